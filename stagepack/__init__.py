@@ -1,0 +1,1 @@
+"""Stagepack: optimal pipeline stages, schedules and memory maps, with certificates."""

@@ -1,0 +1,476 @@
+"""Statuses, traces and results: the neutral ground every wing stands on.
+
+Nothing here knows a problem or a solver.  An instance says what an answer is
+worth, an algorithm finds answers, and :class:`Progress` keeps the best of them
+together with the best proved bound while the clock runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import logging
+import math
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+log = logging.getLogger("stagepack")
+
+Number = int | float
+SolutionT = TypeVar("SolutionT")
+
+
+class StagepackError(Exception):
+    """Root of every exception that Stagepack raises on purpose."""
+
+
+class InputError(StagepackError):
+    """Something the user gave cannot be used.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, in one line.
+    file, field : str, optional
+        Where it is wrong: the file, and the field (or option) in it.
+    remedy : str, optional
+        What to do about it.
+    """
+
+    def __init__(
+        self, problem: str, *, file: str | Path = "", field: str = "", remedy: str = ""
+    ) -> None:
+        self.problem = problem
+        self.file = str(file)
+        self.field = field
+        self.remedy = remedy
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        where = ": ".join(part for part in (self.file, self.field) if part)
+        text = f"{where}: {self.problem}" if where else self.problem
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_input_error, (self.problem, self.file, self.field, self.remedy))
+
+    def at(self, file: str | Path) -> InputError:
+        """Return the same error, naming `file` as the place."""
+        return InputError(self.problem, file=file, field=self.field, remedy=self.remedy)
+
+
+def _rebuild_input_error(problem: str, file: str, field: str, remedy: str) -> InputError:
+    return InputError(problem, file=file, field=field, remedy=remedy)
+
+
+class CheckError(StagepackError):
+    """A method returned a solution that fails the instance's checker: a bug in Stagepack."""
+
+
+class Status(StrEnum):
+    """What is known about an instance after a run."""
+
+    OPTIMAL = "OPTIMAL"
+    FEASIBLE = "FEASIBLE"
+    INFEASIBLE = "INFEASIBLE"
+    UNKNOWN = "UNKNOWN"
+
+
+class Termination(StrEnum):
+    """Why a run stopped."""
+
+    PROVED = "PROVED"
+    TIME_LIMIT = "TIME_LIMIT"
+    INTERRUPTED = "INTERRUPTED"
+    TARGET = "TARGET"
+    FINISHED = "FINISHED"
+
+
+def relative_gap(objective: Number | None, bound: Number | None) -> float | None:
+    """Return ``(objective - bound) / max(1, |objective|)``, or None when either is missing."""
+    if objective is None or bound is None:
+        return None
+    return float(objective - bound) / max(1.0, abs(float(objective)))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a trace: an incumbent or a bound, and who found it after how many seconds."""
+
+    time: float
+    kind: str
+    value: Number
+    source: str
+
+
+@dataclass
+class Trace:
+    """Incumbents and bounds of one run in the order in which they were found."""
+
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def incumbents(self) -> list[Event]:
+        """The incumbents, each better than the one before."""
+        return [event for event in self.events if event.kind == "incumbent"]
+
+    @property
+    def bounds(self) -> list[Event]:
+        """The lower bounds, each higher than the one before."""
+        return [event for event in self.events if event.kind == "bound"]
+
+    @property
+    def warm_starts(self) -> list[Event]:
+        """The hints an engine was given and confirmed as feasible in its own model."""
+        return [event for event in self.events if event.kind == "warm-start"]
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return the trace as CSV (``time,kind,value,source``), and write it to `path` if given."""
+        text = csv_text(
+            ("time", "kind", "value", "source"),
+            ((f"{e.time:.6f}", e.kind, e.value, e.source) for e in self.events),
+        )
+        if path is not None:
+            write_atomically(path, text)
+        return text
+
+
+@dataclass(kw_only=True)
+class Result(Generic[SolutionT]):
+    """The answer of one method on one instance.
+
+    Attributes
+    ----------
+    status : Status
+        What is known: OPTIMAL, FEASIBLE, INFEASIBLE or UNKNOWN.
+    termination : Termination
+        Why the run stopped.
+    objective : int or float or None
+        Value of `solution` as the instance itself evaluates it; None without a solution.
+    bound, bound_source : int or float or None, str
+        A safe lower bound on every solution's objective, and how it was proved.
+    solution : object or None
+        The best solution found; its checker found no violation.
+    method, engine : str
+        What ran.
+    runtime, setup_time : float
+        Seconds of solving, and seconds spent importing engines and compiling kernels.
+    reason : str
+        For INFEASIBLE, what makes it so and what would mend it; otherwise empty or a remark.
+    violations : tuple
+        Always empty: a solution that fails its check is raised as :class:`CheckError`.
+    instance, objective_name, digest : str
+        Name, objective and fingerprint of the instance.
+    options : dict
+        Keyword arguments with which :func:`stagepack.solve` repeats the run.
+    versions : dict
+        Versions of Stagepack, Python and the libraries that did the work.
+    trace : Trace
+        Incumbents and bounds with their times.
+    """
+
+    status: Status
+    termination: Termination
+    objective: Number | None = None
+    bound: Number | None = None
+    bound_source: str = ""
+    solution: SolutionT | None = None
+    method: str = ""
+    engine: str = ""
+    runtime: float = 0.0
+    setup_time: float = 0.0
+    reason: str = ""
+    violations: tuple[Any, ...] = ()
+    instance: str = ""
+    kind: str = ""
+    objective_name: str = ""
+    digest: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    trace: Trace = field(default_factory=Trace)
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap ``(objective - bound) / max(1, |objective|)``; None when unknown."""
+        return relative_gap(self.objective, self.bound)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain JSON data: finite numbers, strings, lists, null."""
+        solution = self.solution
+        return finite(
+            {
+                "instance": self.instance,
+                "problem": self.kind,
+                "objective_name": self.objective_name,
+                "status": str(self.status),
+                "termination": str(self.termination),
+                "objective": self.objective,
+                "bound": self.bound,
+                "bound_source": self.bound_source or None,
+                "gap": self.gap,
+                "method": self.method,
+                "engine": self.engine or None,
+                "runtime": round(self.runtime, 6),
+                "setup_time": round(self.setup_time, 6),
+                "solution": solution.to_dict() if hasattr(solution, "to_dict") else solution,
+                "violations": [str(violation) for violation in self.violations],
+                "reason": self.reason or None,
+                "digest": self.digest,
+                "options": self.options,
+                "versions": self.versions,
+                "trace": [
+                    {"time": round(e.time, 6), "kind": e.kind, "value": e.value, "source": e.source}
+                    for e in self.trace.events
+                ],
+            }
+        )
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the result as one JSON document, and write it to `path` if given."""
+        text = json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+        if path is not None:
+            write_atomically(path, text)
+        return text
+
+
+class Stopped(Exception):  # noqa: N818 - a signal between our own functions, never an error
+    """Raised inside a method when :class:`Progress` says that it is time to return."""
+
+
+class Progress(Generic[SolutionT]):
+    """The best solution and bound of a running solve, its clock, and its reasons to stop.
+
+    Methods `offer` solutions and `raise_bound`; between steps they ask `keep_going`.  Only
+    solutions that the instance's own checker accepts are kept.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Objective value of a solution, as the instance defines it.
+    check : callable
+        Violations of a solution; a non-empty answer raises :class:`CheckError`.
+    time_limit : float, optional
+        Seconds from now, not counting time spent inside :meth:`setup`.
+    target : int or float, optional
+        Stop once the objective is at most this.
+    gap : float
+        Stop once the relative gap is at most this.
+    tolerance : float
+        Relative tolerance of objective values: 0 for integer data.
+    on_incumbent : callable, optional
+        Called with ``(solution, objective, bound)`` at each improvement.
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[SolutionT], Number],
+        check: Callable[[SolutionT], tuple[Any, ...]],
+        *,
+        time_limit: float | None = None,
+        target: Number | None = None,
+        gap: float = 0.0,
+        tolerance: float = 0.0,
+        on_incumbent: Callable[[SolutionT, Number, Number | None], None] | None = None,
+    ) -> None:
+        self._evaluate = evaluate
+        self._check = check
+        self._time_limit = time_limit
+        self._target = target
+        self._gap = gap
+        self._tolerance = tolerance
+        self._on_incumbent = on_incumbent
+        self._started = time.perf_counter()
+        self._lock = threading.RLock()
+        self._interrupted = threading.Event()
+        self.setup_time = 0.0
+        self.trace = Trace()
+        self.solution: SolutionT | None = None
+        self.objective: Number | None = None
+        self.bound: Number | None = None
+        self.bound_source = ""
+        self.infeasible_reason: str | None = None
+        self.reason = ""
+        self.engine = ""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of solving so far, setup not counted."""
+        return time.perf_counter() - self._started - self.setup_time
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left; infinite without a time limit."""
+        return math.inf if self._time_limit is None else self._time_limit - self.elapsed
+
+    @contextlib.contextmanager
+    def setup(self, what: str) -> Iterator[None]:
+        """Count the block (an import, a compilation) as setup, and say so when it takes long."""
+        notice = threading.Timer(1.0, log.info, (f"{what} (first use only) ...",))
+        notice.daemon = True
+        began = time.perf_counter()
+        notice.start()
+        try:
+            yield
+        finally:
+            notice.cancel()
+            self.setup_time += time.perf_counter() - began
+
+    def offer(self, solution: SolutionT, source: str) -> bool:
+        """Check and evaluate `solution`; keep it if it is better.  Return whether it was."""
+        violations = self._check(solution)
+        if violations:
+            raise CheckError(
+                f"{source} returned a solution that fails its check: "
+                + "; ".join(str(violation) for violation in violations[:3])
+            )
+        objective = self._evaluate(solution)
+        with self._lock:
+            if self.objective is not None and objective >= self.objective:
+                return False
+            self.solution, self.objective = solution, objective
+            self.trace.events.append(Event(self.elapsed, "incumbent", objective, source))
+            bound = self.bound
+        log.debug("%.3fs incumbent %s (%s)", self.elapsed, objective, source)
+        if self._on_incumbent is not None:
+            self._on_incumbent(solution, objective, bound)
+        return True
+
+    def raise_bound(self, bound: Number | None, source: str) -> None:
+        """Record that no solution is better than `bound`, if that is news."""
+        if bound is None or not math.isfinite(bound):
+            return
+        with self._lock:
+            if self.bound is not None and bound <= self.bound:
+                return
+            self.bound, self.bound_source = bound, source
+            self.trace.events.append(Event(self.elapsed, "bound", bound, source))
+        log.debug("%.3fs bound %s (%s)", self.elapsed, bound, source)
+
+    def confirm_warm_start(self, value: Number, source: str) -> None:
+        """Record that an engine took the solution it was given, worth `value`, as its first."""
+        with self._lock:
+            self.trace.events.append(Event(self.elapsed, "warm-start", value, source))
+
+    def prove_infeasible(self, reason: str) -> None:
+        """Record that the instance has no solution, and why."""
+        self.infeasible_reason = reason
+
+    def interrupt(self) -> None:
+        """Ask the run to end with what it has (Ctrl-C, or a caller's own thread)."""
+        self._interrupted.set()
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is left to find: optimal within the tolerance, or infeasible."""
+        if self.infeasible_reason is not None:
+            return True
+        if self.objective is None or self.bound is None:
+            return False
+        return self.bound >= self.objective - self._tolerance * max(1.0, abs(self.objective))
+
+    def stop_reason(self) -> Termination | None:
+        """Return why the run should stop now, or None if it should go on."""
+        if self._interrupted.is_set():
+            return Termination.INTERRUPTED
+        if self.proved:
+            return Termination.PROVED
+        if self.objective is not None:
+            if self._target is not None and self.objective <= self._target:
+                return Termination.TARGET
+            gap = relative_gap(self.objective, self.bound)
+            if gap is not None and gap <= self._gap:
+                return Termination.TARGET
+        if self.remaining <= 0:
+            return Termination.TIME_LIMIT
+        return None
+
+    def keep_going(self) -> bool:
+        """Whether there is a reason and the time to search on."""
+        return self.stop_reason() is None
+
+    def require_time(self) -> None:
+        """Raise :class:`Stopped` when the run should stop now."""
+        if not self.keep_going():
+            raise Stopped
+
+    def outcome(self) -> tuple[Status, Termination]:
+        """Return status and termination of what is known now, for the final result."""
+        termination = self.stop_reason() or Termination.FINISHED
+        if self.infeasible_reason is not None:
+            return Status.INFEASIBLE, Termination.PROVED
+        if self.objective is None:
+            return Status.UNKNOWN, termination
+        if self.proved:
+            # Within the tolerance the bound may exceed the value: never report a negative gap.
+            assert self.bound is not None
+            self.bound = min(self.bound, self.objective)
+            return Status.OPTIMAL, Termination.PROVED
+        return Status.FEASIBLE, termination
+
+
+def finite(data: Any) -> Any:
+    """Return `data` with NaN and infinities as None, NumPy scalars and arrays as plain data."""
+    if isinstance(data, Mapping):
+        return {str(key): finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    if hasattr(data, "tolist"):
+        return finite(data.tolist())
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data
+
+
+def csv_text(header: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
+    """Return rows as RFC 4180 CSV with ``\\n`` line ends."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Write `content` to `path` so that a reader sees the old file or the new one, never half.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be written; nothing is left behind.
+    """
+    path = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    scratch = None
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(f"{path} is a directory")
+        if path.exists() and not path.is_file():  # a pipe or device, e.g. /dev/stdout
+            path.write_bytes(data)
+            return
+        handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(scratch, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask)
+        os.replace(scratch, path)
+        scratch = None
+    except OSError as error:
+        raise InputError(
+            f"cannot be written ({error.strerror or error})",
+            file=path,
+            remedy="choose a writable place",
+        ) from error
+    finally:
+        if scratch is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(scratch)
