@@ -1,1 +1,1 @@
-"""TODO."""
+"""Floor 1: what a problem is, what a solution is, and whether it is right."""

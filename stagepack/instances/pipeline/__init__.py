@@ -1,0 +1,23 @@
+"""Pipeline partitioning: instances, solutions, their checker and their range costs."""
+
+from stagepack.instances.pipeline.check import Violation, check, evaluate
+from stagepack.instances.pipeline.instance import (
+    KIND,
+    Objective,
+    PipelinePartition,
+    PipelineSolution,
+    SharedBytes,
+    Variable,
+)
+
+__all__ = [
+    "KIND",
+    "Objective",
+    "PipelinePartition",
+    "PipelineSolution",
+    "SharedBytes",
+    "Variable",
+    "Violation",
+    "check",
+    "evaluate",
+]

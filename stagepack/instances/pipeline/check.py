@@ -1,0 +1,212 @@
+"""What a partition is worth and whether it is right, straight from the definitions.
+
+Written for trust, not for speed: one stage after the other, exact arithmetic, and no code in
+common with the range costs on which the algorithms work.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from stagepack.result import Number
+
+if TYPE_CHECKING:
+    from stagepack.instances.pipeline.instance import PipelinePartition, PipelineSolution
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule: its name, and what breaks it by how much."""
+
+    rule: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.detail}"
+
+
+def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Violation, ...]:
+    """Return every rule that `solution` breaks, by name; () when it is valid.
+
+    The names: ``boundaries`` (not 0 = c_0 < c_1 < ... = n), ``devices`` (unknown, repeated, out
+    of order or unused), ``variable`` and ``forbidden-cut`` (a cut where none may be),
+    ``fixed-cut`` (a boundary is missing), ``capacity`` (a stage does not fit its device).
+    O(n + stages * (variables + keys)).
+    """
+    cuts, devices = solution.boundaries, solution.devices
+    n, k = instance.n, instance.k
+    if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n:
+        return (Violation("boundaries", f"{list(cuts)} does not run from 0 to {n}"),)
+    found = []
+    for j in range(len(cuts) - 1):
+        if cuts[j] >= cuts[j + 1]:
+            found.append(
+                Violation(
+                    "boundaries", f"stage {j} is empty or reversed: [{cuts[j]}, {cuts[j + 1]})"
+                )
+            )
+    if len(devices) != len(cuts) - 1:
+        found.append(Violation("devices", f"{len(devices)} devices for {len(cuts) - 1} stages"))
+    if any(not 0 <= d < k for d in devices):
+        found.append(Violation("devices", f"{list(devices)} names one outside 0..{k - 1}"))
+    if found:
+        return tuple(found)
+    if len(set(devices)) != len(devices):
+        found.append(Violation("devices", f"{list(devices)} names one twice"))
+    if not instance.free_order and list(devices) != sorted(devices):
+        found.append(Violation("devices", f"{list(devices)} is not in the order of the cluster"))
+    if not instance.fewer_stages and len(devices) != k:
+        found.append(Violation("devices", f"{len(devices)} of {k} devices used"))
+    for variable in instance.variables:
+        found += [
+            Violation(
+                "variable",
+                f"{variable.name} is used by layers {variable.first} to {variable.last}, "
+                f"cut at {cut}",
+            )
+            for cut in cuts
+            if variable.first < cut <= variable.last
+        ]
+    found += [
+        Violation("forbidden-cut", f"boundary at {cut}")
+        for cut in cuts
+        if cut in instance.forbidden_cuts
+    ]
+    found += [
+        Violation("fixed-cut", f"no boundary at {cut}")
+        for cut in instance.fixed_cuts
+        if cut not in cuts
+    ]
+    for j, (first, end, device) in enumerate(solution.stages):
+        capacity = instance.cluster.devices[device].memory
+        if capacity is None:
+            continue
+        need = stage_memory(instance, first, end, device, len(devices) - j)
+        if need > capacity:
+            found.append(
+                Violation(
+                    "capacity",
+                    f"stage {j} (layers {first} to {end - 1}) needs {need} bytes on "
+                    f"{instance.device_name(device)} of {capacity}: {need - capacity} too many",
+                )
+            )
+    return tuple(found)
+
+
+def evaluate(instance: PipelinePartition, solution: PipelineSolution) -> Number:
+    """Return the objective value of a valid `solution`, an int whenever it is integral.
+
+    O(n + stages).  Integer cycles are summed and divided by speeds exactly; other cycles are
+    floating-point sums without accumulated error.
+    """
+    compute, recv, send, host = [], [], [], host_cycles(instance)
+    for first, end, device in solution.stages:
+        compute.append(stage_compute(instance, first, end, device))
+        recv.append(recv_cycles(instance, device, first) if first > 0 else 0)
+        send.append(send_cycles(instance, device, end) if end < instance.n else 0)
+    stages = range(len(compute))
+    match instance.objective.value:
+        case "bottleneck":
+            value = max(compute)
+        case "transfer-bounded":
+            value = max(compute) + max(recv[j] + send[j] + host for j in stages)
+        case "sum":
+            value = max(compute[j] + recv[j] + send[j] + host for j in stages)
+        case _:
+            value = max(max(compute[j], recv[j], send[j]) for j in stages)
+    return plain(value)
+
+
+def stage_compute(instance: PipelinePartition, first: int, end: int, device: int) -> Any:
+    """Return the cycles of the layers [first, end) on `device`, a Fraction where speeds divide."""
+    speed = instance.cluster.devices[device].speed
+    table = instance.compute_table
+    if table is not None:
+        cycles = (table if table.ndim == 2 else table[device])[first, end].item()
+    elif instance.cycles.dtype.kind == "i":
+        cycles = sum(instance.cycles[first:end].tolist())
+    else:
+        cycles = math.fsum(instance.cycles[first:end].tolist())
+    if speed == 1:
+        return cycles
+    return cycles / speed if isinstance(cycles, float) else Fraction(cycles) / Fraction(str(speed))
+
+
+def stage_memory(
+    instance: PipelinePartition, first: int, end: int, device: int, stages_left: int
+) -> int:
+    """Return the bytes that the layers [first, end) need on `device`.
+
+    `stages_left` counts this stage and those after it: a training stage stashes the activations
+    of min(microbatches, stages_left) microbatches.
+    """
+    layers = slice(first, end)
+    stash = 0
+    if instance.training:
+        stash = min(instance.microbatches, stages_left) * sum(instance.stash[layers].tolist())
+    if instance.memory_table is not None:
+        table = instance.memory_table
+        return int((table if table.ndim == 2 else table[device])[first, end]) + stash
+    exclusive = sum(sum(column[layers].tolist()) for column in instance.exclusive.values())
+    shared = instance.shared
+    keys = {
+        key
+        for layer, key in zip(shared.layer.tolist(), shared.key.tolist(), strict=True)
+        if first <= layer < end
+    }
+    peak = max((instance.temporary[layers] + instance.carry[layers]).tolist())
+    return exclusive + sum(shared.nbytes[key].item() for key in keys) + peak + stash
+
+
+def recv_cycles(instance: PipelinePartition, device: int, cut: int) -> Number:
+    """Return the cycles in which `device` receives what a stage that begins at `cut` reads."""
+    if instance.recv_cycles is not None:
+        return _item(instance.recv_cycles[device, cut])
+    link = instance.cluster.devices[device].recv
+    return _link_cycles(instance, link, instance.in_bytes[cut])
+
+
+def send_cycles(instance: PipelinePartition, device: int, cut: int) -> Number:
+    """Return the cycles in which `device` sends what a stage that ends at `cut` hands on."""
+    if instance.send_cycles is not None:
+        return _item(instance.send_cycles[device, cut])
+    link = instance.cluster.devices[device].send
+    return _link_cycles(instance, link, instance.out_bytes[cut])
+
+
+def host_cycles(instance: PipelinePartition) -> Number:
+    """Return the cycles of the exchange with the host, 0 unless every device waits for it."""
+    if not instance.host_transfer:
+        return 0
+    cluster, n = instance.cluster, instance.n
+    if instance.recv_cycles is not None:
+        recv = _item(instance.recv_cycles[0, 0])
+    else:
+        recv = _link_cycles(instance, cluster.host_recv, instance.in_bytes[0])
+    if instance.send_cycles is not None:
+        send = _item(instance.send_cycles[-1, n])
+    else:
+        send = _link_cycles(instance, cluster.host_send, instance.out_bytes[n])
+    return recv + send
+
+
+def plain(value: Any) -> Number:
+    """Return a Fraction, int or float as an int when it is one, else as a float."""
+    if isinstance(value, Fraction):
+        return value.numerator if value.denominator == 1 else float(value)
+    return int(value) if isinstance(value, int) else float(value)
+
+
+def _link_cycles(instance: PipelinePartition, link: Any, nbytes: Any) -> Number:
+    if link is None:
+        return 0
+    cycles = link.idle + int(nbytes) / (link.GBps * 2**30 / instance.cluster.clock)
+    return int(cycles) if instance.whole else cycles
+
+
+def _item(value: Any) -> Number:
+    number: Number = value.item()
+    return number

@@ -1,0 +1,673 @@
+"""Pipeline partitioning: which consecutive layers run on which device.
+
+n layers in a chain are cut into stages; each stage runs on a device of its own.  An instance is
+plain arrays (one entry a layer or a cut) and a cluster; it knows no solver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stagepack.instances.profile import Array, Cluster, Device, Lifetimes, Link, ModelProfile
+from stagepack.result import InputError, Number
+
+KIND = "pipeline-partition"
+LARGEST = 2**62  # sums of cycles or bytes beyond this are refused
+
+
+class Objective(StrEnum):
+    """What a partition should minimise (compute and transfer in cycles, over the stages)."""
+
+    BOTTLENECK = "bottleneck"
+    """The largest compute."""
+    TRANSFER_BOUNDED = "transfer-bounded"
+    """The largest compute plus the largest transfer: devices exchange after all have computed."""
+    SUM = "sum"
+    """The largest sum of compute and transfer: each device exchanges when it is ready."""
+    OVERLAP = "overlap"
+    """The largest single term of compute, receive and send: transfers hide behind compute."""
+
+
+@dataclass(frozen=True)
+class PipelineSolution:
+    """Stage j is the layers [boundaries[j], boundaries[j + 1]) on device devices[j]."""
+
+    boundaries: tuple[int, ...]
+    devices: tuple[int, ...]
+
+    @classmethod
+    def in_order(cls, boundaries: Iterable[int]) -> PipelineSolution:
+        """Return the partition with these boundaries on devices 0, 1, 2, ..."""
+        cuts = tuple(int(cut) for cut in boundaries)
+        return cls(cuts, tuple(range(len(cuts) - 1)))
+
+    @classmethod
+    def from_dict(cls, data: Any) -> PipelineSolution:
+        """Read ``{"boundaries": [0, ..., n], "devices": [...]}``; devices default to 0, 1, ...
+
+        Raises
+        ------
+        InputError
+            When a field is missing or is not a list of integers.
+        """
+        if not isinstance(data, Mapping):
+            raise InputError(
+                "a solution is an object",
+                remedy='write {"boundaries": [0, ..., n], "devices": [0, 1, ...]}',
+            )
+        for name in ("boundaries", "devices"):
+            values = data.get(name, [] if name == "devices" else None)
+            if not isinstance(values, list | tuple) or not all(
+                isinstance(value, int) and not isinstance(value, bool) for value in values
+            ):
+                raise InputError(
+                    "is missing" if values is None else "is not a list of integers",
+                    field=name,
+                    remedy='write {"boundaries": [0, ..., n], "devices": [0, 1, ...]}',
+                )
+        cuts = tuple(data["boundaries"])
+        return cls(cuts, tuple(data["devices"])) if "devices" in data else cls.in_order(cuts)
+
+    def to_dict(self) -> dict[str, list[int]]:
+        """Return the solution as JSON data."""
+        return {"boundaries": list(self.boundaries), "devices": list(self.devices)}
+
+    @property
+    def stages(self) -> list[tuple[int, int, int]]:
+        """Triples (first layer, end, device), one a stage."""
+        return list(zip(self.boundaries, self.boundaries[1:], self.devices, strict=False))
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Something used by layers `first` to `last`: no stage may end between them."""
+
+    name: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBytes:
+    """Bytes a device holds once for all its layers with the same key.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The keys.
+    nbytes : ndarray of int64, shape (keys,)
+        Bytes of each key.
+    layer, key : ndarray of int64, shape (uses,)
+        Layer `layer[u]` needs key `key[u]`; sorted by layer, no pair twice.
+    """
+
+    names: tuple[str, ...]
+    nbytes: Array
+    layer: Array
+    key: Array
+
+    @classmethod
+    def of(cls, uses: Mapping[str, tuple[int, Iterable[int]]]) -> SharedBytes:
+        """Build from ``{key: (bytes, layers)}``."""
+        pairs = sorted(
+            {(int(layer), k) for k, (_, layers) in enumerate(uses.values()) for layer in layers}
+        )
+        both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return cls(
+            names=tuple(uses),
+            nbytes=np.array([nbytes for nbytes, _ in uses.values()], dtype=np.int64),
+            layer=both[:, 0].copy(),
+            key=both[:, 1].copy(),
+        )
+
+    def previous(self) -> Array:
+        """Return, shape (uses,), the previous layer with the same key, or -1."""
+        order = np.lexsort((self.layer, self.key))
+        layer, key = self.layer[order], self.key[order]
+        before = np.full(len(order), -1, dtype=np.int64)
+        again = key[1:] == key[:-1]
+        before[1:][again] = layer[:-1][again]
+        previous = np.empty_like(before)
+        previous[order] = before
+        return previous
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PipelinePartition:
+    """An instance of pipeline partitioning; see DESIGN in the class constructors.
+
+    Use :meth:`from_arrays` or :meth:`from_profile`; the fields below are what they make.
+
+    Attributes
+    ----------
+    name : str
+        Name for tables and reports.
+    forward, backward : ndarray, shape (n,)
+        Cycles of each layer on a device of speed 1; int64, or float64 where the source has them.
+    cluster : Cluster
+        The k devices in pipeline order, their memory, speed and links.
+    exclusive : dict of ndarray of int64, shape (n,)
+        Bytes always alive, by category.
+    shared : SharedBytes
+        Bytes that equal layers of a stage share.
+    temporary, carry, stash : ndarray of int64, shape (n,)
+        Bytes alive while the layer runs; bytes carried past it; bytes kept for its backward pass,
+        per microbatch in flight.
+    in_bytes, out_bytes : ndarray of int64, shape (n + 1,)
+        Bytes received by a stage that begins at a cut, and sent by one that ends there; the
+        entries of cut 0 and cut n are exchanged with the host.
+    recv_cycles, send_cycles : ndarray, shape (k, n + 1), optional
+        Cycles per device and cut that replace the links' when given.
+    compute_table, memory_table : ndarray, shape (n + 1, n + 1) or (k, n + 1, n + 1), optional
+        Cycles and bytes of the layers [a, b) that replace the per-layer figures when given.
+    variables : tuple of Variable
+        Spans of layers that must stay together.
+    forbidden_cuts, fixed_cuts : tuple of int
+        Cuts that no boundary may use, and cuts that must be boundaries.
+    training : bool
+        Count backward cycles and stashes.
+    microbatches : int
+        Microbatches of a training step: stage i of k stashes min(microbatches, k - i) of them.
+    objective : Objective
+        What to minimise.
+    host_transfer : bool
+        Every device waits for the exchange with the host (the rule of Auto Pipeline).
+    fewer_stages : bool
+        Devices may stay unused; otherwise every device runs a stage.
+    free_order : bool
+        Stages may run on the devices in any order; otherwise in the order of the cluster.
+    """
+
+    name: str
+    forward: Array
+    backward: Array
+    cluster: Cluster
+    exclusive: dict[str, Array]
+    shared: SharedBytes
+    temporary: Array
+    carry: Array
+    stash: Array
+    in_bytes: Array
+    out_bytes: Array
+    recv_cycles: Array | None = None
+    send_cycles: Array | None = None
+    compute_table: Array | None = None
+    memory_table: Array | None = None
+    variables: tuple[Variable, ...] = ()
+    forbidden_cuts: tuple[int, ...] = ()
+    fixed_cuts: tuple[int, ...] = ()
+    training: bool = False
+    microbatches: int = 1
+    objective: Objective = Objective.BOTTLENECK
+    host_transfer: bool = False
+    fewer_stages: bool = False
+    free_order: bool = False
+    layer_names: tuple[str, ...] | None = None
+    source: str = field(default="", compare=False)
+
+    kind = KIND
+
+    # ------------------------------------------------------------------ constructors
+
+    @classmethod
+    def from_arrays(
+        cls,
+        forward: Any,
+        *,
+        devices: int | None = None,
+        cluster: Cluster | None = None,
+        backward: Any = None,
+        capacity: Any = None,
+        speed: Any = None,
+        bandwidth: float | None = None,
+        clock: float = 1_000_000_000,
+        exclusive: Any = None,
+        shared: Mapping[str, tuple[int, Iterable[int]]] | SharedBytes | None = None,
+        temporary: Any = None,
+        carry: Any = None,
+        stash: Any = None,
+        in_bytes: Any = None,
+        out_bytes: Any = None,
+        recv_cycles: Any = None,
+        send_cycles: Any = None,
+        compute_table: Any = None,
+        memory_table: Any = None,
+        variables: Iterable[Variable | tuple[str, int, int]] = (),
+        forbidden_cuts: Iterable[int] = (),
+        fixed_cuts: Iterable[int] = (),
+        training: bool = False,
+        microbatches: int = 1,
+        objective: Objective | str = Objective.BOTTLENECK,
+        host_transfer: bool = False,
+        fewer_stages: bool = False,
+        free_order: bool = False,
+        layer_names: Sequence[str] | None = None,
+        name: str = "pipeline",
+        source: str = "",
+    ) -> PipelinePartition:
+        """Build an instance from arrays; see the class for shapes and units.
+
+        Parameters
+        ----------
+        forward : array_like, shape (n,)
+            Cycles of each layer; may be None when `compute_table` is given.
+        devices, capacity, speed, bandwidth, clock
+            A quick cluster: `devices` devices, of `capacity` bytes and `speed` (one number or one
+            a device), joined to one another and the host at `bandwidth` GB/s.
+        cluster : Cluster
+            Instead of these: the cluster in full.
+        exclusive : array_like or dict of array_like
+            Bytes of each layer, by category if a dict.
+        shared : dict
+            ``{key: (bytes, layers that use it)}``.
+        variables : iterable of Variable or (name, first, last)
+
+        Raises
+        ------
+        InputError
+            Naming the field, when shapes differ, a figure is negative, NaN or infinite, or sums
+            could overflow 64 bits.
+        """
+        if compute_table is not None and forward is None:
+            forward = np.zeros(np.shape(compute_table)[-1] - 1, dtype=np.int64)
+        cycles = _numbers(forward, "forward")
+        n = len(cycles)
+        if n == 0:
+            raise InputError("no layers", field="layers", remedy="give at least one layer")
+        if cluster is None:
+            cluster = _quick_cluster(devices, capacity, speed, bandwidth, clock)
+        elif devices not in (None, len(cluster)):
+            raise InputError(
+                f"{devices} devices but a cluster of {len(cluster)}",
+                field="devices",
+                remedy="give one of the two",
+            )
+        k = len(cluster)
+        if isinstance(exclusive, Mapping):
+            categories = {str(key): value for key, value in exclusive.items()}
+        else:
+            categories = {} if exclusive is None else {"memory": exclusive}
+        if not isinstance(shared, SharedBytes):
+            try:
+                shared = SharedBytes.of(shared or {})
+            except (TypeError, ValueError, OverflowError) as error:
+                raise InputError(
+                    f"cannot be read ({error})",
+                    field="shared",
+                    remedy="write {key: (bytes, [layers])}",
+                ) from error
+        try:
+            chosen = Objective(objective)
+        except ValueError:
+            raise InputError(
+                f"unknown objective {str(objective)!r}",
+                field="objective",
+                remedy="choose one of " + ", ".join(Objective),
+            ) from None
+        spans = tuple(v if isinstance(v, Variable) else Variable(*v) for v in variables)
+        instance = cls(
+            name=name,
+            forward=cycles,
+            backward=_numbers(backward, "backward", (n,)),
+            cluster=cluster,
+            exclusive={
+                key: _bytes(value, f"exclusive.{key}", (n,)) for key, value in categories.items()
+            },
+            shared=shared,
+            temporary=_bytes(temporary, "temporary", (n,)),
+            carry=_bytes(carry, "carry", (n,)),
+            stash=_bytes(stash, "stash", (n,)),
+            in_bytes=_bytes(in_bytes, "in_bytes", (n + 1,)),
+            out_bytes=_bytes(out_bytes, "out_bytes", (n + 1,)),
+            recv_cycles=_table(recv_cycles, "recv_cycles", (k, n + 1)),
+            send_cycles=_table(send_cycles, "send_cycles", (k, n + 1)),
+            compute_table=_table(compute_table, "compute_table", (n + 1, n + 1), k),
+            memory_table=_byte_table(memory_table, "memory_table", (n + 1, n + 1), k),
+            variables=spans,
+            forbidden_cuts=tuple(sorted({int(cut) for cut in forbidden_cuts})),
+            fixed_cuts=tuple(sorted({int(cut) for cut in fixed_cuts})),
+            training=bool(training),
+            microbatches=microbatches,
+            objective=chosen,
+            host_transfer=bool(host_transfer),
+            fewer_stages=bool(fewer_stages),
+            free_order=bool(free_order),
+            layer_names=None if layer_names is None else tuple(map(str, layer_names)),
+            source=source,
+        )
+        instance._validate()
+        return instance
+
+    @classmethod
+    def from_profile(
+        cls, profile: ModelProfile, cluster: Cluster, *, name: str | None = None, **options: Any
+    ) -> PipelinePartition:
+        """Build an instance from a model profile and a cluster.
+
+        Carried bytes and the bytes that cross every cut follow from the tensors' lifetimes, the
+        spans that must stay together from the variables.  `options` go to :meth:`from_arrays`
+        (training, microbatches, objective, ...), and may replace what is derived.
+        """
+        layers = profile.layers
+        n = len(layers)
+        lifetimes = Lifetimes.of(profile)
+        crossing = lifetimes.crossing()
+        categories: dict[str, Array] = {}
+        uses: dict[str, tuple[int, list[int]]] = {}
+        spans: dict[str, tuple[int, int]] = {}
+        for index, layer in enumerate(layers):
+            for category, nbytes in layer.exclusive.items():
+                categories.setdefault(category, np.zeros(n, dtype=np.int64))[index] = nbytes
+            for key, nbytes in layer.shared.items():
+                known, users = uses.setdefault(key, (nbytes, []))
+                if known != nbytes:
+                    raise InputError(
+                        f"key {key!r} has {nbytes} bytes here and {known} elsewhere",
+                        field=f"layers[{index}].shared",
+                        remedy="give equal keys equal sizes",
+                    )
+                users.append(index)
+            for variable in layer.variables:
+                spans[variable] = (spans.get(variable, (index, index))[0], index)
+        derived: dict[str, Any] = {
+            "backward": [layer.backward for layer in layers],
+            "exclusive": categories,
+            "shared": uses,
+            "temporary": [layer.temporary for layer in layers],
+            "carry": lifetimes.carried(),
+            "stash": [layer.stash for layer in layers],
+            "in_bytes": crossing,
+            "out_bytes": crossing,
+            "variables": [(name, first, last) for name, (first, last) in spans.items()],
+            "layer_names": [layer.name or f"layer {i}" for i, layer in enumerate(layers)],
+        }
+        return cls.from_arrays(
+            [layer.forward for layer in layers],
+            cluster=cluster,
+            name=profile.name or "pipeline" if name is None else name,
+            **{**derived, **options},
+        )
+
+    def replace(self, **changes: Any) -> PipelinePartition:
+        """Return a copy with some fields changed, validated anew.
+
+        Raises
+        ------
+        InputError
+            For an unknown field or a value that does not fit.
+        """
+        if "objective" in changes:
+            try:
+                changes["objective"] = Objective(changes["objective"])
+            except ValueError:
+                raise InputError(
+                    f"unknown objective {str(changes['objective'])!r}",
+                    field="objective",
+                    remedy="choose one of " + ", ".join(Objective),
+                ) from None
+        try:
+            changed = replace(self, **changes)
+        except TypeError as error:
+            raise InputError(str(error), field=", ".join(changes)) from None
+        changed._validate()
+        return changed
+
+    # ------------------------------------------------------------------ derived figures
+
+    @property
+    def n(self) -> int:
+        """Number of layers."""
+        return len(self.forward)
+
+    @property
+    def k(self) -> int:
+        """Number of devices."""
+        return len(self.cluster)
+
+    @cached_property
+    def cycles(self) -> Array:
+        """Cycles of each layer, shape (n,): forward, plus backward when training."""
+        return self.forward + self.backward if self.training else self.forward
+
+    @property
+    def whole(self) -> bool:
+        """Whether cycles are integers (then transfers are rounded down to whole cycles too)."""
+        tables = (self.compute_table, self.recv_cycles, self.send_cycles)
+        return self.cycles.dtype.kind == "i" and all(
+            table is None or table.dtype.kind == "i" for table in tables
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """Relative tolerance of objective values: 0 for integer cycles, else 1e-9."""
+        return 0.0 if self.whole else 1e-9
+
+    @cached_property
+    def allowed_cuts(self) -> Array:
+        """Mask, shape (n + 1,), of the cuts where a stage may begin or end; 0 and n included."""
+        crossed = np.zeros(self.n + 2, dtype=np.int64)
+        if self.variables:
+            np.add.at(crossed, [v.first + 1 for v in self.variables], 1)
+            np.add.at(crossed, [v.last + 1 for v in self.variables], -1)
+        allowed = np.cumsum(crossed)[: self.n + 1] == 0
+        allowed[list(self.forbidden_cuts)] = False
+        allowed[[0, self.n]] = True
+        return allowed
+
+    def layer_name(self, index: int) -> str:
+        """Name of a layer for messages and plots."""
+        return f"layer {index}" if self.layer_names is None else self.layer_names[index]
+
+    def device_name(self, index: int) -> str:
+        """Name of a device for messages and plots."""
+        return self.cluster.devices[index].name or f"device {index}"
+
+    @cached_property
+    def digest(self) -> str:
+        """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
+        whole = hashlib.sha256()
+        for key, value in sorted(vars(self).items()):
+            if key in ("name", "source", "layer_names") or key not in self.__dataclass_fields__:
+                continue
+            whole.update(key.encode())
+            for part in _parts(value):
+                whole.update(part)
+        return whole.hexdigest()[:16]
+
+    # ------------------------------------------------------------------ what an answer is worth
+
+    def evaluate(self, solution: PipelineSolution) -> Number:
+        """Return the objective value of `solution`; see :mod:`.check`."""
+        from stagepack.instances.pipeline.check import evaluate
+
+        return evaluate(self, solution)
+
+    def check(self, solution: PipelineSolution) -> tuple[Any, ...]:
+        """Return the violations of `solution`, () if it is valid; see :mod:`.check`."""
+        from stagepack.instances.pipeline.check import check
+
+        return check(self, solution)
+
+    def _validate(self) -> None:
+        n = self.n
+        total = 0.0
+        for name in ("forward", "backward"):
+            total += float(np.sum(getattr(self, name), dtype=np.float64))
+        if total >= LARGEST:
+            raise InputError(
+                "the sum of all cycles exceeds 2**62", field="forward", remedy="use a coarser unit"
+            )
+        columns = [*self.exclusive.values(), self.temporary, self.carry, self.stash]
+        columns += [self.in_bytes, self.out_bytes, self.shared.nbytes]
+        factor = max(1, self.microbatches if self.training else 1)
+        if sum(float(np.sum(c, dtype=np.float64)) for c in columns) * factor >= LARGEST:
+            raise InputError(
+                "the sum of all bytes exceeds 2**62", field="exclusive", remedy="use a coarser unit"
+            )
+        if self.microbatches < 1:
+            raise InputError(
+                f"{self.microbatches} microbatches",
+                field="microbatches",
+                remedy="give at least one",
+            )
+        if self.layer_names is not None and len(self.layer_names) != n:
+            raise InputError(
+                f"{len(self.layer_names)} names for {n} layers",
+                field="layer_names",
+                remedy="give one name a layer",
+            )
+        uses = self.shared.layer
+        if len(uses) and (uses.min() < 0 or uses.max() >= n):
+            raise InputError(
+                f"names a layer outside 0..{n - 1}", field="shared", remedy="count layers from 0"
+            )
+        if len(self.shared.nbytes) and self.shared.nbytes.min() < 0:
+            raise InputError("negative bytes", field="shared", remedy="give bytes >= 0")
+        for variable in self.variables:
+            if not 0 <= variable.first <= variable.last < n:
+                raise InputError(
+                    f"variable {variable.name!r} spans layers {variable.first}..{variable.last} "
+                    f"of 0..{n - 1}",
+                    field="variables",
+                    remedy="give 0 <= first <= last < n",
+                )
+        for name in ("forbidden_cuts", "fixed_cuts"):
+            for cut in getattr(self, name):
+                if not 0 < cut < n:
+                    raise InputError(
+                        f"cut {cut} is not between two of the {n} layers",
+                        field=name,
+                        remedy=f"cuts run from 1 to {n - 1}; cut c lies before layer c",
+                    )
+
+
+def _quick_cluster(
+    devices: int | None, capacity: Any, speed: Any, bandwidth: float | None, clock: float
+) -> Cluster:
+    if devices is None or devices < 1:
+        raise InputError(
+            "the number of devices is missing" if devices is None else f"{devices} devices",
+            field="devices",
+            remedy="give at least one device, or a cluster",
+        )
+    if not 0 < clock < float("inf"):
+        raise InputError(f"{clock} Hz", field="clock", remedy="give a positive frequency")
+    if bandwidth is not None and not 0 < bandwidth < float("inf"):
+        raise InputError(f"{bandwidth} GB/s", field="bandwidth", remedy="give a positive number")
+    speeds = [1] * devices if speed is None else np.broadcast_to(speed, devices).tolist()
+    for value in speeds:
+        if not 0 < value < float("inf"):
+            raise InputError(f"speed {value}", field="speed", remedy="give positive speeds")
+    if capacity is None:
+        memory: list[int | None] = [None] * devices
+    else:
+        try:
+            memory = list(map(int, np.broadcast_to(capacity, devices).tolist()))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"cannot be read ({error})",
+                field="capacity",
+                remedy="give bytes, one number or one a device",
+            ) from None
+        if min(m for m in memory if m is not None) < 0:
+            raise InputError("negative capacity", field="capacity", remedy="give bytes >= 0")
+    link = None if bandwidth is None else Link(GBps=bandwidth)
+    return Cluster(
+        devices=tuple(
+            Device(memory=m, speed=s, recv=link, send=link)
+            for m, s in zip(memory, speeds, strict=True)
+        ),
+        clock=clock,
+        host_recv=link,
+        host_send=link,
+    )
+
+
+def _numbers(values: Any, name: str, shape: tuple[int, ...] | None = None) -> Array:
+    """Return `values` as a read-only int64 or float64 array, checked; zeros for None."""
+    if values is None:
+        if shape is None:
+            raise InputError("is missing", field=name, remedy="give one number a layer")
+        values = np.zeros(shape, dtype=np.int64)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "iuf":
+            array = np.asarray(values, dtype=np.float64) if array.size else array.astype(np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"is not an array of numbers ({error})", field=name, remedy="give one number a layer"
+        ) from None
+    if array.ndim != (1 if shape is None else len(shape)) or (
+        shape is not None and array.shape != shape
+    ):
+        want = "one-dimensional" if shape is None else f"of shape {shape}"
+        raise InputError(f"has shape {array.shape}", field=name, remedy=f"give an array {want}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        at = np.unravel_index(int(np.argmin(np.isfinite(array))), array.shape)
+        raise InputError(
+            f"entry {_at(at)} is {array[at]}", field=name, remedy="give finite numbers"
+        )
+    if array.size and array.min() < 0:
+        at = np.unravel_index(int(np.argmin(array)), array.shape)
+        raise InputError(f"entry {_at(at)} is {array[at]}", field=name, remedy="give numbers >= 0")
+    if array.dtype.kind in "iu" and array.size and int(array.max()) >= LARGEST:
+        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
+    array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    array.setflags(write=False)
+    return array
+
+
+def _bytes(values: Any, name: str, shape: tuple[int, ...]) -> Array:
+    array = _numbers(values, name, shape)
+    if array.dtype.kind == "f":
+        if (array != np.floor(array)).any() or (array.size and array.max() >= LARGEST):
+            raise InputError("is not whole bytes", field=name, remedy="give integers below 2**62")
+        array = array.astype(np.int64)
+        array.setflags(write=False)
+    return array
+
+
+def _table(values: Any, name: str, shape: tuple[int, ...], k: int | None = None) -> Array | None:
+    if values is None:
+        return None
+    if k is not None and np.ndim(values) == 3:
+        shape = (k, *shape)
+    return _numbers(values, name, shape)
+
+
+def _byte_table(values: Any, name: str, shape: tuple[int, ...], k: int) -> Array | None:
+    if values is None:
+        return None
+    return _bytes(values, name, (k, *shape) if np.ndim(values) == 3 else shape)
+
+
+def _at(index: tuple[Any, ...]) -> str:
+    return ", ".join(str(int(i)) for i in index)
+
+
+def _parts(value: Any) -> Iterable[bytes]:
+    """Yield the bytes that tell `value` from another one."""
+    if isinstance(value, np.ndarray):
+        yield value.dtype.str.encode()
+        yield str(value.shape).encode()
+        yield np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, SharedBytes):
+        for part in (value.nbytes, value.layer, value.key):
+            yield from _parts(part)
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            yield str(key).encode()
+            yield from _parts(value[key])
+    elif isinstance(value, Cluster):
+        anonymous = [msgspec.structs.replace(device, name="") for device in value.devices]
+        yield msgspec.json.encode((anonymous, value.clock, value.host_recv, value.host_send))
+    else:
+        yield repr(value).encode()

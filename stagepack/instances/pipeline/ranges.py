@@ -1,0 +1,450 @@
+"""Integer range costs: what algorithms and models need to know of every stage [a, b).
+
+All times are whole *ticks*, so that every method compares integers.  Integer cycles and rational
+speeds give exact ticks; floating-point cycles are scaled by a power of ten where that makes them
+whole, else rounded to a grid fine enough for the instance's tolerance.
+
+Devices that differ in nothing but their name form a *class*.  The structure of the partition
+("which device may run the next stage, and how many microbatches does it stash") is a small
+automaton that reads the chain from its tail, see :class:`StageOrder`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from stagepack.instances.pipeline.instance import PipelinePartition, PipelineSolution
+from stagepack.instances.profile import Array, Link
+from stagepack.result import InputError, Number
+
+LARGEST_TICKS = 2**60
+FINEST = 2**53  # floating-point cycles are rounded to at least total / FINEST
+LARGEST_AUTOMATON = 200_000
+
+
+class RangeCosts:
+    """Compute, memory and transfer of all ranges of an instance, in ticks and bytes.
+
+    Nothing of size n x n is built unless asked for (:meth:`compute_matrix`,
+    :meth:`memory_matrix`, :meth:`fits_matrix`).
+
+    Attributes
+    ----------
+    scale : int
+        Ticks per cycle.
+    device_class : ndarray of int64, shape (k,)
+        Class of each device, numbered by first appearance.
+    capacity : list of int or None
+        Bytes of each class.
+    weight : ndarray of int64, shape (classes,)
+        Ticks of a class per unit of `prefix`.
+    prefix : ndarray of int64, shape (n + 1,)
+        Running sum of the layers' cycles, as integers.
+    recv, send : ndarray of int64, shape (classes, n + 1)
+        Ticks to receive at the beginning, to send at the end of a stage; recv[:, 0] and
+        send[:, n] are 0, so that first and last stages need no special case.
+    host : int
+        Ticks of the exchange with the host, added to every transfer.
+    allowed : ndarray of bool, shape (n + 1,)
+        Cuts where a stage may begin or end.
+
+    Raises
+    ------
+    InputError
+        When the ticks of a solution could overflow.
+    """
+
+    def __init__(self, instance: PipelinePartition) -> None:
+        self.instance = instance
+        self.n, self.k = instance.n, instance.k
+        self.allowed = instance.allowed_cuts
+        self.tabular = instance.compute_table is not None or instance.memory_table is not None
+        per_device = (
+            instance.recv_cycles is not None
+            or instance.send_cycles is not None
+            or any(
+                table is not None and table.ndim == 3
+                for table in (instance.compute_table, instance.memory_table)
+            )
+        )
+        known: dict[object, int] = {}
+        self.device_class = np.array(
+            [
+                known.setdefault((device.kind, index if per_device else None), len(known))
+                for index, device in enumerate(instance.cluster.devices)
+            ],
+            dtype=np.int64,
+        )
+        self.classes = len(known)
+        # One device stands for its class.
+        self._example = [int(np.argmax(self.device_class == c)) for c in range(self.classes)]
+        devices = [instance.cluster.devices[d] for d in self._example]
+        self.capacity = [device.memory for device in devices]
+        self._set_ticks([Fraction(str(device.speed)) for device in devices])
+
+    # ------------------------------------------------------------------ ticks
+
+    def _set_ticks(self, speeds: list[Fraction]) -> None:
+        instance = self.instance
+        table = instance.compute_table
+        cycles = instance.cycles if table is None else table
+        grid = 1 if cycles.dtype.kind == "i" else _grid(cycles)
+        transfers = self._transfer_cycles()
+        if any(row.dtype.kind == "f" for row in transfers):
+            grid = max(grid, _grid(np.concatenate([row.ravel() for row in transfers])))
+        lcm = math.lcm(*(speed.numerator for speed in speeds))
+        total = float(np.sum(cycles, dtype=np.float64)) if table is None else float(cycles.max())
+        slowest = float(min(speeds))
+        if total * grid * lcm / slowest >= LARGEST_TICKS:
+            # Speeds without a small common multiple: round the weights instead.
+            lcm = 2 ** max(1, 31 - math.ceil(math.log2(max(1.0, float(max(speeds))))))
+        self.scale = grid * lcm
+        weights = [round(lcm / speed) for speed in speeds]
+        largest = total * grid * max(weights)
+        for row in transfers:
+            largest += float(row.max(initial=0)) * self.scale
+        if largest >= LARGEST_TICKS:
+            raise InputError(
+                "cycles, speeds and transfers together exceed the exact range of 64-bit integers",
+                field="forward",
+                remedy="use a coarser unit or speeds with fewer digits",
+            )
+        self.weight = np.array(weights, dtype=np.int64)
+        self._table = None if table is None else _whole(table, grid)
+        self.prefix = np.zeros(self.n + 1, dtype=np.int64)
+        if table is None:
+            np.cumsum(_whole(instance.cycles, grid), out=self.prefix[1:])
+        recv, send, host = (_whole(row, self.scale) for row in transfers)
+        recv[:, 0] = 0
+        send[:, self.n] = 0
+        self.recv, self.send, self.host = recv, send, int(host.sum())
+
+    def _transfer_cycles(self) -> tuple[Array, Array, Array]:
+        """Return receive (classes, n + 1), send (classes, n + 1) and host (2,) cycles."""
+        instance, cluster = self.instance, self.instance.cluster
+        recv, send = instance.recv_cycles, instance.send_cycles
+        devices = [cluster.devices[d] for d in self._example]
+        if recv is None:
+            host_recv = self._link(cluster.host_recv, instance.in_bytes[:1])
+            recv = np.stack([self._link(d.recv, instance.in_bytes) for d in devices])
+        else:
+            host_recv, recv = recv[0, :1], recv[self._example]
+        if send is None:
+            host_send = self._link(cluster.host_send, instance.out_bytes[-1:])
+            send = np.stack([self._link(d.send, instance.out_bytes) for d in devices])
+        else:
+            host_send, send = send[-1, -1:], send[self._example]
+        host = np.concatenate([host_recv, host_send])
+        return recv, send, host if instance.host_transfer else host[:0]
+
+    def _link(self, link: Link | None, nbytes: Array) -> Array:
+        if link is None:
+            return np.zeros(len(nbytes), dtype=np.int64)
+        cycles = link.idle + nbytes / (link.GBps * 2**30 / self.instance.cluster.clock)
+        if self.instance.whole:
+            if cycles.max(initial=0) >= LARGEST_TICKS:
+                raise InputError(
+                    "a transfer takes more than 2**60 cycles",
+                    field="in_bytes",
+                    remedy="use a coarser unit or a faster link",
+                )
+            return np.asarray(cycles.astype(np.int64))
+        return np.asarray(cycles)
+
+    def value(self, ticks: int) -> Number:
+        """Return `ticks` in cycles: an int when whole."""
+        return ticks // self.scale if ticks % self.scale == 0 else ticks / self.scale
+
+    def ticks(self, value: Number) -> int:
+        """Return an objective value in ticks."""
+        if isinstance(value, int):
+            return value * self.scale
+        return round(Fraction(value) * self.scale)
+
+    # ------------------------------------------------------------------ one stage
+
+    def compute(self, first: int, end: int, device_class: int) -> int:
+        """Return the ticks of the layers [first, end) on a device of a class."""
+        if self._table is not None:
+            return int(self._class_table(self._table, device_class)[first, end]) * int(
+                self.weight[device_class]
+            )
+        return int(self.prefix[end] - self.prefix[first]) * int(self.weight[device_class])
+
+    def transfer(self, first: int, end: int, device_class: int) -> int:
+        """Return the transfer ticks of a stage: receive, send and the host's share."""
+        return int(self.recv[device_class, first] + self.send[device_class, end]) + self.host
+
+    # ------------------------------------------------------------------ limits and matrices
+
+    def reach(self, device_class: int, stashes: int) -> Array:
+        """Return, shape (n,), the furthest end of a stage that begins at each layer.
+
+        The stage [a, b) fits a device of the class, with activations of `stashes` microbatches,
+        and contains no fixed cut, exactly for the ends b in (a, reach[a]] (a, when no end will
+        do).  Non-decreasing.  O(n + uses of shared keys).  Only for instances without tables.
+        """
+        assert not self.tabular
+        capacity = self.capacity[device_class]
+        reach = self._next_fixed.copy()
+        if capacity is None:
+            return reach
+        key = (device_class, stashes)
+        if key not in self._reach_cache:
+            instance, shared = self.instance, self.instance.shared
+            per_layer = self._exclusive + stashes * instance.stash
+            peak = instance.temporary + instance.carry
+            if len(shared.layer):
+                from stagepack.instances.pipeline.kernels import furthest_fit
+
+                start = np.searchsorted(shared.layer, np.arange(self.n + 1))
+                fit = furthest_fit(
+                    per_layer, peak, start, shared.key, shared.nbytes, np.int64(capacity)
+                )
+            else:
+                fit = _furthest_fit(per_layer, peak, capacity)
+            self._reach_cache[key] = np.minimum(fit, reach)
+        return self._reach_cache[key]
+
+    def compute_matrix(self, device_class: int) -> Array:
+        """Return, shape (n + 1, n + 1), the ticks of [a, b); meaningless for b <= a."""
+        weight = self.weight[device_class]
+        if self._table is not None:
+            return np.asarray(self._class_table(self._table, device_class) * weight)
+        return np.asarray((self.prefix[None, :] - self.prefix[:, None]) * weight)
+
+    def memory_matrix(self, device_class: int, stashes: int) -> Array:
+        """Return, shape (n + 1, n + 1), the bytes of [a, b) with `stashes` microbatches in flight.
+
+        Vectorised: prefix sums, a running maximum, and for shared keys one difference array over
+        the ranges that contain a use but not the previous one.  O(n^2 + uses).
+        """
+        instance, n = self.instance, self.n
+        stash = np.concatenate([[0], np.cumsum(instance.stash)]) * stashes
+        memory = stash[None, :] - stash[:, None]
+        table = instance.memory_table
+        if table is not None:
+            return np.asarray(memory + self._class_table(table, device_class))
+        exclusive = np.concatenate([[0], np.cumsum(self._exclusive)])
+        memory += exclusive[None, :] - exclusive[:, None]
+        peak = np.zeros((n, n), dtype=np.int64)
+        peak[:] = (instance.temporary + instance.carry)[None, :]
+        peak[np.tri(n, k=-1, dtype=bool)] = 0
+        memory[:n, 1:] += np.maximum.accumulate(peak, axis=1)
+        shared = instance.shared
+        if len(shared.layer):
+            previous, nbytes = shared.previous(), shared.nbytes[shared.key]
+            delta = np.zeros((n + 2, n + 2), dtype=np.int64)
+            # A use at layer l adds its key to the ranges with previous < a <= l < b.
+            np.add.at(delta, (previous + 1, shared.layer + 1), nbytes)
+            np.add.at(delta, (shared.layer + 1, shared.layer + 1), -nbytes)
+            memory += delta.cumsum(axis=0).cumsum(axis=1)[: n + 1, : n + 1]
+        return np.asarray(memory)
+
+    def fits_matrix(self, device_class: int, stashes: int) -> Array:
+        """Return, shape (n + 1, n + 1), whether [a, b) may be a stage on a device of a class."""
+        n = self.n
+        fits = ~np.tri(n + 1, dtype=bool) & self.allowed[:, None] & self.allowed[None, :]
+        fits[:n] &= np.arange(n + 1)[None, :] <= self._next_fixed[:, None]
+        capacity = self.capacity[device_class]
+        if capacity is not None:
+            fits &= self.memory_matrix(device_class, stashes) <= capacity
+        return np.asarray(fits)
+
+    @cached_property
+    def atoms(self) -> list[tuple[int, int]]:
+        """The smallest possible stages: spans (first, end) between consecutive allowed cuts."""
+        return list(pairwise(np.flatnonzero(self.allowed).tolist()))
+
+    @cached_property
+    def _reach_cache(self) -> dict[tuple[int, int], Array]:
+        return {}
+
+    @cached_property
+    def _exclusive(self) -> Array:
+        total = np.zeros(self.n, dtype=np.int64)
+        for column in self.instance.exclusive.values():
+            total += column
+        return total
+
+    @cached_property
+    def _next_fixed(self) -> Array:
+        """The first fixed cut after each layer, or n: stages end there at the latest."""
+        fixed = np.array([*self.instance.fixed_cuts, self.n], dtype=np.int64)
+        return np.asarray(fixed[np.searchsorted(fixed, np.arange(self.n), side="right")])
+
+    def _class_table(self, table: Array, device_class: int) -> Array:
+        return np.asarray(table if table.ndim == 2 else table[self._example[device_class]])
+
+    # ------------------------------------------------------------------ the order of devices
+
+    @cached_property
+    def order(self) -> StageOrder:
+        """Which device may run the next stage, read from the tail of the chain."""
+        return StageOrder.of(self)
+
+
+@dataclass(frozen=True)
+class StageOrder:
+    """An automaton over devices: each transition places one stage before those placed so far.
+
+    Reading the chain from its tail makes the number of stashed microbatches a matter of the state
+    alone: stage i of k stashes min(m, k - i), the number of stages from it to the end.
+
+    Attributes
+    ----------
+    states : int
+        State 0 has placed nothing; transitions lead to higher states.
+    source, target, device_class, stashes : ndarray of int64, shape (transitions,)
+        Sorted by target.
+    accepting : ndarray of bool, shape (states,)
+        Whether the chain may begin here.
+    """
+
+    states: int
+    source: Array
+    target: Array
+    device_class: Array
+    stashes: Array
+    accepting: Array
+
+    @classmethod
+    def of(cls, costs: RangeCosts) -> StageOrder:
+        """Build the automaton of an instance.
+
+        Fixed order: k transitions; with devices that may stay unused O(k^2), times the stages
+        placed when they stash.  Free order: one state for every choice of how many devices of
+        each class are in use.
+
+        Raises
+        ------
+        InputError
+            When the states are too many (free order of many unlike devices).
+        """
+        instance, k = costs.instance, costs.k
+        m = instance.microbatches if instance.training and instance.stash.any() else 0
+        classes = costs.device_class.tolist()
+        alike = len(set(classes)) == 1
+        edges: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = []
+        full: tuple[int, ...]
+        if instance.free_order and not alike:
+            # A state counts the devices of each class in use.
+            counts = np.bincount(costs.device_class).tolist()
+            size = math.prod(count + 1 for count in counts)
+            if size * len(counts) > LARGEST_AUTOMATON:
+                raise InputError(
+                    f"{size} ways to choose among {k} devices of {len(counts)} kinds are too many",
+                    field="free_order",
+                    remedy="fix the order of the devices or use fewer kinds",
+                )
+            start, full = (0,) * len(counts), tuple(counts)
+            for used in np.ndindex(*(count + 1 for count in counts)):
+                stashes = min(m, sum(used) + 1)
+                for c, count in enumerate(counts):
+                    if used[c] < count:
+                        edges.append((used, (*used[:c], used[c] + 1, *used[c + 1 :]), c, stashes))
+        elif not instance.fewer_stages or alike:
+            # A state counts the stages placed.
+            start, full = (0,), (k,)
+            edges = [((j,), (j + 1,), classes[k - 1 - j], min(m, j + 1)) for j in range(k)]
+        else:
+            # A state is the device used last and the stages placed, as far as they matter.
+            start = full = (k, 0)
+            states = [start]
+            for device in reversed(range(k)):
+                arrivals: dict[tuple[int, ...], None] = {}
+                for state in states:
+                    stashes = min(m, state[1] + 1)
+                    edges.append((state, (device, stashes), classes[device], stashes))
+                    arrivals[device, stashes] = None
+                states += arrivals
+        number = {start: 0}
+        for _, then, _, _ in edges:
+            number.setdefault(then, len(number))
+        rows = sorted((number[then], number[state], c, stash) for state, then, c, stash in edges)
+        table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        return cls(
+            states=len(number),
+            source=table[:, 1].copy(),
+            target=table[:, 0].copy(),
+            device_class=table[:, 2].copy(),
+            stashes=table[:, 3].copy(),
+            accepting=np.array(
+                [state != start and (instance.fewer_stages or state == full) for state in number]
+            ),
+        )
+
+
+def assign_devices(
+    costs: RangeCosts, boundaries: list[int], classes: list[int]
+) -> PipelineSolution:
+    """Return the solution that puts stage j on a device of class classes[j].
+
+    In a fixed order the stages take the last devices that will do (any choice among devices of
+    one class is as good as another); the classes must come from a path of the automaton.
+    """
+    order = costs.device_class.tolist()
+    devices: list[int] = []
+    if costs.instance.free_order:
+        free = {c: [d for d in range(costs.k) if order[d] == c] for c in set(order)}
+        devices = [free[c].pop(0) for c in classes]
+    else:
+        device = 0
+        for c in classes:
+            device = order.index(c, device)
+            devices.append(device)
+            device += 1
+    return PipelineSolution(tuple(boundaries), tuple(devices))
+
+
+def _grid(values: Array) -> int:
+    """Return by how much to scale floats to make them whole: a power of ten or a fine grid."""
+    total = float(np.sum(values))
+    for digits in range(10):
+        scale = 10**digits
+        if total * scale >= FINEST / 64:
+            break
+        scaled = values * scale
+        if np.allclose(scaled, np.rint(scaled), rtol=1e-13, atol=1e-9):
+            return scale
+    return int(2 ** max(0, math.floor(math.log2(FINEST / max(total, 1e-300)))))
+
+
+def _whole(values: Array, scale: int) -> Array:
+    if values.dtype.kind == "i":
+        return np.asarray(values * scale)
+    return np.rint(values * float(scale)).astype(np.int64)
+
+
+def _furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:
+    """Return the furthest end whose memory fits, by bisection for all starts at once.
+
+    Range maxima come from a sparse table; O(n log n).
+    """
+    n = len(per_layer)
+    prefix = np.concatenate([[0], np.cumsum(per_layer)])
+    starts = np.arange(n)
+    if not peak.any():
+        ends = np.searchsorted(prefix, prefix[:-1] + capacity, side="right") - 1
+        return np.asarray(ends)
+    levels = [peak]
+    while 2 ** len(levels) <= n:
+        step = 2 ** (len(levels) - 1)
+        levels.append(np.maximum(levels[-1][:-step], levels[-1][step:]))
+    # Lengthen every range by descending powers of two while it still fits.
+    ends, top = starts.copy(), np.zeros(n, dtype=np.int64)
+    for level in range(len(levels) - 1, -1, -1):
+        further = ends + 2**level
+        may = further <= n
+        highest = np.where(may, levels[level][np.minimum(ends, len(levels[level]) - 1)], 0)
+        highest = np.maximum(top, highest)
+        fits = may & (prefix[np.minimum(further, n)] - prefix[starts] + highest <= capacity)
+        ends = np.where(fits, further, ends)
+        top = np.where(fits, highest, top)
+    return ends

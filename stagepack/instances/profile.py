@@ -1,0 +1,221 @@
+"""What was measured or estimated of a network and of its machine: layers, tensors, clusters.
+
+A profile knows no problem; instances are built from it
+(:meth:`stagepack.instances.pipeline.PipelinePartition.from_profile`).  Everything is plain,
+frozen data that reads from and writes to JSON as it stands.
+
+Units: cycles of the cluster's clock, bytes, GB/s meaning 2**30 bytes a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from stagepack.result import InputError
+
+Array = npt.NDArray[Any]
+Cycles = Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Positive = Annotated[int, msgspec.Meta(gt=0)] | Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One direction of a link: `GBps` in 2**30 bytes a second, `idle` cycles before it starts.
+
+    Moving b bytes takes ``int(idle + b / (GBps * 2**30 / clock))`` cycles, the rule of the seed
+    *Auto Pipeline*; profiles in fractions of a time unit are not rounded.
+    """
+
+    GBps: Positive
+    idle: Cycles = 0
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One accelerator: usable `memory` in bytes (None: no limit), relative `speed`, its links.
+
+    `recv` and `send` are the links to the neighbouring devices of the pipeline; a missing link
+    costs nothing.
+    """
+
+    name: str = ""
+    memory: Bytes | None = None
+    speed: Positive = 1
+    recv: Link | None = None
+    send: Link | None = None
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Everything that tells this device from another one but its name."""
+        return (self.memory, self.speed, self.recv, self.send)
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Devices in pipeline order and the links that join the two ends to the host.
+
+    `host_recv` is the link on which the first stage receives the model's inputs, `host_send`
+    the one on which the last stage sends its outputs.  `clock` is in Hz.
+    """
+
+    devices: Annotated[tuple[Device, ...], msgspec.Meta(min_length=1)]
+    name: str = ""
+    clock: Positive = 1_000_000_000
+    host_recv: Link | None = None
+    host_send: Link | None = None
+
+    @classmethod
+    def uniform(
+        cls,
+        devices: int,
+        *,
+        memory: int | None = None,
+        link: Link | None = None,
+        host: Link | None = None,
+        clock: float = 1_000_000_000,
+        name: str = "",
+    ) -> Cluster:
+        """Return a cluster of like devices, joined by `link` and to the host by `host`."""
+        if devices < 1:
+            raise InputError(
+                f"{devices} devices", field="devices", remedy="give at least one device"
+            )
+        device = Device(memory=memory, recv=link, send=link)
+        return cls(
+            devices=(device,) * devices, name=name, clock=clock, host_recv=host, host_send=host
+        )
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+
+class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one layer costs.
+
+    Attributes
+    ----------
+    forward, backward : int or float
+        Cycles of one microbatch on a device of speed 1.
+    exclusive : dict
+        Bytes always alive on the layer's device, by category (parameters, vertex state, ...).
+    shared : dict
+        Bytes that a device holds once for all its layers with the same key (code of equal layers).
+    temporary : int
+        Bytes alive only while the layer runs.
+    stash : int
+        Bytes kept for the backward pass, per microbatch in flight (training only).
+    variables : tuple of str
+        Identities of the variables used: all layers that use one belong to one stage.
+    inputs, outputs : tuple of str
+        Tensors read and written, by the names of :attr:`ModelProfile.tensors`.
+    """
+
+    name: str = ""
+    forward: Cycles = 0
+    backward: Cycles = 0
+    exclusive: dict[str, Bytes] = {}
+    shared: dict[str, Bytes] = {}
+    temporary: Bytes = 0
+    stash: Bytes = 0
+    variables: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+class ModelProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Layers in execution order and the bytes of every tensor between them.
+
+    Tensors that no layer writes come from the host.  `results` are the tensors that go back to
+    the host; by default the outputs of the last layer.
+    """
+
+    layers: Annotated[tuple[LayerProfile, ...], msgspec.Meta(min_length=1)]
+    tensors: dict[str, Bytes] = {}
+    results: tuple[str, ...] | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """Where tensors are born and last used along a chain of n layers.
+
+    Arrays of shape (tensors,): `born` in [-1, n) (-1: given by the host), `last_use` in [-1, n]
+    (n: returned to the host), `nbytes`.
+    """
+
+    n: int
+    born: Array
+    last_use: Array
+    nbytes: Array
+
+    @classmethod
+    def of(cls, profile: ModelProfile) -> Lifetimes:
+        """Trace the tensors of `profile`.
+
+        Raises
+        ------
+        InputError
+            For a tensor without a size, written twice, or read before it is written.
+        """
+        n = len(profile.layers)
+        born: dict[str, int] = {}
+        last_use: dict[str, int] = {}
+        for index, layer in enumerate(profile.layers):
+            for tensor in layer.outputs:
+                if tensor in born:
+                    raise InputError(
+                        f"tensor {tensor!r} is written twice",
+                        field=f"layers[{index}].outputs",
+                        remedy="give every write a name of its own",
+                    )
+                born[tensor] = index
+        for index, layer in enumerate(profile.layers):
+            for tensor in layer.inputs:
+                if born.setdefault(tensor, -1) >= index:
+                    raise InputError(
+                        f"tensor {tensor!r} is read before layer {born[tensor]} writes it",
+                        field=f"layers[{index}].inputs",
+                        remedy="list the layers in execution order",
+                    )
+                last_use[tensor] = index
+        results = profile.layers[-1].outputs if profile.results is None else profile.results
+        for tensor in results:
+            born.setdefault(tensor, -1)
+            last_use[tensor] = n
+        for tensor in born:
+            if tensor not in profile.tensors:
+                raise InputError(
+                    f"tensor {tensor!r} has no size", field="tensors", remedy="add its bytes"
+                )
+        return cls(
+            n=n,
+            born=np.array(list(born.values()), dtype=np.int64),
+            last_use=np.array([last_use.get(t, born[t]) for t in born], dtype=np.int64),
+            nbytes=np.array([profile.tensors[t] for t in born], dtype=np.int64),
+        )
+
+    def crossing(self) -> Array:
+        """Return the bytes that cross each cut, shape (n + 1,), each tensor once per cut.
+
+        Cut c lies between layers c - 1 and c.  Cut 0 carries what the host gives, cut n what
+        it takes back.  One difference-array pass, O(tensors + n).
+        """
+        delta = np.zeros(self.n + 2, dtype=np.int64)
+        live = self.last_use > self.born
+        np.add.at(delta, self.born[live] + 1, self.nbytes[live])
+        np.add.at(delta, self.last_use[live] + 1, -self.nbytes[live])
+        return np.cumsum(delta)[: self.n + 1]
+
+    def carried(self) -> Array:
+        """Return, shape (n,), the bytes born before each layer and used after it.
+
+        The seed's ``mem_intermediate``: a device keeps them while the layer runs.
+        """
+        delta = np.zeros(self.n + 2, dtype=np.int64)
+        across = self.last_use > self.born + 1
+        np.add.at(delta, self.born[across] + 1, self.nbytes[across])
+        np.add.at(delta, self.last_use[across], -self.nbytes[across])
+        return np.cumsum(delta)[: self.n]
