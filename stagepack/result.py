@@ -205,34 +205,34 @@ class Result(Generic[SolutionT]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain JSON data: finite numbers, strings, lists, null."""
-        solution = self.solution
-        return finite(
-            {
-                "instance": self.instance,
-                "problem": self.kind,
-                "objective_name": self.objective_name,
-                "status": str(self.status),
-                "termination": str(self.termination),
-                "objective": self.objective,
-                "bound": self.bound,
-                "bound_source": self.bound_source or None,
-                "gap": self.gap,
-                "method": self.method,
-                "engine": self.engine or None,
-                "runtime": round(self.runtime, 6),
-                "setup_time": round(self.setup_time, 6),
-                "solution": solution.to_dict() if hasattr(solution, "to_dict") else solution,
-                "violations": [str(violation) for violation in self.violations],
-                "reason": self.reason or None,
-                "digest": self.digest,
-                "options": self.options,
-                "versions": self.versions,
-                "trace": [
-                    {"time": round(e.time, 6), "kind": e.kind, "value": e.value, "source": e.source}
-                    for e in self.trace.events
-                ],
-            }
-        )
+        solution: Any = self.solution
+        document = {
+            "instance": self.instance,
+            "problem": self.kind,
+            "objective_name": self.objective_name,
+            "status": str(self.status),
+            "termination": str(self.termination),
+            "objective": self.objective,
+            "bound": self.bound,
+            "bound_source": self.bound_source or None,
+            "gap": self.gap,
+            "method": self.method,
+            "engine": self.engine or None,
+            "runtime": round(self.runtime, 6),
+            "setup_time": round(self.setup_time, 6),
+            "solution": solution.to_dict() if hasattr(solution, "to_dict") else solution,
+            "violations": [str(violation) for violation in self.violations],
+            "reason": self.reason or None,
+            "digest": self.digest,
+            "options": self.options,
+            "versions": self.versions,
+            "trace": [
+                {"time": round(e.time, 6), "kind": e.kind, "value": e.value, "source": e.source}
+                for e in self.trace.events
+            ],
+        }
+        plain: dict[str, Any] = finite(document)
+        return plain
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as one JSON document, and write it to `path` if given."""
@@ -431,7 +431,7 @@ def finite(data: Any) -> Any:
 
 
 def csv_text(header: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
-    """Return rows as RFC 4180 CSV with ``\\n`` line ends."""
+    """Return rows as CSV with a header and Unix line ends."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)

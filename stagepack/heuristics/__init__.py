@@ -1,1 +1,1 @@
-"""TODO."""
+"""Floor 2: exact dynamic programs, greedy rules, search and combinatorial bounds."""

@@ -40,14 +40,11 @@ def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Viol
     n, k = instance.n, instance.k
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n:
         return (Violation("boundaries", f"{list(cuts)} does not run from 0 to {n}"),)
-    found = []
-    for j in range(len(cuts) - 1):
-        if cuts[j] >= cuts[j + 1]:
-            found.append(
-                Violation(
-                    "boundaries", f"stage {j} is empty or reversed: [{cuts[j]}, {cuts[j + 1]})"
-                )
-            )
+    found = [
+        Violation("boundaries", f"stage {j} is empty or reversed: [{cuts[j]}, {cuts[j + 1]})")
+        for j in range(len(cuts) - 1)
+        if cuts[j] >= cuts[j + 1]
+    ]
     if len(devices) != len(cuts) - 1:
         found.append(Violation("devices", f"{len(devices)} devices for {len(cuts) - 1} stages"))
     if any(not 0 <= d < k for d in devices):
@@ -144,7 +141,7 @@ def stage_memory(
     of min(microbatches, stages_left) microbatches.
     """
     layers = slice(first, end)
-    stash = 0
+    stash: int = 0
     if instance.training:
         stash = min(instance.microbatches, stages_left) * sum(instance.stash[layers].tolist())
     if instance.memory_table is not None:
@@ -157,8 +154,9 @@ def stage_memory(
         for layer, key in zip(shared.layer.tolist(), shared.key.tolist(), strict=True)
         if first <= layer < end
     }
-    peak = max((instance.temporary[layers] + instance.carry[layers]).tolist())
-    return exclusive + sum(shared.nbytes[key].item() for key in keys) + peak + stash
+    peak: int = max((instance.temporary[layers] + instance.carry[layers]).tolist())
+    total: int = exclusive + sum(shared.nbytes[key].item() for key in keys) + peak + stash
+    return total
 
 
 def recv_cycles(instance: PipelinePartition, device: int, cut: int) -> Number:

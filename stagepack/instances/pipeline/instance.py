@@ -142,7 +142,7 @@ class SharedBytes:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PipelinePartition:
-    """An instance of pipeline partitioning; see DESIGN in the class constructors.
+    """An instance of pipeline partitioning: layers, devices, and what a partition must respect.
 
     Use :meth:`from_arrays` or :meth:`from_profile`; the fields below are what they make.
 
@@ -435,7 +435,7 @@ class PipelinePartition:
     @cached_property
     def cycles(self) -> Array:
         """Cycles of each layer, shape (n,): forward, plus backward when training."""
-        return self.forward + self.backward if self.training else self.forward
+        return np.asarray(self.forward + self.backward) if self.training else self.forward
 
     @property
     def whole(self) -> bool:
@@ -457,7 +457,7 @@ class PipelinePartition:
         if self.variables:
             np.add.at(crossed, [v.first + 1 for v in self.variables], 1)
             np.add.at(crossed, [v.last + 1 for v in self.variables], -1)
-        allowed = np.cumsum(crossed)[: self.n + 1] == 0
+        allowed: Array = np.cumsum(crossed)[: self.n + 1] == 0
         allowed[list(self.forbidden_cuts)] = False
         allowed[[0, self.n]] = True
         return allowed
@@ -620,9 +620,9 @@ def _numbers(values: Any, name: str, shape: tuple[int, ...] | None = None) -> Ar
         raise InputError(f"entry {_at(at)} is {array[at]}", field=name, remedy="give numbers >= 0")
     if array.dtype.kind in "iu" and array.size and int(array.max()) >= LARGEST:
         raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
-    array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
-    array.setflags(write=False)
-    return array
+    own: Array = np.array(array, dtype=np.float64 if array.dtype.kind == "f" else np.int64)
+    own.setflags(write=False)
+    return own
 
 
 def _bytes(values: Any, name: str, shape: tuple[int, ...]) -> Array:

@@ -204,9 +204,7 @@ class RangeCosts:
                 from stagepack.instances.pipeline.kernels import furthest_fit
 
                 start = np.searchsorted(shared.layer, np.arange(self.n + 1))
-                fit = furthest_fit(
-                    per_layer, peak, start, shared.key, shared.nbytes, np.int64(capacity)
-                )
+                fit = furthest_fit(per_layer, peak, start, shared.key, shared.nbytes, capacity)
             else:
                 fit = _furthest_fit(per_layer, peak, capacity)
             self._reach_cache[key] = np.minimum(fit, reach)
@@ -356,7 +354,7 @@ class StageOrder:
         else:
             # A state is the device used last and the stages placed, as far as they matter.
             start = full = (k, 0)
-            states = [start]
+            states: list[tuple[int, ...]] = [start]
             for device in reversed(range(k)):
                 arrivals: dict[tuple[int, ...], None] = {}
                 for state in states:
@@ -405,15 +403,18 @@ def assign_devices(
 
 def _grid(values: Array) -> int:
     """Return by how much to scale floats to make them whole: a power of ten or a fine grid."""
-    total = float(np.sum(values))
+    total, largest = float(np.sum(values)), float(values.max(initial=0.0))
+    if total == 0:
+        return 1
     for digits in range(10):
-        scale = 10**digits
+        scale: int = 10**digits
         if total * scale >= FINEST / 64:
             break
         scaled = values * scale
-        if np.allclose(scaled, np.rint(scaled), rtol=1e-13, atol=1e-9):
+        if np.abs(scaled - np.rint(scaled)).max() <= 1e-12 * scale * largest:
             return scale
-    return int(2 ** max(0, math.floor(math.log2(FINEST / max(total, 1e-300)))))
+    exponent = math.floor(math.log2(FINEST / total))
+    return 1 << min(max(0, exponent), 200)
 
 
 def _whole(values: Array, scale: int) -> Array:

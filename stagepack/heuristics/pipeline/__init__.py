@@ -1,0 +1,1 @@
+"""Pipeline partitioning without a solver: baselines, exact dynamic programs, bounds."""

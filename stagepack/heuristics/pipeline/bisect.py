@@ -1,0 +1,91 @@
+"""Plain bottleneck: bisection over the bottleneck with greedy probes, for very long chains.
+
+A probe extends each stage as far as the limit and the memory allow, which is optimal because a
+part of a stage that fits also fits; O(k log n).  After one O(n) pass for prefix sums and memory,
+O(k log n log(sum of cycles)).  Source: Iqbal 1991; Pinar and Aykanat 2004 (chains-on-chains).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.heuristics.pipeline.bounds import compute_bound
+from stagepack.heuristics.pipeline.dp import least
+from stagepack.heuristics.pipeline.feasibility import explain
+from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.result import Progress
+
+
+def unsupported(instance: PipelinePartition) -> str:
+    """Return why greedy probes would not be exact for `instance`, or ''."""
+    if instance.objective is not Objective.BOTTLENECK:
+        return "greedy probes know compute only; use dp"
+    if instance.compute_table is not None or instance.memory_table is not None:
+        return "greedy probes need costs that add up, not tables; use dp"
+    if instance.training and instance.stash.any():
+        return "greedy probes need memory limits that are the same for all stages; use dp"
+    alike = len({device.kind for device in instance.cluster.devices}) == 1
+    if not alike and (instance.free_order or not instance.fewer_stages):
+        return "greedy probes need like devices; use dp"
+    return ""
+
+
+def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
+    """Find and prove a partition of least bottleneck, or that there is none.
+
+    Raises
+    ------
+    Stopped
+        When the time is over.
+    """
+    cuts = np.flatnonzero(costs.allowed)
+    spans = len(cuts) - 1
+    # The last allowed cut up to each layer, and the memory's furthest end in those terms.
+    prefix = costs.prefix[cuts]
+    reach = [
+        np.searchsorted(cuts, costs.reach(c, 0)[cuts[:-1]], side="right") - 1
+        for c in range(costs.classes)
+    ]
+    classes = costs.device_class.tolist()
+    weights = costs.weight.tolist()
+
+    def within(limit: int) -> PipelineSolution | None:
+        ends: list[int] = [0]
+        devices: list[int] = []
+        for device, c in enumerate(classes):
+            at = ends[-1]
+            if at == spans:
+                break
+            end = int(np.searchsorted(prefix, prefix[at] + limit // weights[c], side="right")) - 1
+            end = min(end, int(reach[c][at]))
+            if not costs.instance.fewer_stages:
+                end = min(end, spans - (costs.k - 1 - device))
+            if end > at:
+                ends.append(end)
+                devices.append(device)
+            elif not costs.instance.fewer_stages:
+                return None
+        if ends[-1] != spans or (not costs.instance.fewer_stages and len(devices) < costs.k):
+            return None
+        return PipelineSolution(tuple(cuts[ends].tolist()), tuple(devices))
+
+    def value(solution: PipelineSolution) -> int:
+        return max(
+            costs.compute(first, end, classes[device]) for first, end, device in solution.stages
+        )
+
+    floor = compute_bound(costs)
+    progress.raise_bound(costs.value(floor), "work bound")
+    first = within(int(costs.prefix[-1]) * max(weights))
+    if first is None:
+        progress.prove_infeasible(explain(costs))
+        return
+    progress.offer(first, "bisect")
+
+    def narrowed(low: int, found: PipelineSolution | None) -> None:
+        progress.raise_bound(costs.value(low), "exhausted search")
+        if found is not None:
+            progress.offer(found, "bisect")
+
+    least(within, value, floor, first, progress, narrowed=narrowed)
