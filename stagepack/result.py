@@ -291,6 +291,7 @@ class Progress(Generic[SolutionT]):
         self._started = time.perf_counter()
         self._lock = threading.RLock()
         self._interrupted = threading.Event()
+        self._offered = self._started
         self.setup_time = 0.0
         self.trace = Trace()
         self.solution: SolutionT | None = None
@@ -324,8 +325,14 @@ class Progress(Generic[SolutionT]):
             notice.cancel()
             self.setup_time += time.perf_counter() - began
 
+    @property
+    def stale(self) -> bool:
+        """Whether nothing was offered for a moment: a fast search need not report every step."""
+        return time.perf_counter() - self._offered >= 0.05
+
     def offer(self, solution: SolutionT, source: str) -> bool:
         """Check and evaluate `solution`; keep it if it is better.  Return whether it was."""
+        self._offered = time.perf_counter()
         violations = self._check(solution)
         if violations:
             raise CheckError(

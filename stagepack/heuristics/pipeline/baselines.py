@@ -41,7 +41,8 @@ def greedy(costs: RangeCosts) -> PipelineSolution | None:
     if stages is None:
         return None
     cuts = np.flatnonzero(costs.allowed)
-    speed = 1.0 / costs.weight[costs.device_class]
+    whole = [max(_work(costs, 0, cuts[-1:], c)[0], 1) for c in range(costs.classes)]
+    speed = 1.0 / np.array(whole, dtype=np.float64)[costs.device_class]
     boundaries, at = [0], 0
     for i in range(stages):
         c, first = int(costs.device_class[i]), boundaries[-1]
@@ -69,9 +70,9 @@ def _stages(costs: RangeCosts) -> int | None:
 
 
 def _work(costs: RangeCosts, first: int, ends: Array, c: int) -> Array:
-    if costs.tabular:
+    if costs.instance.compute_table is not None:
         return np.asarray(costs.compute_matrix(c)[first, ends])
-    return np.asarray((costs.prefix[ends] - costs.prefix[first]) * costs.weight[c])
+    return np.asarray(costs.prefix[c, ends] - costs.prefix[c, first])
 
 
 def _fits(costs: RangeCosts, first: int, ends: Array, c: int, stashes: int) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.heuristics.pipeline.bounds import compute_bound
+from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.dp import least
 from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
@@ -42,50 +42,44 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     cuts = np.flatnonzero(costs.allowed)
     spans = len(cuts) - 1
     # The last allowed cut up to each layer, and the memory's furthest end in those terms.
-    prefix = costs.prefix[cuts]
+    prefix = costs.prefix[:, cuts]
     reach = [
         np.searchsorted(cuts, costs.reach(c, 0)[cuts[:-1]], side="right") - 1
         for c in range(costs.classes)
     ]
     classes = costs.device_class.tolist()
-    weights = costs.weight.tolist()
+    fewer = costs.instance.fewer_stages
+    ends: list[int] = []
+    devices: list[int] = []
 
-    def within(limit: int) -> PipelineSolution | None:
-        ends: list[int] = [0]
-        devices: list[int] = []
+    def within(limit: int) -> int | None:
+        ends[:], devices[:], most = [0], [], 0
         for device, c in enumerate(classes):
             at = ends[-1]
             if at == spans:
                 break
-            end = int(np.searchsorted(prefix, prefix[at] + limit // weights[c], side="right")) - 1
+            furthest = prefix[c, at] + limit
+            end = int(np.searchsorted(prefix[c], furthest, side="right")) - 1
             end = min(end, int(reach[c][at]))
-            if not costs.instance.fewer_stages:
+            if not fewer:
                 end = min(end, spans - (costs.k - 1 - device))
             if end > at:
+                most = max(most, int(prefix[c, end] - prefix[c, at]))
                 ends.append(end)
                 devices.append(device)
-            elif not costs.instance.fewer_stages:
+            elif not fewer:
                 return None
-        if ends[-1] != spans or (not costs.instance.fewer_stages and len(devices) < costs.k):
-            return None
+        done = ends[-1] == spans and (fewer or len(devices) == costs.k)
+        return most if done else None
+
+    def solution() -> PipelineSolution:
         return PipelineSolution(tuple(cuts[ends].tolist()), tuple(devices))
 
-    def value(solution: PipelineSolution) -> int:
-        return max(
-            costs.compute(first, end, classes[device]) for first, end, device in solution.stages
-        )
-
-    floor = compute_bound(costs)
+    floor = objective_bound(costs)
     progress.raise_bound(costs.value(floor), "work bound")
-    first = within(int(costs.prefix[-1]) * max(weights))
+    first = within(int(costs.prefix[:, -1].max()))
     if first is None:
         progress.prove_infeasible(explain(costs))
         return
-    progress.offer(first, "bisect")
-
-    def narrowed(low: int, found: PipelineSolution | None) -> None:
-        progress.raise_bound(costs.value(low), "exhausted search")
-        if found is not None:
-            progress.offer(found, "bisect")
-
-    least(within, value, floor, first, progress, narrowed=narrowed)
+    progress.offer(solution(), "bisect")
+    least(within, solution, floor, first, progress, costs)

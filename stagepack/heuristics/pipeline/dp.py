@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stagepack.heuristics.pipeline.bounds import compute_bound
+from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
-from stagepack.heuristics.pipeline.prober import UNLIMITED, Prober
+from stagepack.heuristics.pipeline.prober import UNLIMITED, Prober, load_kernels
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.result import Progress
 
-SOURCE = "exhausted search"
+SEARCHED = "exhausted search"
 
 
 def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
@@ -33,107 +33,125 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
     with progress.setup("compiling kernels"):
-        Prober(_tiny()).probe()
+        load_kernels(costs.tabular)
     prober = Prober(costs, progress)
-    if not prober.probe():
+    needs = prober.probe()
+    if needs is None:
         progress.prove_infeasible(explain(costs))
         return
-    first = prober.solution()
-    progress.offer(first, "dp")
+    progress.offer(prober.solution(), "dp")
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:
-        _staircase(costs, prober, progress, first)
+        _staircase(costs, prober, progress, *needs)
         return
-    floor = compute_bound(costs)
+    floor = objective_bound(costs)
     progress.raise_bound(costs.value(floor), "work bound")
 
-    def within(limit: int) -> PipelineSolution | None:
-        return prober.solution() if prober.probe(limit) else None
+    def within(limit: int) -> int | None:
+        needs = prober.probe(limit)
+        return None if needs is None else needs[0]
 
-    def narrowed(low: int, found: PipelineSolution | None) -> None:
-        progress.raise_bound(costs.value(low), SOURCE)
-        if found is not None:
-            progress.offer(found, "dp")
-
-    least(within, lambda found: prober.values(found)[0], floor, first, progress, narrowed=narrowed)
+    least(within, prober.solution, floor, needs[0], progress, costs)
 
 
 def least(
-    within: Callable[[int], PipelineSolution | None],
-    value: Callable[[PipelineSolution], int],
+    within: Callable[[int], int | None],
+    solution: Callable[[], PipelineSolution],
     low: int,
-    known: PipelineSolution,
+    high: int,
     progress: Progress[PipelineSolution],
-    *,
-    narrowed: Callable[[int, PipelineSolution | None], None] | None = None,
-) -> tuple[int, PipelineSolution]:
-    """Return the least limit >= `low` for which `within` finds a partition, and that partition.
+    costs: RangeCosts,
+) -> None:
+    """Bisect on the objective value itself, in ticks, telling `progress` of every step.
 
-    `known` is within the limit ``value(known)``; `within` must be monotone in the limit.
-    `narrowed(low, found)` is told of every step.
+    ``within(limit)`` returns the value of a partition worth at most `limit`, or None, and
+    `solution` the partition last found; the optimum is in [low, high].
     """
-    high = value(known)
+
+    def narrowed(low: int, improved: bool) -> None:
+        progress.raise_bound(costs.value(low), SEARCHED)
+        if improved and progress.stale:
+            progress.offer(solution(), "dp")
+
+    high = _bisect(within, low, high, progress, narrowed)
+    within(high)
+    progress.offer(solution(), "dp")
+    progress.raise_bound(costs.value(high), SEARCHED)
+
+
+def _bisect(
+    within: Callable[[int], int | None],
+    low: int,
+    high: int,
+    progress: Progress[PipelineSolution],
+    narrowed: Callable[[int, bool], None] | None = None,
+) -> int:
+    """Return the least limit in [low, high] that `within` can meet; `high` is known to be met."""
     while low < high:
         progress.require_time()
-        middle = (low + high) // 2
-        found = within(middle)
-        if found is None:
-            low = middle + 1
+        value = within((low + high) // 2)
+        if value is None:
+            low = (low + high) // 2 + 1
         else:
-            known, high = found, value(found)
+            high = max(low, value)
         if narrowed is not None:
-            narrowed(min(low, high), found)
-    if narrowed is not None:
-        narrowed(high, None)
-    return high, known
+            narrowed(low, value is not None)
+    return high
 
 
 def _staircase(
     costs: RangeCosts,
     prober: Prober,
     progress: Progress[PipelineSolution],
-    first: PipelineSolution,
+    c_known: int,
+    t_known: int,
 ) -> None:
-    """Walk the non-dominated pairs (C, T) by rising C until none can beat the best sum."""
+    """Walk the non-dominated pairs (C, T) by rising C until none can beat the best sum.
 
-    def least_compute(low: int, transfer: int, known: PipelineSolution) -> int:
-        def within(limit: int) -> PipelineSolution | None:
-            return prober.solution() if prober.probe(limit, transfer) else None
+    A partition with the limits (c_known, t_known) is known.
+    """
 
-        return least(within, lambda found: prober.values(found)[0], low, known, progress)[0]
+    def least_compute(low: int, high: int, transfer: int) -> int:
+        def within(limit: int) -> int | None:
+            needs = prober.probe(limit, transfer)
+            return None if needs is None else needs[0]
 
-    def least_transfer(low: int, compute: int, known: PipelineSolution) -> int:
-        def within(limit: int) -> PipelineSolution | None:
-            return prober.solution() if prober.probe(compute, limit) else None
+        return _bisect(within, low, high, progress)
 
-        value, found = least(within, lambda s: prober.values(s)[1], low, known, progress)
-        progress.offer(found, "dp")
+    def least_transfer(low: int, high: int, compute: int) -> int:
+        def within(limit: int) -> int | None:
+            needs = prober.probe(compute, limit)
+            return None if needs is None else needs[1]
+
+        value = _bisect(within, low, high, progress)
+        prober.probe(compute, value)
+        progress.offer(prober.solution(), "dp")
         return value
 
     # The transfer that no partition avoids, and the least compute.
-    t_min = least_transfer(costs.host, UNLIMITED, first)
-    floor = compute_bound(costs)
+    t_min = least_transfer(costs.host, t_known, UNLIMITED)
+    floor = costs.compute_bound()
     progress.raise_bound(costs.value(floor + t_min), "work bound")
-    c = least_compute(floor, UNLIMITED, first)
-    progress.raise_bound(costs.value(c + t_min), SOURCE)
-    prober.probe(c, UNLIMITED)
-    t = least_transfer(t_min, c, prober.solution())
+    c = least_compute(floor, c_known, UNLIMITED)
+    progress.raise_bound(costs.value(c + t_min), SEARCHED)
+    t = least_transfer(t_min, _transfer_needed(prober, c, UNLIMITED), c)
     best = c + t
     while True:
         # What is left has compute > c and transfer < t, and is worth having below `best`.
-        progress.raise_bound(costs.value(min(best, c + 1 + t_min)), SOURCE)
+        progress.raise_bound(costs.value(min(best, c + 1 + t_min)), SEARCHED)
         t_limit = min(t - 1, best - 2 - c)
         c_limit = best - 1 - t_min
-        if t_limit < t_min or c_limit <= c or not prober.probe(c_limit, t_limit):
+        if t_limit < t_min or c_limit <= c:
             break
-        c = least_compute(c + 1, t_limit, prober.solution())
-        prober.probe(c, t_limit)
-        t = least_transfer(t_min, c, prober.solution())
+        needs = prober.probe(c_limit, t_limit)
+        if needs is None:
+            break
+        c = least_compute(c + 1, needs[0], t_limit)
+        t = least_transfer(t_min, _transfer_needed(prober, c, t_limit), c)
         best = min(best, c + t)
-    progress.raise_bound(costs.value(best), SOURCE)
+    progress.raise_bound(costs.value(best), SEARCHED)
 
 
-def _tiny() -> RangeCosts:
-    """Return two layers on two devices: enough to load or compile the kernels."""
-    from stagepack.instances.pipeline import PipelinePartition
-
-    return RangeCosts(PipelinePartition.from_arrays([1, 1], devices=2))
+def _transfer_needed(prober: Prober, compute: int, transfer: int) -> int:
+    needs = prober.probe(compute, transfer)
+    assert needs is not None
+    return needs[1]

@@ -47,8 +47,8 @@ def _stage_count(costs: RangeCosts) -> str:
         )
     if not instance.fewer_stages and spans < costs.k:
         return (
-            f"{costs.k} devices need {costs.k} stages but {_count(costs.n, 'layer')} can be cut into "
-            f"{spans} at most; use {_count(spans, 'device')} or allow fewer stages"
+            f"{costs.k} devices need {costs.k} stages but {_count(costs.n, 'layer')} can be cut "
+            f"into {spans} at most; use {_count(spans, 'device')} or allow fewer stages"
         )
     return ""
 
@@ -117,7 +117,7 @@ def _least_extra_capacity(instance: PipelinePartition) -> int | None:
             for device in instance.cluster.devices
         )
         cluster = msgspec.structs.replace(instance.cluster, devices=devices)
-        return Prober(RangeCosts(instance.replace(cluster=cluster))).probe()
+        return Prober(RangeCosts(instance.replace(cluster=cluster))).probe() is not None
 
     low, high = 1, 1
     while not enough(high):
@@ -144,7 +144,7 @@ def _enough_devices(instance: PipelinePartition) -> int | None:
     for k in range(len(cluster) + 1, min(instance.n, len(cluster) + MOST_DEVICES_TRIED) + 1):
         more = msgspec.structs.replace(cluster, devices=cluster.devices[:1] * k)
         try:
-            if Prober(RangeCosts(instance.replace(cluster=more))).probe():
+            if Prober(RangeCosts(instance.replace(cluster=more))).probe() is not None:
                 return k
         except InputError:
             return None

@@ -22,6 +22,20 @@ from stagepack.instances.profile import Array
 BOTTLENECK, TRANSFER_BOUNDED, SUM, OVERLAP = range(4)
 
 
+@numba.njit(inline="always")
+def _within(
+    mode: int, work: int, recv: int, send: int, host: int, compute_limit: int, transfer_limit: int
+) -> bool:  # pragma: no cover - compiled
+    """Return whether a stage of these costs is within the limits of the mode."""
+    if mode == SUM:
+        return work + recv + send + host <= compute_limit
+    if work > compute_limit:
+        return False
+    if mode == TRANSFER_BOUNDED:
+        return recv + send + host <= transfer_limit
+    return mode == BOTTLENECK or (recv <= compute_limit and send <= compute_limit)
+
+
 @numba.njit(cache=True, nogil=True)
 def place_tails(
     begin: int,
@@ -32,7 +46,6 @@ def place_tails(
     window: Array,
     reach: Array,
     prefix: Array,
-    weight: Array,
     recv: Array,
     send: Array,
     host: int,
@@ -53,13 +66,12 @@ def place_tails(
     Parameters
     ----------
     begin, end : int
-        Transitions to follow; those that lead to a state come before those that leave it.
+        Transitions to follow; those that lead to a state come before those that leave it.  0
+        begins anew.
     source, target, device_class, window : ndarray of int64, shape (transitions,)
         `window` is the row of `reach` that holds for the transition.
     reach : ndarray of int64, shape (windows, n)
-    prefix : ndarray of int64, shape (n + 1,)
-    weight : ndarray of int64, shape (classes,)
-    recv, send : ndarray of int64, shape (classes, n + 1)
+    prefix, recv, send : ndarray of int64, shape (classes, n + 1)
     host, mode, compute_limit, transfer_limit : int
     allowed : ndarray of bool, shape (n + 1,)
     placed : ndarray of bool, shape (states, n + 1)
@@ -69,46 +81,41 @@ def place_tails(
     queue : ndarray of int64, shape (n + 2,)
         Scratch.
     """
+    if begin == 0:
+        n = placed.shape[1] - 1
+        placed[:] = False
+        lowest[:] = n + 1
+        highest[:] = -1
+        placed[0, n] = True
+        lowest[0] = highest[0] = n
     for t in range(begin, end):
         q0, q, c, row = source[t], target[t], device_class[t], window[t]
-        if highest[q0] < 0:
-            continue
-        w = weight[c]
-        slack = compute_limit // w
         head, tail = 0, 0
         for a in range(highest[q0] - 1, -1, -1):
             b = a + 1
             if placed[q0, b]:
+                key = send[c, b]
                 if mode == SUM:
-                    key = w * prefix[b] + send[c, b]
-                    while head < tail and (
-                        w * prefix[queue[tail - 1]] + send[c, queue[tail - 1]] >= key
-                    ):
-                        tail -= 1
-                else:
-                    key = send[c, b]
-                    while head < tail and send[c, queue[tail - 1]] >= key:
-                        tail -= 1
+                    key += prefix[c, b]
+                while head < tail:
+                    last = queue[tail - 1]
+                    if send[c, last] + (prefix[c, last] if mode == SUM else 0) < key:
+                        break
+                    tail -= 1
                 queue[tail] = b
                 tail += 1
             elif head == tail and b < lowest[q0]:
                 break
-            furthest = prefix[a] + slack
-            while head < tail and (queue[head] > reach[row, a] or prefix[queue[head]] > furthest):
+            furthest = prefix[c, a] + compute_limit
+            while head < tail and (
+                queue[head] > reach[row, a] or prefix[c, queue[head]] > furthest
+            ):
                 head += 1
             if head == tail or not allowed[a] or placed[q, a]:
                 continue
             b = queue[head]
-            if mode == BOTTLENECK:
-                fits = True
-            elif mode == TRANSFER_BOUNDED:
-                fits = recv[c, a] + send[c, b] + host <= transfer_limit
-            elif mode == SUM:
-                cost = w * (prefix[b] - prefix[a]) + recv[c, a] + send[c, b] + host
-                fits = cost <= compute_limit
-            else:
-                fits = recv[c, a] <= compute_limit and send[c, b] <= compute_limit
-            if fits:
+            work = prefix[c, b] - prefix[c, a]
+            if _within(mode, work, recv[c, a], send[c, b], host, compute_limit, transfer_limit):
                 placed[q, a] = True
                 lowest[q] = min(lowest[q], a)
                 highest[q] = max(highest[q], a)
@@ -140,22 +147,92 @@ def place_tails_tabular(
     compute : ndarray of int64, shape (classes, n + 1, n + 1)
     """
     n = placed.shape[1] - 1
+    if begin == 0:
+        placed[:] = False
+        placed[0, n] = True
     for t in range(begin, end):
         q0, q, c, row = source[t], target[t], device_class[t], window[t]
         for a in range(n):
             for b in range(a + 1, n + 1):
                 if placed[q, a]:
                     break
-                if not placed[q0, b] or not fits[row, a, b]:
+                placed[q, a] = (
+                    placed[q0, b]
+                    and fits[row, a, b]
+                    and _within(
+                        mode,
+                        compute[c, a, b],
+                        recv[c, a],
+                        send[c, b],
+                        host,
+                        compute_limit,
+                        transfer_limit,
+                    )
+                )
+
+
+@numba.njit(cache=True, nogil=True)
+def trace_back(
+    state: int,
+    source: Array,
+    target: Array,
+    device_class: Array,
+    window: Array,
+    tabular: bool,
+    reach: Array,
+    prefix: Array,
+    fits: Array,
+    compute: Array,
+    recv: Array,
+    send: Array,
+    host: int,
+    mode: int,
+    compute_limit: int,
+    transfer_limit: int,
+    placed: Array,
+    ends: Array,
+    classes: Array,
+) -> tuple[int, int, int]:  # pragma: no cover - compiled
+    """Read a partition off `placed`, from the first layer on.
+
+    Parameters
+    ----------
+    state : int
+        Where `placed[state, 0]` holds.
+    tabular : bool
+        Whether `fits` and `compute` hold the costs; else `reach` and `prefix` do.
+    ends, classes : ndarray of int64, shape (states,)
+        Filled with the end and the device class of each stage.
+
+    Returns
+    -------
+    stages, compute, transfer : int
+        Number of stages, and the limits that they need (see :meth:`.Prober.probe`).
+    """
+    n = placed.shape[1] - 1
+    stages, a, most, most_transfer = 0, 0, 0, 0
+    while state != 0:
+        found = False
+        for t in range(len(source)):
+            if found or target[t] != state:
+                continue
+            q0, c, row = source[t], device_class[t], window[t]
+            for b in range(a + 1, n + 1):
+                if not placed[q0, b] or not (fits[row, a, b] if tabular else b <= reach[row, a]):
                     continue
-                work = compute[c, a, b]
-                if mode == SUM:
-                    work += recv[c, a] + send[c, b] + host
-                if work > compute_limit:
-                    continue
-                if mode == TRANSFER_BOUNDED:
-                    if recv[c, a] + send[c, b] + host > transfer_limit:
-                        continue
-                elif mode == OVERLAP and (recv[c, a] > compute_limit or send[c, b] > compute_limit):
-                    continue
-                placed[q, a] = True
+                work = compute[c, a, b] if tabular else prefix[c, b] - prefix[c, a]
+                r, s = recv[c, a], send[c, b]
+                if _within(mode, work, r, s, host, compute_limit, transfer_limit):
+                    if mode == SUM:
+                        work += r + s + host
+                    elif mode == OVERLAP:
+                        work = max(work, r, s)
+                    most = max(most, work)
+                    most_transfer = max(most_transfer, r + s + host)
+                    ends[stages], classes[stages] = b, c
+                    stages += 1
+                    state, a, found = q0, b, True
+                    break
+        if not found:
+            return 0, 0, 0
+    return stages, most, most_transfer

@@ -124,7 +124,7 @@ def stage_compute(instance: PipelinePartition, first: int, end: int, device: int
     if table is not None:
         cycles = (table if table.ndim == 2 else table[device])[first, end].item()
     elif instance.cycles.dtype.kind == "i":
-        cycles = sum(instance.cycles[first:end].tolist())
+        cycles = int(instance.cycles[first:end].sum())  # exact: the instance bounds all sums
     else:
         cycles = math.fsum(instance.cycles[first:end].tolist())
     if speed == 1:
@@ -143,18 +143,18 @@ def stage_memory(
     layers = slice(first, end)
     stash: int = 0
     if instance.training:
-        stash = min(instance.microbatches, stages_left) * sum(instance.stash[layers].tolist())
+        stash = min(instance.microbatches, stages_left) * int(instance.stash[layers].sum())
     if instance.memory_table is not None:
         table = instance.memory_table
         return int((table if table.ndim == 2 else table[device])[first, end]) + stash
-    exclusive = sum(sum(column[layers].tolist()) for column in instance.exclusive.values())
+    exclusive = sum(int(column[layers].sum()) for column in instance.exclusive.values())
     shared = instance.shared
     keys = {
         key
         for layer, key in zip(shared.layer.tolist(), shared.key.tolist(), strict=True)
         if first <= layer < end
     }
-    peak: int = max((instance.temporary[layers] + instance.carry[layers]).tolist())
+    peak = int((instance.temporary[layers] + instance.carry[layers]).max())
     total: int = exclusive + sum(shared.nbytes[key].item() for key in keys) + peak + stash
     return total
 

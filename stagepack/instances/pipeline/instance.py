@@ -7,9 +7,11 @@ plain arrays (one entry a layer or a cut) and a cluster; it knows no solver.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -447,8 +449,20 @@ class PipelinePartition:
 
     @property
     def tolerance(self) -> float:
-        """Relative tolerance of objective values: 0 for integer cycles, else 1e-9."""
-        return 0.0 if self.whole else 1e-9
+        """Relative tolerance of objective values: 0 for integer cycles, else 1e-9.
+
+        1e-9, too, for speeds without a common multiple of moderate size.
+        """
+        return 0.0 if self.whole and self.speed_scale else 1e-9
+
+    @cached_property
+    def speed_scale(self) -> int:
+        """The least s for which integer cycles times s / speed are whole; 0: beyond 64 bits."""
+        speeds = [Fraction(str(device.speed)) for device in self.cluster.devices]
+        scale = math.lcm(*(speed.numerator for speed in speeds))
+        table = self.compute_table
+        total = np.sum(self.cycles, dtype=np.float64) if table is None else table.max()
+        return scale if float(total) * scale / float(min(speeds)) < LARGEST / 4 else 0
 
     @cached_property
     def allowed_cuts(self) -> Array:

@@ -2,7 +2,7 @@
 
 All times are whole *ticks*, so that every method compares integers.  Integer cycles and rational
 speeds give exact ticks; floating-point cycles are scaled by a power of ten where that makes them
-whole, else rounded to a grid fine enough for the instance's tolerance.
+whole; what has no common unit is rounded to a grid far finer than the instance's tolerance.
 
 Devices that differ in nothing but their name form a *class*.  The structure of the partition
 ("which device may run the next stage, and how many microbatches does it stash") is a small
@@ -24,7 +24,7 @@ from stagepack.instances.profile import Array, Link
 from stagepack.result import InputError, Number
 
 LARGEST_TICKS = 2**60
-FINEST = 2**53  # floating-point cycles are rounded to at least total / FINEST
+FINEST = 2**52  # what has no common unit is rounded to 1 / FINEST of the largest figure
 LARGEST_AUTOMATON = 200_000
 
 
@@ -42,10 +42,9 @@ class RangeCosts:
         Class of each device, numbered by first appearance.
     capacity : list of int or None
         Bytes of each class.
-    weight : ndarray of int64, shape (classes,)
-        Ticks of a class per unit of `prefix`.
-    prefix : ndarray of int64, shape (n + 1,)
-        Running sum of the layers' cycles, as integers.
+    prefix : ndarray of int64, shape (classes, n + 1)
+        Running sum of the layers' ticks on a device of each class: the stage [a, b) computes for
+        prefix[:, b] - prefix[:, a] ticks.  Of no use with a compute table.
     recv, send : ndarray of int64, shape (classes, n + 1)
         Ticks to receive at the beginning, to send at the end of a stage; recv[:, 0] and
         send[:, n] are 0, so that first and last stages need no special case.
@@ -86,44 +85,41 @@ class RangeCosts:
         self._example = [int(np.argmax(self.device_class == c)) for c in range(self.classes)]
         devices = [instance.cluster.devices[d] for d in self._example]
         self.capacity = [device.memory for device in devices]
-        self._set_ticks([Fraction(str(device.speed)) for device in devices])
+        self._speeds = [Fraction(str(device.speed)) for device in devices]
+        self._set_ticks(self._speeds)
 
     # ------------------------------------------------------------------ ticks
 
     def _set_ticks(self, speeds: list[Fraction]) -> None:
-        instance = self.instance
-        table = instance.compute_table
-        cycles = instance.cycles if table is None else table
-        grid = 1 if cycles.dtype.kind == "i" else _grid(cycles)
-        transfers = self._transfer_cycles()
-        if any(row.dtype.kind == "f" for row in transfers):
-            grid = max(grid, _grid(np.concatenate([row.ravel() for row in transfers])))
-        lcm = math.lcm(*(speed.numerator for speed in speeds))
-        total = float(np.sum(cycles, dtype=np.float64)) if table is None else float(cycles.max())
-        slowest = float(min(speeds))
-        if total * grid * lcm / slowest >= LARGEST_TICKS:
-            # Speeds without a small common multiple: round the weights instead.
-            lcm = 2 ** max(1, 31 - math.ceil(math.log2(max(1.0, float(max(speeds))))))
-        self.scale = grid * lcm
-        weights = [round(lcm / speed) for speed in speeds]
-        largest = total * grid * max(weights)
-        for row in transfers:
-            largest += float(row.max(initial=0)) * self.scale
-        if largest >= LARGEST_TICKS:
-            raise InputError(
-                "cycles, speeds and transfers together exceed the exact range of 64-bit integers",
-                field="forward",
-                remedy="use a coarser unit or speeds with fewer digits",
-            )
-        self.weight = np.array(weights, dtype=np.int64)
-        self._table = None if table is None else _whole(table, grid)
-        self.prefix = np.zeros(self.n + 1, dtype=np.int64)
+        instance, table = self.instance, self.instance.compute_table
+        recv, send, host = self._transfer_cycles()
         if table is None:
-            np.cumsum(_whole(instance.cycles, grid), out=self.prefix[1:])
-        recv, send, host = (_whole(row, self.scale) for row in transfers)
-        recv[:, 0] = 0
-        send[:, self.n] = 0
-        self.recv, self.send, self.host = recv, send, int(host.sum())
+            cycles = np.concatenate([[0], np.cumsum(instance.cycles)])
+            work = [cycles] * self.classes
+        else:
+            work = [self._class_table(table, c) for c in range(self.classes)]
+        rows = [*work, recv.ravel(), send.ravel(), host]
+        largest = sum(float(row.max(initial=0)) for row in (recv, send, host))
+        largest += max(float(w.max()) / float(s) for w, s in zip(work, speeds, strict=True))
+        grids = [_decimal_grid(row) for row in rows]
+        self.scale = max(grids) * instance.speed_scale if all(grids) else 0
+        if not self.scale or largest * self.scale >= LARGEST_TICKS:
+            if instance.whole and instance.speed_scale:
+                raise InputError(
+                    "cycles and transfers together exceed the exact range of 64-bit integers",
+                    field="forward",
+                    remedy="use a coarser unit",
+                )
+            # No common unit: round to a grid far finer than the instance's tolerance.
+            self.scale = 1 << max(0, math.floor(math.log2(FINEST / largest)))
+        self._work = [_ticks(w, self.scale / s) for w, s in zip(work, speeds, strict=True)]
+        self.prefix = np.stack(self._work) if table is None else np.zeros((self.classes, 1))
+        self.recv, self.send, hosts = (
+            _ticks(row, Fraction(self.scale)) for row in (recv, send, host)
+        )
+        self.recv[:, 0] = 0
+        self.send[:, self.n] = 0
+        self.host = int(hosts.sum())
 
     def _transfer_cycles(self) -> tuple[Array, Array, Array]:
         """Return receive (classes, n + 1), send (classes, n + 1) and host (2,) cycles."""
@@ -171,11 +167,8 @@ class RangeCosts:
 
     def compute(self, first: int, end: int, device_class: int) -> int:
         """Return the ticks of the layers [first, end) on a device of a class."""
-        if self._table is not None:
-            return int(self._class_table(self._table, device_class)[first, end]) * int(
-                self.weight[device_class]
-            )
-        return int(self.prefix[end] - self.prefix[first]) * int(self.weight[device_class])
+        work = self._work[device_class]
+        return int(work[first, end] if work.ndim == 2 else work[end] - work[first])
 
     def transfer(self, first: int, end: int, device_class: int) -> int:
         """Return the transfer ticks of a stage: receive, send and the host's share."""
@@ -212,10 +205,26 @@ class RangeCosts:
 
     def compute_matrix(self, device_class: int) -> Array:
         """Return, shape (n + 1, n + 1), the ticks of [a, b); meaningless for b <= a."""
-        weight = self.weight[device_class]
-        if self._table is not None:
-            return np.asarray(self._class_table(self._table, device_class) * weight)
-        return np.asarray((self.prefix[None, :] - self.prefix[:, None]) * weight)
+        work = self._work[device_class]
+        return np.asarray(work if work.ndim == 2 else work[None, :] - work[:, None])
+
+    def compute_bound(self) -> int:
+        """Return a lower bound on the largest compute of a partition, in ticks.
+
+        The larger of: all work spread over all devices without loss; the costliest span that no
+        cut may split, on the fastest device.  0 for a compute table, whose ranges need not add
+        up.  O(n).
+        """
+        instance = self.instance
+        if instance.compute_table is not None:
+            return 0
+        cuts = np.flatnonzero(self.allowed)
+        fastest = self.prefix[int(np.argmin(self.prefix[:, -1]))][cuts]
+        total = Fraction(int(self.prefix[0, -1])) * self._speeds[0]
+        speed = sum((self._speeds[c] for c in self.device_class.tolist()), Fraction(0))
+        spread = math.ceil(total / speed)
+        slack = 0 if instance.tolerance == 0 else 2 * self.k
+        return max(0, spread - slack, int((fastest[1:] - fastest[:-1]).max()) - slack)
 
     def memory_matrix(self, device_class: int, stashes: int) -> Array:
         """Return, shape (n + 1, n + 1), the bytes of [a, b) with `stashes` microbatches in flight.
@@ -401,26 +410,26 @@ def assign_devices(
     return PipelineSolution(tuple(boundaries), tuple(devices))
 
 
-def _grid(values: Array) -> int:
-    """Return by how much to scale floats to make them whole: a power of ten or a fine grid."""
-    total, largest = float(np.sum(values)), float(values.max(initial=0.0))
-    if total == 0:
+def _decimal_grid(values: Array) -> int:
+    """Return the least power of ten that makes all values whole; 0: none does."""
+    if values.dtype.kind == "i":
         return 1
+    largest = float(values.max(initial=0.0))
     for digits in range(10):
         scale: int = 10**digits
-        if total * scale >= FINEST / 64:
+        if largest * scale >= FINEST / 64:
             break
         scaled = values * scale
-        if np.abs(scaled - np.rint(scaled)).max() <= 1e-12 * scale * largest:
+        if np.abs(scaled - np.rint(scaled)).max(initial=0.0) <= 1e-12 * scale * largest:
             return scale
-    exponent = math.floor(math.log2(FINEST / total))
-    return 1 << min(max(0, exponent), 200)
+    return 0
 
 
-def _whole(values: Array, scale: int) -> Array:
-    if values.dtype.kind == "i":
-        return np.asarray(values * scale)
-    return np.rint(values * float(scale)).astype(np.int64)
+def _ticks(values: Array, factor: Fraction) -> Array:
+    """Return values times `factor` as integers: exactly when that is whole, else rounded."""
+    if values.dtype.kind == "i" and factor.denominator == 1:
+        return np.asarray(values * factor.numerator)
+    return np.rint(values * float(factor)).astype(np.int64)
 
 
 def _furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:

@@ -1,0 +1,519 @@
+"""What every stage of a partition costs, item by item, and how that compares with measurements.
+
+The same definitions as :mod:`stagepack.instances.pipeline.check`, computed for all stages at once
+and broken down: cycles by direction, bytes by category.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stagepack.instances.pipeline.check import plain
+from stagepack.instances.pipeline.instance import PipelinePartition, PipelineSolution
+from stagepack.instances.profile import Array, Link
+from stagepack.result import InputError, Number, csv_text, finite, write_atomically
+
+IDENTITY = ("stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name")
+"""Columns that say which stage a row is about; the others are figures that can be measured."""
+
+
+@dataclass(frozen=True)
+class StageEstimate:
+    """Cycles and bytes of one stage.
+
+    Attributes
+    ----------
+    stage, first, end : int
+        Number of the stage; its layers are [first, end).
+    device, device_name : int, str
+        The device that runs it.
+    forward, backward : int or float or None
+        Cycles of the two passes on this device; backward is 0 for inference, both are None when
+        the instance gives explicit compute tables.
+    compute : int or float
+        Their sum: what the objectives call compute.
+    recv, send, host : int or float
+        Cycles to receive from the device before, to send to the one after, and to wait for the
+        exchange with the host.
+    transfer : int or float
+        recv + send + host.
+    exclusive : dict of str to int
+        Bytes always alive, by category (one category ``table`` where the instance gives tables).
+    shared : int
+        Bytes of shared keys, each key once.
+    peak_layer, peak_layer_name : int, str
+        The layer that needs the most temporary and carried bytes; -1 and "" with tables.
+    temporary, carry : int
+        Bytes alive while that layer runs, and bytes carried past it.
+    stash : int
+        Bytes kept for the backward passes of the microbatches in flight.
+    memory : int
+        Sum of all of these bytes.
+    capacity : int or None
+        Bytes of the device; None without a limit.
+    """
+
+    stage: int
+    first: int
+    end: int
+    device: int
+    device_name: str
+    forward: Number | None
+    backward: Number | None
+    compute: Number
+    recv: Number
+    send: Number
+    host: Number
+    transfer: Number
+    exclusive: dict[str, int]
+    shared: int
+    peak_layer: int
+    peak_layer_name: str
+    temporary: int
+    carry: int
+    stash: int
+    memory: int
+    capacity: int | None
+
+    @property
+    def free(self) -> int | None:
+        """Bytes left on the device; negative when the stage does not fit, None without a limit."""
+        return None if self.capacity is None else self.capacity - self.memory
+
+    @property
+    def utilisation(self) -> float | None:
+        """Share of the device's memory in use; None without a limit (or with none at all)."""
+        return self.memory / self.capacity if self.capacity else None
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the stage as one flat row; categories become ``exclusive.<name>``."""
+        row: dict[str, Any] = {}
+        for key, value in vars(self).items():
+            if key == "exclusive":
+                row.update({f"exclusive.{name}": nbytes for name, nbytes in value.items()})
+            else:
+                row[key] = value
+        return {**row, "free": self.free, "utilisation": self.utilisation}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Cycles and bytes of every stage of a partition, and their totals."""
+
+    instance: str
+    objective_name: str
+    objective: Number
+    stages: tuple[StageEstimate, ...]
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """Sums and extremes over the stages, as plain data.
+
+        ``balance`` is the mean compute over the largest: 1 when all devices are equally busy.
+        """
+        compute = [stage.compute for stage in self.stages]
+        used = [stage.utilisation for stage in self.stages if stage.utilisation is not None]
+        return {
+            "stages": len(self.stages),
+            "layers": self.stages[-1].end,
+            "compute": sum(compute),
+            "largest_compute": max(compute),
+            "largest_transfer": max(stage.transfer for stage in self.stages),
+            "balance": sum(compute) / len(compute) / max(compute) if max(compute) else 1.0,
+            "memory": sum(stage.memory for stage in self.stages),
+            "largest_memory": max(stage.memory for stage in self.stages),
+            "largest_utilisation": max(used, default=None),
+            "fits": all(stage.free is None or stage.free >= 0 for stage in self.stages),
+        }
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Columns that can be compared with measurements."""
+        return tuple(key for key in self.stages[0].to_row() if key not in IDENTITY)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one flat row of plain data a stage."""
+        return [stage.to_row() for stage in self.stages]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the estimate as plain JSON data."""
+        data: dict[str, Any] = finite(
+            {
+                "instance": self.instance,
+                "objective_name": self.objective_name,
+                "objective": self.objective,
+                "totals": self.totals,
+                "stages": self.rows(),
+            }
+        )
+        return data
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return one CSV line a stage, and write them to `path` if given."""
+        rows = self.rows()
+        text = csv_text(tuple(rows[0]), (tuple(row.values()) for row in rows))
+        if path is not None:
+            write_atomically(path, text)
+        return text
+
+    def against(self, measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Compare the estimate with what was measured on the machine.
+
+        Parameters
+        ----------
+        measured : sequence of dict
+            One a stage, by any columns of the estimate (``compute``, ``recv``, ``memory``,
+            ``exclusive.weights``, ...).  A row says its ``stage``, or stands at its place.  Empty
+            values are passed over.  Where a row names layers or a device, they must be those of
+            the stage.
+
+        Returns
+        -------
+        list of dict
+            ``stage, device_name, figure, estimated, actual, difference, ratio``: difference is
+            estimated - actual, ratio estimated / actual (None when the actual value is 0).
+
+        Raises
+        ------
+        InputError
+            For an unknown column, a stage that is not there or comes twice, a value that is not a
+            number, or rows that describe another partition.
+        """
+        estimated, table, seen = self.rows(), [], set()
+        for place, row in enumerate(measured):
+            where = f"measured[{place}]"
+            if not isinstance(row, Mapping):
+                raise InputError("is not an object", field=where, remedy="give one object a stage")
+            stage = row.get("stage", place)
+            if isinstance(stage, bool) or not isinstance(stage, int) or stage in seen:
+                problem = "comes twice" if stage in seen else "is not an integer"
+                raise InputError(
+                    f"stage {stage!r} {problem}", field=where, remedy="give one row a stage"
+                )
+            if not 0 <= stage < len(estimated):
+                raise InputError(
+                    f"stage {stage} is not one of the {len(estimated)} stages",
+                    field=where,
+                    remedy="count stages from 0",
+                )
+            seen.add(stage)
+            table += self._compare(estimated[stage], row, where)
+        return table
+
+    def _compare(
+        self, ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str
+    ) -> list[dict[str, Any]]:
+        lines = []
+        for figure, actual in theirs.items():
+            field = f"{where}.{figure}"
+            if figure not in ours:
+                raise InputError(
+                    "is not a column of the estimate",
+                    field=field,
+                    remedy="choose among " + ", ".join(self.figures),
+                )
+            if actual is None or actual == "":
+                continue
+            if figure in ("first", "end", "device", "device_name") and actual != ours[figure]:
+                raise InputError(
+                    f"is {actual!r}, but {ours[figure]!r} in stage {ours['stage']}",
+                    field=field,
+                    remedy="compare measurements and estimate of the same partition",
+                )
+            if figure in IDENTITY:
+                continue
+            if isinstance(actual, bool) or not isinstance(actual, int | float):
+                raise InputError(f"{actual!r} is not a number", field=field, remedy="give a number")
+            if not math.isfinite(actual):
+                raise InputError(f"is {actual}", field=field, remedy="give a finite number")
+            value = ours[figure]
+            lines.append(
+                {
+                    "stage": ours["stage"],
+                    "device_name": ours["device_name"],
+                    "figure": figure,
+                    "estimated": value,
+                    "actual": actual,
+                    "difference": None if value is None else value - actual,
+                    "ratio": None if value is None or actual == 0 else value / actual,
+                }
+            )
+        return lines
+
+
+def estimate(instance: PipelinePartition, solution: PipelineSolution) -> Estimate:
+    """Return cycles and bytes of every stage of `solution`, whether or not the stages fit.
+
+    O(n + stages + uses of shared keys).
+
+    Raises
+    ------
+    InputError
+        When the boundaries or devices do not describe stages of this instance.
+    """
+    cuts, devices = _structure(instance, solution)
+    first, last = cuts[:-1], cuts[1:] - 1
+    s, n = len(devices), instance.n
+    link = _Transfers(instance)
+    host = link.host() if instance.host_transfer else 0
+    forward, backward, compute = _compute(instance, cuts, devices)
+    exclusive, shared, stash = _lasting_bytes(instance, cuts, devices)
+    peak_layer, temporary, carry = _peaks(instance, first, last)
+    stages = []
+    for j, device in enumerate(devices):
+        recv = link.recv(device, int(cuts[j])) if j > 0 else 0
+        send = link.send(device, int(cuts[j + 1])) if j < s - 1 else 0
+        split = {name: int(column[j]) for name, column in exclusive.items()}
+        peak = int(peak_layer[j])
+        bytes_of = [int(column[j]) for column in (shared, temporary, carry, stash)]
+        stages.append(
+            StageEstimate(
+                stage=j,
+                first=int(cuts[j]),
+                end=int(cuts[j + 1]),
+                device=device,
+                device_name=instance.device_name(device),
+                forward=None if forward is None else plain(forward[j]),
+                backward=None if backward is None else plain(backward[j]),
+                compute=plain(compute[j]),
+                recv=recv,
+                send=send,
+                host=host,
+                transfer=recv + send + host,
+                exclusive=split,
+                shared=bytes_of[0],
+                peak_layer=peak,
+                peak_layer_name=instance.layer_name(peak) if 0 <= peak < n else "",
+                temporary=bytes_of[1],
+                carry=bytes_of[2],
+                stash=bytes_of[3],
+                memory=sum(split.values()) + sum(bytes_of),
+                capacity=instance.cluster.devices[device].memory,
+            )
+        )
+    return Estimate(
+        instance=instance.name,
+        objective_name=str(instance.objective),
+        objective=instance.evaluate(solution),
+        stages=tuple(stages),
+    )
+
+
+def read_measured(path: str | Path) -> list[dict[str, Any]]:
+    """Read measurements for :meth:`Estimate.against` from a JSON or CSV file.
+
+    JSON: a list with one object a stage, or an object with that list as ``stages`` (what
+    :meth:`Estimate.to_dict` makes).  CSV: a header line, then one line a stage; empty cells are
+    left out.
+
+    Raises
+    ------
+    InputError
+        Naming the file and what in it cannot be used.
+    """
+    path = Path(path)
+    remedy = "write one row a stage, as JSON or as CSV with a header"
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError("is not text", file=path, remedy=remedy) from error
+    except OSError as error:
+        raise InputError(
+            f"cannot be read ({error.strerror or error})", file=path, remedy="name a readable file"
+        ) from error
+    rows = _json_rows(path, text) if text.lstrip()[:1] in ("[", "{") else _csv_rows(path, text)
+    if not rows:
+        raise InputError("holds no measurements", file=path, remedy=remedy)
+    for number, row in enumerate(rows):
+        for figure, value in row.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(
+                    f"is {value}",
+                    file=path,
+                    field=f"row {number}, {figure}",
+                    remedy="give a finite number or leave it empty",
+                )
+    return rows
+
+
+def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        data = json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"is not JSON ({error})", file=path, remedy="mend the file") from None
+    rows = data.get("stages") if isinstance(data, dict) else data
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(
+            "is not a list of objects", file=path, field="stages", remedy="write one object a stage"
+        )
+    return rows
+
+
+def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
+    try:
+        reader = csv.DictReader(text.splitlines(), strict=True)
+        lines = list(reader)
+    except csv.Error as error:
+        raise InputError(f"is not CSV ({error})", file=path, remedy="mend the file") from None
+    rows = []
+    for number, line in enumerate(lines, start=2):
+        if None in line or None in line.values():
+            raise InputError(
+                "has another number of cells than the header",
+                file=path,
+                field=f"line {number}",
+                remedy="give every line one cell a column",
+            )
+        rows.append({key: _cell(value) for key, value in line.items() if value.strip()})
+    return rows
+
+
+def _cell(text: str) -> int | float | str:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text.strip()
+
+
+def _structure(
+    instance: PipelinePartition, solution: PipelineSolution
+) -> tuple[Array, tuple[int, ...]]:
+    """Return boundaries and devices of stages that exist; other rules may be broken."""
+    n, k = instance.n, instance.k
+    cuts, devices = solution.boundaries, solution.devices
+    problem = ""
+    if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n:
+        problem, field = f"do not run from 0 to {n}", "boundaries"
+    elif any(a >= b for a, b in pairwise(cuts)):
+        problem, field = "do not increase", "boundaries"
+    elif len(devices) != len(cuts) - 1:
+        problem, field = f"{len(devices)} for {len(cuts) - 1} stages", "devices"
+    elif any(not 0 <= device < k for device in devices):
+        problem, field = f"one is not in 0..{k - 1}", "devices"
+    if problem:
+        raise InputError(problem, field=field, remedy="give a solution of this instance")
+    return np.array(cuts, dtype=np.int64), devices
+
+
+def _compute(
+    instance: PipelinePartition, cuts: Array, devices: tuple[int, ...]
+) -> tuple[list[Any] | None, list[Any] | None, list[Any]]:
+    """Return forward, backward and all cycles of the stages, on their devices."""
+    speeds = [instance.cluster.devices[device].speed for device in devices]
+
+    def at_speed(cycles: list[Any]) -> list[Any]:
+        return [_divide(value, speed) for value, speed in zip(cycles, speeds, strict=True)]
+
+    table = instance.compute_table
+    if table is not None:
+        chosen = (
+            table[cuts[:-1], cuts[1:]]
+            if table.ndim == 2
+            else table[list(devices), cuts[:-1], cuts[1:]]
+        )
+        return None, None, at_speed(chosen.tolist())
+    forward = np.add.reduceat(instance.forward, cuts[:-1]).tolist()
+    backward = [0] * len(devices)
+    if instance.training:
+        backward = np.add.reduceat(instance.backward, cuts[:-1]).tolist()
+    both = np.add.reduceat(instance.cycles, cuts[:-1]).tolist()
+    return at_speed(forward), at_speed(backward), at_speed(both)
+
+
+def _divide(cycles: Any, speed: Number) -> Any:
+    if speed == 1:
+        return cycles
+    return cycles / speed if isinstance(cycles, float) else Fraction(cycles) / Fraction(str(speed))
+
+
+def _lasting_bytes(
+    instance: PipelinePartition, cuts: Array, devices: tuple[int, ...]
+) -> tuple[dict[str, Array], Array, Array]:
+    """Return bytes by category, of shared keys and of stashes, each of shape (stages,)."""
+    first, s = cuts[:-1], len(devices)
+    nothing = np.zeros(s, dtype=np.int64)
+    stash = nothing
+    if instance.training:
+        in_flight = np.minimum(instance.microbatches, np.arange(s, 0, -1))
+        stash = in_flight * np.add.reduceat(instance.stash, first)
+    table = instance.memory_table
+    if table is not None:
+        place = (first, cuts[1:]) if table.ndim == 2 else (np.array(devices), first, cuts[1:])
+        return {"table": table[place]}, nothing, stash
+    exclusive = {
+        name: np.add.reduceat(column, first) for name, column in instance.exclusive.items()
+    }
+    uses = instance.shared
+    shared = nothing.copy()
+    if len(uses.layer):
+        stage = np.searchsorted(cuts, uses.layer, side="right") - 1
+        held = np.unique(np.stack([stage, uses.key]), axis=1)
+        np.add.at(shared, held[0], uses.nbytes[held[1]])
+    return exclusive, shared, stash
+
+
+def _peaks(instance: PipelinePartition, first: Array, last: Array) -> tuple[Array, Array, Array]:
+    """Return the layer with the largest temporary + carried bytes, and the two, by stage."""
+    if instance.memory_table is not None:
+        nothing = np.zeros(len(first), dtype=np.int64)
+        return nothing - 1, nothing, nothing
+    both = instance.temporary + instance.carry
+    peak = np.maximum.reduceat(both, first)
+    hits = np.flatnonzero(both == np.repeat(peak, last - first + 1))
+    layer = hits[np.searchsorted(hits, first)]
+    return layer, instance.temporary[layer], instance.carry[layer]
+
+
+class _Transfers:
+    """Cycles on the links of an instance, by device and cut."""
+
+    def __init__(self, instance: PipelinePartition) -> None:
+        self.instance = instance
+
+    def recv(self, device: int, cut: int) -> Number:
+        table = self.instance.recv_cycles
+        if table is not None:
+            return table[device, cut].item()  # type: ignore[no-any-return]
+        return self._link(self.instance.cluster.devices[device].recv, self.instance.in_bytes[cut])
+
+    def send(self, device: int, cut: int) -> Number:
+        table = self.instance.send_cycles
+        if table is not None:
+            return table[device, cut].item()  # type: ignore[no-any-return]
+        return self._link(self.instance.cluster.devices[device].send, self.instance.out_bytes[cut])
+
+    def host(self) -> Number:
+        instance, cluster, n = self.instance, self.instance.cluster, self.instance.n
+        recv = (
+            self._link(cluster.host_recv, instance.in_bytes[0])
+            if instance.recv_cycles is None
+            else self.recv(0, 0)
+        )
+        send = (
+            self._link(cluster.host_send, instance.out_bytes[n])
+            if instance.send_cycles is None
+            else self.send(instance.k - 1, n)
+        )
+        return recv + send
+
+    def _link(self, link: Link | None, nbytes: Any) -> Number:
+        if link is None:
+            return 0
+        instance = self.instance
+        cycles = link.idle + int(nbytes) / (link.GBps * 2**30 / instance.cluster.clock)
+        return int(cycles) if instance.whole else cycles
