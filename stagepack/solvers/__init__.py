@@ -1,1 +1,53 @@
-"""TODO."""
+"""Engines: CP-SAT, HiGHS and whatever Pyomo reaches, behind one small interface.
+
+They know no problem, and nothing heavy is imported before an engine is loaded.
+"""
+
+from __future__ import annotations
+
+from stagepack.result import InputError
+from stagepack.solvers.engine import Engine, Limits, Outcome
+
+__all__ = ["Engine", "Limits", "Outcome", "engine", "engines"]
+
+
+def engines() -> list[str]:
+    """Return the names of the engines that come with Stagepack.
+
+    ``pyomo:NAME`` is also an engine for every solver NAME that Pyomo knows.
+    """
+    return ["cp-sat", "highs", "pyomo:highs"]
+
+
+def engine(name: str) -> Engine:
+    """Return the engine called `name`, available or not.
+
+    Parameters
+    ----------
+    name : str
+        "cp-sat", "highs", "pyomo:highs" (or "pyomo" for short), or "pyomo:NAME" with Pyomo's
+        name of a solver.
+
+    Raises
+    ------
+    InputError
+        When there is no such engine.
+    """
+    if name == "cp-sat":
+        from stagepack.solvers.cp_sat import CpSatEngine
+
+        return CpSatEngine()
+    if name == "highs":
+        from stagepack.solvers.highs import HighsEngine
+
+        return HighsEngine()
+    family, _, solver = name.partition(":")
+    if family == "pyomo" and (solver or name == "pyomo"):
+        from stagepack.solvers.pyomo import PyomoHighsEngine, PyomoSolverEngine
+
+        return PyomoHighsEngine() if solver in ("", "highs") else PyomoSolverEngine(solver)
+    raise InputError(
+        f"no engine is called {name!r}",
+        field="engine",
+        remedy=f"choose one of {', '.join(engines())}, or pyomo:NAME for another Pyomo solver",
+    )

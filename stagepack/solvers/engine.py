@@ -1,0 +1,420 @@
+"""What every engine offers, and the one way in which all of them are run and cancelled.
+
+An engine is given a model in its own language and knows no problem.  Native solvers run in a
+thread of their own while the calling thread watches the clock, the caller's wish to stop and
+Ctrl-C, because most solvers look at none of these while they presolve or solve a large LP.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from stagepack.result import InputError, StagepackError, Status
+
+T = TypeVar("T")
+Array = np.ndarray[Any, np.dtype[Any]]
+OnSolution = Callable[[Array, float | None], object]
+OnBound = Callable[[float], object]
+ShouldStop = Callable[[], bool]
+
+POLL = 0.05
+"""Seconds between two looks of the calling thread at the clock and at `should_stop`."""
+
+GRACE = 0.8
+"""Seconds that a cancelled solver has to return before the run goes on without it."""
+
+EXIT_WAIT = 10.0
+"""Seconds that a process which wants to end waits for solvers left behind."""
+
+_workers: list[threading.Thread] = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When a solve ends by itself, and what makes it reproducible.
+
+    Parameters
+    ----------
+    time_limit : float, optional
+        Seconds of wall clock from the start of the solve, loading the model included.
+    threads : int
+        Solver threads, at least 1.
+    seed : int
+        Seed of the solver's own random numbers, at least 0.
+    work_limit : float, optional
+        A limit that is the same on every machine: deterministic seconds in CP-SAT,
+        :data:`stagepack.solvers.highs.NODES_PER_WORK` branch-and-bound nodes each in HiGHS.
+        Without a `time_limit` beside it no clock ends the run.
+    absolute_gap : float
+        Incumbent and bound this close count as OPTIMAL, in units of the model's objective.
+        Just under 1 is right when every objective value is known to be an integer.
+
+    Raises
+    ------
+    InputError
+        When a value is out of its range.
+    """
+
+    time_limit: float | None = None
+    threads: int = 1
+    seed: int = 0
+    work_limit: float | None = None
+    absolute_gap: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("time_limit", "work_limit", "absolute_gap"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise InputError(f"must be 0 or more, not {value}", field=name)
+        if self.threads < 1:
+            raise InputError(f"must be 1 or more, not {self.threads}", field="threads")
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"must be in 0 .. 2147483647, not {self.seed}", field="seed")
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What one engine found out about one model.
+
+    Attributes
+    ----------
+    status : Status
+        Of the model: OPTIMAL, FEASIBLE, INFEASIBLE or UNKNOWN.  OPTIMAL is the engine's own
+        claim, within `Limits.absolute_gap` and the engine's `tolerance`.
+    values : ndarray or None
+        The best solution, one value per column of the model.
+    objective : float or None
+        The model's objective at `values`; None without a solution, or without an objective.
+    bound : float or None
+        Raw lower bound on the objective in the model's units, exact up to the engine's
+        `tolerance`; None when none was proved.
+    hint_accepted : bool or None
+        Whether the engine confirmed the hint as feasible in its own model (a hint for some
+        columns only: whether its first solution agrees with it).  False also when the engine
+        cannot tell; None when no hint was given.
+    nodes : int
+        Branch-and-bound nodes or, in CP-SAT, branches; 0 when unknown.
+    runtime : float
+        Seconds of wall clock, imports not counted.
+    message : str
+        The engine's own word for how it ended.
+    interrupted : bool
+        Whether Ctrl-C ended the run.
+    """
+
+    status: Status
+    values: Array | None = None
+    objective: float | None = None
+    bound: float | None = None
+    hint_accepted: bool | None = None
+    nodes: int = 0
+    runtime: float = 0.0
+    message: str = ""
+    interrupted: bool = False
+
+
+class Engine(Protocol):
+    """A solver behind one interface.
+
+    Attributes
+    ----------
+    name : str
+        The name that :func:`stagepack.solvers.engine` knows.
+    features : frozenset of str
+        Out of "incumbents", "bounds", "warm-start", "cancel", "threads", "seed", "work-limit".
+    tolerance : float
+        Relative tolerance of bounds and feasibility: 0.0 for exact integer arithmetic.
+        ``bound - tolerance * max(1, |bound|)`` is safe.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name it is asked for by."""
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What it can do."""
+
+    @property
+    def tolerance(self) -> float:
+        """How far its bounds and values can be trusted."""
+
+    def unavailable(self) -> str:
+        """Return '' when the engine can be used, else why not and what to do, in one line."""
+
+    def load(self) -> None:
+        """Import what the engine needs; the second time costs nothing.
+
+        Raises
+        ------
+        StagepackError
+            When the engine is unavailable.
+        """
+
+    def solve(
+        self,
+        model: Any,
+        *,
+        hint: Array | None = None,
+        limits: Limits = Limits(),
+        on_solution: OnSolution | None = None,
+        on_bound: OnBound | None = None,
+        should_stop: ShouldStop | None = None,
+    ) -> Outcome:
+        """Minimise `model`.
+
+        Parameters
+        ----------
+        model : object
+            A model in the engine's language; it is left as it was.
+        hint : ndarray, optional
+            One value per column, NaN where there is none.
+        limits : Limits
+            When to stop.
+        on_solution : callable, optional
+            Called with ``(values, bound or None)`` for every new incumbent, possibly from
+            another thread.
+        on_bound : callable, optional
+            Called with every better lower bound, possibly from another thread.
+        should_stop : callable, optional
+            Polled about every 50 ms in the calling thread; true ends the run, which keeps its
+            incumbent and bound.
+
+        Raises
+        ------
+        StagepackError
+            When the engine rejects the model, the hint or an option.
+        Exception
+            Whatever a callback raises, after the run was cancelled.
+        KeyboardInterrupt
+            On a second Ctrl-C; the first returns an outcome that is marked `interrupted`.
+        """
+
+
+class Relay:
+    """Carries a solver's incumbents and bounds to the caller and keeps the best of them.
+
+    The caller's functions run inside native callbacks, through which no exception may travel:
+    the first one is kept in `failure`, and nothing is carried after it.
+
+    Parameters
+    ----------
+    on_solution, on_bound : callable, optional
+        The caller's functions.
+    """
+
+    def __init__(self, on_solution: OnSolution | None, on_bound: OnBound | None) -> None:
+        self._on_solution = on_solution
+        self._on_bound = on_bound
+        self._closed = False
+        self.failure: BaseException | None = None
+        self.first: Array | None = None
+        self.best: tuple[Array, float | None] | None = None
+        self.bound: float | None = None
+
+    def incumbent(self, values: Array, objective: float | None) -> None:
+        """Take an incumbent; callers pass an array that nobody changes later."""
+        if self.first is None:
+            self.first = values
+        known = self.best[1] if self.best is not None else None
+        if known is None or objective is None or objective < known:
+            self.best = (values, objective)
+        if self._on_solution is not None:
+            self._guard(self._on_solution, values, self.bound)
+
+    def lower(self, bound: float) -> None:
+        """Take a lower bound; only a better one than before is passed on."""
+        if not math.isfinite(bound) or (self.bound is not None and bound <= self.bound):
+            return
+        self.bound = bound
+        if self._on_bound is not None:
+            self._guard(self._on_bound, bound)
+
+    def close(self) -> None:
+        """Call the caller's functions no more, whatever a late solver reports."""
+        self._closed = True
+
+    def best_bound(self, final: float | None) -> float | None:
+        """Return the better of the solver's `final` bound and the best one heard of."""
+        known = [b for b in (final, self.bound) if b is not None and math.isfinite(b)]
+        return max(known, default=None)
+
+    def _guard(self, function: Callable[..., object], *arguments: object) -> None:
+        if self._closed:
+            return
+        try:
+            function(*arguments)
+        except BaseException as error:  # raised again by the caller
+            self.failure = error
+            self._closed = True
+
+
+def left_behind() -> bool:
+    """Whether a cancelled solver is still winding down in the background.
+
+    While it is, ``sys.exit`` waits up to :data:`EXIT_WAIT` seconds; a program that must end at
+    once flushes its streams and calls ``os._exit``.
+    """
+    _workers[:] = [worker for worker in _workers if worker.is_alive()]
+    return bool(_workers)
+
+
+@atexit.register
+def _wait_for_workers() -> None:
+    """Let solvers left behind end first: native threads abort a process that ends under them."""
+    give_up = time.perf_counter() + EXIT_WAIT
+    try:
+        while left_behind() and time.perf_counter() < give_up:
+            time.sleep(POLL)
+    except KeyboardInterrupt:
+        os._exit(130)
+
+
+@dataclass
+class Run(Generic[T]):
+    """How a solve in its own thread ended.
+
+    Attributes
+    ----------
+    value : object or None
+        What the solve returned; None when it was left behind.
+    interrupted : bool
+        Whether Ctrl-C ended it.
+    left_behind : bool
+        Whether the solver was cancelled and had not returned in time.
+    """
+
+    value: T | None = None
+    interrupted: bool = False
+    left_behind: bool = False
+
+
+def run_cancellable(
+    solve: Callable[[], T],
+    cancel: Callable[[], None],
+    should_stop: ShouldStop | None = None,
+    *,
+    relay: Relay | None = None,
+    time_limit: float | None = None,
+) -> Run[T]:
+    """Run `solve` in a thread of its own; cancel it on request, on Ctrl-C and out of time.
+
+    A solver that does not return within :data:`GRACE` seconds of its cancellation is left
+    behind: its thread ends by itself later, unheard, and the caller goes on with what the
+    relay has kept.
+
+    Parameters
+    ----------
+    solve : callable
+        The native solve.
+    cancel : callable
+        Asks the solver to return soon.  Called repeatedly until it has, possibly before it
+        began.
+    should_stop : callable, optional
+        Polled in the calling thread.
+    relay : Relay, optional
+        A failure in it cancels the run; it is closed at the end.
+    time_limit : float, optional
+        Seconds.  The solver should stop by itself; it is cancelled 5 % + 0.1 s later.
+
+    Raises
+    ------
+    Exception
+        Whatever `solve`, `should_stop` or a callback behind the relay raised.
+    KeyboardInterrupt
+        On the second Ctrl-C.
+    """
+    done = threading.Event()
+    returned: list[T] = []
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            returned.append(solve())
+        except BaseException as error:  # raised again by the caller
+            raised.append(error)
+        finally:
+            done.set()
+
+    # A daemon, so that a solver left behind cannot keep the process from ending.
+    worker = threading.Thread(target=work, name="stagepack-engine", daemon=True)
+    deadline = math.inf
+    if time_limit is not None:
+        deadline = time.perf_counter() + 1.05 * time_limit + 0.1
+    interrupted = False
+    fault: BaseException | None = None
+    try:
+        try:
+            worker.start()
+            while not done.wait(POLL):
+                if relay is not None and relay.failure is not None:
+                    break
+                if time.perf_counter() >= deadline or (should_stop is not None and should_stop()):
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+        except BaseException as error:  # raised again once the solver is down
+            fault = error
+        give_up = time.perf_counter() + GRACE
+        while not done.is_set() and time.perf_counter() < give_up:
+            cancel()
+            done.wait(POLL)
+    finally:
+        if relay is not None:
+            relay.close()
+        stopped = not done.is_set()
+        if stopped:
+            _workers.append(worker)
+    failure = fault or (relay.failure if relay is not None else None)
+    if failure is not None:
+        raise failure
+    if raised:
+        raise raised[0]
+    return Run(returned[0] if returned else None, interrupted, stopped)
+
+
+def checked_hint(hint: Array | None, columns: int) -> Array | None:
+    """Return `hint` as float64 of shape (columns,), or None when it hints at nothing.
+
+    Raises
+    ------
+    InputError
+        When it has another length, or an infinite value.
+    """
+    if hint is None:
+        return None
+    values = np.asarray(hint, dtype=np.float64)
+    if values.shape != (columns,):
+        raise InputError(
+            f"has shape {values.shape} for a model of {columns} columns",
+            field="hint",
+            remedy="give one value per column, NaN where there is none",
+        )
+    if np.isinf(values).any():
+        raise InputError("holds an infinite value", field="hint", remedy="use NaN for no hint")
+    return None if np.isnan(values).all() else values
+
+
+def agrees(first: Array | None, hint: Array, tolerance: float = 1e-6) -> bool:
+    """Whether a solver's first solution equals the hint wherever the hint has a value."""
+    if first is None:
+        return False
+    given = ~np.isnan(hint)
+    scale = np.maximum(1.0, np.abs(hint[given]))
+    return bool((np.abs(first[given] - hint[given]) <= tolerance * scale).all())
+
+
+def require(engine: Engine) -> None:
+    """Raise a StagepackError with the reason when `engine` is unavailable."""
+    reason = engine.unavailable()
+    if reason:
+        raise StagepackError(f"engine {engine.name} is unavailable: {reason}")

@@ -1,0 +1,361 @@
+"""HiGHS as an engine: models are `highspy.HighsLp`, or Pyomo models, which are lowered to one.
+
+Values and hints go by column and are float64; integer columns hold whole numbers up to HiGHS's
+tolerance.  The same seed gives the same answer unless the clock ended the run.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stagepack.result import StagepackError, Status
+from stagepack.solvers.engine import (
+    Array,
+    Limits,
+    OnBound,
+    OnSolution,
+    Outcome,
+    Relay,
+    ShouldStop,
+    agrees,
+    checked_hint,
+    require,
+    run_cancellable,
+)
+
+NODES_PER_WORK = 100
+"""Branch-and-bound nodes that one unit of `Limits.work_limit` pays for."""
+
+ITERATIONS_PER_WORK = 10_000
+"""Simplex iterations that one unit of `Limits.work_limit` pays for in a model without integers."""
+
+BOUND_PERIOD = 0.05
+"""Least seconds between two bound reports: HiGHS offers several hundred a second."""
+
+COMPLETION_NODES = 500
+"""Branch-and-bound nodes spent on completing a hint that leaves columns open."""
+
+COMPLETION_SHARE = 0.2
+"""Share of the time limit spent on completing such a hint."""
+
+FEASIBLE_POINT = 2  # HighsInfo.primal_solution_status
+
+
+class HighsEngine:
+    """HiGHS: MILP and LP with incumbents, bounds, hints, cancellation.
+
+    Parameters
+    ----------
+    name : str
+        The name under which it was asked for.
+    """
+
+    features = frozenset(
+        {"incumbents", "bounds", "warm-start", "cancel", "threads", "seed", "work-limit"}
+    )
+    tolerance = 1e-6
+
+    def __init__(self, name: str = "highs") -> None:
+        self.name = name
+
+    def unavailable(self) -> str:
+        """Return '' when a usable highspy is installed, else what to install."""
+        remedy = "run: pip install 'highspy>=1.12,<1.13'"
+        try:
+            version = importlib.metadata.version("highspy")
+        except importlib.metadata.PackageNotFoundError:
+            return f"highspy is not installed; {remedy}"
+        # 1.13 and 1.14 give wrong answers; 1.15 cannot share a process with OR-Tools 9.15.
+        if version.split(".")[:2] != ["1", "12"]:
+            return f"highspy {version} is not one that can be trusted here; {remedy}"
+        return ""
+
+    def load(self) -> None:
+        """Import highspy (about 0.4 s the first time)."""
+        require(self)
+        _import()
+
+    def solve(
+        self,
+        model: Any,
+        *,
+        hint: Array | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        on_solution: OnSolution | None = None,
+        on_bound: OnBound | None = None,
+        should_stop: ShouldStop | None = None,
+    ) -> Outcome:
+        """Minimise a HighsLp or a Pyomo model; see :meth:`stagepack.solvers.engine.Engine.solve`.
+
+        The columns of a Pyomo model are those of :func:`stagepack.solvers.lowering.variables`.
+        A hint for a model without integers is never accepted: HiGHS has no use for it.
+        """
+        self.load()
+        is_lp = isinstance(model, _import().HighsLp)
+        if not is_lp:
+            from stagepack.solvers import lowering
+
+            lowering.require_pyomo_model(model)
+        began = time.perf_counter()
+        relay = Relay(on_solution, on_bound)
+        drive = _Drive(relay, limits, began)
+
+        def solve() -> Outcome:
+            if is_lp:
+                return drive.solve(model, hint)
+            try:
+                lp, _ = lowering.lower(model)
+            except lowering.InfeasibleRowError as error:
+                return Outcome(status=Status.INFEASIBLE, message=str(error))
+            return drive.solve(lp, hint)
+
+        run = run_cancellable(
+            solve, drive.cancel, should_stop, relay=relay, time_limit=limits.time_limit
+        )
+        outcome = run.value
+        if outcome is None:
+            outcome = Outcome(
+                status=Status.UNKNOWN, message="left behind: did not return when cancelled"
+            )
+        if outcome.status is Status.UNKNOWN and relay.best is not None:
+            outcome.status = Status.FEASIBLE
+            outcome.values, outcome.objective = relay.best
+        if outcome.status is not Status.INFEASIBLE:
+            outcome.bound = relay.best_bound(outcome.bound)
+        if hint is not None:
+            outcome.hint_accepted = drive.hint is not None and agrees(relay.first, drive.hint)
+        outcome.interrupted = run.interrupted
+        outcome.runtime = time.perf_counter() - began
+        return outcome
+
+
+def _import() -> Any:
+    import highspy
+
+    return highspy
+
+
+@dataclass
+class _Drive:
+    """One run of HiGHS: its objects, its cancellation and the way to its outcome."""
+
+    relay: Relay
+    limits: Limits
+    began: float
+    cancelled: bool = False
+    hint: Array | None = None
+    running: Any = None
+    last_report: float = -math.inf
+
+    def cancel(self) -> None:
+        """Make HiGHS return soon; called from another thread than the solve."""
+        self.cancelled = True
+        solver = self.running
+        if solver is not None:
+            # Presolve, the root LP and hint completion look at the time limit only, never at
+            # the interrupt callback: taking the time away ends them 10 s earlier and more.
+            solver.setOptionValue("time_limit", 0.0)
+
+    def solve(self, lp: Any, hint: Array | None) -> Outcome:
+        """Load `lp`, run it, and read the outcome."""
+        highspy = _import()
+        if lp.sense_ == highspy.ObjSense.kMaximize:
+            raise StagepackError("the model maximises; minimise the negated objective")
+        self.hint = checked_hint(hint, lp.num_col_)
+        is_mip = any(kind != highspy.HighsVarType.kContinuous for kind in lp.integrality_)
+        start = self._completed(lp, self.hint) if is_mip and self.hint is not None else None
+        solver = self._loaded(lp)
+        try:
+            self._limit_work(solver, is_mip)
+            if start is not None:
+                solution = highspy.HighsSolution()
+                solution.col_value = start.tolist()
+                solution.value_valid = True
+                _expect(solver.setSolution(solution), "the hint")
+            if is_mip:
+                solver.cbMipImprovingSolution += self._improved
+                solver.cbMipInterrupt += self._tick
+            else:
+                solver.cbSimplexInterrupt += self._tick
+                solver.cbIpmInterrupt += self._tick
+            self._run(solver)
+            if solver.getModelStatus() == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+                return self._infeasible_or_unbounded(lp)
+            return self._read(solver, is_mip)
+        finally:
+            _release(solver)
+
+    def _loaded(self, lp: Any) -> Any:
+        """Return a solver that holds `lp` and the options of every run."""
+        solver = _import().Highs()
+        for option, value in {
+            "output_flag": False,
+            "threads": self.limits.threads,
+            "random_seed": self.limits.seed,
+            "mip_rel_gap": 0.0,
+            "mip_abs_gap": float(self.limits.absolute_gap),
+        }.items():
+            _expect(solver.setOptionValue(option, value), f"option {option} = {value}")
+        _expect(solver.passModel(lp), "the model")
+        return solver
+
+    def _limit_work(self, solver: Any, is_mip: bool) -> None:
+        if self.limits.work_limit is None:
+            return
+        option = "mip_max_nodes" if is_mip else "simplex_iteration_limit"
+        amount = self.limits.work_limit * (NODES_PER_WORK if is_mip else ITERATIONS_PER_WORK)
+        value = int(min(max(amount, 1), 2**31 - 1))
+        _expect(solver.setOptionValue(option, value), f"option {option} = {value}")
+
+    def _run(self, solver: Any, share: float = 1.0) -> None:
+        """Run `solver` for at most `share` of the time that is left."""
+        if self.limits.time_limit is not None:
+            left = max(0.0, self.limits.time_limit - (time.perf_counter() - self.began))
+            _expect(solver.setOptionValue("time_limit", share * left), "option time_limit")
+        self.running = solver
+        if self.cancelled:  # before there was anything to cancel
+            self.cancel()
+        try:
+            _expect(solver.run(), "the solve")
+        finally:
+            self.running = None
+
+    def _improved(self, event: Any) -> None:
+        data = event.data_out
+        self.relay.lower(data.mip_dual_bound)
+        self.relay.incumbent(
+            np.array(data.mip_solution, dtype=np.float64), float(data.objective_function_value)
+        )
+        self._stop_if_asked(event)
+
+    def _tick(self, event: Any) -> None:
+        now = time.perf_counter()
+        if event.callback_type == _import().cb.HighsCallbackType.kCallbackMipInterrupt and (
+            now - self.last_report >= BOUND_PERIOD
+        ):
+            self.last_report = now
+            self.relay.lower(event.data_out.mip_dual_bound)
+        self._stop_if_asked(event)
+
+    def _stop_if_asked(self, event: Any) -> None:
+        if self.cancelled or self.relay.failure is not None:
+            event.interrupt()
+
+    def _completed(self, lp: Any, hint: Array) -> Array | None:
+        """Return a value for every column that agrees with `hint`, or None if none was found.
+
+        HiGHS can complete a hint by itself, but reports the bounds of the restricted model on
+        the way as if they held for the whole one.  So a solver of its own, unheard, does it.
+        """
+        given = np.flatnonzero(~np.isnan(hint)).astype(np.int32)
+        if len(given) == len(hint):
+            return hint
+        fixed = hint[given]
+        lower, upper = np.asarray(lp.col_lower_)[given], np.asarray(lp.col_upper_)[given]
+        if (fixed < lower - 1e-6).any() or (fixed > upper + 1e-6).any():
+            return None
+        solver = self._loaded(lp)
+        try:
+            _expect(
+                solver.changeColsBounds(len(given), given, fixed, fixed), "the bounds of the hint"
+            )
+            _expect(solver.setOptionValue("mip_max_nodes", COMPLETION_NODES), "mip_max_nodes")
+            solver.cbMipInterrupt += self._stop_if_asked
+            self._run(solver, COMPLETION_SHARE)
+            return _point(solver)
+        finally:
+            _release(solver)
+
+    def _infeasible_or_unbounded(self, lp: Any) -> Outcome:
+        """Tell the two apart by solving `lp` without its costs."""
+        highspy = _import()
+        solver = self._loaded(lp)
+        try:
+            columns = np.arange(lp.num_col_, dtype=np.int32)
+            zeros = np.zeros(lp.num_col_)
+            _expect(solver.changeColsCost(lp.num_col_, columns, zeros), "costs of zero")
+            self._run(solver)
+            if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+                return Outcome(status=Status.INFEASIBLE, message="Infeasible")
+            return self._with_point(solver, lp, "Primal infeasible or unbounded")
+        finally:
+            _release(solver)
+
+    @staticmethod
+    def _with_point(solver: Any, lp: Any, message: str) -> Outcome:
+        """Return the outcome of an unbounded model: a point at most, and never a bound."""
+        outcome = Outcome(status=Status.UNKNOWN, message=message)
+        outcome.values = _point(solver)
+        if outcome.values is not None:
+            outcome.status = Status.FEASIBLE
+            outcome.objective = float(np.dot(lp.col_cost_, outcome.values) + lp.offset_)
+            outcome.message = "Unbounded"
+        return outcome
+
+    def _read(self, solver: Any, is_mip: bool) -> Outcome:
+        highspy = _import()
+        statuses = highspy.HighsModelStatus
+        status = solver.getModelStatus()
+        info = solver.getInfo()
+        message = solver.modelStatusToString(status)
+        outcome = Outcome(status=Status.UNKNOWN, message=message)
+        outcome.nodes = max(0, int(info.mip_node_count)) if is_mip else 0
+        if status == statuses.kInfeasible:
+            outcome.status = Status.INFEASIBLE
+            return outcome
+        if status in {
+            statuses.kNotset,
+            statuses.kLoadError,
+            statuses.kModelError,
+            statuses.kPresolveError,
+            statuses.kSolveError,
+            statuses.kPostsolveError,
+            statuses.kMemoryLimit,
+        }:
+            raise StagepackError(f"HiGHS failed: {message}")
+        if status == statuses.kModelEmpty:
+            lp = solver.getLp()
+            outcome.status, outcome.values = Status.OPTIMAL, np.zeros(lp.num_col_)
+            outcome.objective = outcome.bound = float(lp.offset_)
+            return outcome
+        # Everything else is an answer or a limit (time, interrupt, nodes, iterations, target):
+        # what counts is the point in hand.
+        outcome.values = _point(solver)
+        if outcome.values is not None:
+            outcome.status = Status.FEASIBLE
+            outcome.objective = float(info.objective_function_value)
+        optimal = status == statuses.kOptimal and outcome.values is not None
+        if optimal:
+            outcome.status = Status.OPTIMAL
+        if is_mip and math.isfinite(info.mip_dual_bound) and status != statuses.kUnbounded:
+            outcome.bound = float(info.mip_dual_bound)
+        elif optimal and not is_mip:
+            outcome.bound = outcome.objective
+        return outcome
+
+
+def _point(solver: Any) -> Array | None:
+    """Return the feasible point that `solver` holds, of shape (columns,), or None."""
+    if solver.getInfo().primal_solution_status != FEASIBLE_POINT:
+        return None
+    solution = solver.getSolution()
+    return np.array(solution.col_value, dtype=np.float64) if solution.value_valid else None
+
+
+def _release(solver: Any) -> None:
+    """Cut the cycle of solver and callbacks, which the garbage collector cannot see."""
+    solver.clearCallbacks()
+    solver.disableCallbacks()
+    solver.clear()
+
+
+def _expect(status: Any, what: str) -> None:
+    """Raise a StagepackError when a HiGHS call answers kError; kWarning is an answer."""
+    if status == _import().HighsStatus.kError:
+        raise StagepackError(f"HiGHS rejects {what}")

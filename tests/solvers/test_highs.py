@@ -1,0 +1,141 @@
+"""HiGHS: its known wrong answer, its statuses, LPs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+
+import numpy as np
+import pytest
+
+from stagepack.result import StagepackError, Status
+from stagepack.solvers import Limits, engine
+from tests.solvers.models import INFINITY, Milp, covering, single_machine
+
+
+def mixed() -> Milp:
+    """min 2x + 3z, x + z >= 4.5, z integer: 9, where HiGHS 1.14.0 says "Optimal" at 15."""
+    return Milp(
+        costs=np.array([2, 3]),
+        matrix=np.array([[1, 1]]),
+        row_lower=np.array([4.5]),
+        row_upper=np.array([INFINITY]),
+        lower=np.zeros(2),
+        upper=np.full(2, 10),
+        integral=np.array([False, True]),
+    )
+
+
+def continuous(milp: Milp) -> Milp:
+    milp.integral = np.zeros(len(milp.costs), dtype=bool)
+    return milp
+
+
+@pytest.mark.parametrize("language", ["arrays", "pyomo"])
+def test_the_model_that_other_versions_get_wrong(language: str) -> None:
+    outcome = engine("highs").solve(mixed().written_as(language))
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.objective == pytest.approx(9, abs=1e-5)
+    assert outcome.bound == pytest.approx(9, abs=1e-5)
+
+
+def test_versions_that_cannot_be_trusted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "1.14.0")
+    assert "highspy 1.14.0" in engine("highs").unavailable()
+    with pytest.raises(StagepackError, match=r"pip install 'highspy>=1.12,<1.13'"):
+        engine("highs").load()
+
+
+@pytest.mark.parametrize("hint", [[0.5, 4], [0, 5], [float("nan"), 4]])
+def test_hints_with_continuous_columns(hint: list[float]) -> None:
+    outcome = engine("highs").solve(mixed().arrays(), hint=np.array(hint))
+    assert outcome.hint_accepted is True
+    assert outcome.objective == pytest.approx(9, abs=1e-5)
+
+
+def test_a_hint_that_presolve_alone_would_have_found() -> None:
+    milp = covering()
+    milp.lower = milp.upper = np.array([7, 0, 6, 0])
+    outcome = engine("highs").solve(milp.arrays(), hint=np.array([7, 0, 6, 0]))
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.hint_accepted is True
+    assert outcome.bound == pytest.approx(46)
+
+
+def test_an_lp_proves_its_own_objective() -> None:
+    outcome = engine("highs").solve(continuous(covering()).arrays(), hint=np.zeros(4))
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.objective == pytest.approx(46)
+    assert outcome.bound == outcome.objective
+    assert outcome.hint_accepted is False
+
+
+@pytest.mark.parametrize("integers", [True, False])
+def test_unbounded_is_no_bound(integers: bool) -> None:
+    milp = covering()
+    milp.costs, milp.upper = -milp.costs, np.full(4, INFINITY)
+    milp = milp if integers else continuous(milp)
+    outcome = engine("highs").solve(milp.arrays())
+    assert outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
+    assert outcome.bound is None
+    assert "nbounded" in outcome.message
+
+
+@pytest.mark.parametrize("integers", [True, False])
+def test_infeasible_with_an_open_direction(integers: bool) -> None:
+    milp = covering()
+    milp.costs, milp.upper = -milp.costs, np.full(4, INFINITY)
+    milp.matrix = np.vstack([milp.matrix, milp.matrix[1]])
+    milp.row_lower = np.r_[milp.row_lower, 8]
+    milp.row_upper = np.r_[milp.row_upper, INFINITY]
+    milp = milp if integers else continuous(milp)
+    assert engine("highs").solve(milp.arrays()).status is Status.INFEASIBLE
+
+
+def test_a_model_without_columns() -> None:
+    import highspy
+
+    lp = highspy.HighsLp()
+    lp.offset_ = 3.0
+    outcome = engine("highs").solve(lp)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.objective == outcome.bound == 3
+    assert outcome.values is not None
+    assert outcome.values.shape == (0,)
+
+
+def test_a_broken_model_is_an_error() -> None:
+    lp = covering().arrays()
+    lp.a_matrix_.index_ = np.full(6, 99, dtype=np.int32)
+    with pytest.raises(StagepackError, match="HiGHS rejects the model"):
+        engine("highs").solve(lp)
+
+
+def test_a_maximisation_is_an_error() -> None:
+    import highspy
+
+    lp = covering().arrays()
+    lp.sense_ = highspy.ObjSense.kMaximize
+    with pytest.raises(StagepackError, match="maximises"):
+        engine("highs").solve(lp)
+
+
+def test_another_language_is_an_error() -> None:
+    with pytest.raises(StagepackError, match=r"HighsLp or a Pyomo ConcreteModel, not a str"):
+        engine("highs").solve("model")
+    with pytest.raises(StagepackError, match=r"takes a CpModel, not a str"):
+        engine("cp-sat").solve("model")
+
+
+@pytest.mark.parametrize("how", ["time limit", "should_stop"])
+def test_a_deaf_root_lp_is_ended(how: str) -> None:
+    lp = single_machine()
+    engine("highs").load()
+    began = time.monotonic()
+    outcome = engine("highs").solve(
+        lp,
+        limits=Limits(time_limit=1 if how == "time limit" else 60),
+        should_stop=lambda: how == "should_stop" and time.monotonic() - began > 1,
+    )
+    assert time.monotonic() - began < 6
+    assert outcome.status in (Status.UNKNOWN, Status.FEASIBLE)

@@ -1,0 +1,127 @@
+"""Lowering Pyomo models to arrays and lifting arrays to Pyomo models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+
+from stagepack.result import StagepackError, Status
+from stagepack.solvers import engine
+from stagepack.solvers.lowering import csr_matrix, violation
+from stagepack.solvers.pyomo import lift, lower, variables
+from tests.solvers.models import covering, random_milp
+
+
+def farm() -> Any:
+    """A model with everything a lowering can trip over."""
+    model = pyo.ConcreteModel()
+    model.unused = pyo.Var(bounds=(2, 5), domain=pyo.Integers)
+    model.x = pyo.Var(range(2), bounds=(0, 10), domain=pyo.Integers)
+    model.fixed = pyo.Var(bounds=(0, 9))
+    model.fixed.fix(4)
+    model.inner = pyo.Block()
+    model.inner.y = pyo.Var()
+    model.flag = pyo.Var(domain=pyo.Binary)
+    model.cost = pyo.Objective(expr=model.x[0] + 2 * model.inner.y + 5 * model.fixed + 1)
+    model.range = pyo.Constraint(expr=(3, model.x[0] + model.x[1] - model.fixed, 7))
+    model.inner.floor = pyo.Constraint(expr=model.inner.y >= -4 + model.x[1])
+    model.off = pyo.Constraint(expr=model.x[0] >= 100)
+    model.off.deactivate()
+    return model
+
+
+def test_lower_keeps_every_variable_in_order() -> None:
+    model = farm()
+    lp, columns = lower(model)
+    names = ["unused", "x[0]", "x[1]", "fixed", "flag", "inner.y"]
+    assert [variable.name for variable in columns] == names
+    assert [variable.name for variable in variables(model)] == names
+    assert lp.num_col_ == 6
+    assert lp.offset_ == 21
+    assert list(lp.col_cost_) == [0, 1, 0, 0, 0, 2]
+    assert list(lp.col_lower_) == [2, 0, 0, 4, 0, -np.inf]
+    assert list(lp.col_upper_) == [5, 10, 10, 4, 1, np.inf]
+    assert csr_matrix(lp).shape == (3, 6)
+
+
+@pytest.mark.parametrize(
+    "name", ["highs", "pyomo:highs", "pyomo:glpk", "pyomo:cbc", "pyomo:appsi_highs"]
+)
+def test_every_variable_gets_a_value(name: str) -> None:
+    solver = engine(name)
+    if solver.unavailable():
+        pytest.skip(solver.unavailable())
+    model = farm()
+    outcome = solver.solve(model)
+    # x0 + x1 = 7 with cost x0 + 2 (x1 - 4): all of it on x0.
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.objective == pytest.approx(7 + 2 * -4 + 21)
+    assert outcome.values is not None
+    assert np.allclose(outcome.values[[1, 2, 3, 5]], [7, 0, 4, -4])
+    assert 2 <= outcome.values[0] <= 5
+    assert outcome.values[4] in (0, 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lift_then_lower_says_the_same(seed: int) -> None:
+    milp = random_milp(seed)
+    there = milp.arrays()
+    back, _ = lower(lift(there))
+    count = len(milp.costs)
+    for name in ("col_cost_", "col_lower_", "col_upper_"):
+        assert np.array_equal(getattr(back, name)[:count], getattr(there, name))
+    assert back.offset_ == there.offset_
+    rng = np.random.default_rng(seed)
+    for _ in range(50):
+        point = rng.integers(-2, 6, count)
+        padded = np.r_[point, np.zeros(back.num_col_ - count)]
+        assert (violation(back, padded) <= 1e-9) == milp.feasible(point, 1e-9)
+
+
+def test_violation() -> None:
+    lp = covering().arrays()
+    assert violation(lp, np.array([7.0, 0, 6, 0])) == 0
+    assert violation(lp, np.array([7.5, 0, 6, 0])) == pytest.approx(0.5)
+    assert violation(lp, np.array([7.0, 0, 5, 0])) == pytest.approx(1 / 13)
+    assert violation(lp, np.array([np.nan, 0, 5, 0])) == np.inf
+
+
+@pytest.mark.parametrize("name", ["pyomo:highs", "pyomo:glpk"])
+def test_a_row_without_variables_that_cannot_hold(name: str) -> None:
+    solver = engine(name)
+    if solver.unavailable():
+        pytest.skip(solver.unavailable())
+    model = pyo.ConcreteModel()
+    model.x = pyo.Var(bounds=(0, 1))
+    model.cost = pyo.Objective(expr=model.x)
+    model.row = pyo.Constraint(expr=(1, 0 * model.x, 2))
+    outcome = solver.solve(model)
+    assert outcome.status is Status.INFEASIBLE
+    assert "row" in outcome.message
+
+
+def test_models_that_cannot_be_lowered() -> None:
+    model = pyo.ConcreteModel()
+    model.x = pyo.Var(bounds=(0, 1))
+    model.cost = pyo.Objective(expr=model.x, sense=pyo.maximize)
+    with pytest.raises(StagepackError, match="maximises"):
+        lower(model)
+    model.other = pyo.Objective(expr=model.x)
+    with pytest.raises(StagepackError, match="2 active objectives"):
+        lower(model)
+    model.cost.deactivate()
+    model.curve = pyo.Constraint(expr=model.x**2 >= 0.5)
+    with pytest.raises(StagepackError, match=r"cannot be lowered.*nonlinear"):
+        lower(model)
+
+
+def test_a_model_without_objective_or_constraints() -> None:
+    model = pyo.ConcreteModel()
+    model.x = pyo.Var(range(3), bounds=(1, 2))
+    outcome = engine("pyomo").solve(model)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.values is not None
+    assert outcome.values.shape == (3,)
