@@ -1,1 +1,109 @@
-"""Stagepack: optimal pipeline stages, schedules and memory maps, with certificates."""
+"""Stagepack: optimal pipeline stages, schedules and memory maps, with certificates.
+
+>>> import stagepack as sp
+>>> result = sp.solve(sp.load("pipeline/bert-large"))
+>>> result.status, result.objective, result.bound  # doctest: +SKIP
+
+Names are loaded when first used: importing the package imports no solver.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stagepack.compare import Comparison as Comparison
+    from stagepack.compare import compare as compare
+    from stagepack.instances.catalog import entries as entries
+    from stagepack.instances.catalog import load as load
+    from stagepack.instances.catalog import suite as suite
+    from stagepack.instances.formats import formats as formats
+    from stagepack.instances.formats import read as read
+    from stagepack.instances.formats import read_all as read_all
+    from stagepack.instances.formats import read_solution as read_solution
+    from stagepack.instances.formats import schema as schema
+    from stagepack.instances.formats import write as write
+    from stagepack.instances.formats import write_solution as write_solution
+    from stagepack.instances.pipeline import Objective as Objective
+    from stagepack.instances.pipeline import PipelinePartition as PipelinePartition
+    from stagepack.instances.pipeline import PipelineSolution as PipelineSolution
+    from stagepack.instances.pipeline.estimate import estimate as estimate
+    from stagepack.instances.pipeline.estimate import read_measured as read_measured
+    from stagepack.instances.profile import Cluster as Cluster
+    from stagepack.instances.profile import Device as Device
+    from stagepack.instances.profile import LayerProfile as LayerProfile
+    from stagepack.instances.profile import Link as Link
+    from stagepack.instances.profile import ModelProfile as ModelProfile
+    from stagepack.result import InputError as InputError
+    from stagepack.result import Result as Result
+    from stagepack.result import StagepackError as StagepackError
+    from stagepack.result import Status as Status
+    from stagepack.result import Termination as Termination
+    from stagepack.result import Trace as Trace
+    from stagepack.solve import methods as methods
+    from stagepack.solve import solve as solve
+    from stagepack.solve import versions as versions
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Cluster": "stagepack.instances.profile",
+    "Comparison": "stagepack.compare",
+    "Device": "stagepack.instances.profile",
+    "InputError": "stagepack.result",
+    "LayerProfile": "stagepack.instances.profile",
+    "Link": "stagepack.instances.profile",
+    "ModelProfile": "stagepack.instances.profile",
+    "Objective": "stagepack.instances.pipeline",
+    "PipelinePartition": "stagepack.instances.pipeline",
+    "PipelineSolution": "stagepack.instances.pipeline",
+    "Result": "stagepack.result",
+    "StagepackError": "stagepack.result",
+    "Status": "stagepack.result",
+    "Termination": "stagepack.result",
+    "Trace": "stagepack.result",
+    "compare": "stagepack.compare",
+    "entries": "stagepack.instances.catalog",
+    "estimate": "stagepack.instances.pipeline.estimate",
+    "formats": "stagepack.instances.formats",
+    "load": "stagepack.instances.catalog",
+    "methods": "stagepack.solve",
+    "read": "stagepack.instances.formats",
+    "read_all": "stagepack.instances.formats",
+    "read_measured": "stagepack.instances.pipeline.estimate",
+    "read_solution": "stagepack.instances.formats",
+    "schema": "stagepack.instances.formats",
+    "solve": "stagepack.solve",
+    "suite": "stagepack.instances.catalog",
+    "versions": "stagepack.solve",
+    "write": "stagepack.instances.formats",
+    "write_solution": "stagepack.instances.formats",
+}
+__all__ = sorted([*_HOME, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'stagepack' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class _Package(types.ModuleType):
+    """Keeps `stagepack.solve` and its like the functions, not the modules they live in."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, types.ModuleType) and _HOME.get(name) == value.__name__:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,1 +1,68 @@
-"""TODO."""
+"""Floor 3: methods, composed of heuristics, formulations and engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stagepack.result import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a method should run.
+
+    Attributes
+    ----------
+    engine : str or None
+        Engine to use; None for the method's own choice.
+    warm_start : str or object or None
+        "auto", None, the name of a method of the same problem, or a solution.
+    threads, seed : int
+        For the engines.
+    deterministic : bool
+        Limit engines by work instead of the clock.
+    time_limit : float or None
+        The limit of the run, for turning it into work.
+    """
+
+    engine: str | None = None
+    warm_start: Any = "auto"
+    threads: int = 1
+    seed: int = 0
+    deterministic: bool = False
+    time_limit: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One way to solve one kind of problem.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        The problem it solves.
+    exact : bool
+        Whether it proves its answer, given time.
+    description : str
+        One line.
+    run : callable
+        ``run(instance, progress, settings)`` reports what it finds to `progress`.
+    unsupported : callable
+        ``unsupported(instance)`` is '' or one line saying why the method does not apply.
+    engines : tuple of str
+        Engines it can use, its own choice first; empty when it needs none.
+    default : bool
+        Whether comparisons run it unasked.
+    """
+
+    name: str
+    kind: str
+    exact: bool
+    description: str
+    run: Callable[[Any, Progress[Any], Settings], None]
+    unsupported: Callable[[Any], str] = lambda _instance: ""
+    engines: tuple[str, ...] = ()
+    default: bool = True

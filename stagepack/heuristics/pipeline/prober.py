@@ -7,17 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.heuristics.pipeline import kernels
-from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.result import Progress
 
-MODES = {
-    Objective.BOTTLENECK: kernels.BOTTLENECK,
-    Objective.TRANSFER_BOUNDED: kernels.TRANSFER_BOUNDED,
-    Objective.SUM: kernels.SUM,
-    Objective.OVERLAP: kernels.OVERLAP,
-}
 UNLIMITED = 2**61
 CHUNK = 20_000_000  # elementary steps between two looks at the clock: well under 0.2 s
 
@@ -39,9 +32,12 @@ class Prober:
     def __init__(
         self, costs: RangeCosts, progress: Progress[PipelineSolution] | None = None
     ) -> None:
+        from stagepack.heuristics.pipeline import kernels
+
         self.costs = costs
+        self._kernels = kernels
         self._progress = progress
-        self._mode = MODES[costs.instance.objective]
+        self._mode: int = getattr(kernels, costs.instance.objective.name)
         order, n = costs.order, costs.n
         pairs = list(zip(order.device_class.tolist(), order.stashes.tolist(), strict=True))
         known: dict[tuple[int, int], int] = {}
@@ -82,7 +78,7 @@ class Prober:
                 self._progress.require_time()
             end = min(begin + self._chunk, len(order.source))
             if costs.tabular:
-                kernels.place_tails_tabular(
+                self._kernels.place_tails_tabular(
                     begin,
                     end,
                     *self._edges,
@@ -93,7 +89,7 @@ class Prober:
                     self._placed,
                 )
             else:
-                kernels.place_tails(
+                self._kernels.place_tails(
                     begin,
                     end,
                     *self._edges,
@@ -108,7 +104,7 @@ class Prober:
         goals = np.flatnonzero(self._placed[:, 0] & order.accepting)
         if not len(goals):
             return None
-        self._stages, compute, transfer = kernels.trace_back(
+        self._stages, compute, transfer = self._kernels.trace_back(
             int(goals[0]),
             *self._edges,
             costs.tabular,

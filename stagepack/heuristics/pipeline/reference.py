@@ -43,7 +43,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     """
     compute, transfer = _tables(costs)
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:
-        thresholds = np.unique(transfer[compute < INFINITE])
+        thresholds = np.unique(transfer[:, np.triu(np.ones_like(transfer[0], dtype=bool), k=1)])
     else:
         transfer[:] = 0
         thresholds = np.zeros(1, dtype=np.int64)

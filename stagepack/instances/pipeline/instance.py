@@ -462,7 +462,8 @@ class PipelinePartition:
         scale = math.lcm(*(speed.numerator for speed in speeds))
         table = self.compute_table
         total = np.sum(self.cycles, dtype=np.float64) if table is None else table.max()
-        return scale if float(total) * scale / float(min(speeds)) < LARGEST / 4 else 0
+        fits = float(total) * scale / float(min(speeds)) < LARGEST / 4
+        return scale if scale == 1 or fits else 0
 
     @cached_property
     def allowed_cuts(self) -> Array:

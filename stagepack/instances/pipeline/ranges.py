@@ -427,7 +427,7 @@ def _decimal_grid(values: Array) -> int:
 
 def _ticks(values: Array, factor: Fraction) -> Array:
     """Return values times `factor` as integers: exactly when that is whole, else rounded."""
-    if values.dtype.kind == "i" and factor.denominator == 1:
+    if values.dtype.kind == "i" and factor.denominator == 1 and factor < LARGEST_TICKS:
         return np.asarray(values * factor.numerator)
     return np.rint(values * float(factor)).astype(np.int64)
 

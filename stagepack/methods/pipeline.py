@@ -1,0 +1,316 @@
+"""Methods of pipeline partitioning: baselines, exact searches, models on engines, and ``auto``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from stagepack import solvers
+from stagepack.formulations import pipeline as models
+from stagepack.heuristics.pipeline import baselines, reference
+from stagepack.heuristics.pipeline import bisect as bisection
+from stagepack.heuristics.pipeline import dp as search
+from stagepack.heuristics.pipeline.bounds import objective_bound
+from stagepack.heuristics.pipeline.feasibility import explain
+from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.methods import Method, Settings
+from stagepack.result import InputError, Progress, StagepackError, Status
+
+PipelineProgress = Progress[PipelineSolution]
+
+
+class Formulation(Protocol):
+    """What the models of :mod:`stagepack.formulations.pipeline` have in common."""
+
+    model: Any
+    infeasible: bool
+
+    def decode(self, values: Any) -> PipelineSolution:
+        """Return the partition that a solution of the model stands for."""
+
+    def hint(self, solution: PipelineSolution) -> Any:
+        """Return values of all variables that stand for a partition."""
+
+    def lower_bound(self, raw: float) -> int:
+        """Return a safe bound in ticks from an engine's bound."""
+
+
+# ---------------------------------------------------------------------- without an engine
+
+
+def equal_layers(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+    """Cut the chain into stages of equally many layers."""
+    _offer_baseline(instance, progress, "equal-layers", baselines.equal_layers)
+
+
+def greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+    """Fill every device to its share of the work."""
+    _offer_baseline(instance, progress, "greedy", baselines.greedy)
+
+
+def dp(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+    """Search the limits on compute and transfer exactly."""
+    search.solve(RangeCosts(instance), progress)
+
+
+def dp_reference(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+    """Solve the seed's recurrence for every transfer threshold."""
+    reference.solve(RangeCosts(instance), progress)
+
+
+def bisect(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+    """Bisect on the plain bottleneck with greedy probes."""
+    bisection.solve(RangeCosts(instance), progress)
+
+
+def _offer_baseline(
+    instance: PipelinePartition,
+    progress: PipelineProgress,
+    name: str,
+    rule: Callable[[RangeCosts], PipelineSolution | None],
+) -> PipelineSolution | None:
+    """Offer what a naive rule gives if it is valid; else say what is wrong with it."""
+    costs = RangeCosts(instance)
+    progress.raise_bound(costs.value(objective_bound(costs)), "work bound")
+    solution = rule(costs)
+    if solution is None:
+        progress.reason = f"{name} finds no partition that fits"
+        return None
+    violations = instance.check(solution)
+    if violations:
+        progress.reason = f"{name} breaks {violations[0]}"
+        return None
+    progress.offer(solution, name)
+    return solution
+
+
+# ---------------------------------------------------------------------- on an engine
+
+
+def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
+    """Return the `run` of a method that solves a model on an engine."""
+
+    def run(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+        engine = solvers.engine(settings.engine or own_engine)
+        reason = engine.unavailable()
+        if reason:
+            raise InputError(reason, field="engine")
+        with progress.setup(f"loading {engine.name}"):
+            engine.load()
+        costs = RangeCosts(instance)
+        start = _warm_start(instance, progress, settings)
+        progress.require_time()
+        model: Formulation = getattr(models, formulation)(
+            costs, upper=None if start is None else costs.ticks(instance.evaluate(start))
+        )
+        if model.infeasible:
+            _conclude_infeasible(costs, progress, formulation)
+            return
+        progress.engine = engine.name
+        source = f"{engine.name} ({formulation})"
+
+        def on_solution(values: Any, bound: float | None) -> None:
+            progress.offer(model.decode(values), source)
+            if bound is not None:
+                on_bound(bound)
+
+        def on_bound(raw: float) -> None:
+            if math.isfinite(raw):
+                progress.raise_bound(costs.value(model.lower_bound(raw)), source)
+
+        limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
+        outcome = engine.solve(
+            model.model,
+            hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),
+            limits=solvers.Limits(
+                time_limit=None if settings.deterministic else limit,
+                work_limit=settings.time_limit if settings.deterministic else None,
+                threads=settings.threads,
+                seed=settings.seed,
+            ),
+            on_solution=on_solution,
+            on_bound=on_bound,
+            should_stop=lambda: not progress.keep_going(),
+        )
+        if outcome.interrupted:
+            progress.interrupt()
+        if outcome.hint_accepted and start is not None:
+            progress.confirm_warm_start(instance.evaluate(start), source)
+        if outcome.status is Status.INFEASIBLE:
+            _conclude_infeasible(costs, progress, formulation)
+            return
+        if outcome.values is not None:
+            on_solution(outcome.values, outcome.bound)
+        elif outcome.bound is not None:
+            on_bound(outcome.bound)
+        if outcome.message and progress.objective is None:
+            progress.reason = outcome.message
+
+    return run
+
+
+def _conclude_infeasible(costs: RangeCosts, progress: PipelineProgress, source: str) -> None:
+    if progress.solution is not None:
+        raise StagepackError(f"{source} calls an instance infeasible that has a valid partition")
+    try:
+        reason = explain(costs)
+    except InputError:  # too large to look into: free order of many unlike devices
+        reason = "no partition fits the devices' memory and the cuts asked for"
+    progress.prove_infeasible(reason)
+
+
+def _warm_start(
+    instance: PipelinePartition, progress: PipelineProgress, settings: Settings
+) -> PipelineSolution | None:
+    """Return the best start at hand, offered to `progress`; None when none is wanted or found."""
+    wanted = settings.warm_start
+    if wanted is None:
+        return None
+    if isinstance(wanted, PipelineSolution):
+        violations = instance.check(wanted)
+        if violations:
+            raise InputError(
+                f"the solution given breaks {violations[0]}",
+                field="warm_start",
+                remedy="give a valid one or none",
+            )
+        progress.offer(wanted, "warm start")
+        return wanted
+    if wanted == "auto":
+        equal_layers(instance, progress, settings)
+        greedy(instance, progress, settings)
+    else:
+        by_name = {method.name: method for method in METHODS if not method.engines}
+        if wanted not in by_name:
+            raise InputError(
+                f"unknown warm start {wanted!r}",
+                field="warm_start",
+                remedy="choose auto, none, or one of " + ", ".join(by_name),
+            )
+        reason = by_name[wanted].unsupported(instance)
+        if reason:
+            raise InputError(f"{wanted}: {reason}", field="warm_start")
+        by_name[wanted].run(instance, progress, settings)
+    progress.reason = ""
+    return progress.solution
+
+
+# ---------------------------------------------------------------------- composed
+
+
+def auto(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+    """Run the fastest exact search that applies; CP-SAT, warm-started, where none does."""
+    _warm_start(instance, progress, settings)
+    progress.require_time()
+    chosen = settings.engine
+    if chosen is not None:
+        name = "cp-sat" if chosen == "cp-sat" else "milp-interval"
+        next(method for method in METHODS if method.name == name).run(instance, progress, settings)
+        return
+    for name in ("bisect", "dp", "cp-sat"):
+        method = next(method for method in METHODS if method.name == name)
+        if not method.unsupported(instance):
+            method.run(instance, progress, settings)
+            return
+
+
+# ---------------------------------------------------------------------- what applies
+
+
+def _searchable(instance: PipelinePartition) -> str:
+    try:
+        RangeCosts(instance).order  # noqa: B018 - built to see whether it can be
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _expressible(formulation: str) -> Callable[[PipelinePartition], str]:
+    def unsupported(instance: PipelinePartition) -> str:
+        reason: str = getattr(models, formulation).unsupported(instance)
+        return reason
+
+    return unsupported
+
+
+METHODS = (
+    Method(
+        name="auto",
+        kind=KIND,
+        exact=True,
+        description="greedy rules, then the fastest exact method that applies",
+        run=auto,
+        default=False,
+    ),
+    Method(
+        name="equal-layers",
+        kind=KIND,
+        exact=False,
+        description="stages of equally many layers",
+        run=equal_layers,
+    ),
+    Method(
+        name="greedy",
+        kind=KIND,
+        exact=False,
+        description="fill each device to its share of the work left",
+        run=greedy,
+    ),
+    Method(
+        name="bisect",
+        kind=KIND,
+        exact=True,
+        description="plain bottleneck by bisection with greedy probes, for very long chains",
+        run=bisect,
+        unsupported=bisection.unsupported,
+        default=False,
+    ),
+    Method(
+        name="dp-reference",
+        kind=KIND,
+        exact=True,
+        description="the seed's dynamic program over every transfer threshold",
+        run=dp_reference,
+        unsupported=reference.unsupported,
+        default=False,
+    ),
+    Method(
+        name="dp",
+        kind=KIND,
+        exact=True,
+        description="fast exact search over compute and transfer limits",
+        run=dp,
+        unsupported=_searchable,
+    ),
+    Method(
+        name="milp-interval",
+        kind=KIND,
+        exact=True,
+        description="MILP: one binary a stage interval, a path through them",
+        run=_on_engine("MilpInterval", "highs"),
+        unsupported=_expressible("MilpInterval"),
+        engines=("highs", "pyomo:highs", "pyomo:NAME"),
+    ),
+    Method(
+        name="milp-assignment",
+        kind=KIND,
+        exact=True,
+        description="MILP: which layers are on which stage (Pyomo)",
+        run=_on_engine("MilpAssignment", "pyomo:highs"),
+        unsupported=_expressible("MilpAssignment"),
+        engines=("pyomo:highs", "highs", "pyomo:NAME"),
+    ),
+    Method(
+        name="cp-sat",
+        kind=KIND,
+        exact=True,
+        description="CP-SAT: one integer variable a cut",
+        run=_on_engine("CpSat", "cp-sat"),
+        unsupported=_expressible("CpSat"),
+        engines=("cp-sat",),
+    ),
+)

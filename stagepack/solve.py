@@ -1,0 +1,272 @@
+"""Floor 4: the registry of methods and the one door, `solve`."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.metadata
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stagepack.methods import Method, Settings
+from stagepack.methods import pipeline as pipeline_methods
+from stagepack.result import CheckError, InputError, Number, Progress, Result, Status, Stopped
+
+REGISTRY: dict[str, tuple[Method, ...]] = {
+    methods[0].kind: methods for methods in (pipeline_methods.METHODS,)
+}
+LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
+OPTIONS = {"deterministic": False}
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A method as seen from one instance: can it solve it, and if not, why not."""
+
+    name: str
+    kind: str
+    exact: bool
+    default: bool
+    description: str
+    engines: tuple[str, ...]
+    available: bool
+    reason: str
+
+
+def methods(instance: Any) -> list[MethodInfo]:
+    """Return what can solve `instance`, exact or not, available or why not.
+
+    Parameters
+    ----------
+    instance : instance of any problem, or the name of a kind (then nothing is unavailable)
+    """
+    kind = instance if isinstance(instance, str) else _kind(instance)
+    if kind not in REGISTRY:
+        raise InputError(
+            f"no problem is called {kind!r}",
+            field="kind",
+            remedy="choose one of " + ", ".join(REGISTRY),
+        )
+    found = []
+    for method in REGISTRY[kind]:
+        reason = "" if isinstance(instance, str) else method.unsupported(instance)
+        found.append(
+            MethodInfo(
+                name=method.name,
+                kind=method.kind,
+                exact=method.exact,
+                default=method.default,
+                description=method.description,
+                engines=method.engines,
+                available=not reason,
+                reason=reason,
+            )
+        )
+    return found
+
+
+def solve(
+    instance: Any,
+    method: str = "auto",
+    *,
+    objective: str | None = None,
+    engine: str | None = None,
+    time_limit: float | None = 10,
+    target: Number | None = None,
+    gap: float = 0,
+    warm_start: Any = "auto",
+    threads: int = 1,
+    seed: int = 0,
+    on_incumbent: Callable[[Any, Number, Number | None], None] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Result[Any]:
+    """Solve an instance; the answer is checked and carries a safe bound.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+        What to solve.
+    method : str
+        A name from :func:`methods`; "auto" picks the fastest that proves its answer.
+    objective : str, optional
+        Minimise this instead of the instance's own objective.
+    engine : str, optional
+        "cp-sat", "highs", "pyomo:highs" or "pyomo:NAME", for methods that use an engine.
+    time_limit : float, optional
+        Seconds of solving, imports and compilation not counted; None for no limit.
+    target : int or float, optional
+        Stop at a solution this good.
+    gap : float
+        Stop at this relative gap.
+    warm_start : str or solution or None
+        Where engines start: "auto" (greedy rules), a method's name, a solution, or None.
+    threads, seed : int
+        For the engines; on one thread equal seeds give equal answers.
+    on_incumbent : callable, optional
+        Called with (solution, objective, bound) at each improvement.
+    options : dict, optional
+        ``{"deterministic": True}`` limits engines by work (about `time_limit` seconds' worth)
+        instead of the clock, so that limited runs repeat exactly.
+
+    Returns
+    -------
+    Result
+        Ctrl-C and time limits give the best solution so far with its bound; an infeasible
+        instance is a result, too.
+
+    Raises
+    ------
+    InputError
+        For arguments that cannot be used; the message names them.
+    CheckError
+        When a method's solution fails the instance's checker (a bug).
+    """
+    chosen = _method(_kind(instance), method)
+    settings = _settings(chosen, engine, time_limit, gap, warm_start, threads, seed, options)
+    if objective is not None:
+        instance = instance.replace(objective=objective)
+    reason = chosen.unsupported(instance)
+    if reason:
+        raise InputError(reason, field=f"method {method}")
+    deterministic = settings.deterministic
+    progress: Progress[Any] = Progress(
+        instance.evaluate,
+        instance.check,
+        time_limit=None if deterministic else time_limit,
+        target=target,
+        gap=gap,
+        tolerance=instance.tolerance,
+        on_incumbent=on_incumbent,
+    )
+    try:
+        chosen.run(instance, progress, settings)
+    except Stopped:
+        pass
+    except KeyboardInterrupt:
+        progress.interrupt()
+    status, termination = progress.outcome()
+    solution = progress.solution
+    if solution is not None:
+        violations = instance.check(solution)
+        if violations:
+            raise CheckError(f"{method} kept a solution that breaks {violations[0]}")
+    return Result(
+        status=status,
+        termination=termination,
+        objective=progress.objective,
+        bound=None if status is Status.INFEASIBLE else progress.bound,
+        bound_source="" if status is Status.INFEASIBLE else progress.bound_source,
+        solution=solution,
+        method=method,
+        engine=progress.engine,
+        runtime=progress.elapsed,
+        setup_time=progress.setup_time,
+        reason=progress.infeasible_reason or progress.reason,
+        instance=instance.name,
+        kind=instance.kind,
+        objective_name=str(instance.objective),
+        digest=instance.digest,
+        options={
+            "method": method,
+            "objective": str(instance.objective),
+            "engine": engine,
+            "time_limit": time_limit,
+            "target": target,
+            "gap": gap,
+            "warm_start": _recorded(warm_start),
+            "threads": threads,
+            "seed": seed,
+            "options": dict(options or {}),
+        },
+        versions=versions(),
+        trace=progress.trace,
+    )
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return the versions of Stagepack, Python and the libraries that answers depend on."""
+    found = {"python": platform.python_version()}
+    for library in ("stagepack", *LIBRARIES):
+        try:
+            found[library] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            found[library] = "not installed"
+    return found
+
+
+def _kind(instance: Any) -> str:
+    kind = getattr(instance, "kind", None)
+    if not isinstance(kind, str) or kind not in REGISTRY:
+        raise InputError(
+            f"{type(instance).__name__} is not an instance",
+            field="instance",
+            remedy="use stagepack.read, stagepack.load or a from_arrays constructor",
+        )
+    return kind
+
+
+def _method(kind: str, name: str) -> Method:
+    by_name = {method.name: method for method in REGISTRY[kind]}
+    if name not in by_name:
+        near = difflib.get_close_matches(str(name), by_name, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise InputError(
+            f"unknown method {name!r}",
+            field="method",
+            remedy=f"{hint}choose one of " + ", ".join(by_name),
+        )
+    return by_name[name]
+
+
+def _settings(
+    method: Method,
+    engine: str | None,
+    time_limit: float | None,
+    gap: float,
+    warm_start: Any,
+    threads: int,
+    seed: int,
+    options: Mapping[str, Any] | None,
+) -> Settings:
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(
+            f"{time_limit} seconds", field="time_limit", remedy="give a positive number or None"
+        )
+    if not 0 <= gap < float("inf"):
+        raise InputError(f"{gap}", field="gap", remedy="give a number >= 0")
+    if threads < 1:
+        raise InputError(f"{threads} threads", field="threads", remedy="give at least one")
+    if not 0 <= seed < 2**31:
+        raise InputError(f"seed {seed}", field="seed", remedy="give 0 <= seed < 2**31")
+    unknown = sorted(set(options or {}) - set(OPTIONS))
+    if unknown:
+        raise InputError(
+            f"unknown option {unknown[0]!r}", field="options", remedy="known: " + ", ".join(OPTIONS)
+        )
+    if engine is not None and method.name != "auto":
+        family = [name.split(":")[0] for name in method.engines]
+        if engine not in method.engines and engine.split(":")[0] not in family:
+            uses = "uses no engine" if not family else f"runs on {', '.join(method.engines)}"
+            raise InputError(
+                f"{engine!r} does not fit method {method.name}, which {uses}",
+                field="engine",
+                remedy="leave it out or choose another method",
+            )
+    if isinstance(warm_start, str) and warm_start == "none":
+        warm_start = None
+    return Settings(
+        engine=engine,
+        warm_start=warm_start,
+        threads=threads,
+        seed=seed,
+        deterministic=bool((options or {}).get("deterministic", False)),
+        time_limit=time_limit,
+    )
+
+
+def _recorded(warm_start: Any) -> Any:
+    """Return a warm start as JSON data: a name, None, or the solution itself."""
+    return warm_start.to_dict() if hasattr(warm_start, "to_dict") else warm_start

@@ -1,0 +1,27 @@
+"""Shared settings: one fixed Hypothesis profile, and where the public data lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "ci",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("ci")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of public benchmark instances; tests skip where it is absent."""
+    root = Path(__file__).parent.parent
+    folder = Path(os.environ.get("STAGEPACK_DATA", root / ".." / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no public instances at {folder}: set STAGEPACK_DATA")
+    return folder

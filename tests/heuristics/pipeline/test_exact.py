@@ -1,0 +1,145 @@
+"""Exact searches against brute force; baselines and bounds on the right side of the optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stagepack.heuristics.pipeline import baselines, bisect, dp, reference
+from stagepack.heuristics.pipeline.bounds import objective_bound
+from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.result import Progress, Status, Stopped, Termination
+from tests.strategies import brute_force, pipelines
+
+
+def run(
+    search: Callable[..., None], instance: PipelinePartition, **limits: Any
+) -> Progress[PipelineSolution]:
+    progress: Progress[PipelineSolution] = Progress(
+        instance.evaluate, instance.check, tolerance=instance.tolerance, **limits
+    )
+    try:
+        search(RangeCosts(instance), progress)
+    except Stopped:
+        pass
+    return progress
+
+
+@pytest.mark.parametrize("search", [dp, reference, bisect], ids=["dp", "dp-reference", "bisect"])
+@given(data=st.data())
+@settings(max_examples=150)
+def test_exact_searches_agree_with_brute_force(search: Any, data: st.DataObject) -> None:
+    fixed: dict[str, Any] = {}
+    if search is reference:
+        fixed = {"fewer_stages": False, "free_order": False}
+    if search is bisect:
+        fixed = {"objective": Objective.BOTTLENECK, "training": False, "free_order": False}
+    instance = data.draw(pipelines(tables=search is not bisect, **fixed))
+    if search is not dp and search.unsupported(instance):
+        return
+    best = brute_force(instance)
+    progress = run(search.solve, instance)
+    status, termination = progress.outcome()
+    assert termination is Termination.PROVED
+    if best is None:
+        assert status is Status.INFEASIBLE
+        assert progress.infeasible_reason
+    else:
+        assert status is Status.OPTIMAL
+        assert progress.objective == pytest.approx(best, rel=instance.tolerance, abs=0)
+
+
+@given(pipelines())
+@settings(max_examples=150)
+def test_baselines_never_beat_the_optimum_nor_bounds_exceed_it(
+    instance: PipelinePartition,
+) -> None:
+    best = brute_force(instance)
+    costs = RangeCosts(instance)
+    slack = instance.tolerance * max(1, best or 0)
+    for rule in (baselines.equal_layers, baselines.greedy):
+        solution = rule(costs)
+        if solution is not None and not instance.check(solution):
+            assert best is not None
+            assert instance.evaluate(solution) >= best - slack
+    if best is not None:
+        assert costs.value(objective_bound(costs)) <= best + slack
+
+
+def test_staircase_meets_every_pair_that_matters() -> None:
+    # Cutting later computes less and sends more: each cut is a non-dominated pair.
+    n = 40
+    send = np.zeros((2, n + 1), dtype=np.int64)
+    send[0] = np.arange(n + 1) ** 2
+    instance = PipelinePartition.from_arrays(
+        [1] * (n - 1) + [400],
+        devices=2,
+        send_cycles=send,
+        recv_cycles=np.zeros_like(send),
+        objective="transfer-bounded",
+    )
+    best = min(
+        instance.evaluate(PipelineSolution.in_order((0, cut, n))) for cut in range(1, n)
+    )
+    assert run(dp.solve, instance).objective == best
+
+
+def test_an_interrupted_search_keeps_incumbent_and_safe_bound() -> None:
+    rng = np.random.default_rng(3)
+    instance = PipelinePartition.from_arrays(rng.integers(1, 10**6, 500), devices=7)
+    optimum = run(dp.solve, instance).objective
+    progress: Progress[PipelineSolution] = Progress(
+        instance.evaluate,
+        instance.check,
+        on_incumbent=lambda *_: progress.interrupt(),
+    )
+    with pytest.raises(Stopped):
+        dp.solve(RangeCosts(instance), progress)
+    assert progress.outcome() == (Status.FEASIBLE, Termination.INTERRUPTED)
+    assert optimum is not None
+    assert progress.objective is not None
+    assert progress.bound is not None
+    assert progress.bound <= optimum <= progress.objective
+
+
+def test_odd_speeds_without_a_common_multiple() -> None:
+    speeds = [1.0003, 0.9967, 1.1239, 0.8731, 1.0501, 0.9203, 1.3307, 1.2109]
+    rng = np.random.default_rng(0)
+    instance = PipelinePartition.from_arrays(
+        rng.integers(10**8, 10**9, 40), devices=8, speed=speeds
+    )
+    assert instance.tolerance > 0
+    progress = run(dp.solve, instance)
+    assert progress.outcome()[0] is Status.OPTIMAL
+    other = run(reference.solve, instance)
+    assert progress.objective == pytest.approx(other.objective, rel=instance.tolerance)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"exclusive": [5, 50, 5], "capacity": 40}, ["layer 1", "50", "40", "10 too many"]),
+        (
+            {"exclusive": [30, 30, 5], "capacity": 40, "variables": [("tied", 0, 1)]},
+            ["layers 0 to 1", "'tied'", "20 too many"],
+        ),
+        ({"exclusive": [30, 30, 30], "capacity": 40}, ["20 more bytes", "60", "3 devices"]),
+        ({"devices": 4}, ["4 devices need 4 stages", "3 layers", "use 3 devices"]),
+        ({"fixed_cuts": [1, 2]}, ["2 fixed cuts", "3 stages"]),
+        ({"fixed_cuts": [1], "variables": [("tied", 0, 1)]}, ["fixed cut at 1", "'tied'"]),
+    ],
+)
+def test_infeasible_says_why_and_what_would_do(changes: dict[str, Any], words: list[str]) -> None:
+    options: dict[str, Any] = {"devices": 2, **changes}
+    instance = PipelinePartition.from_arrays([1, 1, 1], **options)
+    assert brute_force(instance) is None
+    reason = run(dp.solve, instance).infeasible_reason
+    assert reason is not None
+    for word in words:
+        assert word in reason

@@ -1,0 +1,143 @@
+"""Building instances: what is derived, and what is refused by name."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution, Variable
+from stagepack.instances.profile import Cluster, LayerProfile, ModelProfile
+from stagepack.result import InputError
+
+
+def test_from_profile_derives_crossings_carries_and_spans() -> None:
+    # x -> 0 -> h -> 1 -> g -> 2 -> y; h skips to layer 2, a mask from the host feeds layers 1, 2.
+    profile = ModelProfile(
+        name="skip",
+        layers=(
+            LayerProfile(forward=1, inputs=("x",), outputs=("h",), variables=("w",)),
+            LayerProfile(forward=2, inputs=("h", "mask"), outputs=("g",), shared={"fc": 7}),
+            LayerProfile(
+                forward=3,
+                inputs=("g", "h", "mask"),
+                outputs=("y",),
+                variables=("w",),
+                shared={"fc": 7},
+            ),
+        ),
+        tensors={"x": 1, "h": 10, "g": 100, "y": 1000, "mask": 10_000},
+    )
+    instance = PipelinePartition.from_profile(profile, Cluster.uniform(2))
+    crossing = [10_001, 10_010, 10_110, 1000]
+    assert instance.in_bytes.tolist() == crossing
+    assert instance.out_bytes.tolist() == crossing
+    # Layer 0 carries the mask, layer 1 works on h and the mask that layer 2 still needs.
+    assert instance.carry.tolist() == [10_000, 10_010, 0]
+    assert instance.variables == (Variable("w", 0, 2),)
+    assert instance.allowed_cuts.tolist() == [True, False, False, True]
+    assert instance.shared.layer.tolist() == [1, 2]
+    assert instance.name == "skip"
+
+
+@pytest.mark.parametrize(
+    ("layers", "tensors", "field"),
+    [
+        ([{"inputs": ("x",)}], {}, "tensors"),
+        ([{"outputs": ("x",)}, {"outputs": ("x",)}], {"x": 1}, "layers[1].outputs"),
+        ([{"inputs": ("x",)}, {"outputs": ("x",)}], {"x": 1}, "layers[0].inputs"),
+        ([{"shared": {"k": 1}}, {"shared": {"k": 2}}], {}, "layers[1].shared"),
+    ],
+)
+def test_profiles_that_make_no_sense(
+    layers: list[dict[str, Any]], tensors: dict[str, int], field: str
+) -> None:
+    profile = ModelProfile(layers=tuple(LayerProfile(**x) for x in layers), tensors=tensors)
+    with pytest.raises(InputError) as caught:
+        PipelinePartition.from_profile(profile, Cluster.uniform(1))
+    assert caught.value.field == field
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"forward": []}, "layers"),
+        ({"forward": [1, -1]}, "forward"),
+        ({"forward": [1, float("nan")]}, "forward"),
+        ({"forward": [[1, 2]]}, "forward"),
+        ({"forward": ["a", "b"]}, "forward"),
+        ({"forward": [1, 2], "devices": 0}, "devices"),
+        ({"forward": [1, 2], "devices": None}, "devices"),
+        ({"forward": [1, 2], "exclusive": [1]}, "exclusive.memory"),
+        ({"forward": [1, 2], "exclusive": [1, -1]}, "exclusive.memory"),
+        ({"forward": [1, 2], "exclusive": [1, 0.5]}, "exclusive.memory"),
+        ({"forward": [1, 2], "capacity": -1}, "capacity"),
+        ({"forward": [1, 2], "speed": 0}, "speed"),
+        ({"forward": [1, 2], "bandwidth": 0}, "bandwidth"),
+        ({"forward": [1, 2], "objective": "fast"}, "objective"),
+        ({"forward": [1, 2], "microbatches": 0}, "microbatches"),
+        ({"forward": [1, 2], "fixed_cuts": [2]}, "fixed_cuts"),
+        ({"forward": [1, 2], "forbidden_cuts": [0]}, "forbidden_cuts"),
+        ({"forward": [1, 2], "variables": [("w", 1, 2)]}, "variables"),
+        ({"forward": [1, 2], "shared": {"k": (1, [2])}}, "shared"),
+        ({"forward": [1, 2], "shared": {"k": (-1, [0])}}, "shared"),
+        ({"forward": [1, 2], "layer_names": ["a"]}, "layer_names"),
+        ({"forward": [2**63 - 1, 1]}, "forward"),
+    ],
+)
+def test_arrays_that_make_no_sense(arguments: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        PipelinePartition.from_arrays(**{"devices": 2, **arguments})
+    assert caught.value.field == field
+    assert caught.value.remedy
+
+
+def test_digest_tells_instances_apart_and_ignores_names() -> None:
+    one = PipelinePartition.from_arrays([1, 2, 3], devices=2, name="one", layer_names="abc")
+    same = PipelinePartition.from_arrays([1, 2, 3], devices=2, name="two")
+    assert one.digest == same.digest
+    others = [
+        one.replace(objective=Objective.SUM),
+        one.replace(training=True),
+        PipelinePartition.from_arrays([1, 2, 4], devices=2),
+        PipelinePartition.from_arrays([1.0, 2.0, 3.0], devices=2),
+        PipelinePartition.from_arrays([1, 2, 3], devices=2, capacity=9),
+        PipelinePartition.from_arrays([1, 2, 3], devices=2, shared={"k": (1, [0])}),
+    ]
+    assert len({one.digest, *(other.digest for other in others)}) == len(others) + 1
+
+
+def test_instances_and_solutions_pickle_and_arrays_are_read_only() -> None:
+    instance = PipelinePartition.from_arrays([1, 2, 3], devices=2, exclusive=[1, 1, 1])
+    again = pickle.loads(pickle.dumps(instance))
+    assert again.digest == instance.digest
+    solution = PipelineSolution.in_order((0, 1, 3))
+    assert pickle.loads(pickle.dumps(solution)) == solution
+    with pytest.raises(ValueError, match="read-only"):
+        instance.forward[0] = 9
+
+
+def test_the_caller_keeps_its_arrays() -> None:
+    mine = np.array([1, 2, 3])
+    instance = PipelinePartition.from_arrays(mine, devices=2)
+    mine[0] = 100
+    assert instance.forward[0] == 1
+
+
+@pytest.mark.parametrize(
+    "data", [[], {}, {"boundaries": 3}, {"boundaries": [0, True]}, {"boundaries": [0], "devices": "x"}]
+)
+def test_solutions_that_make_no_sense(data: Any) -> None:
+    with pytest.raises(InputError):
+        PipelineSolution.from_dict(data)
+
+
+def test_replace_refuses_what_it_does_not_know() -> None:
+    instance = PipelinePartition.from_arrays([1, 2], devices=1)
+    with pytest.raises(InputError, match="objective"):
+        instance.replace(objective="nonsense")
+    with pytest.raises(InputError, match="colour"):
+        instance.replace(colour="red")
