@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -170,6 +170,8 @@ def _warm_start(
     wanted = settings.warm_start
     if wanted is None:
         return None
+    if isinstance(wanted, Mapping):  # as a result records it
+        wanted = PipelineSolution.from_dict(wanted)
     if isinstance(wanted, PipelineSolution):
         violations = instance.check(wanted)
         if violations:

@@ -1,0 +1,5 @@
+"""``python -m stagepack`` is the command line."""
+
+from stagepack.cli import main
+
+main()

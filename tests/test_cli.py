@@ -1,0 +1,275 @@
+"""The command line as a person or a script meets it: words, JSON, exit codes, interrupts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHAIN = {
+    "problem": "pipeline-partition",
+    "version": 1,
+    "name": "five",
+    "layers": {"forward": [1, 5, 3, 2, 4], "exclusive": {"weights": [4, 4, 4, 4, 4]}},
+    "cluster": {"devices": [{"memory": 12}, {"memory": 12}]},
+}
+
+
+def run(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "stagepack", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "100", **options.pop("env", {})},
+        **options,
+    )
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    path = tmp_path / "chain.json"
+    path.write_text(json.dumps(CHAIN))
+    return path
+
+
+def changed(tmp_path: Path, **changes: Any) -> Path:
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps({**CHAIN, **changes}))
+    return path
+
+
+def test_solve_speaks_json(chain: Path, tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    done = run("solve", chain, "--json", "-o", out)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document == json.loads(out.read_text())
+    wanted = {
+        "status": "OPTIMAL",
+        "termination": "PROVED",
+        "objective": 9,
+        "bound": 9,
+        "gap": 0.0,
+        "violations": [],
+        "reason": None,
+    }
+    assert {key: document[key] for key in wanted} == wanted
+    assert document["solution"] == {"boundaries": [0, 2, 5], "devices": [0, 1]}
+    assert document["command"].startswith("stagepack solve")
+    for key in ("bound_source", "method", "runtime", "setup_time", "options", "versions"):
+        assert key in document
+    assert done.stderr == ""
+
+
+def test_solve_speaks_to_people(chain: Path) -> None:
+    done = run("solve", chain)
+    assert done.returncode == 0
+    for word in ("OPTIMAL", "five", "objective 9", "bound 9", "device 0"):
+        assert word in done.stdout
+
+
+def test_check_accepts_what_solve_wrote_and_names_violations(chain: Path, tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    run("solve", chain, "-o", out)
+    assert run("check", chain, out).returncode == 0
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"boundaries": [0, 1, 5]}')
+    done = run("check", chain, bad, "--json")
+    assert done.returncode == 4
+    document = json.loads(done.stdout)
+    assert document["valid"] is False
+    assert [violation["rule"] for violation in document["violations"]] == ["capacity"]
+
+
+def test_infeasible_is_exit_3_with_a_reason(tmp_path: Path) -> None:
+    path = changed(tmp_path, cluster={"devices": [{"memory": 9}, {"memory": 9}]})
+    done = run("solve", path)
+    assert done.returncode == 3
+    assert "INFEASIBLE" in done.stdout
+    assert "3 more bytes" in done.stdout
+    assert json.loads(run("solve", path, "--json").stdout)["solution"] is None
+
+
+def test_a_baseline_that_finds_nothing_is_exit_1(tmp_path: Path) -> None:
+    path = changed(tmp_path, cluster={"devices": [{"memory": 9}, {"memory": 9}]})
+    done = run("solve", path, "-m", "greedy", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["status"] == "UNKNOWN"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 2}, ["version", "2"]),
+        ({"problem": "lmem-packing"}, ["lmem-packing"]),
+        ({"layers": {"forward": []}}, ["layers"]),
+        ({"layers": {"forward": [1, -5, 3]}}, ["forward"]),
+        ({"colour": "red"}, ["colour"]),
+        ({"cluster": {"devices": []}}, ["cluster.devices"]),
+        ({"cluster": {"devices": [{"memory": -1}]}}, ["memory"]),
+        ({"objective": "speed"}, ["objective"]),
+    ],
+)
+def test_bad_files_are_one_line_and_exit_2(
+    tmp_path: Path, change: dict[str, Any], words: list[str]
+) -> None:
+    path = changed(tmp_path, **change)
+    done = run("solve", path, "--json", "-o", tmp_path / "out.json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    for word in [str(path), *words]:
+        assert word in line
+    assert ";" in line, "a remedy"
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
+    truncated = tmp_path / "truncated.json"
+    truncated.write_text(json.dumps(CHAIN)[:60])
+    nan = tmp_path / "nan.json"
+    nan.write_text(json.dumps(CHAIN).replace("[1, 5", "[NaN, 5"))
+    other = tmp_path / "other.json"
+    other.write_text('{"boundaries": [0, 3, 9], "devices": [0, 1]}')
+    cases: list[tuple[tuple[str | Path, ...], str]] = [
+        (("solve", tmp_path / "missing.json"), "missing.json"),
+        (("solve", tmp_path), str(tmp_path)),
+        (("solve", truncated), "truncated.json"),
+        (("solve", nan), "nan.json"),
+        (("solve", chain, "-m", "dq"), "did you mean dp?"),
+        (("solve", chain, "-m", "cp-sat", "-e", "highs"), "engine"),
+        (("solve", chain, "-m", "milp-interval", "-e", "pyomo:nonsense"), "nonsense"),
+        (("solve", chain, "--time-limit", "-1"), "time_limit"),
+        (("solve", chain, "--set", "devices"), "--set"),
+        (("solve", chain, "--nonsense"), "--nonsense"),
+        (("solve", chain, "-o", "/nonexistent/out.json"), "/nonexistent/out.json"),
+        (("solve", "pipeline/bert-larg"), "pipeline/bert-large"),
+        (("solve", chain, "--kind", "lmem-packing"), "lmem-packing"),
+        (("check", chain, other), "boundaries"),
+        (("check", chain, chain), "chain.json"),
+        (("show", chain, "--measured", "x.csv"), "solution"),
+        (("schema", "nonsense"), "nonsense"),
+        (("convert", chain, "/nonexistent/out.json"), "/nonexistent/out.json"),
+        (("compare", "--objective", "sum"), "suite"),
+    ]
+    for arguments, word in cases:
+        done = run(*arguments)
+        assert done.returncode == 2, arguments
+        assert "Traceback" not in done.stderr
+        assert word in done.stderr, done.stderr
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_more_devices_than_layers_is_infeasible_with_a_reason(chain: Path) -> None:
+    done = run("solve", chain, "--devices", "7")
+    assert done.returncode == 3
+    assert "7 devices need 7 stages" in done.stdout
+
+
+def test_show_list_methods_schema_and_convert(chain: Path, tmp_path: Path) -> None:
+    shown = json.loads(run("show", chain, "--json").stdout)["instance"]
+    assert (shown["layers"], shown["devices"], shown["cycles"]) == (5, 2, 15)
+    assert shown["compute_bound"] == 8
+    names = [entry["name"] for entry in json.loads(run("list", "--json").stdout)]
+    assert "pipeline/bert-large" in names
+    methods = {m["name"]: m for m in json.loads(run("methods", chain, "--json").stdout)}
+    assert methods["dp"]["available"]
+    assert json.loads(run("schema").stdout)
+    target = tmp_path / "again.json.gz"
+    assert run("convert", chain, target).returncode == 0
+    first, again = (json.loads(run("solve", p, "--json").stdout) for p in (chain, target))
+    assert first["digest"] == again["digest"]
+
+
+def test_show_estimates_a_solution_against_measured_values(chain: Path, tmp_path: Path) -> None:
+    solution = tmp_path / "solution.json"
+    solution.write_text('{"boundaries": [0, 2, 5]}')
+    measured = tmp_path / "measured.csv"
+    measured.write_text("stage,compute,memory\n0,7,9\n1,9,12\n")
+    done = run("show", chain, solution, "--measured", measured, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [row["compute"] for row in document["estimate"]["stages"]] == [6, 9]
+    assert {row["figure"] for row in document["against"]} >= {"compute", "memory"}
+    for width in ("80", "120"):
+        text = run("show", chain, solution, "--measured", measured, env={"COLUMNS": width})
+        assert text.returncode == 0, text.stderr
+        assert max(map(len, text.stdout.splitlines())) <= int(width)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_screen_fits_its_terminal(chain: Path, width: int, tmp_path: Path) -> None:
+    screens: list[tuple[str | Path, ...]] = [
+        ("list",),
+        ("methods",),
+        ("methods", chain),
+        ("show", chain),
+        ("solve", chain),
+        ("compare", chain, "-m", "dp", "-m", "greedy", "-j", "0", "--no-html"),
+        ("solve", "--help"),
+    ]
+    for screen in screens:
+        done = run(*screen, env={"COLUMNS": str(width)})
+        assert done.returncode == 0, done.stderr
+        assert max(map(len, done.stdout.splitlines())) <= width, screen
+
+
+def test_compare_writes_table_csv_json_and_report(chain: Path, tmp_path: Path) -> None:
+    csv, out, html = tmp_path / "t.csv", tmp_path / "t.json", tmp_path / "report"
+    arguments = ["-m", "dp", "-m", "greedy", "-t", "5", "--csv", csv, "-o", out, "--html", html]
+    done = run("compare", chain, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "OPTIMAL" in done.stdout
+    assert str(html / "index.html") in done.stdout.replace("\n", "")
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["method"], row["objective"]) for row in rows] == [("dp", 9), ("greedy", 9)]
+    assert len(csv.read_text().splitlines()) == 3
+    page = (html / "index.html").read_text()
+    assert "five" in page
+
+
+def test_ctrl_c_prints_the_incumbent_with_its_bound(tmp_path: Path) -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(2)
+    hard = {
+        **CHAIN,
+        "layers": {"forward": rng.integers(10**6, 10**8, 400).tolist()},
+        "cluster": {"devices": [{"speed": s / 100} for s in rng.integers(60, 140, 12).tolist()]},
+        "free_order": True,
+    }
+    path = tmp_path / "hard.json"
+    path.write_text(json.dumps(hard))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stagepack", "-v", "solve", str(path), "-m", "cp-sat", "-t", "300"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "100"},
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "bound" in line and "cp-sat" in line:
+            break
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "interrupted" in out
+    assert "objective" in out
+    assert "bound" in out
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout.strip() == "0.1.0"
+    assert "compare" in run("--help").stdout
+    assert run().returncode == 0

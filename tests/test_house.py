@@ -1,0 +1,192 @@
+"""The walls of the house: who imports whom, what an import costs, what the wheel holds."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "stagepack"
+
+FLOORS = {
+    "result": 0,
+    "instances": 1,
+    "heuristics": 2,
+    "formulations": 2,
+    "solvers": 2,
+    "methods": 3,
+    "solve": 4,
+    "compare": 4,
+    "report": 4,
+    "plots": 4,
+    "cli": 4,
+    "__init__": 4,
+    "__main__": 4,
+}
+# What a wing may import besides itself and `result`.
+MAY_IMPORT = {
+    "result": set(),
+    "instances": set(),
+    "heuristics": {"instances"},
+    "formulations": {"instances"},
+    "solvers": set(),
+    "methods": {"instances", "heuristics", "formulations", "solvers"},
+}
+HEAVY = ("matplotlib", "numba", "ortools", "pandas", "plotly", "pyomo", "highspy", "scipy")
+
+
+def wing(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = ("stagepack", *path.relative_to(PACKAGE).with_suffix("").parts)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(path: Path, name: str) -> set[str]:
+    """Our own modules that a file imports, wherever in it; types only do not count."""
+    ours = set()
+    known = modules()
+
+    class Visitor(ast.NodeVisitor):
+        def visit_If(self, node: ast.If) -> None:
+            if ast.unparse(node.test) != "TYPE_CHECKING":
+                self.generic_visit(node)
+
+        def visit_Import(self, node: ast.Import) -> None:
+            ours.update(a.name for a in node.names if a.name.split(".")[0] == "stagepack")
+
+        def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+            assert node.level == 0, f"{name} uses a relative import"
+            if node.module and node.module.split(".")[0] == "stagepack":
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    ours.add(inner if inner in known else node.module)
+
+    Visitor().visit(ast.parse(path.read_text()))
+    return ours
+
+
+@pytest.mark.parametrize(("name", "path"), modules().items(), ids=list(modules()))
+def test_nothing_imports_upward(name: str, path: Path) -> None:
+    home = wing(name)
+    for imported in imports(path, name):
+        other = wing(imported)
+        if other == home or (other == "result" and home != "result"):
+            continue
+        assert FLOORS[other] <= FLOORS[home], f"{name} imports {imported}"
+        if home in MAY_IMPORT:
+            assert other in MAY_IMPORT[home], f"{name} imports {imported}"
+
+
+def test_there_are_no_import_circles() -> None:
+    graph = {name: imports(path, name) - {name} for name, path in modules().items()}
+    # A package's __init__ may gather its own modules; what circles is a pair of real modules.
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, f"circle: {' -> '.join([*path, name])}"
+        if name in done:
+            return
+        for imported in sorted(graph.get(name, ())):
+            if not (name.startswith(f"{imported}.") or imported.startswith(f"{name}.")):
+                visit(imported, (*path, name))
+        done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_every_module_is_of_a_known_wing() -> None:
+    assert {wing(name) for name in modules()} <= set(FLOORS)
+
+
+def test_root_links_lead_to_the_wings() -> None:
+    for name in ("formulations", "solvers", "heuristics", "instances"):
+        link = ROOT / name
+        assert link.is_symlink()
+        assert link.readlink() == Path("stagepack") / name
+
+
+def python(code: str, **options: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,  # type: ignore[call-overload]
+    )
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout.strip())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import stagepack",
+        "import stagepack.cli",
+        "import stagepack.solve",
+        "import stagepack; stagepack.entries()",
+        "from stagepack.methods import pipeline",
+        "from stagepack import read, load, InputError, Status",
+    ],
+)
+def test_imports_stay_light(statement: str) -> None:
+    loaded = python(f"{statement}\nimport sys\nprint(*[m for m in {HEAVY} if m in sys.modules])")
+    assert loaded == ""
+
+
+@pytest.mark.parametrize("order", [("ortools.sat.python.cp_model", "highspy"),
+                                   ("highspy", "ortools.sat.python.cp_model")])  # fmt: skip
+def test_ortools_and_highspy_live_together(order: tuple[str, str]) -> None:
+    assert python(f"import {order[0]}\nimport {order[1]}\nprint('both')") == "both"
+
+
+def test_public_names_are_what_they_say() -> None:
+    code = """
+        import stagepack as sp
+        import stagepack.solve, stagepack.compare
+        for name in sp.__all__:
+            getattr(sp, name)
+        assert callable(sp.solve) and callable(sp.compare)
+        print(sp.solve.__module__, sp.compare.__module__)
+    """
+    assert python(code) == "stagepack.solve stagepack.compare"
+
+
+def test_the_wheel_holds_the_package_alone_and_works_elsewhere(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(PACKAGE, source / "stagepack", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path)]
+    done = subprocess.run([*build, str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "site")
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {"stagepack"}
+    assert "stagepack/py.typed" in names
+    code = f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path / "site")!r})
+        import stagepack as sp
+        assert sp.__file__.startswith({str(tmp_path)!r}), sp.__file__
+        result = sp.solve(sp.PipelinePartition.from_arrays([1, 5, 3, 2, 4], devices=2))
+        print(result.status, result.objective)
+    """
+    assert python(code, cwd=tmp_path) == "OPTIMAL 9"

@@ -1,0 +1,266 @@
+"""The one door: every method on the same instances, limits, interrupts, determinism, records."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.profile import Cluster, Link
+from stagepack.result import InputError, Number, Result, Status, Termination
+from stagepack.solve import REGISTRY, methods, solve
+from tests.strategies import brute_force, pipelines
+
+EXACT = [method.name for method in REGISTRY["pipeline-partition"] if method.exact]
+ENGINES = {
+    "milp-interval": ("highs", "pyomo:highs"),
+    "milp-assignment": ("highs", "pyomo:highs"),
+    "cp-sat": ("cp-sat",),
+}
+
+
+def chain(n: int = 24, k: int = 4, *, seed: int = 0, **options: Any) -> PipelinePartition:
+    rng = np.random.default_rng(seed)
+    memory = rng.integers(10**5, 10**7, n)
+    sizes = rng.integers(10**5, 10**7, n + 1)
+    defaults: dict[str, Any] = {
+        "cluster": Cluster.uniform(
+            k,
+            memory=int(memory.sum() * 1.4 / k),
+            link=Link(GBps=70, idle=3000),
+            host=Link(GBps=7, idle=50_000),
+            clock=1_850_000_000,
+        ),
+        "exclusive": memory,
+        "in_bytes": sizes,
+        "out_bytes": sizes,
+        "objective": "transfer-bounded",
+        "name": "chain",
+    }
+    return PipelinePartition.from_arrays(
+        rng.integers(10**5, 10**7, n), **{**defaults, **options}
+    )
+
+
+@pytest.mark.parametrize("method", EXACT)
+@pytest.mark.parametrize("objective", ["bottleneck", "transfer-bounded", "sum", "overlap"])
+def test_every_exact_method_proves_the_same_optimum(method: str, objective: str) -> None:
+    instance = chain(objective=objective)
+    known = {info.name: info for info in methods(instance)}
+    if not known[method].available:
+        assert known[method].reason
+        with pytest.raises(InputError):
+            solve(instance, method)
+        return
+    result = solve(instance, method, time_limit=60)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == result.bound == solve(instance, "dp").objective
+    assert result.gap == 0
+    assert not instance.check(result.solution)
+    assert result.bound_source
+
+
+@given(pipelines())
+@settings(max_examples=60)
+def test_all_exact_methods_agree_with_brute_force(instance: PipelinePartition) -> None:
+    best = brute_force(instance)
+    for info in methods(instance):
+        if not info.exact or not info.available:
+            continue
+        result = solve(instance, info.name, time_limit=30)
+        if best is None:
+            assert result.status is Status.INFEASIBLE, info.name
+            assert result.reason
+        else:
+            rel = max(instance.tolerance, 1e-12)
+            assert result.status in (Status.OPTIMAL, Status.FEASIBLE), info.name
+            assert result.objective == pytest.approx(best, rel=rel), info.name
+            assert result.bound is not None
+            assert result.bound <= best * (1 + rel), info.name
+            assert result.status is Status.OPTIMAL, info.name
+
+
+@pytest.mark.parametrize(
+    ("method", "engine"), [(m, e) for m, engines in ENGINES.items() for e in engines]
+)
+def test_engines_take_warm_starts_and_leave_a_trace(method: str, engine: str) -> None:
+    instance = chain(n=40, k=5)
+    start = solve(instance, "greedy").solution
+    result = solve(instance, method, engine=engine, warm_start=start, time_limit=60)
+    assert result.engine == engine
+    assert result.trace.incumbents[0].source == "warm start"
+    assert result.trace.bounds
+    assert [event.value for event in result.trace.warm_starts] == [instance.evaluate(start)]
+    values = [event.value for event in result.trace.incumbents]
+    assert values == sorted(values, reverse=True)
+
+
+def test_a_wrong_warm_start_is_refused() -> None:
+    instance = chain()
+    for wrong in (PipelineSolution.in_order((0, 1, 2, 3, 24)), "nonsense"):
+        with pytest.raises(InputError, match="warm_start"):
+            solve(instance, "cp-sat", warm_start=wrong)
+
+
+def test_without_warm_start_engines_still_prove() -> None:
+    instance = chain()
+    for method in ENGINES:
+        result = solve(instance, method, warm_start=None, time_limit=60)
+        assert result.objective == solve(instance, "dp").objective
+        assert not result.trace.warm_starts
+
+
+def test_results_repeat_from_what_they_record() -> None:
+    instance = chain()
+    start = solve(instance, "greedy").solution
+    for arguments in (
+        {"method": "dp", "objective": "sum"},
+        {"method": "cp-sat", "seed": 7, "warm_start": start},
+    ):
+        first = solve(instance, **arguments)
+        again = solve(instance, **first.options)
+        assert (again.objective, again.bound, again.solution) == (
+            first.objective,
+            first.bound,
+            first.solution,
+        )
+        assert again.digest == first.digest
+        assert again.versions == first.versions
+        assert again.options == first.options
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_same_seed_same_answer(method: str) -> None:
+    instance = chain(n=30, k=3, objective="bottleneck")
+    if any(info.name == method and not info.available for info in methods(instance)):
+        pytest.skip(f"{method} does not apply")
+    runs = [solve(instance, method, seed=5, time_limit=60) for _ in range(2)]
+    assert runs[0].solution == runs[1].solution
+    values = [[(e.kind, e.value, e.source) for e in run.trace.incumbents] for run in runs]
+    assert values[0] == values[1]
+
+
+def hard() -> PipelinePartition:
+    """Return an instance that no model solves in a moment."""
+    rng = np.random.default_rng(2)
+    kinds = rng.integers(60, 140, 12).tolist()
+    return PipelinePartition.from_arrays(
+        rng.integers(10**6, 10**8, 400),
+        devices=12,
+        speed=[kind / 100 for kind in kinds],
+        free_order=True,
+    )
+
+
+@pytest.mark.parametrize("method", ["cp-sat"])
+def test_a_time_limit_returns_incumbent_and_bound(method: str) -> None:
+    result = solve(hard(), method, time_limit=2)
+    assert result.status is Status.FEASIBLE
+    assert result.termination is Termination.TIME_LIMIT
+    assert result.objective is not None
+    assert result.bound is not None
+    assert 0 < result.bound < result.objective
+    assert result.runtime < 60
+
+
+def test_target_and_gap_end_a_run() -> None:
+    instance = hard()
+    start = solve(instance, "greedy").objective
+    assert start is not None
+    assert solve(instance, "cp-sat", target=start).termination is Termination.TARGET
+    assert solve(instance, "cp-sat", gap=0.9).termination is Termination.TARGET
+
+
+def test_ctrl_c_returns_the_incumbent() -> None:
+    threading.Timer(1.5, signal.raise_signal, (signal.SIGINT,)).start()
+    began = time.perf_counter()
+    result = solve(hard(), "cp-sat", time_limit=120)
+    assert time.perf_counter() - began < 60
+    assert result.termination is Termination.INTERRUPTED
+    assert result.status is Status.FEASIBLE
+    assert result.bound is not None
+
+
+def test_on_incumbent_hears_of_every_improvement() -> None:
+    heard: list[tuple[Number, Any]] = []
+    result = solve(
+        chain(),
+        "cp-sat",
+        on_incumbent=lambda solution, objective, _bound: heard.append((objective, solution)),
+    )
+    assert heard[-1] == (result.objective, result.solution)
+    assert [objective for objective, _ in heard] == [e.value for e in result.trace.incumbents]
+
+
+def test_deterministic_limits_by_work() -> None:
+    runs = [
+        solve(hard(), "cp-sat", time_limit=1, options={"deterministic": True}) for _ in range(2)
+    ]
+    assert runs[0].solution == runs[1].solution
+    assert runs[0].bound == runs[1].bound
+
+
+def test_infeasible_is_a_result() -> None:
+    instance = PipelinePartition.from_arrays(
+        [1, 1, 1], devices=2, capacity=10, exclusive=[4, 11, 4]
+    )
+    for info in methods(instance):
+        if not info.available:
+            continue
+        result = solve(instance, info.name)
+        assert result.solution is None
+        assert result.reason
+        if info.exact:
+            assert result.status is Status.INFEASIBLE
+            assert "layer 1" in result.reason
+            assert "1 too many" in result.reason
+        else:
+            assert result.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"method": "dpp"}, "method"),
+        ({"engine": "nonsense", "method": "cp-sat"}, "engine"),
+        ({"engine": "highs", "method": "dp"}, "engine"),
+        ({"time_limit": 0}, "time_limit"),
+        ({"time_limit": float("nan")}, "time_limit"),
+        ({"gap": -1}, "gap"),
+        ({"threads": 0}, "threads"),
+        ({"seed": -1}, "seed"),
+        ({"options": {"colour": 1}}, "options"),
+        ({"objective": "speed"}, "objective"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        solve(chain(), **arguments)
+    assert caught.value.field == field
+
+
+def test_things_that_are_no_instance() -> None:
+    with pytest.raises(InputError, match="not an instance"):
+        solve("pipeline/bert-large")
+    with pytest.raises(InputError, match="pipeline-partition"):
+        methods("no-such-kind")
+
+
+def test_results_pickle() -> None:
+    result = solve(chain())
+    again: Result[Any] = pickle.loads(pickle.dumps(result))
+    assert again.to_json() == result.to_json()
+
+
+def test_a_million_layers() -> None:
+    rng = np.random.default_rng(0)
+    instance = PipelinePartition.from_arrays(rng.integers(1, 1000, 10**6), devices=64)
+    result = solve(instance, "bisect")
+    assert result.status is Status.OPTIMAL
