@@ -44,9 +44,7 @@ def chain(n: int = 24, k: int = 4, *, seed: int = 0, **options: Any) -> Pipeline
         "objective": "transfer-bounded",
         "name": "chain",
     }
-    return PipelinePartition.from_arrays(
-        rng.integers(10**5, 10**7, n), **{**defaults, **options}
-    )
+    return PipelinePartition.from_arrays(rng.integers(10**5, 10**7, n), **{**defaults, **options})
 
 
 @pytest.mark.parametrize("method", EXACT)

@@ -84,9 +84,7 @@ def test_staircase_meets_every_pair_that_matters() -> None:
         recv_cycles=np.zeros_like(send),
         objective="transfer-bounded",
     )
-    best = min(
-        instance.evaluate(PipelineSolution.in_order((0, cut, n))) for cut in range(1, n)
-    )
+    best = min(instance.evaluate(PipelineSolution.in_order((0, cut, n))) for cut in range(1, n))
     assert run(dp.solve, instance).objective == best
 
 

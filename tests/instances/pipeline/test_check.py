@@ -76,9 +76,9 @@ def test_transfers_round_down_to_whole_cycles_unless_cycles_are_fractions() -> N
     }
     solution = PipelineSolution.in_order((0, 1, 2))
     assert PipelinePartition.from_arrays([5, 5], **arrays).evaluate(solution) == 5 + 4
-    assert PipelinePartition.from_arrays([5.5, 5.5], **arrays).evaluate(
-        solution
-    ) == pytest.approx(5.5 + 1 + 10 / 3)
+    assert PipelinePartition.from_arrays([5.5, 5.5], **arrays).evaluate(solution) == pytest.approx(
+        5.5 + 1 + 10 / 3
+    )
 
 
 def test_speed_divides_without_rounding() -> None:

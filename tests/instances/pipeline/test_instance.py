@@ -128,7 +128,8 @@ def test_the_caller_keeps_its_arrays() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [[], {}, {"boundaries": 3}, {"boundaries": [0, True]}, {"boundaries": [0], "devices": "x"}]
+    "data",
+    [[], {}, {"boundaries": 3}, {"boundaries": [0, True]}, {"boundaries": [0], "devices": "x"}],
 )
 def test_solutions_that_make_no_sense(data: Any) -> None:
     with pytest.raises(InputError):

@@ -1,0 +1,203 @@
+"""Running a comparison: instances x methods x seeds.
+
+Which cells there are, and what is told while they run.  :mod:`stagepack.compare.workers` knows
+where they run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+from stagepack.compare.comparison import Cell, Comparison, Failure
+from stagepack.compare.workers import Run
+from stagepack.result import InputError, Result
+
+log = logging.getLogger("stagepack")
+
+
+def compare(
+    instances: Any,
+    methods: Iterable[str] | str | None = None,
+    *,
+    time_limit: float | None = 10,
+    seeds: Iterable[int] = (0,),
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    threads: int = 1,
+    on_result: Callable[[dict[str, Any], int, int], None] | None = None,
+    **options: Any,
+) -> Comparison:
+    """Solve every instance by every method with every seed, and compare the answers.
+
+    Parameters
+    ----------
+    instances : instance, or iterable or mapping of instances
+        What to solve; equal names are told apart by a number, a mapping gives its own labels.
+    methods : iterable of str, optional
+        Names of methods; by default those that :func:`stagepack.methods` marks for the instance.
+    time_limit : float, optional
+        Seconds for each cell.
+    seeds : iterable of int
+        Seeds of each method.
+    jobs : int, optional
+        Worker processes; by default as many as there are cores for `threads` each.  0 runs the
+        cells in this process, one after the other.
+    executor : concurrent.futures.Executor, optional
+        Runs the cells instead, for example Dask's ``client.get_executor()``.
+    threads : int
+        Threads of each cell.
+    on_result : callable, optional
+        Called with ``(row, done, total)`` whenever a cell has ended, in the calling thread.
+    **options
+        Go to :func:`stagepack.solve.solve` (objective, engine, gap, ...).
+
+    Raises
+    ------
+    InputError
+        For no instances or a method that nobody knows, before anything runs.
+    """
+    from stagepack.solve import solve
+
+    labelled = _labelled(instances)
+    seeds = list(dict.fromkeys(seeds))
+    for wrong, name, given, remedy in (
+        (not seeds, "seeds", "no seeds", "give at least one"),
+        (time_limit is not None and not time_limit > 0, "time_limit", f"{time_limit} seconds", ""),
+        (jobs is not None and jobs < 0, "jobs", f"{jobs} jobs", "give 0 for this process alone"),
+        (threads < 1, "threads", f"{threads} threads", "give at least one"),
+    ):
+        if wrong:
+            raise InputError(given, field=name, remedy=remedy or "give a positive number or None")
+    if options.get("objective") is not None:
+        labelled = {
+            label: instance.replace(objective=options["objective"])
+            if hasattr(instance, "replace")
+            else instance
+            for label, instance in labelled.items()
+        }
+    if isinstance(methods, str):
+        methods = [methods]
+    names = None if methods is None else list(dict.fromkeys(methods))
+    cells, failures, engines = _plan(labelled, names, seeds)
+    if options.get("engine"):
+        engines = {options["engine"]}
+    comparison = Comparison(
+        instances=labelled,
+        cells=cells,
+        settings={
+            "methods": names, "time_limit": time_limit, "seeds": seeds, "threads": threads,
+            **options,
+        },
+        started=time.strftime("%Y-%m-%d %H:%M:%S %z"),
+    )  # fmt: skip
+    began = time.perf_counter()
+    total = len(cells)
+
+    def finish(cell: Cell, outcome: Result[Any] | Failure) -> None:
+        if isinstance(outcome, Failure):
+            comparison.failures[cell] = outcome
+            if outcome.detail:
+                log.debug("%s, %s: %s", cell.instance, cell.method, outcome.detail)
+        else:
+            comparison.results[cell] = outcome
+        done = len(comparison.results) + len(comparison.failures)
+        if on_result is not None:
+            row = comparison._row(cell, comparison._least(cell.instance))
+            on_result(row, done, total)
+
+    shared = {"time_limit": time_limit, "threads": threads, **options}
+    run = Run(solve, labelled, shared, finish, engines)
+    try:
+        for cell, failure in failures.items():
+            finish(cell, failure)
+        run.queue.extend(cell for cell in cells if cell not in failures)
+        if executor is not None:
+            run.on_executor(executor)
+        elif jobs == 0:
+            run.in_process()
+        else:
+            run.on_processes(jobs or max(1, _cores() // max(1, threads)))
+    except KeyboardInterrupt:
+        comparison.interrupted = True
+    comparison.interrupted |= run.interrupted
+    for cell in cells:
+        if not comparison._ended(cell):
+            comparison.failures[cell] = Failure("skipped", "interrupted before it was done")
+    comparison.runtime = time.perf_counter() - began
+    for contradiction in comparison.contradictions:
+        log.error("contradiction: %s", contradiction)
+    return comparison
+
+
+def _labelled(instances: Any) -> dict[str, Any]:
+    if isinstance(instances, Mapping):
+        labelled = {str(label): instance for label, instance in instances.items()}
+    else:
+        if hasattr(instances, "evaluate"):
+            instances = [instances]
+        labelled = {}
+        for instance in instances:
+            name = str(getattr(instance, "name", "") or "instance")
+            label, number = name, 1
+            while label in labelled:
+                number += 1
+                label = f"{name} ({number})"
+            labelled[label] = instance
+    for label, instance in labelled.items():
+        if not hasattr(instance, "evaluate"):
+            raise InputError(
+                f"{label!r} is a {type(instance).__name__}, not an instance",
+                field="instances",
+                remedy="read files with stagepack.read, the catalog with stagepack.load",
+            )
+    if not labelled:
+        raise InputError("nothing to compare", field="instances", remedy="give an instance")
+    return labelled
+
+
+def _plan(
+    instances: Mapping[str, Any], names: list[str] | None, seeds: Sequence[int]
+) -> tuple[list[Cell], dict[Cell, Failure], set[str]]:
+    """Return all cells in order, those that cannot be run, and the engines of the others."""
+    from stagepack.solve import methods as methods_of
+
+    known = {label: {m.name: m for m in methods_of(i)} for label, i in instances.items()}
+    everyone = list(dict.fromkeys(name for of in known.values() for name in of))
+    for name in names or ():
+        if name not in everyone:
+            raise InputError(
+                f"unknown method {name!r}",
+                field="methods",
+                remedy="choose among " + ", ".join(everyone),
+            )
+    cells: list[Cell] = []
+    failures: dict[Cell, Failure] = {}
+    engines: set[str] = set()
+    for label, of in known.items():
+        chosen = names
+        if chosen is None:
+            chosen = [name for name, method in of.items() if method.default and method.available]
+        for name in chosen:
+            method = of.get(name)
+            for seed in seeds:
+                cell = Cell(label, name, seed)
+                cells.append(cell)
+                if method is None:
+                    kind = getattr(instances[label], "kind", "this kind")
+                    failures[cell] = Failure("n/a", f"not a method for {kind}")
+                elif not method.available:
+                    failures[cell] = Failure("n/a", method.reason)
+                else:
+                    engines.update(method.engines[:1])
+    return cells, failures, engines
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

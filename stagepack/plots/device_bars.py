@@ -1,0 +1,63 @@
+"""Compute and transfer of every device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stagepack.instances.pipeline.estimate import Estimate
+from stagepack.plots.data import cycle_stacks, device_labels
+from stagepack.plots.style import INK, TIMES, axes, quiet
+
+
+def device_bars(figures: Estimate, ax: Any = None, *, title: str | None = None) -> Any:
+    """Draw the compute and transfer cycles of every device, stacked, and the mean compute.
+
+    Parameters
+    ----------
+    figures : Estimate
+        What :func:`stagepack.instances.pipeline.estimate.estimate` returned.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    title : str, optional
+        Title; the instance's name by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    ax = axes(ax, min(14.0, 4.5 + 0.35 * len(figures.stages)), 3.6)
+    places = list(range(len(figures.stages)))
+    floor = [0.0] * len(places)
+    for stack in cycle_stacks(figures):
+        ax.bar(
+            places, stack.heights, bottom=floor, width=0.7, color=TIMES[stack.name],
+            label=stack.name, edgecolor="white", linewidth=0.6,
+        )  # fmt: skip
+        floor = [a + b for a, b in zip(floor, stack.heights, strict=True)]
+    mean = sum(float(stage.compute) for stage in figures.stages) / len(places)
+    ax.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="mean compute")
+    finish_bars(ax, device_labels(figures))
+    from matplotlib.ticker import EngFormatter
+
+    ax.yaxis.set_major_formatter(EngFormatter())
+    ax.set_ylabel("Cycles")
+    ax.set_title(
+        (title if title is not None else figures.instance) + " — compute and transfer",
+        loc="left",
+        fontsize=10,
+    )
+    return ax
+
+
+def finish_bars(ax: Any, labels: list[str]) -> None:
+    """Name the devices below the bars without overlap, and put the legend beside them."""
+    quiet(ax, "y")
+    every = -(-len(labels) // 32)
+    long = max(map(len, labels)) * len(labels) > 60
+    ax.set_xticks(
+        range(0, len(labels), every), labels[::every],
+        rotation=90 if long else 0, fontsize=8 if len(labels) > 12 else None,
+    )  # fmt: skip
+    ax.set_xlim(-0.6, len(labels) - 0.4)
+    ax.set_xlabel("Device")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8)

@@ -1,0 +1,76 @@
+"""Numbers as people read them, the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+NOTHING = "–"
+
+
+def number(value: Any) -> str:
+    """Return a value in full: ``1,234,567`` for integers, up to three decimals otherwise."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if abs(value) < 1:
+        return f"{value:.4g}"
+    return f"{value:,.3f}"
+
+
+def gap(value: float | None) -> str:
+    """Return a relative gap as ``1.23 %``; ``0 %`` only when there is none."""
+    if value is None:
+        return NOTHING
+    if value == 0:
+        return "0 %"
+    if abs(value) < 0.00005:
+        return "<0.01 %" if value > 0 else ">-0.01 %"
+    return f"{value * 100:.2f} %" if abs(value) < 0.9995 else f"{value * 100:,.0f} %"
+
+
+def seconds(value: float | None) -> str:
+    """Return a time as ``0.012 s``, ``12.3 s``, ``1,234 s``."""
+    if value is None:
+        return NOTHING
+    if value < 0.0005:
+        return "<0.001 s"
+    if value < 9.9995:
+        return f"{value:.3f} s"
+    return f"{value:.1f} s" if value < 999.95 else f"{value:,.0f} s"
+
+
+def ratio(value: float | None) -> str:
+    """Return a ratio to the best: ``1`` for the best itself, ``1.0123`` otherwise."""
+    if value is None:
+        return NOTHING
+    if value == 1:
+        return "1"
+    if value < 1.00005:
+        return ">1.0000"
+    return f"{value:.4f}" if value < 100 else f"{value:,.1f}"
+
+
+def quantity(nbytes: int | None) -> str:
+    """Return bytes in the unit that reads well: ``894.0 MiB``."""
+    from stagepack.plots.style import byte_unit
+
+    if nbytes is None:
+        return "no limit"
+    factor, unit = byte_unit(abs(nbytes))
+    return f"{nbytes:,} B" if factor == 1 else f"{nbytes / factor:,.1f} {unit}"
+
+
+def share(value: float | None) -> str:
+    """Return a share as ``87.5 %``."""
+    return NOTHING if value is None else f"{value * 100:.1f} %"
+
+
+def plural(count: int, what: str) -> str:
+    """Return ``1 layer``, ``2 layers``."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -1,0 +1,335 @@
+"""The comparison as a table for terminals of any width.
+
+Numbers are never cut: a narrow terminal gets the instances as headings and, if need be, fewer
+columns; only names may be shortened.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from stagepack.report import format as as_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from stagepack.compare import Comparison
+    from stagepack.instances.pipeline.estimate import Estimate
+
+STATUS_STYLES = {
+    "OPTIMAL": "green",
+    "FEASIBLE": "yellow",
+    "INFEASIBLE": "magenta",
+    "UNKNOWN": "red",
+    "n/a": "dim",
+    "error": "bold red",
+    "skipped": "dim",
+}
+LAYOUTS = (
+    ("instance", "method", "status", "objective", "bound", "gap", "time", "ratio"),
+    ("method", "status", "objective", "bound", "gap", "time", "ratio"),
+    ("method", "status", "objective", "bound", "gap", "time"),
+    ("method", "status", "objective", "gap", "time"),
+    ("method", "status", "objective", "time"),
+    ("method", "objective"),
+)
+"""Columns, from the widest layout to the narrowest; without `instance` it becomes a heading."""
+SHORTEST_NAME = 8  # columns to which the name of an instance or method may be shortened
+PREFERRED_NAME = 28  # and to which it is shortened before columns are given up
+SPACE = 2  # columns between columns
+WORDS = ("instance", "method", "status")
+
+
+def comparison_table(comparison: Comparison, width: int = 80) -> RenderableType:
+    """Return the comparison as something that rich prints in `width` columns.
+
+    One line a cell, grouped by instance, the best objective of each in bold; below, why cells
+    have no answer and, loudly, any contradiction.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    rows = comparison.rows
+    several_seeds = len({row["seed"] for row in rows}) > 1
+    lines = [_cells(row, several_seeds) for row in rows]
+    layout, widths = _fit(lines, width)
+    parts: list[RenderableType] = []
+    if "instance" in layout:
+        parts.append(_table(rows, lines, layout, widths))
+    else:
+        for label in comparison.instances:
+            chosen = [i for i, row in enumerate(rows) if row["instance"] == label]
+            if parts:
+                parts.append(Text(""))
+            parts.append(Text(_short(label, width), style="bold cyan", no_wrap=True))
+            some_rows, some_lines = [rows[i] for i in chosen], [lines[i] for i in chosen]
+            parts.append(_table(some_rows, some_lines, layout, widths))
+    notes = list(_notes(rows))
+    if notes:
+        parts.append(Text(""))
+    parts += notes
+    if comparison.interrupted:
+        parts.append(Text("\nInterrupted: the comparison is not complete.", style="yellow"))
+    for claim in comparison.contradictions:
+        parts.append(Text(f"\nCONTRADICTION (a bug in Stagepack): {claim}", style="bold red"))
+    return Group(*parts)
+
+
+def render(comparison: Comparison, width: int = 80, *, color: bool = False) -> str:
+    """Return the table as text of at most `width` columns, with terminal colours if asked."""
+    from rich.console import Console
+
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=width,
+        force_terminal=color,
+        no_color=not color,
+        color_system="standard" if color else None,
+        legacy_windows=False,
+    )
+    console.print(comparison_table(comparison, width))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def _cells(row: dict[str, Any], several_seeds: bool) -> dict[str, str]:
+    return {
+        "instance": row["instance"],
+        "method": row["method"] + (f" #{row['seed']}" if several_seeds else ""),
+        "status": row["status"],
+        "objective": as_text.number(row["objective"]),
+        "bound": as_text.number(row["bound"]),
+        "gap": as_text.gap(row["gap"]),
+        "time": as_text.seconds(row["runtime"]),
+        "ratio": as_text.ratio(row["ratio"]),
+    }
+
+
+def _fit(lines: list[dict[str, str]], width: int) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Return the widest layout that fits, and the width of each of its columns."""
+    natural = {
+        column: max([len(column), *(len(line[column]) for line in lines)]) for column in LAYOUTS[0]
+    }
+    for least in (PREFERRED_NAME, SHORTEST_NAME):
+        for layout in LAYOUTS:
+            widths = {column: natural[column] for column in layout}
+            over = sum(widths.values()) + SPACE * (len(layout) - 1) - width
+            for column in ("instance", "method"):
+                if column in widths and over > 0:
+                    cut = min(over, max(0, widths[column] - max(least, len(column))))
+                    widths[column] -= cut
+                    over -= cut
+            if over <= 0:
+                return layout, widths
+    return layout, widths
+
+
+def _table(
+    rows: list[dict[str, Any]],
+    lines: list[dict[str, str]],
+    layout: tuple[str, ...],
+    widths: dict[str, int],
+) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, SPACE, 0, 0))
+    for column in layout:
+        left = column in WORDS
+        table.add_column(
+            column,
+            justify="left" if left else "right",
+            no_wrap=True,
+            min_width=widths[column],
+            max_width=widths[column],
+            header_style="dim",
+        )
+    shown = None
+    for row, line in zip(rows, lines, strict=True):
+        texts = []
+        for column in layout:
+            text = _short(line[column], widths[column]) if column in WORDS else line[column]
+            if column == "instance" and line[column] == shown:
+                text = ""
+            style = STATUS_STYLES.get(row["status"], "") if column == "status" else ""
+            if row["best"] and column in ("objective", "ratio"):
+                style = "bold green"
+            texts.append(Text(text, style=style))
+        first = shown is not None and line["instance"] != shown
+        shown = line["instance"]
+        if first and "instance" in layout:
+            table.add_row()
+        table.add_row(*texts)
+    return table
+
+
+def _short(name: str, width: int) -> str:
+    """Return `name`, its middle left out where it is wider than `width`."""
+    if len(name) <= width:
+        return name
+    tail = (width - 1) // 2
+    return name[: width - 1 - tail] + "…" + name[len(name) - tail :]
+
+
+def _notes(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
+    """Yield why cells have no answer, equal reasons together."""
+    from rich.text import Text
+
+    reasons: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for row in rows:
+        if row["reason"] and row["objective"] is None:
+            where = reasons.setdefault((row["status"], row["reason"]), {})
+            where.setdefault(row["instance"], []).append(row["method"])
+    for (status, reason), where in reasons.items():
+        methods = dict.fromkeys(method for some in where.values() for method in some)
+        places = next(iter(where)) if len(where) == 1 else f"{len(where)} instances"
+        text = Text(status, style=STATUS_STYLES.get(status, ""))
+        text.append(f" {places} ({', '.join(methods)}): {reason}", style="not bold default")
+        yield text
+
+
+# ---------------------------------------------------------------------- other tables
+
+
+def facts_table(facts: Mapping[str, Any], width: int = 80) -> RenderableType:
+    """Return what :func:`stagepack.report.summary.facts` found, one fact a line."""
+    table = _plain(("fact", "value"), header=False)
+    for key, value in facts.items():
+        if value is None or value == {}:
+            continue
+        if isinstance(value, dict):
+            text = ", ".join(f"{name} {_figure(part)}" for name, part in value.items())
+        else:
+            text = _figure(value)
+        table.add_row(_text(key.replace("_", " "), "dim"), _text(text))
+    return table
+
+
+def estimate_table(estimate: Estimate, width: int = 80) -> RenderableType:
+    """Return the stages of an estimate: layers, cycles, memory against capacity."""
+    names = [stage.device_name for stage in estimate.stages]
+    header = ["stage", "layers", "device", "compute", "transfer", "memory", "capacity", "used"]
+    lines = [
+        [
+            str(stage.stage),
+            f"{stage.first:,}–{stage.end - 1:,}",
+            stage.device_name,
+            as_text.number(stage.compute),
+            as_text.number(stage.transfer),
+            as_text.quantity(stage.memory),
+            as_text.quantity(stage.capacity),
+            as_text.share(stage.utilisation),
+        ]
+        for stage in estimate.stages
+    ]
+    given_up = ["capacity", "device", "used"]
+    while given_up and _natural(header, lines) > width:
+        place = header.index(given_up.pop(0))
+        header, lines = (
+            header[:place] + header[place + 1 :],
+            [line[:place] + line[place + 1 :] for line in lines],
+        )
+    table = _plain(tuple(header), left=("stage", "layers", "device"))
+    largest = max(float(stage.compute) for stage in estimate.stages)
+    for stage, line in zip(estimate.stages, lines, strict=True):
+        over = stage.free is not None and stage.free < 0
+        styles = dict.fromkeys(header, "")
+        styles["compute"] = "bold" if float(stage.compute) == largest and len(names) > 1 else ""
+        styles["memory"] = "bold red" if over else ""
+        table.add_row(*(_text(t, styles[column]) for column, t in zip(header, line, strict=True)))
+    return table
+
+
+def against_table(rows: Iterable[Mapping[str, Any]], width: int = 80) -> RenderableType:
+    """Return what :meth:`Estimate.against` found: estimated, actual, difference, ratio."""
+    header: tuple[str, ...] = (
+        "stage",
+        "device_name",
+        "figure",
+        "estimated",
+        "actual",
+        "difference",
+        "ratio",
+    )
+    lines = [
+        [
+            str(row["stage"]),
+            str(row["device_name"]),
+            str(row["figure"]),
+            *(as_text.number(row[key]) for key in ("estimated", "actual", "difference")),
+            as_text.NOTHING if row["ratio"] is None else f"{row['ratio']:.3f}",
+        ]
+        for row in rows
+    ]
+    if _natural(list(header), lines) > width:
+        header = tuple(column for column in header if column != "device_name")
+        lines = [[line[0], *line[2:]] for line in lines]
+    shown = tuple(column.replace("device_name", "device") for column in header)
+    table = _plain(shown, left=("stage", "device", "figure"))
+    for line in lines:
+        table.add_row(*map(_text, line))
+    return table
+
+
+def methods_table(methods: Iterable[Any], width: int = 80) -> RenderableType:
+    """Return methods as :func:`stagepack.methods` lists them: exact, available, what they do."""
+    table = _plain(("method", "exact", "engines", "what it does"), wrap="what it does")
+    for method in methods:
+        about = method.description
+        style = ""
+        if not method.available:
+            about, style = f"{about} (not here: {method.reason})", "dim"
+        exact = "exact" if method.exact else "heuristic"
+        engines = ", ".join(method.engines) or as_text.NOTHING
+        table.add_row(*(_text(text, style) for text in (method.name, exact, engines, about)))
+    return table
+
+
+def catalog_table(entries: Iterable[Any], width: int = 80) -> RenderableType:
+    """Return the catalog's entries: name, what it is, its parameters."""
+    table = _plain(("name", "what it is"), wrap="what it is")
+    for entry in entries:
+        given = entry.parameters
+        text = entry.description
+        if given:
+            names = [f"{k}={v}" for k, v in given.items()] if isinstance(given, dict) else given
+            text += f" ({', '.join(map(str, names))})"
+        table.add_row(_text(entry.name), _text(text))
+    return table
+
+
+def _plain(
+    columns: tuple[str, ...],
+    *,
+    left: tuple[str, ...] | None = None,
+    header: bool = True,
+    wrap: str = "value",
+) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, SPACE, 0, 0), show_header=header)
+    for column in columns:
+        on_the_left = left is None or column in left
+        justify: Literal["left", "right"] = "left" if on_the_left else "right"
+        table.add_column(column, justify=justify, no_wrap=column != wrap, header_style="dim")
+    return table
+
+
+def _natural(header: list[str], lines: list[list[str]]) -> int:
+    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+    return sum(widths) + SPACE * (len(widths) - 1)
+
+
+def _text(content: str, style: str = "") -> Any:
+    from rich.text import Text
+
+    return Text(content, style=style)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return as_text.number(value) if isinstance(value, int | float) else str(value)

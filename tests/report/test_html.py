@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.estimate import estimate
+from stagepack.report import figures
+from stagepack.report.html import to_html, write_html
+from stagepack.result import InputError, StagepackError
+from tests.report.sample import METHODS, comparison
+
+
+class Page(HTMLParser):
+    """Tags, their attributes, text outside scripts, and the scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+        elif not self.open or self.open[-1] != "style":
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(to_html(comparison()))
+
+
+def embedded(page: Page) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(page.scripts[0])
+    return data
+
+
+def test_needs_no_network(page: Page) -> None:
+    for _, attributes in page.tags:
+        for name in ("src", "href", "action", "data", "srcset"):
+            assert not re.match(r"\s*(https?:)?//", attributes.get(name) or "")
+        assert "url(" not in (attributes.get("style") or "")
+    policies = [a["content"] for _, a in page.tags if a.get("http-equiv")]
+    assert len(policies) == 1
+    assert (policies[0] or "").startswith("default-src 'none'")
+    assert not any(tag in ("link", "iframe", "img") for tag, _ in page.tags)
+
+
+def test_is_whole(page: Page) -> None:
+    assert page.open == []
+    assert len(page.scripts) == 3
+    assert sum("plotly.js v" in script[:300] for script in page.scripts) == 1
+    anchors = {a["href"] for tag, a in page.tags if tag == "a"}
+    ids = ["#" + (a["id"] or "") for tag, a in page.tags if tag == "section"]
+    assert anchors == set(ids)
+
+
+def test_summary_comes_first(page: Page) -> None:
+    text = " ".join(page.text.split())
+    assert text.index("Ratio to best") < text.index("Stages over the layers")
+    for status in ("OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN", "n/a", "error"):
+        assert status in text
+    for row in comparison().rows:
+        if row["objective"] is not None:
+            assert f"{row['objective']:,}" in text
+
+
+def test_says_why_and_how(page: Page) -> None:
+    text = " ".join(page.text.split())
+    assert "INFEASIBLE (dp, milp-assignment, cp-sat): layer 7 needs 14,680,064 bytes" in text
+    assert "stagepack.compare(instances, methods=" in text
+    assert "numpy 2.4" in text
+    assert "time_limit = 10" in text
+    assert "<b>" in text  # the name of an instance, as it is written
+
+
+def test_every_figure_has_its_place(page: Page) -> None:
+    places = {a["id"]: a for _, a in page.tags if a.get("class") == "figure"}
+    drawn = embedded(page)
+    assert set(places) == set(drawn)
+    assert len(drawn) == 2 * 4  # map, cycles, memory, trace; nothing of the infeasible one
+    for name, figure in drawn.items():
+        assert figure["layout"]["yaxis"]["title"]["text"], name
+        assert figure["layout"]["xaxis"]["title"]["text"], name
+        assert len(figure["data"]) <= 2 * len(METHODS)
+    assert len(drawn["i0-map"]["data"]) == 1
+    assert "choices" in drawn["i0-cycles"]
+
+
+def test_choices_match_the_selection(page: Page) -> None:
+    drawn = embedded(page)
+    options = [a for tag, a in page.tags if tag == "option"]
+    choices = len(drawn["i0-cycles"]["choices"]) + len(drawn["i1-cycles"]["choices"])
+    assert len(options) == choices
+    assert sum("selected" in a for a in options) == 2
+    start = next(int(a["value"] or 0) for a in options if "selected" in a)
+    assert drawn["i0-cycles"]["data"] == drawn["i0-cycles"]["choices"][start]
+    hidden = [a for _, a in page.tags if "data-choice" in a and "hidden" not in a]
+    assert len(hidden) == 2
+
+
+def test_writes_atomically_into_new_directories(tmp_path: Path) -> None:
+    path = write_html(comparison(((12, 4),)), tmp_path / "a" / "b")
+    assert path == tmp_path / "a" / "b" / "index.html"
+    assert [p.name for p in path.parent.iterdir()] == ["index.html"]
+    assert path.read_text().endswith("</html>\n")
+
+
+def test_refuses_a_place_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file"):
+        write_html(comparison(((12, 4),)), tmp_path / "file")
+
+
+def test_names_cannot_break_out(page: Page) -> None:
+    compared = comparison(((12, 4),))
+    label = '</script><img src="http://x.y/z">'
+    name = next(iter(compared.instances))
+    compared.instances = {label if k == name else k: v for k, v in compared.instances.items()}
+    swap = {c: c._replace(instance=label) for c in compared.cells if c.instance == name}
+    compared.cells = [swap.get(c, c) for c in compared.cells]
+    compared.results = {swap.get(c, c): r for c, r in compared.results.items()}  # type: ignore[call-overload]
+    compared.failures = {swap.get(c, c): f for c, f in compared.failures.items()}  # type: ignore[call-overload]
+    hostile = Page(to_html(compared))
+    assert len(hostile.scripts) == 3
+    assert not [tag for tag, _ in hostile.tags if tag == "img"]
+
+
+def test_contradictions_are_loud() -> None:
+    compared = comparison(((12, 4),))
+    result = next(r for r in compared.results.values() if r.method == "dp")
+    result.bound = 10**9
+    text = " ".join(Page(to_html(compared)).text.split())
+    assert "Contradiction, a bug in Stagepack:" in text
+    assert "claims the bound 1000000000" in text
+
+
+def test_without_plotly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(StagepackError, match=r"pip install 'stagepack\[report\]'"):
+        write_html(comparison(((12, 4),)), tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(StagepackError, match=r"pip install 'stagepack\[report\]'"):
+        figures.trace({})
+
+
+def test_choices_share_a_unit() -> None:
+    instance = PipelinePartition.from_arrays([1, 1, 1], devices=2, exclusive=[600, 600, 10])
+    ends = [estimate(instance, PipelineSolution.in_order([0, cut, 3])) for cut in (1, 2)]
+    drawn = [figures.memory_bars(one, ends) for one in ends]
+    assert {figure.layout.yaxis.title.text for figure in drawn} == {"Memory (KiB)"}
+    assert drawn[0].data[0].y[0] == pytest.approx(600 / 1024)
