@@ -1,1 +1,1 @@
-"""TODO."""
+"""Wing of models: CP-SAT and MILP formulations, each with build, decode and hint."""

@@ -1,0 +1,541 @@
+"""CP-SAT: one integer variable a cut, looked up in the tables of the chain.
+
+Sets
+    I = 0..k-1       slots in pipeline order: the devices, or in a free order (and with like
+                     devices of which some may stay unused) the stages, unused slots first
+    J = 0..k         cuts; slot i runs the stage [c_i, c_(i+1))
+    D_i              classes of device that may run slot i
+Parameters
+    work_d[c]        ticks of the layers before cut c on class d
+    recv_d[c], send_d[c]   ticks to receive at cut c, to send at cut c
+    reach_dr[c]      furthest end of a stage that begins at c and fits class d, with r
+                     microbatches stashed (and computes no more than `upper` allows)
+    m                microbatches stashed at most
+    P, Q             lower bounds on the largest compute and transfer
+Variables
+    c_j              cut j, out of the allowed cuts that both ends of the chain can reach
+    used_i           slot i is not empty (where it may be)
+    z_id             class d runs slot i (where there is a choice)
+    r_i              min(m, non-empty slots from i on) (where that is not known)
+    w_jd, in_jd, out_jd    work, receive and send of class d, looked up at cut j
+    e_idr            reach of slot i, looked up at cut i
+    C, T             largest compute and transfer (T for `transfer-bounded` only); C is the largest
+                     compute + receive + send for `sum`, the largest of the three for `overlap`
+Objective
+    minimise  C + T
+Constraints
+    cuts             c_0 = 0, c_k = n, c_i < c_(i+1) where used_i, else c_i = c_(i+1)
+    devices          sum of z_id over d = used_i; sum of z_id over i <= devices of class d
+    stashes          r_i = min(m, sum of used_q over q >= i)
+    lookup           w_jd = work_d[c_j], in_jd = recv_d[c_j], out_jd = send_d[c_j]
+    memory           c_(i+1) <= e_idr where class d runs slot i and stashes r
+    compute          C >= w_(i+1)d - w_id (and what the objective adds) where class d runs slot i
+    transfer         T >= in_id + out_(i+1)d where class d runs slot i
+    spread           the first j slots hold at most j C of work, the others at most (k - j) C
+With tables, one `stages` constraint a slot replaces memory and work: the allowed tuples
+(class, r_i, c_i, c_(i+1), compute).
+
+A fixed cut needs no constraint: `reach` never leads past one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stagepack.formulations.pipeline.windows import (
+    UNLIMITED,
+    Slot,
+    StageLimits,
+    constant_ticks,
+    fitting_stages,
+    furthest_ends,
+    generous,
+    least_compute,
+    least_transfer,
+    slot_cuts,
+    stashed_microbatches,
+    transfers_count,
+)
+from stagepack.instances.pipeline.instance import Objective, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
+from stagepack.instances.profile import Array
+from stagepack.result import InputError
+
+LARGEST_VALUE = 2**44
+"""Costs in units of the model are kept below this, where bounds written as floats are exact."""
+
+LARGEST_CHOICE = 2**31
+"""The same where a class of device is chosen.  There, CP-SAT 9.15 multiplies coefficients of
+enforced constraints with one another in presolve: with costs from 2**33 on it was seen to call
+feasible models infeasible.  Products of two costs below 2**31 fit 64 bits."""
+
+LARGEST_TABLE = 3_000_000
+"""Tuples beyond which a model with tables is refused."""
+
+TOLERANCE = 1e-6
+"""Subtracted from raw bounds (integers written as floats) before rounding up."""
+
+
+class CpSat:
+    """The cut model as a `cp_model.CpModel`; expresses every instance.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+        The instance in ticks.
+    upper : int, optional
+        Ticks of a known solution: what is worth more may be cut off, nothing else is.
+
+    Attributes
+    ----------
+    model : cp_model.CpModel or None
+        None when `infeasible`.
+    infeasible : bool
+        No solution worth at most `upper` exists: the ends of the chain do not meet.
+    unit : int
+        Ticks of one unit of the model: the greatest common divisor of all costs, or more when
+        the engine could not compute exactly with costs that large (`exact` is False then: a
+        solution is optimal to within two units, and its bound says so).
+
+    Raises
+    ------
+    InputError
+        When the tables are too large.
+    """
+
+    def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
+        self.costs = costs
+        self.upper = generous(costs, upper)
+        self.model: Any = None
+        self.bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
+        self._most_stashed = stashed_microbatches(costs)
+        self._counts = np.bincount(costs.device_class, minlength=costs.classes).tolist()
+        self.slots = self._make_slots()
+        self.cuts = self._make_cuts()
+        self.infeasible = self.cuts is None
+        if self.cuts is not None:
+            self._set_units()
+            self._build_model()
+
+    @staticmethod
+    def unsupported(instance: PipelinePartition) -> str:
+        """Return '': cuts and classes express every instance, only their size is limited."""
+        return ""
+
+    # ------------------------------------------------------------------ what is known beforehand
+
+    def _make_slots(self) -> list[Slot]:
+        """Return who may run each slot; the stashes of an option are -1 where r_i is a variable."""
+        instance, k = self.costs.instance, self.costs.k
+        alike = self.costs.classes == 1
+        self._choice = instance.free_order and not alike
+        # Unused slots come first when slots are stages, not devices: then the number of
+        # non-empty slots from i on is k - i.
+        self._leading = instance.fewer_stages and (alike or self._choice)
+        idle = "" if not instance.fewer_stages else "start" if self._leading else "any"
+        self._counted = idle == "any" and self._most_stashed > 1
+        slots = []
+        for i in range(k):
+            classes = range(self.costs.classes) if self._choice else [self.costs.device_class[i]]
+            most = min(self._most_stashed, k - i)
+            some = range(1, most + 1) if self._counted else [most]
+            last = i == k - 1 and idle == "start"
+            slots.append(
+                Slot(tuple((int(c), r) for c in classes for r in some), "" if last else idle)
+            )
+        return slots
+
+    def _make_cuts(self) -> Array | None:
+        """Return, shape (k + 1, n + 1), where each cut may lie; None when nowhere."""
+        self.least = (least_compute(self.costs), 0)
+        if self.least[0] >= UNLIMITED:
+            return None
+        cuts: Array | None = None
+        for _ in range(2):  # the second time with the transfers of the first time's cuts
+            self.limits = StageLimits.of(self.costs, self.upper, *self.least)
+            if self.least[0] > self.limits.compute:
+                return None
+            cuts = slot_cuts(self.costs, self.slots, self.limits.compute)
+            if not cuts.any(axis=1).all():
+                return None
+            if not self.bounded:
+                break
+            self.least = self.least[0], least_transfer(self.costs, self.slots, cuts)
+        return cuts
+
+    def _set_units(self) -> None:
+        """Choose the unit: the gcd of all costs that count, or a coarser one.
+
+        With a coarser unit lookups are rounded down, so C = p / unit and T = q / unit, rounded
+        up, satisfy every constraint for a solution of largest compute p and transfer q.  The
+        optimum of the model exceeds that of the instance by less than one unit for each.
+        """
+        costs, allowed = self.costs, np.flatnonzero(self.costs.allowed)
+        if costs.tabular:
+            tables = [costs.compute_matrix(c)[np.triu_indices(costs.n + 1, 1)] for c in self._used]
+            divisors = [int(np.gcd.reduce(table)) for table in tables]
+            most = max(int(table.max()) for table in tables)
+        else:
+            divisors = [int(np.gcd.reduce(np.diff(costs.prefix[c, allowed]))) for c in self._used]
+            most = int(costs.prefix[:, -1].max())
+        if transfers_count(costs):
+            for rows in (costs.recv, costs.send):
+                divisors += [int(np.gcd.reduce(rows[c, allowed])) for c in self._used]
+                most += int(rows.max())
+        self.unit = max(1, math.gcd(*divisors))
+        largest = LARGEST_CHOICE if self._choice else LARGEST_VALUE
+        self._loss = 0
+        if most // self.unit >= largest:
+            self.unit = most // (largest - 1) + 1
+            self._loss = (self.unit - 1) * (2 if self.bounded else 1)
+        self._most = -(-most // self.unit)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the model's costs are the instance's, not rounded to a coarser unit."""
+        return self._loss == 0
+
+    @property
+    def _used(self) -> range:
+        return range(self.costs.classes)
+
+    # ------------------------------------------------------------------ the model
+
+    def _build_model(self) -> None:
+        from ortools.sat.python import cp_model
+
+        self._cp = cp_model
+        self.model = cp_model.CpModel()
+        self._lookups: dict[tuple[str, int, int], tuple[Any, Array]] = {}
+        self._literals: dict[tuple[int, int], Any] = {}
+        self._cuts()
+        self._devices()
+        self._stashes()
+        self._objective()
+        if self.costs.tabular:
+            self._stages()
+        else:
+            self._memory()
+        self._compute()
+        if self.bounded:
+            self._transfer()
+        if not self.costs.tabular:
+            self._spread()
+
+    def _cuts(self) -> None:
+        """c_0 = 0, c_k = n, c_i < c_(i+1) where used_i, else c_i = c_(i+1)."""
+        assert self.cuts is not None
+        model, domain = self.model, self._cp.Domain
+        self.c = [
+            model.new_int_var_from_domain(domain.from_values(np.flatnonzero(row).tolist()), f"c{j}")
+            for j, row in enumerate(self.cuts)
+        ]
+        self.used: list[Any] = []
+        for i, slot in enumerate(self.slots):
+            begin, end = self.c[i], self.c[i + 1]
+            if not slot.idle:
+                self.used.append(None)
+                model.add(end >= begin + 1)
+                continue
+            used = model.new_bool_var(f"used{i}")
+            self.used.append(used)
+            model.add(end >= begin + 1).only_enforce_if(used)
+            model.add(end == (0 if self._leading else begin)).only_enforce_if(~used)
+            if self._leading and i and self.used[i - 1] is not None:
+                model.add_implication(self.used[i - 1], used)
+
+    def _devices(self) -> None:
+        """Sum of z_id over d = used_i; sum of z_id over i <= devices of class d."""
+        model = self.model
+        self.z: list[dict[int, Any]] = []
+        for i, slot in enumerate(self.slots):
+            classes = sorted({c for c, _ in slot.options})
+            if not self._choice:
+                self.z.append({classes[0]: self.used[i]})
+                continue
+            self.z.append({c: model.new_bool_var(f"z{i},{c}") for c in classes})
+            model.add(sum(self.z[i].values()) == (1 if self.used[i] is None else self.used[i]))
+        if self._choice:
+            for c, count in enumerate(self._counts):
+                model.add(sum(z[c] for z in self.z) <= count)
+
+    def _stashes(self) -> None:
+        """r_i = min(m, sum of used_q over q >= i)."""
+        self.r: list[Any] = []
+        if not self._counted:
+            return
+        for i in range(self.costs.k):
+            most = min(self._most_stashed, self.costs.k - i)
+            r = self.model.new_int_var(0, most, f"r{i}")
+            self.model.add_min_equality(r, [self._most_stashed, sum(self.used[i:])])
+            self.r.append(r)
+
+    def _objective(self) -> None:
+        """Minimise C + T."""
+        model, low = self.model, [-(-ticks // self.unit) for ticks in self.least]
+        spare = 2 * self._most
+        if self.upper is not None:
+            most = self.upper - constant_ticks(self.costs) + self._loss
+            spare = min(spare, most // self.unit)
+        tops = [max(low[0], spare - low[1]), max(low[1], spare - low[0])]
+        self.C = model.new_int_var(low[0], min(tops[0], self._most), "C")
+        self.T = None
+        if self.bounded:
+            self.T = model.new_int_var(low[1], min(tops[1], self._most), "T")
+            if self.upper is not None:
+                model.add(spare - self.C - self.T >= 0)
+        model.minimize(self.C if self.T is None else self.C + self.T)
+
+    def _lookup(self, name: str, j: int, c: int, table: Array) -> Any:
+        """Return a variable for table[c_j], shape of the table (n + 1,), in the model's units."""
+        assert self.cuts is not None
+        key = (name, j, c)
+        if key in self._lookups:
+            return self._lookups[key][0]
+        places = np.flatnonzero(self.cuts[j])
+        first, last = int(places[0]), int(places[-1])
+        values = table[places]
+        if values.min() == values.max():
+            return int(values[0])
+        domain = self._cp.Domain.from_values(np.unique(values).tolist())
+        variable = self.model.new_int_var_from_domain(domain, f"{name}{j},{c}")
+        # Cuts that are out of the question must not widen the lookup.
+        window = np.clip(table[first : last + 1], values.min(), values.max())
+        self.model.add_element(self.c[j] - first, window.tolist(), variable)
+        self._lookups[key] = variable, table
+        return variable
+
+    def _stages(self) -> None:
+        """Allowed tuples (class, r_i, c_i, c_(i+1), compute) of every slot."""
+        costs, model = self.costs, self.model
+        self.stage_class: list[Any] = []
+        self.stage_ticks: list[Any] = []
+        total = 0
+        for i, slot in enumerate(self.slots):
+            rows = self._stage_tuples(i, slot)
+            total += len(rows)
+            if total > LARGEST_TABLE:
+                raise InputError(
+                    f"the CP-SAT model needs more than {LARGEST_TABLE} tuples",
+                    field="model",
+                    remedy="give a good solution first (it removes tuples), or use `dp`",
+                )
+            number = model.new_int_var(0, costs.classes, f"class{i}")
+            ticks = model.new_int_var(0, self._most, f"compute{i}")
+            runs = {c: 1 if z is None else z for c, z in self.z[i].items()}
+            model.add(number == sum((c + 1) * z for c, z in runs.items()))
+            columns = [number, self.c[i], self.c[i + 1], ticks]
+            if self._counted:
+                columns.insert(1, self.r[i])
+            model.add_allowed_assignments(columns, rows.tolist())
+            self.stage_class.append(number)
+            self.stage_ticks.append(ticks)
+
+    def _stage_tuples(self, i: int, slot: Slot) -> Array:
+        """Return the allowed (class + 1, r_i if a variable, c_i, c_(i+1), compute) as rows."""
+        assert self.cuts is not None
+        begins, ends, tuples = self.cuts[i], self.cuts[i + 1], []
+        for c, r in slot.options:
+            stage = fitting_stages(self.costs, c, r, self.limits.compute)
+            a, b = np.nonzero(stage & begins[:, None] & ends[None, :])
+            ticks = self.costs.compute_matrix(c)[a, b] // self.unit
+            tuples.append(np.stack([np.full(len(a), c + 1), np.full(len(a), r), a, b, ticks]))
+        if slot.idle:
+            place = np.flatnonzero(begins & ends)
+            none = np.zeros_like(place)
+            most = min(self._most_stashed, self.costs.k - i)
+            tuples += [np.stack([none, none + r, place, place, none]) for r in range(most + 1)]
+        rows = np.concatenate(tuples, axis=1).T
+        kept = [0, 1, 2, 3, 4] if self._counted else [0, 2, 3, 4]
+        return np.unique(rows[:, kept], axis=0)
+
+    def _memory(self) -> None:
+        """c_(i+1) <= e_idr where class d runs slot i and stashes r."""
+        assert self.cuts is not None
+        for i, slot in enumerate(self.slots):
+            far = int(np.flatnonzero(self.cuts[i + 1])[-1])
+            for c in sorted(self.z[i]):
+                stashes = [r for d, r in slot.options if d == c]
+                for r in stashes:
+                    ends = furthest_ends(self.costs, c, r, self.limits.compute)
+                    if ends[self.cuts[i]].min() >= far:
+                        continue
+                    reach = self._lookup(f"e{r}_", i, c, np.minimum(ends, far))
+                    when = [] if self.z[i][c] is None else [self.z[i][c]]
+                    if self._counted:
+                        when.append(self._equals(i, r))
+                    bound = self.model.add(self.c[i + 1] <= reach)
+                    if when:
+                        bound.only_enforce_if(when)
+
+    def _equals(self, i: int, r: int) -> Any:
+        """Return the literal r_i = r, made on demand."""
+        if (i, r) not in self._literals:
+            literal = self.model.new_bool_var(f"r{i}={r}")
+            self.model.add(self.r[i] == r).only_enforce_if(literal)
+            self.model.add(self.r[i] != r).only_enforce_if(~literal)
+            self._literals[i, r] = literal
+        return self._literals[i, r]
+
+    def _work(self, i: int, c: int) -> Any:
+        """Return the compute of slot i on class c: looked up in the stages, or w_(i+1) - w_i."""
+        if self.costs.tabular:
+            return self.stage_ticks[i]
+        table = self.costs.prefix[c] // self.unit
+        return self._lookup("w", i + 1, c, table) - self._lookup("w", i, c, table)
+
+    def _recv(self, i: int, c: int) -> Any:
+        return self._lookup("in", i, c, self.costs.recv[c] // self.unit)
+
+    def _send(self, i: int, c: int) -> Any:
+        return self._lookup("out", i + 1, c, self.costs.send[c] // self.unit)
+
+    def _stage_terms(self, i: int, c: int) -> list[Any]:
+        """Return what C must not undercut when class c runs slot i."""
+        work = self._work(i, c)
+        match self.costs.instance.objective:
+            case Objective.SUM:
+                return [work + self._recv(i, c) + self._send(i, c)]
+            case Objective.OVERLAP:
+                return [work, self._recv(i, c), self._send(i, c)]
+            case _:
+                return [work]
+
+    def _compute(self) -> None:
+        """C >= w_(i+1)d - w_id (and what the objective adds) where class d runs slot i."""
+        plain = self.costs.instance.objective in (Objective.BOTTLENECK, Objective.TRANSFER_BOUNDED)
+        for i, choices in enumerate(self.z):
+            for c, literal in choices.items():
+                # An empty slot computes nothing, but would seem to receive and send.
+                always = literal is None or (plain and not self._choice)
+                for term in self._stage_terms(i, c):
+                    bound = self._at_least(self.C, term)
+                    if bound is not None and not always:
+                        bound.only_enforce_if(literal)
+
+    def _transfer(self) -> None:
+        """T >= in_id + out_(i+1)d where class d runs slot i."""
+        for i, choices in enumerate(self.z):
+            for c, literal in choices.items():
+                bound = self._at_least(self.T, self._recv(i, c) + self._send(i, c))
+                if bound is not None and literal is not None:
+                    bound.only_enforce_if(literal)
+
+    def _at_least(self, largest: Any, term: Any) -> Any:
+        """Add largest >= term, unless it goes without saying."""
+        if isinstance(term, int) and term <= 0:
+            return None
+        return self.model.add(largest >= term)
+
+    def _spread(self) -> None:
+        """The first j slots hold at most j C of work, the others at most (k - j) C."""
+        costs, k = self.costs, self.costs.k
+        # The work of a span on its fastest class, so that it holds whoever runs it.
+        places = np.flatnonzero(costs.allowed)
+        least = np.zeros(costs.n + 1, dtype=np.int64)
+        least[places[1:]] = np.cumsum(np.diff(costs.prefix[:, places], axis=1).min(axis=0))
+        name, total = "w" if costs.classes == 1 else "f", int(least[-1]) // self.unit
+        for j in range(1, k):
+            work = self._lookup(name, j, 0, least // self.unit)
+            self.model.add(work <= j * self.C)
+            self.model.add(total - work <= (k - j) * self.C)
+
+    # ------------------------------------------------------------------ back and forth
+
+    def decode(self, values: Array) -> PipelineSolution:
+        """Return the solution of values by variable index."""
+        value = [round(float(values[c.index])) for c in self.c]
+        boundaries, classes = [0], []
+        for i in range(self.costs.k):
+            if value[i] < value[i + 1]:
+                boundaries.append(value[i + 1])
+                classes.append(self._class_of(i, values))
+        return assign_devices(self.costs, boundaries, classes)
+
+    def _class_of(self, i: int, values: Array) -> int:
+        choices = self.z[i]
+        if len(choices) == 1:
+            return min(choices)
+        return int(max(choices, key=lambda c: float(values[choices[c].index])))
+
+    def hint(self, solution: PipelineSolution) -> Array:
+        """Return the value of every variable, shape (variables,), for a solution.
+
+        Raises
+        ------
+        ValueError
+            When the solution cannot be in the model: it is cut where none may be, or is worth
+            more than `upper`.
+        """
+        assert self.cuts is not None
+        k, slot_of = self.costs.k, self._slots_of(solution)
+        cuts, running = [0], dict(zip(slot_of, solution.stages, strict=True))
+        for i in range(k):
+            cuts.append(running[i][1] if i in running else cuts[-1])
+        if not all(row[cut] for row, cut in zip(self.cuts, cuts, strict=True)):
+            raise ValueError(f"{solution} is not in the model")
+        values = np.zeros(len(self.model.proto.variables), dtype=np.int64)
+        for j, c in enumerate(self.c):
+            values[c.index] = cuts[j]
+        for i in range(k):
+            device_class = int(self.costs.device_class[running[i][2]]) if i in running else -1
+            if self.used[i] is not None:
+                values[self.used[i].index] = i in running
+            if self._choice:
+                for c, z in self.z[i].items():
+                    values[z.index] = c == device_class
+            if self.costs.tabular:
+                values[self.stage_class[i].index] = device_class + 1
+                if i in running:
+                    ticks = self.costs.compute(*running[i][:2], device_class) // self.unit
+                    values[self.stage_ticks[i].index] = ticks
+        for i, r in enumerate(self.r):
+            values[r.index] = min(self._most_stashed, sum(slot >= i for slot in slot_of))
+        for (i, r), literal in self._literals.items():
+            values[literal.index] = values[self.r[i].index] == r
+        for (_, j, _), (variable, table) in self._lookups.items():
+            values[variable.index] = table[cuts[j]]
+        self._hint_objective(values, solution)
+        return values
+
+    def _slots_of(self, solution: PipelineSolution) -> Sequence[int]:
+        """Return the slots of the stages, in order."""
+        k, count = self.costs.k, len(solution.devices)
+        if self._leading or self._choice:
+            return range(k - count, k)
+        return solution.devices if count < k else range(k)
+
+    def _hint_objective(self, values: Array, solution: PipelineSolution) -> None:
+        costs, most = self.costs, [self.least[0], self.least[1]]
+        for begin, end, device in solution.stages:
+            c = int(costs.device_class[device])
+            compute = costs.compute(begin, end, c)
+            recv, send = int(costs.recv[c, begin]), int(costs.send[c, end])
+            match costs.instance.objective:
+                case Objective.SUM:
+                    compute += recv + send
+                case Objective.OVERLAP:
+                    compute = max(compute, recv, send)
+            most = [max(most[0], compute), max(most[1], recv + send)]
+        value = (sum(most) if self.bounded else most[0]) + constant_ticks(costs)
+        if self.upper is not None and value > self.upper:
+            raise ValueError(f"{solution} is worth more than the model allows")
+        values[self.C.index] = -(-most[0] // self.unit)
+        if self.T is not None:
+            values[self.T.index] = -(-most[1] // self.unit)
+
+    def lower_bound(self, raw: float) -> int:
+        """Return the ticks that no solution undercuts, from the engine's bound on C + T.
+
+        Lowered by `TOLERANCE`, rounded up and brought back to ticks, less what a coarser unit
+        may have added; at least P + Q + host, at most upper + 1.
+        """
+        bound = sum(self.least) if self.bounded else self.least[0]
+        if math.isfinite(raw):
+            bound = max(bound, math.ceil(raw - TOLERANCE) * self.unit - self._loss)
+        bound += constant_ticks(self.costs)
+        return bound if self.upper is None else min(bound, self.upper + 1)

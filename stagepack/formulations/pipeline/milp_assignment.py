@@ -1,0 +1,480 @@
+"""MILP with cumulative assignment variables: y says which stage a layer has reached.
+
+Sets
+    I = 0..k-1      stages; stage i runs on device i, and every device is used
+    B = 0..|B|-1    blocks of layers that no cut may divide; a chain of single layers when every
+                    cut is allowed
+    W_i             blocks at which stage i may begin, in the reach of both ends of the chain
+    K               keys of shared bytes
+Parameters
+    work_ib         ticks of block b on device i
+    recv_ib, send_ib   ticks device i needs to receive, to send at the cut before block b
+    bytes_ib        exclusive bytes of block b and the activations that stage i stashes of it
+    peak_b          largest temporary + carried bytes of a layer of b
+    size_q          bytes of key q
+    reach_i(b)      the block at which stage i + 1 begins at the latest when stage i begins at b
+    P, Q            lower bounds on the largest compute and transfer
+Variables
+    y_bi            1 if block b is on stage i or a later one, that is, stage i begins at b or
+                    before; x_bi = y_bi - y_b(i+1) is 1 if b is on stage i, and
+                    s_bi = y_bi - y_(b-1)i is 1 if stage i begins at b
+    u_qi            1 if stage i holds key q
+    p_i             peak of the temporary and carried bytes on stage i
+    C, T            largest compute and transfer; for `sum` C holds both, for `overlap` the largest
+                    of compute, receive and send
+Objective
+    minimise  C + T                                     (C alone unless `transfer-bounded`)
+Constraints
+    monotone    y_(b-1)i <= y_bi
+    order       y_b(i+1) <= y_(b-1)i                    every stage holds a block
+    memory      sum of bytes_ib x_bi + sum of size_q u_qi + p_i <= capacity_i
+    shared      u_qi >= x_bi                            for the keys q of block b
+    peak        p_i >= peak_b x_bi
+    reach       y_reach_i(b),(i+1) >= y_bi
+    compute     C >= sum of work_ib x_bi                (and what the objective adds)
+    transfer    T >= sum of recv_ib s_bi + sum of send_ib s_b(i+1)
+    cutoff      C + T <= upper
+
+Forbidden cuts and the spans of variables are inside blocks, fixed cuts bound the reach.  `reach`
+follows from memory (and from `upper`) for whole y; it is much the stronger in the relaxation, and
+its coefficients of 1 keep answers exact where bytes by the billion meet a solver's tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from stagepack.formulations.pipeline.windows import (
+    UNLIMITED,
+    Slot,
+    StageLimits,
+    constant_ticks,
+    furthest_ends,
+    generous,
+    least_compute,
+    least_transfer,
+    slot_cuts,
+    stashed_microbatches,
+    transfers_count,
+)
+from stagepack.instances.pipeline.instance import Objective, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Array
+from stagepack.result import InputError
+
+TOLERANCE = 1e-6
+"""Error allowed for in raw bounds, relative to the largest sum of a row of the scaled model: the
+engine's tolerance of feasibility and integrality."""
+
+LARGEST_COEFFICIENT = 1e4
+"""Ticks are scaled down until no row sums to more, bytes until every capacity is this."""
+
+
+class MilpAssignment:
+    """The assignment model as a Pyomo `ConcreteModel`, for a fixed order of devices, all used.
+
+    Only what the windows W_i leave open becomes a variable; elsewhere y is 0, 1 or the y of an
+    earlier block.  The model's C and T count from P and Q in units of the greatest common divisor
+    of all costs, scaled.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+        The instance in ticks.
+    upper : int, optional
+        Ticks of a known solution: what is worth more may be cut off, nothing else is.
+
+    Attributes
+    ----------
+    model : pyomo ConcreteModel or None
+        None when `infeasible`.
+    infeasible : bool
+        No solution worth at most `upper` exists: the ends of the chain do not meet.
+
+    Raises
+    ------
+    InputError
+        When the instance is `unsupported`.
+    """
+
+    def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
+        reason = self.unsupported(costs.instance)
+        if reason:
+            raise InputError(reason, field="model")
+        self.costs = costs
+        self.upper = generous(costs, upper)
+        self.model: Any = None
+        self.bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
+        self._stashes = stashed_microbatches(costs)
+        self._class = costs.device_class.tolist()
+        self.infeasible = not self._set_windows()
+        if not self.infeasible:
+            self._set_units()
+            self._build_model()
+
+    @staticmethod
+    def unsupported(instance: PipelinePartition) -> str:
+        """Return why this model cannot express the instance, '' if it can."""
+        instead = "use the interval model or CP-SAT"
+        if instance.compute_table is not None or instance.memory_table is not None:
+            return f"the assignment model adds up layers, it knows no tables; {instead}"
+        if instance.fewer_stages:
+            return f"the assignment model uses every device; {instead}"
+        unlike = len({device.kind for device in instance.cluster.devices}) > 1
+        listed = instance.recv_cycles is not None or instance.send_cycles is not None
+        if instance.free_order and (unlike or listed) and instance.k > 1:
+            return f"the assignment model needs a fixed order of unlike devices; {instead}"
+        return ""
+
+    # ------------------------------------------------------------------ what is known beforehand
+
+    def _set_windows(self) -> bool:
+        """Find blocks and windows; return whether the ends of the chain meet."""
+        costs, k = self.costs, self.costs.k
+        self.places = np.flatnonzero(costs.allowed)
+        self.blocks = len(self.places) - 1
+        slots = [Slot(((self._class[i], self._stash(i)),)) for i in range(k)]
+        self.least = (least_compute(costs), 0)
+        for _ in range(2):  # the second time with the transfers of the first time's cuts
+            self.limits = StageLimits.of(costs, self.upper, *self.least)
+            if self.least[0] > self.limits.compute:
+                return False
+            cuts = slot_cuts(costs, slots, self.limits.compute)
+            if not cuts.any(axis=1).all():
+                return False
+            if not self.bounded:
+                break
+            self.least = self.least[0], least_transfer(costs, slots, cuts)
+        self.windows = cuts[:, self.places]
+        positions = [np.flatnonzero(row) for row in self.windows]
+        self.first = [int(position[0]) for position in positions]
+        self.last = [int(position[-1]) for position in positions]
+        # The variable y that stands for block b: the last one at which stage i may begin.
+        self._stands = [
+            np.maximum.accumulate(np.where(row, np.arange(self.blocks + 1), -1))
+            for row in self.windows
+        ]
+        return True
+
+    def _stash(self, i: int) -> int:
+        return min(self._stashes, self.costs.k - i)
+
+    def _set_units(self) -> None:
+        """Choose unit, scale and the blocks' figures in the model's units."""
+        costs, k = self.costs, self.costs.k
+        prefix = costs.prefix[:, self.places]
+        recv, send = costs.recv[:, self.places], costs.send[:, self.places]
+        if not transfers_count(costs):
+            recv, send = np.zeros_like(recv), np.zeros_like(send)
+        gcds = [np.gcd.reduce(row, axis=None) for row in (np.diff(prefix, axis=1), recv, send)]
+        self.unit = max(1, math.gcd(*map(int, gcds)))
+        # C and T are multiples of the unit, so are their lower bounds.
+        unit, (compute, transfer) = self.unit, self.least
+        self.least = -(-compute // unit) * unit, -(-transfer // unit) * unit
+        rows = [
+            sum(
+                int(prefix[self._class[i], self.last[j]] - prefix[self._class[i], self.first[j]])
+                for j in (i, i + 1)
+            )
+            for i in range(k)
+        ]
+        self._largest = (max(rows) + int(recv.max()) + int(send.max())) // self.unit
+        self.scale = min(1.0, LARGEST_COEFFICIENT / max(1, self._largest))
+        factor = self.scale / self.unit
+        self.work = [np.diff(prefix[c]) * factor for c in self._class]
+        self.recv = [recv[c] * factor for c in self._class]
+        self.send = [send[c] * factor for c in self._class]
+
+    def _block_bytes(self) -> None:
+        """Sum, or take the largest of, the bytes of each block's layers; collect its keys."""
+        instance, begin = self.costs.instance, self.places[:-1]
+        columns = list(instance.exclusive.values()) or [np.zeros(instance.n, dtype=np.int64)]
+        self._exclusive = np.add.reduceat(np.sum(columns, axis=0), begin)
+        self._stashed = np.add.reduceat(instance.stash, begin)
+        self._block_peak = np.maximum.reduceat(instance.temporary + instance.carry, begin)
+        block = np.searchsorted(self.places, instance.shared.layer, side="right") - 1
+        pairs = zip(block.tolist(), instance.shared.key.tolist(), strict=True)
+        self._keys: list[list[int]] = [[] for _ in range(self.blocks)]
+        for b, key in sorted(set(pairs)):
+            self._keys[b].append(key)
+
+    # ------------------------------------------------------------------ variables
+
+    def y(self, b: int, i: int) -> Any:
+        """Return y_bi: a variable, or 0 or 1 where the windows leave no choice."""
+        if i == self.costs.k:
+            return int(b >= self.blocks)
+        if b < self.first[i]:
+            return 0
+        if b >= self.last[i]:
+            return 1
+        return self.model.y[int(self._stands[i][b]), i]
+
+    def x(self, b: int, i: int) -> Any:
+        """Return x_bi: block b is on stage i."""
+        return self.y(b, i) - self.y(b, i + 1)
+
+    def s(self, b: int, i: int) -> Any:
+        """Return s_bi: stage i begins at block b."""
+        return self.y(b, i) - (self.y(b - 1, i) if b else 0)
+
+    def _touched(self, i: int) -> range:
+        """Return the blocks that stage i may hold."""
+        return range(self.first[i], self.last[i + 1])
+
+    # ------------------------------------------------------------------ the model
+
+    def _build_model(self) -> None:
+        import pyomo.environ as pyo
+
+        self._pyo = pyo
+        self._block_bytes()
+        m = self.model = pyo.ConcreteModel()
+        stages = range(self.costs.k)
+        self._ends = [self._latest_next(i, self.limits.compute) for i in stages]
+        self._full = [i for i in stages if self._may_fill(i)]
+        m.y = pyo.Var(
+            [
+                (b, i)
+                for i in stages
+                for b in range(self.first[i], self.last[i])
+                if self.windows[i, b]
+            ],
+            domain=pyo.Binary,
+        )
+        holds = sorted(
+            {(q, i) for i in self._full for b in self._touched(i) for q in self._keys[b]}
+        )
+        m.u = pyo.Var(holds, bounds=(0, 1))
+        m.p = pyo.Var(self._full, bounds=(0, None))
+        tops = self._tops()
+        m.C = pyo.Var(bounds=(0, tops[0]))
+        if self.bounded:
+            m.T = pyo.Var(bounds=(0, tops[1]))
+        m.objective = pyo.Objective(expr=m.C + m.T if self.bounded else m.C)
+        self._monotone(m)
+        self._order(m)
+        self._memory(m)
+        self._shared(m)
+        self._peak(m)
+        self._reach(m)
+        self._compute(m)
+        if self.bounded:
+            self._transfer(m)
+            if self.upper is not None:
+                self._cutoff(m)
+        self.variables = list(m.component_data_objects(pyo.Var, active=True))
+
+    def _spare(self) -> float:
+        """Return what `upper` leaves above P + Q, in the model's units."""
+        assert self.upper is not None
+        spare = self.upper - constant_ticks(self.costs) - self._floor()
+        return spare // self.unit * self.scale
+
+    def _floor(self) -> int:
+        return sum(self.least) if self.bounded else self.least[0]
+
+    def _tops(self) -> list[float | None]:
+        top = None if self.upper is None else max(0.0, self._spare())
+        return [top, top]
+
+    def _latest_next(self, i: int, most_compute: int) -> Array:
+        """Return, shape (blocks,), the block at which stage i + 1 begins at the latest."""
+        ends = furthest_ends(self.costs, self._class[i], self._stash(i), most_compute)
+        ends = ends[self.places[:-1]]
+        return np.asarray(np.searchsorted(self.places, ends, side="right") - 1)
+
+    def _may_fill(self, i: int) -> bool:
+        """Whether some stage within the windows could exceed the memory of device i."""
+        if self.costs.capacity[self._class[i]] is None:
+            return False
+        return int(self._latest_next(i, UNLIMITED)[self.first[i]]) < self.last[i + 1]
+
+    def _monotone(self, m: Any) -> None:
+        """y_(b-1)i <= y_bi."""
+        after = {(b, i): (int(self._stands[i][b - 1]), i) for b, i in m.y}
+
+        def rule(m: Any, b: int, i: int) -> Any:
+            before = after[b, i]
+            return m.y[before] <= m.y[b, i] if before in m.y else self._pyo.Constraint.Skip
+
+        m.monotone = self._pyo.Constraint(list(m.y), rule=rule)
+
+    def _order(self, m: Any) -> None:
+        """y_b(i+1) <= y_(b-1)i."""
+        pairs = (
+            (self.y(b, i + 1), self.y(b - 1, i))
+            for i in range(1, self.costs.k - 1)
+            for b in range(1, self.blocks)
+        )
+        m.order = self._pyo.ConstraintList()
+        for low, high in _distinct(pairs):
+            m.order.add(low <= high)
+
+    def _memory(self, m: Any) -> None:
+        """Sum of bytes_ib x_bi + sum of size_q u_qi + p_i <= capacity_i."""
+        size = self.costs.instance.shared.nbytes
+
+        def rule(m: Any, i: int) -> Any:
+            unit = self._byte(i)
+            nbytes = (self._exclusive + self._stash(i) * self._stashed) * unit
+            own = (float(nbytes[b]) * self.x(b, i) for b in self._touched(i) if nbytes[b])
+            keys = (float(size[q] * unit) * m.u[q, j] for q, j in m.u if j == i)
+            sums = self._pyo.quicksum(own) + self._pyo.quicksum(keys)
+            return sums + m.p[i] <= float(self.costs.capacity[self._class[i]] or 0) * unit
+
+        m.memory = self._pyo.Constraint(self._full, rule=rule)
+
+    def _byte(self, i: int) -> float:
+        """Return one byte in the units of the memory row of stage i."""
+        return LARGEST_COEFFICIENT / max(1, self.costs.capacity[self._class[i]] or 0)
+
+    def _shared(self, m: Any) -> None:
+        """u_qi >= x_bi."""
+        uses = [(q, b, i) for i in self._full for b in self._touched(i) for q in self._keys[b]]
+        m.shared = self._pyo.Constraint(uses, rule=lambda m, q, b, i: m.u[q, i] >= self.x(b, i))
+
+    def _peak(self, m: Any) -> None:
+        """p_i >= peak_b x_bi."""
+        places = [(b, i) for i in self._full for b in self._touched(i) if self._block_peak[b]]
+        m.peak = self._pyo.Constraint(
+            places,
+            rule=lambda m, b, i: (
+                m.p[i] >= float(self._block_peak[b] * self._byte(i)) * self.x(b, i)
+            ),
+        )
+
+    def _reach(self, m: Any) -> None:
+        """y_reach_i(b),(i+1) >= y_bi."""
+        pairs = (
+            (self.y(b, i), self.y(int(self._ends[i][b]), i + 1))
+            for i in range(self.costs.k)
+            for b in range(self.first[i], self.blocks)
+        )
+        m.reach = self._pyo.ConstraintList()
+        for low, high in _distinct(pairs):
+            m.reach.add(low <= high)
+
+    def _works(self, i: int) -> Any:
+        return self._pyo.quicksum(float(self.work[i][b]) * self.x(b, i) for b in self._touched(i))
+
+    def _recvs(self, i: int) -> Any:
+        places = range(self.first[i], self.last[i] + 1)
+        return self._pyo.quicksum(float(self.recv[i][b]) * self.s(b, i) for b in places if i)
+
+    def _sends(self, i: int) -> Any:
+        places, inner = range(self.first[i + 1], self.last[i + 1] + 1), i + 1 < self.costs.k
+        return self._pyo.quicksum(
+            float(self.send[i][b]) * self.s(b, i + 1) for b in places if inner
+        )
+
+    def _compute(self, m: Any) -> None:
+        """C >= sum of work_ib x_bi, and what the objective adds."""
+        low = self.least[0] // self.unit * self.scale
+        m.compute = self._pyo.ConstraintList()
+        for i in range(self.costs.k):
+            match self.costs.instance.objective:
+                case Objective.SUM:
+                    terms = [self._works(i) + self._recvs(i) + self._sends(i)]
+                case Objective.OVERLAP:
+                    terms = [self._works(i), self._recvs(i), self._sends(i)]
+                case _:
+                    terms = [self._works(i)]
+            for term in terms:
+                m.compute.add(m.C + low - term >= 0)
+
+    def _transfer(self, m: Any) -> None:
+        """T >= sum of recv_ib s_bi + sum of send_ib s_b(i+1)."""
+        low = self.least[1] // self.unit * self.scale
+        m.transfer = self._pyo.ConstraintList()
+        for i in range(self.costs.k):
+            m.transfer.add(m.T + low - self._recvs(i) - self._sends(i) >= 0)
+
+    def _cutoff(self, m: Any) -> None:
+        """C + T <= upper, both counted from their lower bounds."""
+        m.cutoff = self._pyo.Constraint(expr=self._spare() - m.C - m.T >= 0)
+
+    # ------------------------------------------------------------------ back and forth
+
+    def decode(self, values: Array) -> PipelineSolution:
+        """Return the solution of values in the order of `variables`."""
+        value = {id(v): float(x) for v, x in zip(self.variables, values, strict=True)}
+        starts = [0] * (self.costs.k + 1)
+        starts[-1] = self.blocks
+        for i in range(1, self.costs.k):
+            begun = [b for b in range(self.first[i], self.last[i]) if self.windows[i, b]]
+            chosen = [b for b in begun if value[id(self.model.y[b, i])] > 0.5]
+            starts[i] = chosen[0] if chosen else self.last[i]
+        return PipelineSolution.in_order(self.places[starts])
+
+    def hint(self, solution: PipelineSolution) -> Array:
+        """Return the value of every variable, in the order of `variables`, for a solution.
+
+        Raises
+        ------
+        ValueError
+            When the solution cannot be in the model: it has another number of stages, is cut where
+            none may be, or is worth more than `upper`.
+        """
+        m, k, places = self.model, self.costs.k, np.array(solution.boundaries)
+        starts = np.searchsorted(self.places, places)
+        known = len(places) == k + 1 and bool((self.places[starts] == places).all())
+        if not known or not all(self.windows[i, b] for i, b in enumerate(starts)):
+            raise ValueError(f"{solution} is not in the model")
+        value: dict[int, float] = {id(m.y[b, i]): float(starts[i] <= b) for b, i in m.y}
+        for q, i in m.u:
+            blocks = range(starts[i], starts[i + 1])
+            value[id(m.u[q, i])] = float(any(q in self._keys[b] for b in blocks))
+        for i in m.p:
+            peak = self._block_peak[starts[i] : starts[i + 1]].max()
+            value[id(m.p[i])] = float(peak * self._byte(i))
+        most = [self.least[0] // self.unit * self.scale, self.least[1] // self.unit * self.scale]
+        low = list(most)
+        for i in range(k):
+            a, b = starts[i], starts[i + 1]
+            compute = float(self.work[i][a:b].sum())
+            recv = float(self.recv[i][a]) if i else 0.0
+            send = float(self.send[i][b]) if i + 1 < k else 0.0
+            match self.costs.instance.objective:
+                case Objective.SUM:
+                    compute += recv + send
+                case Objective.OVERLAP:
+                    compute = max(compute, recv, send)
+            most = [max(most[0], compute), max(most[1], recv + send)]
+        excess = most[0] - low[0] + (most[1] - low[1] if self.bounded else 0.0)
+        if self.upper is not None and excess > max(0.0, self._spare()) + TOLERANCE:
+            raise ValueError(f"{solution} is worth more than the model allows")
+        value[id(m.C)] = most[0] - low[0]
+        if self.bounded:
+            value[id(m.T)] = most[1] - low[1]
+        return np.array([value[id(v)] for v in self.variables])
+
+    def lower_bound(self, raw: float) -> int:
+        """Return the ticks that no solution undercuts, from the engine's bound on C + T.
+
+        Lowered by `TOLERANCE` times (1 + the largest sum of a row), brought back to ticks and
+        rounded up to the next multiple of the unit; at least P + Q + host, at most upper + 1.
+        """
+        bound = self._floor()
+        if math.isfinite(raw):
+            steps = (raw - TOLERANCE * (1 + self._largest * self.scale)) / self.scale
+            bound += max(0, math.ceil(steps)) * self.unit
+        bound += constant_ticks(self.costs)
+        return bound if self.upper is None else min(bound, self.upper + 1)
+
+
+def _distinct(pairs: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Yield pairs (low, high) of variables or numbers once each, without those that always hold."""
+    seen = set()
+    for low, high in pairs:
+        if low is high or (isinstance(low, int) and low == 0):
+            continue
+        if isinstance(high, int) and high == 1:
+            continue
+        if (id(low), id(high)) not in seen:
+            seen.add((id(low), id(high)))
+            yield low, high

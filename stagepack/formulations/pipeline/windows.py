@@ -1,0 +1,214 @@
+"""Where cuts may lie: bounds and reachable cuts that all models of the pipeline share.
+
+Everything here is a necessary condition on solutions worth at most `upper` ticks, so removing
+what fails it cuts off no such solution.  Sets of cuts are masks of shape (n + 1,); the possible
+ends of a stage that begins at cut a are the cuts of (a, ends[a]].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagepack.instances.pipeline.instance import Objective
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Array
+
+UNLIMITED = 2**62
+
+
+@dataclass(frozen=True)
+class StageLimits:
+    """Ticks that no stage of a solution worth at most `upper` exceeds.
+
+    Attributes
+    ----------
+    compute, transfer : int
+        Limits of compute and of receive + send (without the host's share).
+    """
+
+    compute: int
+    transfer: int
+
+    @classmethod
+    def of(
+        cls, costs: RangeCosts, upper: int | None, least_compute: int, least_transfer: int
+    ) -> StageLimits:
+        """Derive them from `upper` and from lower bounds on the largest compute and transfer."""
+        if upper is None:
+            return cls(UNLIMITED, UNLIMITED)
+        match costs.instance.objective:
+            case Objective.BOTTLENECK:
+                return cls(upper, UNLIMITED)
+            case Objective.TRANSFER_BOUNDED:
+                rest = upper - costs.host
+                return cls(rest - least_transfer, rest - least_compute)
+            case Objective.SUM:
+                # Compute and transfer of one stage together stay within the limit.
+                return cls(upper - costs.host, upper - costs.host)
+            case _:
+                # Receive and send count one by one: left to the models.
+                return cls(upper, UNLIMITED)
+
+
+def generous(costs: RangeCosts, upper: int | None) -> int | None:
+    """Return `upper` raised by the ticks to which rounding may put a solution worth `upper`.
+
+    Whole cycles have exact ticks.  Others are rounded at every cut, and summed in another order
+    by `evaluate`: a few ticks and one a layer, and no more than the instance's tolerance.
+    """
+    tolerance = costs.instance.tolerance
+    if upper is None or not tolerance:
+        return upper
+    return upper + min(costs.n + 8, 1 + int(tolerance * upper))
+
+
+def transfers_count(costs: RangeCosts) -> bool:
+    """Whether the objective looks at transfers at all."""
+    return costs.instance.objective is not Objective.BOTTLENECK
+
+
+def constant_ticks(costs: RangeCosts) -> int:
+    """Return the ticks that every solution pays on top: the exchange with the host."""
+    pays = (Objective.TRANSFER_BOUNDED, Objective.SUM)
+    return costs.host if costs.instance.objective in pays else 0
+
+
+def least_compute(costs: RangeCosts) -> int:
+    """Return a lower bound, in ticks, on the largest compute of any partition.
+
+    With tables, too: every layer is in some stage, at least in its cheapest one; UNLIMITED when
+    some layer fits nowhere.
+    """
+    if costs.tabular:
+        cheapest = np.full((costs.n + 1, costs.n + 1), UNLIMITED, dtype=np.int64)
+        for c in range(costs.classes):
+            # Stashed microbatches only add memory.
+            stage = np.where(costs.fits_matrix(c, 0), costs.compute_matrix(c), UNLIMITED)
+            np.minimum(cheapest, stage, out=cheapest)
+        return min_over_covering(cheapest)
+    return costs.compute_bound()
+
+
+def min_over_covering(cheapest: Array) -> int:
+    """Return the largest, over all layers, of the least cost among the stages that contain it.
+
+    `cheapest`, shape (n + 1, n + 1), holds the cost of [a, b), UNLIMITED where it is no stage.
+    """
+    n = len(cheapest) - 1
+    best = np.minimum.accumulate(cheapest, axis=0)  # over starts up to a
+    best = np.minimum.accumulate(best[:, ::-1], axis=1)[:, ::-1]  # and over ends from b on
+    layers = np.arange(n)
+    return int(best[layers, layers + 1].max())
+
+
+def furthest_ends(costs: RangeCosts, device_class: int, stashes: int, most_compute: int) -> Array:
+    """Return, shape (n + 1,), an end that no stage exceeds which begins at each cut.
+
+    Without tables (a, ends[a]] holds exactly the ends that fit and compute at most
+    `most_compute` ticks, and `ends` does not decrease; with tables, all such ends and maybe more.
+    O(n log n); O(n^2) with tables.
+    """
+    n = costs.n
+    ends = np.arange(n + 1)
+    if most_compute < 0:
+        return ends
+    if costs.tabular:
+        stage = fitting_stages(costs, device_class, stashes, most_compute)
+        some = stage.any(axis=1)
+        ends[some] = n - np.argmax(stage[some, ::-1], axis=1)
+        return ends
+    ends[:n] = costs.reach(device_class, stashes)
+    if most_compute < UNLIMITED:
+        prefix = costs.prefix[device_class]
+        within = np.searchsorted(prefix, prefix + most_compute, side="right") - 1
+        ends = np.minimum(ends, within)
+    return ends
+
+
+def fitting_stages(costs: RangeCosts, device_class: int, stashes: int, most_compute: int) -> Array:
+    """Return, shape (n + 1, n + 1), which [a, b) fit and compute at most `most_compute` ticks."""
+    fits = costs.fits_matrix(device_class, stashes)
+    return np.asarray(fits & (costs.compute_matrix(device_class) <= most_compute))
+
+
+def starts_before(cuts: Array, ends: Array, allowed: Array) -> Array:
+    """Return the mask of the cuts where a stage may begin that ends at one of `cuts`."""
+    count = np.cumsum(cuts)
+    return np.asarray(allowed & (count[ends] > count))
+
+
+def ends_after(cuts: Array, ends: Array, allowed: Array) -> Array:
+    """Return the mask of the cuts where a stage may end that begins at one of `cuts`."""
+    begin = np.flatnonzero(cuts)
+    change = np.zeros(len(cuts) + 2, dtype=np.int64)
+    np.add.at(change, begin + 1, 1)
+    np.add.at(change, ends[begin] + 1, -1)
+    return np.asarray(allowed & (np.cumsum(change)[: len(cuts)] > 0))
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place in the pipeline: who may run it, and whether it may stay empty.
+
+    Attributes
+    ----------
+    options : tuple of (device class, stashes)
+        What may run here.
+    idle : str
+        Where it may be empty: ``""`` nowhere, ``"start"`` at cut 0 only, ``"any"`` anywhere.
+    """
+
+    options: tuple[tuple[int, int], ...]
+    idle: str = ""
+
+
+def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> Array:
+    """Return, shape (slots + 1, n + 1), the cuts that may lie between consecutive slots.
+
+    Swept from both ends: cut j of a solution is reached from cut 0 by slots 0..j-1 and reaches
+    cut n by slots j... .  Every row is empty when there is no way through.
+    """
+    n, allowed = costs.n, costs.allowed
+    ends: dict[tuple[int, int], Array] = {
+        option: furthest_ends(costs, *option, most_compute)
+        for option in sorted({option for slot in slots for option in slot.options})
+    }
+    idle = {"": np.zeros(n + 1, dtype=bool), "any": np.ones(n + 1, dtype=bool)}
+    idle["start"] = np.arange(n + 1) == 0
+    left = np.zeros((len(slots) + 1, n + 1), dtype=bool)
+    right = np.zeros_like(left)
+    left[0, 0] = right[-1, n] = True
+    for j, slot in enumerate(slots):
+        left[j + 1] = left[j] & idle[slot.idle]
+        for option in slot.options:
+            left[j + 1] |= ends_after(left[j], ends[option], allowed)
+    for j, slot in reversed(list(enumerate(slots))):
+        right[j] = right[j + 1] & idle[slot.idle]
+        for option in slot.options:
+            right[j] |= starts_before(right[j + 1], ends[option], allowed)
+    return np.asarray(left & right)
+
+
+def least_transfer(costs: RangeCosts, slots: Sequence[Slot], cuts: Array) -> int:
+    """Return a lower bound, in ticks, on the largest receive + send, from the cuts of slots."""
+    bound = 0
+    for j, slot in enumerate(slots):
+        if slot.idle or not cuts[j].any() or not cuts[j + 1].any():
+            continue
+        bound = max(
+            bound,
+            min(
+                int(costs.recv[c, cuts[j]].min() + costs.send[c, cuts[j + 1]].min())
+                for c, _ in slot.options
+            ),
+        )
+    return bound
+
+
+def stashed_microbatches(costs: RangeCosts) -> int:
+    """Return how many microbatches a stage stashes at most; 0 when nothing is stashed."""
+    instance = costs.instance
+    return instance.microbatches if instance.training and bool(instance.stash.any()) else 0

@@ -1,0 +1,85 @@
+"""Bounds and reachable cuts against the enumeration of all solutions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.formulations.pipeline.windows import (
+    UNLIMITED,
+    Slot,
+    StageLimits,
+    ends_after,
+    furthest_ends,
+    least_compute,
+    least_transfer,
+    min_over_covering,
+    slot_cuts,
+    starts_before,
+)
+from stagepack.instances.pipeline import Objective, PipelinePartition
+from stagepack.instances.pipeline.ranges import RangeCosts
+from tests.formulations.pipeline.random_instances import random_instance, solutions
+
+
+def test_sweeps_follow_the_ends() -> None:
+    allowed = np.array([True, True, False, True, True, True])
+    ends = np.array([2, 3, 4, 5, 5, 5])
+    cuts = np.array([False, False, False, True, False, False])
+    assert np.flatnonzero(starts_before(cuts, ends, allowed)).tolist() == [1]
+    assert np.flatnonzero(ends_after(cuts, ends, allowed)).tolist() == [4, 5]
+    assert not ends_after(np.zeros(6, dtype=bool), ends, allowed).any()
+
+
+def test_windows_hold_every_solution_and_bounds_none_too_high() -> None:
+    seen = 0
+    for seed in range(200):
+        instance = random_instance(seed).replace(fewer_stages=False, free_order=False)
+        costs, k = RangeCosts(instance), instance.k
+        stashes = instance.microbatches if instance.training else 0
+        slots = [Slot(((int(costs.device_class[i]), min(stashes, k - i)),)) for i in range(k)]
+        cuts = slot_cuts(costs, slots, UNLIMITED)
+        transfer = least_transfer(costs, slots, cuts)
+        for solution in solutions(instance):
+            seen += 1
+            assert all(cuts[j, cut] for j, cut in enumerate(solution.boundaries))
+            stages = [
+                (first, end, int(costs.device_class[device]))
+                for first, end, device in solution.stages
+            ]
+            assert max(costs.compute(*stage) for stage in stages) >= least_compute(costs)
+            assert max(costs.transfer(*stage) for stage in stages) - costs.host >= transfer
+    assert seen > 200
+
+
+def test_limits_of_every_objective() -> None:
+    def limits(objective: Objective) -> StageLimits:
+        instance = PipelinePartition.from_arrays(
+            [4, 4],
+            devices=2,
+            bandwidth=1,
+            clock=2**30,
+            in_bytes=[3, 1, 0],
+            out_bytes=[0, 1, 2],
+            host_transfer=True,
+            objective=objective,
+        )
+        return StageLimits.of(RangeCosts(instance), 100, 10, 7)
+
+    assert limits(Objective.BOTTLENECK) == StageLimits(100, UNLIMITED)
+    assert limits(Objective.TRANSFER_BOUNDED) == StageLimits(100 - 5 - 7, 100 - 5 - 10)
+    assert limits(Objective.SUM) == StageLimits(95, 95)
+    assert limits(Objective.OVERLAP) == StageLimits(100, UNLIMITED)
+
+
+def test_a_layer_pays_at_least_its_cheapest_stage() -> None:
+    cheapest = np.full((3, 3), UNLIMITED)
+    cheapest[0, 1], cheapest[1, 2], cheapest[0, 2] = 3, 8, 5
+    assert min_over_covering(cheapest) == 5
+    cheapest[0, 2] = UNLIMITED
+    assert min_over_covering(cheapest) == 8
+
+
+def test_ends_shrink_with_the_limit() -> None:
+    costs = RangeCosts(PipelinePartition.from_arrays([5, 1, 1, 5], devices=2))
+    assert furthest_ends(costs, 0, 0, 6).tolist() == [2, 3, 4, 4, 4]
+    assert furthest_ends(costs, 0, 0, -1).tolist() == [0, 1, 2, 3, 4]
