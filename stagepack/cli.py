@@ -11,6 +11,7 @@ import functools
 import inspect
 import json
 import logging
+import os
 import shlex
 import signal
 import sys
@@ -31,7 +32,6 @@ EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
 app = typer.Typer(
     name="stagepack",
     help="Optimal pipeline stages for neural networks on accelerators, with certificates.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -41,7 +41,8 @@ INSTANCE_HELP = "A file, FILE#name for one of several in it, or a catalog name (
 Instance = Annotated[str, typer.Argument(metavar="INSTANCE", help=INSTANCE_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result here as JSON.")
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write the result here as JSON."),
 ]
 TimeLimit = Annotated[
     float,
@@ -71,9 +72,7 @@ def _context(
     host_transfer: Annotated[
         bool | None, typer.Option(help="Every device waits for the exchange with the host.")
     ] = None,
-    fewer_stages: Annotated[
-        bool | None, typer.Option(help="Allow devices to stay unused.")
-    ] = None,
+    fewer_stages: Annotated[bool | None, typer.Option(help="Allow devices to stay unused.")] = None,
     free_order: Annotated[
         bool | None, typer.Option(help="Find the best order of unlike devices.")
     ] = None,
@@ -87,7 +86,9 @@ def _context(
     for setting in settings or ():
         key, equals, value = setting.partition("=")
         if not equals or not key:
-            raise InputError(f"{setting!r} is not KEY=VALUE", field="--set", remedy="write --set batch=8")
+            raise InputError(
+                f"{setting!r} is not KEY=VALUE", field="--set", remedy="write --set batch=8"
+            )
         try:
             given[key.replace("-", "_")] = json.loads(value)
         except json.JSONDecodeError:
@@ -293,6 +294,7 @@ def compare(
     """Run methods side by side: on the built-in suite, or on the instances given."""
     from stagepack.compare import compare as run
     from stagepack.instances import catalog
+    from stagepack.report.table import comparison_table
 
     if instances:
         problems = [_instance(source, context) for source in instances]
@@ -324,9 +326,7 @@ def compare(
         _print_json(comparison.to_dict())
     else:
         console = _console()
-        console.print(comparison.table(console.width), markup=False, highlight=False)
-        for contradiction in comparison.contradictions:
-            console.print(f"CONTRADICTION: {contradiction}", style="bold red", markup=False)
+        console.print(comparison_table(comparison, console.width))
         if page is not None:
             typer.echo(f"report: {page}")
     if comparison.contradictions:
@@ -407,10 +407,12 @@ def show(
     facts = summary.facts(problem)
     estimated = None if answer is None else summary.estimate(problem, answer)
     against = (
-        None if estimated is None or measured is None else estimated.against(read_measured(measured))
+        None
+        if estimated is None or measured is None
+        else estimated.against(read_measured(measured))
     )
     if as_json:
-        document = {"instance": facts}
+        document: dict[str, Any] = {"instance": facts}
         if estimated is not None:
             document["estimate"] = estimated.to_dict()
         if against is not None:
@@ -503,9 +505,7 @@ def schema(
     _print_json(formats.schema(kind))
 
 
-def _instance_and_solution(
-    source: str, solution: Path, context: dict[str, Any]
-) -> tuple[Any, Any]:
+def _instance_and_solution(source: str, solution: Path, context: dict[str, Any]) -> tuple[Any, Any]:
     """Read both; a solution that cannot belong to the instance is an input error."""
     from stagepack.instances import formats
 
@@ -633,16 +633,16 @@ def _write_json(path: Path, document: Any) -> None:
 
 def main() -> NoReturn:
     """Run the command line; every failure becomes one line and an exit code."""
-    import click
-
+    # Typer has a Click of its own in some versions and the real one in others.
+    usage_error: Any = typer.BadParameter.__base__
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = app(standalone_mode=False)
     except InputError as error:
         code = _fail(f"error: {error}", EXIT_INPUT)
-    except click.exceptions.Abort:
+    except typer.Abort:
         code = EXIT_INTERRUPTED
-    except click.ClickException as error:
+    except usage_error as error:
         code = _fail(f"error: {error.format_message()}", EXIT_INPUT)
     except KeyboardInterrupt:
         code = _fail("interrupted", EXIT_INTERRUPTED)
@@ -652,7 +652,17 @@ def main() -> NoReturn:
     except Exception as error:
         logging.getLogger("stagepack").debug("traceback", exc_info=True)
         code = _fail(f"internal error: {type(error).__name__}: {error}", EXIT_INTERNAL)
-    sys.exit(code if isinstance(code, int) else 0)
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """End with `code`, at once even when a cancelled solver still winds down in its thread."""
+    engine = sys.modules.get("stagepack.solvers.engine")
+    if engine is not None and engine.left_behind():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _fail(line: str, code: int) -> int:

@@ -107,6 +107,6 @@ def partitions(instance: PipelinePartition) -> list[PipelineSolution]:
 
 
 def brute_force(instance: PipelinePartition) -> Number | None:
-    """The least objective value of all valid partitions, by trying them all; None: there is none."""
+    """The least value of all valid partitions, by trying them all; None: there is none."""
     values = [instance.evaluate(s) for s in partitions(instance) if not instance.check(s)]
     return min(values, default=None)

@@ -16,7 +16,7 @@ from stagepack.heuristics.pipeline import dp as search
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels
 from stagepack.methods import Method, Settings
 from stagepack.result import InputError, Progress, StagepackError, Status
 
@@ -35,7 +35,7 @@ class Formulation(Protocol):
     def hint(self, solution: PipelineSolution) -> Any:
         """Return values of all variables that stand for a partition."""
 
-    def lower_bound(self, raw: float) -> int:
+    def lower_bound(self, raw: float, tolerance: float) -> int:
         """Return a safe bound in ticks from an engine's bound."""
 
 
@@ -54,17 +54,17 @@ def greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings)
 
 def dp(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Search the limits on compute and transfer exactly."""
-    search.solve(RangeCosts(instance), progress)
+    search.solve(_costs(instance, progress), progress)
 
 
 def dp_reference(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Solve the seed's recurrence for every transfer threshold."""
-    reference.solve(RangeCosts(instance), progress)
+    reference.solve(_costs(instance, progress), progress)
 
 
 def bisect(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Bisect on the plain bottleneck with greedy probes."""
-    bisection.solve(RangeCosts(instance), progress)
+    bisection.solve(_costs(instance, progress), progress)
 
 
 def _offer_baseline(
@@ -74,9 +74,7 @@ def _offer_baseline(
     rule: Callable[[RangeCosts], PipelineSolution | None],
 ) -> PipelineSolution | None:
     """Offer what a naive rule gives if it is valid; else say what is wrong with it."""
-    costs = RangeCosts(instance)
-    progress.raise_bound(costs.value(objective_bound(costs)), "work bound")
-    solution = rule(costs)
+    solution = rule(_costs(instance, progress))
     if solution is None:
         progress.reason = f"{name} finds no partition that fits"
         return None
@@ -86,6 +84,16 @@ def _offer_baseline(
         return None
     progress.offer(solution, name)
     return solution
+
+
+def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCosts:
+    """Return the range costs of an instance; `progress` hears of the bound they give at once."""
+    if len(instance.shared.layer):
+        with progress.setup("compiling kernels"):
+            load_kernels()
+    costs = RangeCosts(instance)
+    progress.raise_bound(costs.value(objective_bound(costs)), "work bound")
+    return costs
 
 
 # ---------------------------------------------------------------------- on an engine
@@ -101,11 +109,11 @@ def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
             raise InputError(reason, field="engine")
         with progress.setup(f"loading {engine.name}"):
             engine.load()
-        costs = RangeCosts(instance)
+        costs = _costs(instance, progress)
         start = _warm_start(instance, progress, settings)
         progress.require_time()
         model: Formulation = getattr(models, formulation)(
-            costs, upper=None if start is None else costs.ticks(instance.evaluate(start))
+            costs, upper=None if start is None else costs.objective(start)
         )
         if model.infeasible:
             _conclude_infeasible(costs, progress, formulation)
@@ -120,7 +128,7 @@ def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
 
         def on_bound(raw: float) -> None:
             if math.isfinite(raw):
-                progress.raise_bound(costs.value(model.lower_bound(raw)), source)
+                progress.raise_bound(costs.value(model.lower_bound(raw, engine.tolerance)), source)
 
         limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
         outcome = engine.solve(
@@ -147,8 +155,8 @@ def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
             on_solution(outcome.values, outcome.bound)
         elif outcome.bound is not None:
             on_bound(outcome.bound)
-        if outcome.message and progress.objective is None:
-            progress.reason = outcome.message
+        if progress.objective is None and progress.keep_going():
+            progress.reason = f"{engine.name} gave up: {outcome.message}"
 
     return run
 

@@ -29,6 +29,9 @@ from stagepack.solvers.engine import (
     run_cancellable,
 )
 
+TOLERANCE = 1e-9
+"""Feasibility and integrality tolerance asked of HiGHS, tighter than its own 1e-6."""
+
 NODES_PER_WORK = 100
 """Branch-and-bound nodes that one unit of `Limits.work_limit` pays for."""
 
@@ -59,7 +62,7 @@ class HighsEngine:
     features = frozenset(
         {"incumbents", "bounds", "warm-start", "cancel", "threads", "seed", "work-limit"}
     )
-    tolerance = 1e-6
+    tolerance = TOLERANCE
 
     def __init__(self, name: str = "highs") -> None:
         self.name = name
@@ -198,6 +201,9 @@ class _Drive:
             "output_flag": False,
             "threads": self.limits.threads,
             "random_seed": self.limits.seed,
+            "primal_feasibility_tolerance": TOLERANCE,
+            "dual_feasibility_tolerance": TOLERANCE,
+            "mip_feasibility_tolerance": TOLERANCE,
             "mip_rel_gap": 0.0,
             "mip_abs_gap": float(self.limits.absolute_gap),
         }.items():

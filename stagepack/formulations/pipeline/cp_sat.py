@@ -528,7 +528,7 @@ class CpSat:
         if self.T is not None:
             values[self.T.index] = -(-most[1] // self.unit)
 
-    def lower_bound(self, raw: float) -> int:
+    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
         """Return the ticks that no solution undercuts, from the engine's bound on C + T.
 
         Lowered by `TOLERANCE`, rounded up and brought back to ticks, less what a coarser unit
@@ -536,6 +536,6 @@ class CpSat:
         """
         bound = sum(self.least) if self.bounded else self.least[0]
         if math.isfinite(raw):
-            bound = max(bound, math.ceil(raw - TOLERANCE) * self.unit - self._loss)
+            bound = max(bound, math.ceil(raw - max(tolerance, TOLERANCE)) * self.unit - self._loss)
         bound += constant_ticks(self.costs)
         return bound if self.upper is None else min(bound, self.upper + 1)

@@ -453,15 +453,15 @@ class MilpAssignment:
             value[id(m.T)] = most[1] - low[1]
         return np.array([value[id(v)] for v in self.variables])
 
-    def lower_bound(self, raw: float) -> int:
+    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
         """Return the ticks that no solution undercuts, from the engine's bound on C + T.
 
-        Lowered by `TOLERANCE` times (1 + the largest sum of a row), brought back to ticks and
-        rounded up to the next multiple of the unit; at least P + Q + host, at most upper + 1.
+        Lowered by the engine's `tolerance` times (1 + the largest sum of a row), brought back to
+        ticks and rounded up to the next multiple of the unit; at least P + Q + host, at most upper + 1.
         """
         bound = self._floor()
         if math.isfinite(raw):
-            steps = (raw - TOLERANCE * (1 + self._largest * self.scale)) / self.scale
+            steps = (raw - tolerance * (1 + self._largest * self.scale)) / self.scale
             bound += max(0, math.ceil(steps)) * self.unit
         bound += constant_ticks(self.costs)
         return bound if self.upper is None else min(bound, self.upper + 1)

@@ -446,16 +446,16 @@ class MilpInterval:
                 return route
         raise ValueError(f"{solution} is not in the model")
 
-    def lower_bound(self, raw: float) -> int:
+    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
         """Return the ticks that no solution undercuts, from the engine's bound on C + T.
 
-        Lowered by `TOLERANCE` times (1 + the largest coefficient), brought back to ticks and
-        rounded up to the next multiple of the unit; at least P + Q + host, at most upper + 1.
+        Lowered by the engine's `tolerance` times (1 + the largest coefficient), brought back to
+        ticks and rounded up to the next multiple of the unit; at least P + Q + host, at most upper + 1.
         """
         bound = sum(self.least)
         if math.isfinite(raw):
             largest = max(self._range) * self.scale
-            steps = (raw - TOLERANCE * (1 + largest)) / self.scale
+            steps = (raw - tolerance * (1 + largest)) / self.scale
             bound += max(0, math.ceil(steps)) * self.unit
         bound += constant_ticks(self.costs)
         return bound if self.upper is None else min(bound, self.upper + 1)

@@ -63,7 +63,7 @@ def greedy(costs: RangeCosts) -> PipelineSolution | None:
 
 
 def _stages(costs: RangeCosts) -> int | None:
-    spans = len(costs.atoms)
+    spans = int(costs.allowed.sum()) - 1
     if spans >= costs.k:
         return costs.k
     return spans if costs.instance.fewer_stages else None

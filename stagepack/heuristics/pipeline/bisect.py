@@ -76,7 +76,6 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         return PipelineSolution(tuple(cuts[ends].tolist()), tuple(devices))
 
     floor = objective_bound(costs)
-    progress.raise_bound(costs.value(floor), "work bound")
     first = within(int(costs.prefix[:, -1].max()))
     if first is None:
         progress.prove_infeasible(explain(costs))

@@ -44,7 +44,6 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         _staircase(costs, prober, progress, *needs)
         return
     floor = objective_bound(costs)
-    progress.raise_bound(costs.value(floor), "work bound")
 
     def within(limit: int) -> int | None:
         needs = prober.probe(limit)

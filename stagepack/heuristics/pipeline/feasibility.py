@@ -70,15 +70,16 @@ def _oversized_span(costs: RangeCosts) -> str:
         return ""
     first, end = worst
     if end - first == 1:
-        what = f"layer {first} ({instance.layer_name(first)})"
+        name = "" if instance.layer_names is None else f" ({instance.layer_name(first)})"
+        what = f"layer {first}{name} needs"
     else:
         tied = [v.name for v in instance.variables if first <= v.first < v.last < end]
         by = f"variable {tied[0]!r}" if tied else "forbidden cuts"
         if len(tied) > 1:
             by = f"variables {tied[0]!r} and {len(tied) - 1} more"
-        what = f"layers {first} to {end - 1}, kept together by {by},"
+        what = f"layers {first} to {end - 1}, kept together by {by}, need"
     return (
-        f"{what} need {largest + excess:,} bytes but the largest device has {largest:,}: "
+        f"{what} {largest + excess:,} bytes but the largest device has {largest:,}: "
         f"{excess:,} too many; give some device {largest + excess:,} bytes"
     )
 
@@ -138,8 +139,8 @@ def _enough_devices(instance: PipelinePartition) -> int | None:
     cluster = instance.cluster
     if len({device.kind for device in cluster.devices}) > 1 or instance.n > 20_000:
         return None
-    tables = (instance.recv_cycles, instance.send_cycles)
-    if any(table is not None for table in tables) or instance.memory_table is not None:
+    tables = (instance.recv_cycles, instance.send_cycles, instance.compute_table)
+    if any(table is not None for table in (*tables, instance.memory_table)):
         return None
     for k in range(len(cluster) + 1, min(instance.n, len(cluster) + MOST_DEVICES_TRIED) + 1):
         more = msgspec.structs.replace(cluster, devices=cluster.devices[:1] * k)

@@ -86,8 +86,8 @@ def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Viol
             found.append(
                 Violation(
                     "capacity",
-                    f"stage {j} (layers {first} to {end - 1}) needs {need} bytes on "
-                    f"{instance.device_name(device)} of {capacity}: {need - capacity} too many",
+                    f"stage {j} (layers {first} to {end - 1}) needs {need:,} bytes on "
+                    f"{instance.device_name(device)} of {capacity:,}: {need - capacity:,} too many",
                 )
             )
     return tuple(found)

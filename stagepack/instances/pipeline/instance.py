@@ -462,7 +462,8 @@ class PipelinePartition:
         scale = math.lcm(*(speed.numerator for speed in speeds))
         table = self.compute_table
         total = np.sum(self.cycles, dtype=np.float64) if table is None else table.max()
-        fits = float(total) * scale / float(min(speeds)) < LARGEST / 4
+        # Beyond 2**53 ticks a fraction of cycles has no exact double.
+        fits = float(total) * scale / float(min(speeds)) < 2**53
         return scale if scale == 1 or fits else 0
 
     @cached_property

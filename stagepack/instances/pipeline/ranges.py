@@ -11,6 +11,7 @@ automaton that reads the chain from its tail, see :class:`StageOrder`.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagepack.instances.pipeline.instance import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.instance import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array, Link
 from stagepack.result import InputError, Number
 
@@ -157,12 +158,6 @@ class RangeCosts:
         """Return `ticks` in cycles: an int when whole."""
         return ticks // self.scale if ticks % self.scale == 0 else ticks / self.scale
 
-    def ticks(self, value: Number) -> int:
-        """Return an objective value in ticks."""
-        if isinstance(value, int):
-            return value * self.scale
-        return round(Fraction(value) * self.scale)
-
     # ------------------------------------------------------------------ one stage
 
     def compute(self, first: int, end: int, device_class: int) -> int:
@@ -173,6 +168,22 @@ class RangeCosts:
     def transfer(self, first: int, end: int, device_class: int) -> int:
         """Return the transfer ticks of a stage: receive, send and the host's share."""
         return int(self.recv[device_class, first] + self.send[device_class, end]) + self.host
+
+    def objective(self, solution: PipelineSolution) -> int:
+        """Return the objective value of a partition in ticks."""
+        compute, transfer = 0, 0
+        for first, end, device in solution.stages:
+            c = int(self.device_class[device])
+            work, moved = self.compute(first, end, c), self.transfer(first, end, c)
+            match self.instance.objective:
+                case Objective.SUM:
+                    work += moved
+                case Objective.OVERLAP:
+                    work = max(work, int(self.recv[c, first]), int(self.send[c, end]))
+                case Objective.TRANSFER_BOUNDED:
+                    transfer = max(transfer, moved)
+            compute = max(compute, work)
+        return compute + transfer
 
     # ------------------------------------------------------------------ limits and matrices
 
@@ -386,6 +397,13 @@ class StageOrder:
                 [state != start and (instance.fewer_stages or state == full) for state in number]
             ),
         )
+
+
+@functools.cache
+def load_kernels() -> None:
+    """Compile the kernel for shared keys or load it from the cache, once per process."""
+    instance = PipelinePartition.from_arrays([1], devices=1, capacity=1, shared={"key": (1, [0])})
+    RangeCosts(instance).reach(0, 0)
 
 
 def assign_devices(

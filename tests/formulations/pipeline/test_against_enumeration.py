@@ -10,7 +10,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.result import Number
 from tests.formulations.pipeline.engines import Formulation, solve
-from tests.formulations.pipeline.random_instances import optimum, random_instance, solutions
+from tests.random_pipelines import optimum, random_instance, solutions
 
 MODELS: dict[str, type[Formulation]] = {
     "interval": MilpInterval,
@@ -82,7 +82,7 @@ def test_optimum_and_warm_start(name: str, seeds: range) -> None:
             continue
         agree(instance, formulation, best[0])
         # With the optimum as `upper` it remains, below it nothing does.
-        ticks = costs.ticks(best[0])
+        ticks = costs.objective(best[1])
         capped = MODELS[name](costs, upper=ticks)
         agree(instance, capped, best[0])
         point = capped.hint(best[1])

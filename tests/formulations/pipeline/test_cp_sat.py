@@ -12,7 +12,7 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.result import InputError
 from tests.formulations.pipeline.engines import solve
-from tests.formulations.pipeline.random_instances import optimum, random_instance
+from tests.random_pipelines import optimum, random_instance
 
 
 def test_thousands_of_layers_stay_small() -> None:

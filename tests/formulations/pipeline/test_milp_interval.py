@@ -11,7 +11,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.result import InputError
 from tests.formulations.pipeline.engines import solve, solve_lp
-from tests.formulations.pipeline.random_instances import optimum, random_instance
+from tests.random_pipelines import optimum, random_instance
 
 
 def relaxed_value(formulation: MilpInterval) -> float:
@@ -51,7 +51,7 @@ def test_with_thresholds_fixed_the_path_polytope_is_integral() -> None:
         if best is None or not instance.whole:
             continue
         costs = RangeCosts(instance)
-        formulation = MilpInterval(costs, upper=2 * costs.ticks(best[0]))
+        formulation = MilpInterval(costs, upper=2 * costs.objective(best[1]))
         lp, arcs = formulation.model, len(formulation.arcs.begin)
         # Any costs of the arcs, C and T at their tops: the rows of C and T bind nobody.
         lower, upper = np.array(lp.col_lower_), np.array(lp.col_upper_)

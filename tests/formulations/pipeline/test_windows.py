@@ -18,7 +18,7 @@ from stagepack.formulations.pipeline.windows import (
 )
 from stagepack.instances.pipeline import Objective, PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
-from tests.formulations.pipeline.random_instances import random_instance, solutions
+from tests.random_pipelines import random_instance, solutions
 
 
 def test_sweeps_follow_the_ends() -> None:
