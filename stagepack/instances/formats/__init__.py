@@ -1,1 +1,208 @@
-"""TODO."""
+"""Reading and writing instances and solutions: one file a format, one door for all.
+
+A format is recognised by the content of a file.  What a file does not say (devices, bandwidth,
+training, ...) is given beside it as keyword arguments, see :class:`.context.Context`.  To add a
+format, write a module with a :class:`.registry.Format` and list it in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+from stagepack.instances.catalog.parameters import suggest
+from stagepack.instances.formats import auto_pipeline, native, pipedream, strict
+from stagepack.instances.formats.context import Context
+from stagepack.instances.formats.registry import Format, by_content, by_name
+from stagepack.instances.formats.solutions import read_solution, write_solution
+from stagepack.instances.pipeline import KIND, PipelinePartition
+from stagepack.result import InputError, write_atomically
+
+__all__ = [
+    "FORMATS",
+    "Context",
+    "Format",
+    "formats",
+    "read",
+    "read_all",
+    "read_solution",
+    "schema",
+    "write",
+    "write_solution",
+]
+
+FORMATS = (native.FORMAT, pipedream.FORMAT, auto_pipeline.FORMAT)
+SCHEMAS = {KIND: native.schema}
+
+
+def formats() -> tuple[Format, ...]:
+    """Return the formats there are: names, kinds, extensions, descriptions, context."""
+    return FORMATS
+
+
+def schema(kind: str = KIND) -> dict[str, Any]:
+    """Return the JSON Schema of the native files of a kind of problem.
+
+    Raises
+    ------
+    InputError
+        For an unknown kind.
+    """
+    _require_kind(kind)
+    return SCHEMAS[kind]()
+
+
+def read(
+    path: str | Path,
+    *,
+    kind: str | None = None,
+    format: str | None = None,  # noqa: A002 - the option's name
+    **context: Any,
+) -> PipelinePartition:
+    """Read the instance of a file; ``FILE#name`` selects one of several.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; after ``#`` the name of an instance in it (or its position, from 0).
+    kind : str, optional
+        The problem wanted, where a file fits several.
+    format : str, optional
+        Name of the format; otherwise recognised by content.
+    **context
+        What the file does not say, or should not say: ``devices``, ``bandwidth`` (GB/s),
+        ``capacity`` (bytes), ``speed``, ``cluster`` (a name of the catalog, or a `Cluster`),
+        ``training``, ``microbatches``, ``objective``, ``unit``, ``fewer_stages``,
+        ``free_order``, ``host_transfer``.  None: not given.
+
+    Raises
+    ------
+    InputError
+        Naming file, field and remedy.
+    """
+    found = read_all(path, kind=kind, format=format, **context)
+    if len(found) > 1:
+        raise InputError(
+            f"holds {len(found)} instances",
+            file=path,
+            remedy=f"choose one, for example {path}#{found[0].name}; there are "
+            + _listed([instance.name for instance in found]),
+        )
+    return found[0]
+
+
+def read_all(
+    path: str | Path,
+    *,
+    kind: str | None = None,
+    format: str | None = None,  # noqa: A002 - the option's name
+    **context: Any,
+) -> list[PipelinePartition]:
+    """Read every instance of a file (of ``FILE#name`` that one); see :func:`read`.
+
+    Raises
+    ------
+    InputError
+        Naming file, field and remedy.
+    """
+    file, name = _split(path)
+    if kind is not None:
+        _require_kind(kind)
+    chosen = None if format is None else by_name(FORMATS, format)
+    data = strict.load(file)
+    try:
+        if not strict.holds_text(data):
+            raise InputError("is not text", remedy="give a text file in a known format")
+        chosen = chosen or by_content(FORMATS, data)
+        understood = Context.of(context, chosen.context, chosen.name)
+        instances = chosen.parse(data, kind, understood)
+    except InputError as error:
+        raise error.at(file) from None
+    if len(instances) == 1 and chosen is pipedream.FORMAT:
+        stem = file.name.removesuffix(".gz").removesuffix(".txt").removesuffix("_graph")
+        instances = [instances[0].replace(name=stem, source=file.name)]
+    return instances if name is None else [_select(instances, name, file)]
+
+
+def write(
+    instance: PipelinePartition,
+    path: str | Path,
+    format: str | None = None,  # noqa: A002 - the option's name
+) -> None:
+    """Write an instance, whole or not at all; names that end in ``.gz`` are compressed.
+
+    Parameters
+    ----------
+    format : str, optional
+        Name of the format; otherwise the one whose extension `path` has.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be written, or no format that writes has its extension.
+    """
+    path = Path(path)
+    writers = [candidate for candidate in FORMATS if candidate.writes]
+    if format is None:
+        found = [f for f in writers if path.name.lower().endswith(f.extensions)]
+        if not found:
+            ends = sorted({end for writer in writers for end in writer.extensions})
+            raise InputError(
+                f"no format is written to files named like {path.name!r}",
+                file=path,
+                remedy=f"end the name in {' or '.join(ends)}, or name the format (--format)",
+            )
+        chosen = found[0]
+    else:
+        chosen = by_name(FORMATS, format)
+    if chosen.dump is None:
+        raise InputError(
+            f"{chosen.name} files can only be read",
+            field="format",
+            remedy="write " + " or ".join(writer.name for writer in writers),
+        )
+    data = chosen.dump(instance)
+    if path.name.lower().endswith(".gz"):
+        data = gzip.compress(data, compresslevel=6, mtime=0)
+    write_atomically(path, data)
+
+
+def _require_kind(kind: str) -> None:
+    if kind not in SCHEMAS:
+        raise InputError(f"unknown kind {kind!r}", field="kind", remedy=suggest(kind, SCHEMAS))
+
+
+def _split(path: str | Path) -> tuple[Path, str | None]:
+    """Split ``FILE#name``; a file whose own name has a ``#`` wins."""
+    text = str(path)
+    file, mark, name = text.rpartition("#")
+    if not mark or not file:
+        return Path(text), None
+    try:
+        exists = Path(text).exists()
+    except (OSError, ValueError):
+        exists = False
+    return (Path(text), None) if exists else (Path(file), name)
+
+
+def _select(instances: list[PipelinePartition], name: str, file: Path) -> PipelinePartition:
+    names = [instance.name for instance in instances]
+    found = [instance for instance in instances if instance.name == name]
+    if len(found) == 1:
+        return found[0]
+    if len(found) > 1:
+        at = [str(index) for index, known in enumerate(names) if known == name]
+        raise InputError(
+            f"{len(found)} instances are named {name!r}",
+            file=file,
+            remedy=f"choose by position: {file}#{f' or {file}#'.join(at[:3])}",
+        )
+    if name.isascii() and name.isdigit() and len(name) < 10 and int(name) < len(instances):
+        return instances[int(name)]
+    raise InputError(f"has no instance {name!r}", file=file, remedy="there are " + _listed(names))
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

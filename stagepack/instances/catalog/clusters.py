@@ -1,0 +1,205 @@
+"""Hardware presets: clusters by name, and how fast their devices work.
+
+``ipu-podN`` carries the figures of the *Auto Pipeline* readme: 1.85 GHz, 894 MiB a device of
+which 85 % may be planned with, 7 GB/s and 50,000 idle cycles on the links to the host, 70 GB/s
+and 3,000 idle cycles between devices.  Arithmetic is that of the Bow IPU (Graphcore, *Bow-2000
+datasheet*, 2022): 1472 tiles, each 64 half-precision multiply-accumulates a cycle.
+
+``generic-N`` has round numbers and models no product: 1 GHz, 16 GiB, 32 GB/s and 1,000 idle
+cycles on every link, 100,000 operations a cycle (100 TFLOP/s at the peak).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stagepack.instances.catalog.parameters import suggest
+from stagepack.instances.profile import Cluster, Link
+from stagepack.result import InputError
+
+IPU_TILES = 1472
+LARGEST_GENERIC = 65_536
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A cluster and what turns a network's arithmetic into its cycles and bytes.
+
+    Attributes
+    ----------
+    cluster : Cluster
+    flops_per_cycle : int
+        Peak floating-point operations of a device a cycle in matrix products and convolutions
+        (a multiply-accumulate is two).
+    values_per_cycle : int
+        Values a device passes through pointwise operations, lookups, normalisations a cycle.
+    utilisation : float
+        Share of both peaks that a compiled layer reaches: an assumption, not a measurement.
+    code_bytes : int
+        Estimate of the program that layers of one shape share on a device.
+    state_bytes : int
+        Estimate of the state (vertex descriptors, exchange tables) that every layer has alone.
+    description : str
+    """
+
+    cluster: Cluster
+    flops_per_cycle: int
+    values_per_cycle: int
+    utilisation: float
+    code_bytes: int
+    state_bytes: int
+    description: str
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the presets; ``generic-N`` stands for any N."""
+    return ("ipu-pod2", "ipu-pod4", "ipu-pod8", "ipu-pod16", "generic-N")
+
+
+def preset(name: str) -> Preset:
+    """Return the preset called `name`.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, suggesting the nearest.
+    """
+    found = re.fullmatch(r"(ipu-pod|generic-)([1-9][0-9]{0,5})", name)
+    if found and found[1] == "ipu-pod" and int(found[2]) in (2, 4, 8, 16):
+        return _ipu_pod(int(found[2]))
+    if found and found[1] == "generic-" and int(found[2]) <= LARGEST_GENERIC:
+        return _generic(int(found[2]))
+    raise InputError(f"unknown cluster {name!r}", field="cluster", remedy=suggest(name, names()))
+
+
+def cluster(name: str) -> Cluster:
+    """Return the cluster called `name`; see :func:`preset`."""
+    return preset(name).cluster
+
+
+def changed(
+    cluster: Cluster,
+    *,
+    devices: int | None = None,
+    capacity: int | None = None,
+    bandwidth: float | None = None,
+    speed: Sequence[float] | None = None,
+) -> Cluster:
+    """Return `cluster` with some facts replaced; None leaves them as they are.
+
+    Parameters
+    ----------
+    devices : int
+        Number of devices; a cluster of unlike devices cannot be resized.
+    capacity : int
+        Usable bytes of every device.
+    bandwidth : float
+        GB/s of every link, the host's included, without idle cycles.
+    speed : sequence of float
+        Relative speeds, one for all or one a device.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
+    if devices is not None and devices != len(cluster):
+        if len({device.kind for device in cluster.devices}) > 1:
+            raise InputError(
+                f"the {len(cluster)} devices of the cluster differ: {devices} of which kind?",
+                field="devices",
+                remedy="name a cluster (--cluster), or edit the file",
+            )
+        like = msgspec.structs.replace(cluster.devices[0], name="")
+        cluster = msgspec.structs.replace(cluster, devices=(like,) * devices, name="")
+    facts: dict[str, Any] = {}
+    if capacity is not None:
+        facts["memory"] = capacity
+    if bandwidth is not None:
+        link = Link(GBps=bandwidth)
+        facts.update(recv=link, send=link)
+        cluster = msgspec.structs.replace(cluster, host_recv=link, host_send=link)
+    speeds = list(speed or ())
+    if len(speeds) not in (0, 1, len(cluster)):
+        raise InputError(
+            f"{len(speeds)} speeds for {len(cluster)} devices",
+            field="speed",
+            remedy="give one number, or one a device",
+        )
+    if not facts and not speeds:
+        return cluster
+    each = speeds * len(cluster) if len(speeds) == 1 else speeds
+    return msgspec.structs.replace(
+        cluster,
+        devices=tuple(
+            msgspec.structs.replace(device, **facts, **({"speed": each[i]} if each else {}))
+            for i, device in enumerate(cluster.devices)
+        ),
+    )
+
+
+def at_clock(cluster: Cluster, clock: float) -> Cluster:
+    """Return `cluster` with times counted in cycles of `clock` Hz; the seconds stay the same."""
+    if cluster.clock == clock:
+        return cluster
+    ratio = clock / cluster.clock
+
+    def link(link: Link | None) -> Link | None:
+        return None if link is None else msgspec.structs.replace(link, idle=link.idle * ratio)
+
+    return msgspec.structs.replace(
+        cluster,
+        clock=clock,
+        devices=tuple(
+            msgspec.structs.replace(device, recv=link(device.recv), send=link(device.send))
+            for device in cluster.devices
+        ),
+        host_recv=link(cluster.host_recv),
+        host_send=link(cluster.host_send),
+    )
+
+
+def _ipu_pod(devices: int) -> Preset:
+    return Preset(
+        cluster=Cluster.uniform(
+            devices,
+            memory=int(894 * 0.85 * 2**20),
+            link=Link(GBps=70, idle=3_000),
+            host=Link(GBps=7, idle=50_000),
+            clock=1_850_000_000,
+            name=f"ipu-pod{devices}",
+        ),
+        flops_per_cycle=IPU_TILES * 64 * 2,
+        # Four half-precision values a tile and cycle.
+        values_per_cycle=IPU_TILES * 4,
+        utilisation=0.4,
+        # 8 KiB of code and 2 KiB of vertex state on each tile.
+        code_bytes=IPU_TILES * 8 * 1024,
+        state_bytes=IPU_TILES * 2 * 1024,
+        description=f"{devices} IPUs with the figures of Auto Pipeline",
+    )
+
+
+def _generic(devices: int) -> Preset:
+    link = Link(GBps=32, idle=1_000)
+    return Preset(
+        cluster=Cluster.uniform(
+            devices,
+            memory=16 * 2**30,
+            link=link,
+            host=link,
+            clock=1_000_000_000,
+            name=f"generic-{devices}",
+        ),
+        flops_per_cycle=100_000,
+        values_per_cycle=1_000,
+        utilisation=0.5,
+        code_bytes=2**20,
+        state_bytes=0,
+        description=f"{devices} devices with round numbers",
+    )

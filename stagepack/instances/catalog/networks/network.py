@@ -1,0 +1,196 @@
+"""A network as a chain of blocks: arithmetic, weights and tensors, before any hardware.
+
+From the formulas of an architecture a family module makes *pieces* (one matrix product or
+convolution with what surrounds it), and of these either the layers themselves or, merged, the
+layers people speak of: an attention, a feed-forward, a bottleneck.  :meth:`Network.profile` turns
+them into cycles and bytes of a device:
+
+- cycles = flops / (flops_per_cycle * utilisation) + values / (values_per_cycle * utilisation),
+  each rounded up.  `flops` are those of matrix products (2 m n k) and convolutions (2 * outputs *
+  kernel height * kernel width * input channels); `values` counts what pointwise work reads:
+  1 pass for a bias, activation, residual or pooling, 3 for a softmax or normalisation;
+- a backward pass takes twice the forward one (a product for the inputs, one for the weights);
+- bytes: weights; with training gradients and optimiser state; per layer the state of its
+  vertices; the code of equal layers once a device (an estimate of the preset, twice as much with
+  a backward pass).  While a layer runs: outputs, inputs used for the last time, inner tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from stagepack.instances.catalog.clusters import Preset
+from stagepack.instances.profile import LayerProfile, ModelProfile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One layer of a network, for one batch.
+
+    Attributes
+    ----------
+    name : str
+    shape : str
+        Blocks of one shape run the same code.
+    flops : int
+        Floating-point operations of products and convolutions; a multiply-accumulate is two.
+    values : int
+        Values read by pointwise work.
+    weights : int
+        Parameters.
+    inputs, outputs : tuple of str
+        Tensors read and written.
+    scratch : int
+        Bytes alive only inside.
+    saved : int
+        Bytes kept for the backward pass.
+    variables : tuple of str
+        Weights shared with other blocks.
+    """
+
+    name: str
+    shape: str
+    flops: int = 0
+    values: int = 0
+    weights: int = 0
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    scratch: int = 0
+    saved: int = 0
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Network:
+    """A chain of blocks and the bytes of the tensors between them."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    tensors: Mapping[str, int]
+
+    @property
+    def weights(self) -> int:
+        """Number of parameters."""
+        return sum(block.weights for block in self.blocks)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of a forward pass over the batch."""
+        return sum(block.flops for block in self.blocks) // 2
+
+    def profile(
+        self,
+        preset: Preset,
+        *,
+        bytes_per_value: int,
+        training: bool,
+        state_bytes: int,
+        utilisation: float | None = None,
+    ) -> ModelProfile:
+        """Return what the blocks cost on a device of `preset`.
+
+        Parameters
+        ----------
+        bytes_per_value : int
+            Bytes of a weight or a gradient.
+        training : bool
+            Whether gradients and optimiser state are kept.
+        state_bytes : int
+            Bytes of optimiser state per weight.
+        utilisation : float, optional
+            Share of the peak reached, instead of the preset's.
+        """
+        share = preset.utilisation if utilisation is None else utilisation
+        last_use = {tensor: i for i, block in enumerate(self.blocks) for tensor in block.inputs}
+        layers = []
+        for index, block in enumerate(self.blocks):
+            exclusive = {"parameters": block.weights * bytes_per_value}
+            if training:
+                exclusive["gradients"] = block.weights * bytes_per_value
+                exclusive["optimiser state"] = block.weights * state_bytes
+            exclusive["vertex state"] = preset.state_bytes
+            ending = [tensor for tensor in block.inputs if last_use[tensor] == index]
+            around = sum(self.tensors[tensor] for tensor in (*ending, *block.outputs))
+            forward = cycles(block.flops, preset.flops_per_cycle * share)
+            forward += cycles(block.values, preset.values_per_cycle * share)
+            layers.append(
+                LayerProfile(
+                    name=block.name,
+                    forward=forward,
+                    backward=2 * forward,
+                    exclusive={key: nbytes for key, nbytes in exclusive.items() if nbytes},
+                    shared={f"code of {block.shape}": preset.code_bytes * (1 + training)},
+                    temporary=block.scratch + around,
+                    stash=block.saved,
+                    variables=block.variables,
+                    inputs=block.inputs,
+                    outputs=block.outputs,
+                )
+            )
+        return ModelProfile(layers=tuple(layers), tensors=dict(self.tensors), name=self.name)
+
+
+def cycles(work: int, rate: float) -> int:
+    """Return the whole cycles in which `work` is done at `rate` a cycle."""
+    return -int(-work // rate)
+
+
+@dataclass
+class Chain:
+    """A network in the making.
+
+    Attributes
+    ----------
+    bytes_per_value : int
+        Bytes of an activation.
+    fine : bool
+        Whether every piece becomes a layer, or each group of pieces one.
+    """
+
+    bytes_per_value: int
+    fine: bool = False
+    blocks: list[Block] = field(default_factory=list)
+    tensors: dict[str, int] = field(default_factory=dict)
+
+    def tensor(self, name: str, values: int, width: int | None = None) -> str:
+        """Declare a tensor of `values` values of `width` bytes (those of an activation)."""
+        self.tensors[name] = values * (self.bytes_per_value if width is None else width)
+        return name
+
+    def add(self, name: str, shape: str, pieces: Sequence[Block]) -> None:
+        """Append a group of pieces, as they are or merged into one layer called `name`."""
+        if self.fine or len(pieces) == 1:
+            self.blocks += pieces
+        else:
+            self.blocks.append(replace(self._merged(pieces), name=name, shape=shape))
+
+    def _merged(self, pieces: Sequence[Block]) -> Block:
+        """Return several pieces as one; what only they exchange becomes inner memory."""
+        written = {tensor: i for i, piece in enumerate(pieces) for tensor in piece.outputs}
+        outputs = pieces[-1].outputs
+        inner = [tensor for tensor in written if tensor not in outputs]
+        end = {t: max(i for i, p in enumerate(pieces) if t in p.inputs) for t in inner}
+        scratch = max(
+            piece.scratch + sum(self.tensors[t] for t in inner if written[t] <= i <= end[t])
+            for i, piece in enumerate(pieces)
+        )
+        inputs = dict.fromkeys(t for p in pieces for t in p.inputs if t not in written)
+        for tensor in set(self.tensors) & set(inner):
+            del self.tensors[tensor]
+        return Block(
+            name="",
+            shape="",
+            flops=sum(piece.flops for piece in pieces),
+            values=sum(piece.values for piece in pieces),
+            weights=sum(piece.weights for piece in pieces),
+            inputs=tuple(inputs),
+            outputs=outputs,
+            scratch=scratch,
+            saved=sum(piece.saved for piece in pieces),
+            variables=tuple(dict.fromkeys(v for piece in pieces for v in piece.variables)),
+        )
+
+    def network(self, name: str) -> Network:
+        """Return the network made so far."""
+        return Network(name, tuple(self.blocks), dict(self.tensors))

@@ -1,0 +1,428 @@
+"""Native files: one instance as JSON, ``{"problem": "pipeline-partition", "version": 1, ...}``.
+
+``layers`` is either what people write, a list of layer objects whose tensors have names and, in
+``tensors``, sizes; or what programs write, an object of columns with one entry a layer.  All other
+fields, their units and defaults are those of
+:class:`stagepack.instances.pipeline.PipelinePartition`; :func:`schema` gives them as JSON Schema.
+Unknown fields are errors.  Files whose name ends in ``.gz`` are gzip.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from stagepack.instances.formats import strict
+from stagepack.instances.formats.context import JOB, MACHINE, Context, check_cluster
+from stagepack.instances.formats.registry import Format
+from stagepack.instances.pipeline import (
+    KIND,
+    Objective,
+    PipelinePartition,
+    SharedBytes,
+    Variable,
+)
+from stagepack.instances.profile import Array, Bytes, Cluster, LayerProfile, ModelProfile
+from stagepack.result import InputError
+
+VERSION = 1
+
+Time = (
+    Annotated[int, msgspec.Meta(ge=0, le=2**62)] | Annotated[float, msgspec.Meta(ge=0, le=2.0**62)]
+)
+Index = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+TABLES = ("recv_cycles", "send_cycles", "compute_table", "memory_table")
+Table = list[list[Time | list[Time]]]
+
+
+class Shared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`bytes` that a device holds once for all of `layers` it runs."""
+
+    bytes: Bytes
+    layers: list[Index]
+
+
+class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A variable used by the layers `first` to `last`: they stay in one stage."""
+
+    first: Index
+    last: Index
+    name: str = ""
+
+
+class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Layers by column: arrays with an entry a layer, `in_bytes` and `out_bytes` one a cut.
+
+    Cycles in `forward` and `backward`, bytes in all others; what is left out is 0.
+    """
+
+    forward: list[Time]
+    backward: list[Time] | None = None
+    names: list[str] | None = None
+    exclusive: dict[str, list[Bytes]] = {}
+    temporary: list[Bytes] | None = None
+    carry: list[Bytes] | None = None
+    stash: list[Bytes] | None = None
+    shared: dict[str, Shared] = {}
+    in_bytes: list[Bytes] | None = None
+    out_bytes: list[Bytes] | None = None
+
+
+class Document(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
+    """A pipeline-partition instance.
+
+    `layers` as a list of objects goes with `tensors` (bytes by name) and `results` (tensors that
+    return to the host); as an object of columns it goes with `variables`.
+    """
+
+    problem: Literal["pipeline-partition"]
+    version: Literal[1]
+    layers: list[LayerProfile] | Columns
+    cluster: Cluster | None = None
+    name: str = "pipeline"
+    source: str = ""
+    objective: Objective = Objective.BOTTLENECK
+    training: bool = False
+    microbatches: Count = 1
+    host_transfer: bool = False
+    fewer_stages: bool = False
+    free_order: bool = False
+    tensors: dict[str, Bytes] = {}
+    results: list[str] | None = None
+    variables: list[Span] = []
+    forbidden_cuts: list[Index] = []
+    fixed_cuts: list[Index] = []
+    recv_cycles: list[list[Time]] | None = None
+    send_cycles: list[list[Time]] | None = None
+    compute_table: Table | None = None
+    memory_table: Table | None = None
+
+
+class _Header(msgspec.Struct, frozen=True):
+    problem: Any = None
+    version: Any = None
+
+
+KNOWN_FIELDS = tuple(
+    dict.fromkeys(
+        field.name
+        for struct in (Document, Columns, LayerProfile, Cluster, Shared, Span)
+        for field in msgspec.structs.fields(struct)
+    )
+)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of a native file."""
+    plain: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Stagepack {KIND}, version {VERSION}",
+        **msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Document))),
+    }
+    return plain
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def sniff(data: bytes) -> bool:
+    """Whether `data` is a JSON object that says which problem it is (or nothing better)."""
+    start = strict.first_byte(data)
+    if start == b"{":
+        return b'"problem"' in data or b'"connection"' not in data
+    return start == b"[" and b'"connection"' not in data and b'"cycles"' not in data
+
+
+def parse(data: bytes, kind: str | None, context: Context) -> list[PipelinePartition]:
+    """Return the one instance of a native file.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
+    header = strict.decode(data, _Header)
+    if not isinstance(header.problem, str):
+        raise InputError("is missing", field="problem", remedy=f'write "problem": "{KIND}"')
+    if kind is not None and header.problem != kind:
+        raise InputError(
+            f"holds a {header.problem!r}, not a {kind}",
+            field="problem",
+            remedy="give another file or kind (--kind)",
+        )
+    if header.problem != KIND:
+        raise InputError(
+            f"unknown problem {header.problem!r}", field="problem", remedy=f"known is {KIND}"
+        )
+    version = header.version
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise InputError(
+            "is missing" if version is None else f"is {version!r}"[:60],
+            field="version",
+            remedy=f'write "version": {VERSION}',
+        )
+    if version > VERSION:
+        raise InputError(
+            f"version {str(version)[:20]} is newer than {VERSION}, the newest known here",
+            field="version",
+            remedy="update Stagepack",
+        )
+    return [build(strict.decode(data, Document, known=KNOWN_FIELDS), context)]
+
+
+def build(document: Document, context: Context) -> PipelinePartition:
+    """Return the instance that a document describes, changed as `context` says.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
+    if document.cluster is not None:
+        check_cluster(document.cluster)
+    base = document.cluster
+    cluster = context.cluster_for(1_000_000_000 if base is None else base.clock, base)
+    check_cluster(cluster)
+    for name in ("recv_cycles", "send_cycles"):
+        if getattr(document, name) is not None and "bandwidth" in context.machine:
+            raise InputError(
+                "replaces the links, so that bandwidth would change nothing",
+                field=name,
+                remedy="leave out --bandwidth",
+            )
+    options: dict[str, Any] = {
+        "name": document.name,
+        "source": document.source,
+        "objective": document.objective,
+        "training": document.training,
+        "microbatches": document.microbatches,
+        "host_transfer": document.host_transfer,
+        "fewer_stages": document.fewer_stages,
+        "free_order": document.free_order,
+        "forbidden_cuts": document.forbidden_cuts,
+        "fixed_cuts": document.fixed_cuts,
+        **{name: _table(getattr(document, name), name) for name in TABLES},
+        **context.job,
+    }
+    if isinstance(document.layers, Columns):
+        return _from_columns(document, document.layers, cluster, options)
+    if document.variables:
+        raise InputError(
+            "goes with columns; here the layers name their variables",
+            field="variables",
+            remedy="list them in layers[...].variables",
+        )
+    if not document.layers:
+        raise InputError("no layers", field="layers", remedy="give at least one layer")
+    _require_small_sum(document.tensors.values(), "tensors")
+    for index, layer in enumerate(document.layers):
+        _require_small_sum(layer.exclusive.values(), f"layers[{index}].exclusive")
+        _require_small_sum((layer.forward, layer.backward), f"layers[{index}]")
+    profile = ModelProfile(
+        layers=tuple(document.layers),
+        tensors=document.tensors,
+        results=None if document.results is None else tuple(document.results),
+    )
+    return PipelinePartition.from_profile(profile, cluster, **options)
+
+
+def _from_columns(
+    document: Document, columns: Columns, cluster: Cluster, options: dict[str, Any]
+) -> PipelinePartition:
+    for name, empty in (("tensors", {}), ("results", None)):
+        if getattr(document, name) != empty:
+            raise InputError(
+                "goes with a list of layers, not with columns",
+                field=name,
+                remedy="give in_bytes, out_bytes and carry",
+            )
+    if not columns.forward:
+        raise InputError("no layers", field="layers.forward", remedy="give at least one layer")
+    try:
+        return PipelinePartition.from_arrays(
+            columns.forward,
+            cluster=cluster,
+            backward=columns.backward,
+            exclusive=columns.exclusive,
+            shared=_shared(columns.shared),
+            temporary=columns.temporary,
+            carry=columns.carry,
+            stash=columns.stash,
+            in_bytes=columns.in_bytes,
+            out_bytes=columns.out_bytes,
+            variables=[Variable(span.name, span.first, span.last) for span in document.variables],
+            layer_names=columns.names,
+            **options,
+        )
+    except InputError as error:
+        at = error.field.partition(".")[0]
+        if at == "layer_names":
+            error.field = "layers.names"
+        elif at in Columns.__struct_fields__:
+            error.field = f"layers.{error.field}"
+        raise
+
+
+def _table(rows: list[Any] | None, name: str) -> Array | None:
+    """Return nested lists as an array of numbers, whose shape the instance checks."""
+    if rows is None:
+        return None
+    try:
+        table = np.asarray(rows)
+    except (ValueError, OverflowError):
+        table = None
+    if table is None or table.dtype.kind not in "iuf" or table.ndim not in (2, 3):
+        raise InputError(
+            "is not a table of numbers below 2**62",
+            field=name,
+            remedy="give rows of equal length",
+        )
+    return table
+
+
+def _shared(uses: dict[str, Shared]) -> SharedBytes:
+    counts = [len(use.layers) for use in uses.values()]
+    layer = np.array([at for use in uses.values() for at in use.layers], dtype=np.int64)
+    key = np.repeat(np.arange(len(uses), dtype=np.int64), counts)
+    order = np.lexsort((key, layer))
+    layer, key = layer[order], key[order]
+    fresh = np.ones(len(layer), dtype=bool)
+    fresh[1:] = (layer[1:] != layer[:-1]) | (key[1:] != key[:-1])
+    return SharedBytes(
+        names=tuple(uses),
+        nbytes=np.array([use.bytes for use in uses.values()], dtype=np.int64),
+        layer=layer[fresh],
+        key=key[fresh],
+    )
+
+
+def _require_small_sum(values: Any, field: str) -> None:
+    total = math.fsum(map(float, values)) if all(v < 2**63 for v in values) else math.inf
+    if total >= 2**62:
+        raise InputError("the sum exceeds 2**62", field=field, remedy="use a coarser unit")
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def dump(instance: PipelinePartition) -> bytes:
+    """Return the native file of an instance: columns, a line each, defaults left out.
+
+    Raises
+    ------
+    InputError
+        When two shared keys have one name.
+    """
+    columns: dict[str, Any] = {
+        "names": instance.layer_names,
+        "forward": instance.forward,
+        "backward": _column(instance.backward),
+        "exclusive": instance.exclusive or None,
+        "temporary": _column(instance.temporary),
+        "carry": _column(instance.carry),
+        "stash": _column(instance.stash),
+        "shared": _shared_object(instance.shared),
+        "in_bytes": _column(instance.in_bytes),
+        "out_bytes": _column(instance.out_bytes),
+    }
+    document: dict[str, Any] = {
+        "problem": KIND,
+        "version": VERSION,
+        "name": instance.name,
+        "source": instance.source or None,
+        "objective": str(instance.objective),
+        "training": instance.training or None,
+        "microbatches": instance.microbatches if instance.microbatches != 1 else None,
+        "host_transfer": instance.host_transfer or None,
+        "fewer_stages": instance.fewer_stages or None,
+        "free_order": instance.free_order or None,
+        "cluster": _lean(instance.cluster),
+        "layers": columns,
+        "variables": [
+            {"name": v.name, "first": v.first, "last": v.last} for v in instance.variables
+        ]
+        or None,
+        "forbidden_cuts": list(instance.forbidden_cuts) or None,
+        "fixed_cuts": list(instance.fixed_cuts) or None,
+        "recv_cycles": instance.recv_cycles,
+        "send_cycles": instance.send_cycles,
+        "compute_table": instance.compute_table,
+        "memory_table": instance.memory_table,
+    }
+    return _lines(document, "").encode() + b"\n"
+
+
+def _column(column: Array) -> Array | None:
+    """Return a column, or None where its default (integer zeros) says the same."""
+    return column if column.any() or column.dtype.kind != "i" else None
+
+
+def _shared_object(shared: SharedBytes) -> dict[str, Any] | None:
+    if len(set(shared.names)) < len(shared.names):
+        raise InputError(
+            "two keys have one name", field="shared", remedy="give every key a name of its own"
+        )
+    order = np.argsort(shared.key, kind="stable")
+    layers = np.split(
+        shared.layer[order], np.cumsum(np.bincount(shared.key, minlength=len(shared.names)))
+    )
+    return {
+        name: {"bytes": nbytes, "layers": users}
+        for name, nbytes, users in zip(shared.names, shared.nbytes.tolist(), layers, strict=False)
+    } or None
+
+
+def _lean(struct: msgspec.Struct) -> dict[str, Any]:
+    """Return a struct as JSON data without the fields that have their default (1 is not 1.0)."""
+    lean: dict[str, Any] = {}
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        if type(value) is type(field.default) and value == field.default:
+            continue
+        if isinstance(value, msgspec.Struct):
+            value = _lean(value)
+        elif isinstance(value, tuple):
+            value = [_lean(item) for item in value]
+        lean[field.encode_name] = value
+    return lean
+
+
+def _lines(data: dict[str, Any], indent: str) -> str:
+    """Encode an object with a line for each entry, leaving out None; `layers` is opened too."""
+    rows = []
+    for key, value in data.items():
+        if value is None:
+            continue
+        if key == "layers" and isinstance(value, dict):
+            text = _lines(value, indent + " ")
+        else:
+            text = msgspec.json.encode(value, enc_hook=_plain).decode()
+        rows.append(f'{indent} "{key}": {text}')
+    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"{type(value)} is not JSON data")
+
+
+FORMAT = Format(
+    name="native",
+    kinds=(KIND,),
+    extensions=(".json", ".json.gz"),
+    description="Stagepack's own JSON: layers as objects or columns, with a published schema",
+    context=MACHINE | JOB,
+    sniff=sniff,
+    parse=parse,
+    dump=dump,
+)

@@ -1,0 +1,325 @@
+r"""PipeDream profiles (``graph.txt``), read as a chain of layers.
+
+The format (github.com/msr-fiddle/pipedream, *PipeDream: Generalized Pipeline Parallelism for DNN
+Training*, SOSP 2019): a line for each operator ::
+
+    id -- description -- forward_compute_time=ms, backward_compute_time=ms,
+        activation_size=bytes or [a; b; c], parameter_size=bytes
+
+(in one line, optionally followed by `` -- stage_id=s``, which is ignored), and for each edge a
+line of a tab and ``id1 -- id2``.
+
+What becomes of it:
+
+- ``Input*`` nodes and their edges are dropped, then ``__getitem__`` nodes that nobody uses.
+- The chain follows a topological order (Kahn's algorithm, ties by id with numbers compared as
+  numbers), so that the same file always gives the same chain.
+- A scalar activation is one tensor.  Each element of a list is a tensor of its own: a
+  ``__getitem__(j)`` node uses element j, every other consumer all of them.  A tensor that crosses
+  a cut counts once there, however many consumers it has; the last layer's output returns to the
+  host.
+- Memory: ``parameters``, always alive (training adds as many bytes of ``gradients``); while a
+  layer runs, its inputs and outputs (``temporary``) and the tensors that pass by (``carry``; an
+  input that is used again later counts in both, never too little); for the backward pass its
+  outputs (``stash``).
+- Times: in microseconds (``unit="us"``), rounded per layer so that forward + backward is the
+  rounded sum; the files have three decimals of a millisecond, so nothing is lost.  ``"ns"`` rounds
+  to nanoseconds, ``"ms"`` keeps floats.  The cluster's clock is that unit, so that bandwidths
+  remain GB/s.
+
+Devices are not in the file: the context must give ``devices`` or ``cluster``.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from dataclasses import dataclass, field
+from decimal import ROUND_HALF_EVEN, Decimal
+
+from stagepack.instances.formats import strict
+from stagepack.instances.formats.context import JOB, MACHINE, Context, check_cluster
+from stagepack.instances.formats.registry import Format
+from stagepack.instances.pipeline import KIND, PipelinePartition
+from stagepack.instances.profile import LayerProfile, ModelProfile
+from stagepack.result import InputError
+
+NODE = re.compile(r"(\S+) -- (.*) -- (forward_compute_time=.*?)(?: -- stage_id=[-\w]*)?")
+NUMBER = re.compile(r"[0-9]{1,25}(\.[0-9]{0,25})?([eE][+-]?[0-9]{1,2})?")
+GETITEM = re.compile(r"__getitem__\((-?[0-9]{1,9})\)")
+FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
+CLOCK = {"us": 1_000_000, "ms": 1_000, "ns": 1_000_000_000}
+LARGEST = 2**62
+LINE = "write id -- description -- " + ", ".join(f"{name}=..." for name in FIELDS)
+
+
+@dataclass
+class Node:
+    """One operator: times in ms, sizes in bytes, its neighbours by id."""
+
+    id: str
+    description: str
+    line: int
+    forward: Decimal
+    backward: Decimal
+    sizes: list[int]
+    listed: bool
+    parameters: int
+    sources: list[str] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
+
+    @property
+    def tensors(self) -> list[str]:
+        """Names of its output tensors."""
+        if not self.listed:
+            return [self.id]
+        return [f"{self.id}[{j}]" for j in range(len(self.sizes))]
+
+
+def sniff(data: bytes) -> bool:
+    """Whether `data` has the line of an operator."""
+    return b"forward_compute_time=" in data and b" -- " in data and strict.first_byte(data) != b"{"
+
+
+def parse(data: bytes, kind: str | None, context: Context) -> list[PipelinePartition]:
+    """Return the one instance of a profile.
+
+    Raises
+    ------
+    InputError
+        Naming the line.
+    """
+    del kind  # only one is possible
+    unit = context.unit or "us"
+    cluster = context.cluster_for(CLOCK[unit])
+    check_cluster(cluster)
+    nodes = in_order(pruned(read_nodes(strict.text(data))))
+    profile = chain(nodes, unit, training=bool(context.training))
+    return [PipelinePartition.from_profile(profile, cluster, name="pipedream", **context.job)]
+
+
+def read_nodes(text: str) -> dict[str, Node]:
+    """Return the operators of a profile by id, joined by their edges.
+
+    Raises
+    ------
+    InputError
+        Naming the line, for one that cannot be read, a duplicate id, an edge to nowhere.
+    """
+    nodes: dict[str, Node] = {}
+    edges: list[tuple[int, str]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        row = line.rstrip()
+        if not row:
+            continue
+        if row.startswith("\t"):
+            edges.append((number, row.strip()))
+            continue
+        node = _node(number, row)
+        if node.id in nodes:
+            raise _at(number, f"node {node.id!r} is given twice (line {nodes[node.id].line})")
+        nodes[node.id] = node
+    for number, row in edges:
+        ends = row.split(" -- ")
+        if len(ends) != 2:
+            raise _at(number, "is not an edge", "write a tab, then id1 -- id2")
+        for end in ends:
+            if end not in nodes:
+                raise _at(number, f"unknown node {end[:40]!r}", "name a node of the file")
+        source, user = nodes[ends[0]], nodes[ends[1]]
+        if user.id not in source.users:
+            source.users.append(user.id)
+            user.sources.append(source.id)
+    return nodes
+
+
+def _node(number: int, row: str) -> Node:
+    found = NODE.fullmatch(row)
+    if found is None:
+        raise _at(number, f"{row[:40]!r} is not an operator", LINE)
+    values: dict[str, str] = {}
+    for entry in found[3].split(","):
+        name, equals, value = entry.strip().partition("=")
+        if not equals or name not in FIELDS or name in values:
+            raise _at(number, f"{entry.strip()[:40]!r} is not one field of {FIELDS}", LINE)
+        values[name] = value
+    for name in FIELDS:
+        if name not in values:
+            raise _at(number, f"{name} is missing", LINE)
+    sizes = values["activation_size"]
+    listed = sizes.startswith("[") and sizes.endswith("]")
+    items = sizes[1:-1].split(";") if listed else [sizes]
+    return Node(
+        id=found[1],
+        description=found[2],
+        line=number,
+        forward=_number(number, "forward_compute_time", values["forward_compute_time"]),
+        backward=_number(number, "backward_compute_time", values["backward_compute_time"]),
+        sizes=[_bytes(number, "activation_size", item.strip()) for item in items],
+        listed=listed,
+        parameters=_bytes(number, "parameter_size", values["parameter_size"]),
+    )
+
+
+def _number(line: int, name: str, text: str) -> Decimal:
+    if not NUMBER.fullmatch(text):
+        raise _at(line, f"{name} is {text[:40]!r}", "give a finite number >= 0")
+    value = Decimal(text)
+    if value >= LARGEST:
+        raise _at(line, f"{name} is {text[:40]}", "give a number below 2**62")
+    return value
+
+
+def _bytes(line: int, name: str, text: str) -> int:
+    value = _number(line, name, text)
+    if value != int(value):
+        raise _at(line, f"{name} is {text}, not whole bytes", "give integers")
+    return int(value)
+
+
+def pruned(nodes: dict[str, Node]) -> dict[str, Node]:
+    """Drop the inputs, then the ``__getitem__`` nodes that nobody uses.
+
+    Raises
+    ------
+    InputError
+        When nothing is left.
+    """
+    doomed = [node for node in nodes.values() if node.description.startswith("Input")]
+    kept = dict(nodes)
+    while doomed:
+        for node in doomed:
+            del kept[node.id]
+            for source in node.sources:
+                if source in kept:
+                    kept[source].users.remove(node.id)
+            for user in node.users:
+                if user in kept:
+                    kept[user].sources.remove(node.id)
+        doomed = [
+            node
+            for node in kept.values()
+            if node.description.startswith("__getitem__") and not node.users
+        ]
+    if not kept:
+        raise InputError("no layers", field="layers", remedy="give at least one operator")
+    return kept
+
+
+def in_order(nodes: dict[str, Node]) -> list[Node]:
+    """Return the nodes in the topological order that takes the smallest id first.
+
+    O((nodes + edges) log nodes).
+
+    Raises
+    ------
+    InputError
+        For a cycle, naming a line on it.
+    """
+    waiting = {node.id: len(node.sources) for node in nodes.values()}
+    ready = [(_natural(name), name) for name, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    order: list[Node] = []
+    while ready:
+        node = nodes[heapq.heappop(ready)[1]]
+        order.append(node)
+        for user in node.users:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, (_natural(user), user))
+    if len(order) < len(nodes):
+        # Walk back among the unfinished: within len(nodes) steps every walk is on a cycle.
+        at = next(name for name, count in waiting.items() if count > 0)
+        for _ in range(len(nodes)):
+            at = next(source for source in nodes[at].sources if waiting[source] > 0)
+        raise _at(nodes[at].line, f"node {at!r} is on a cycle", "give an acyclic graph")
+    return order
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    return tuple(
+        (0, int(part), part) if part.isascii() and part.isdigit() else (1, 0, part)
+        for part in re.split(r"([0-9]{1,18})", name)
+        if part
+    )
+
+
+def chain(order: list[Node], unit: str, *, training: bool) -> ModelProfile:
+    """Return the profile of operators that run one after the other in this order.
+
+    Raises
+    ------
+    InputError
+        Naming the line, for an element that a list does not have; or when sums overflow.
+    """
+    tensors: dict[str, int] = {}
+    layers = []
+    by_id = {node.id: node for node in order}
+    for node in order:
+        inputs = [tensor for source in node.sources for tensor in _used(by_id[source], node)]
+        tensors.update(zip(node.tensors, node.sizes, strict=True))
+        outputs = sum(node.sizes)
+        forward, backward = _times(node, unit)
+        exclusive = {"parameters": node.parameters}
+        if training:
+            exclusive["gradients"] = node.parameters
+        layers.append(
+            LayerProfile(
+                name=f"{node.id} {node.description}"[:80],
+                forward=forward,
+                backward=backward,
+                exclusive=exclusive,
+                temporary=sum(tensors[tensor] for tensor in inputs) + outputs,
+                stash=outputs,
+                inputs=tuple(inputs),
+                outputs=tuple(node.tensors),
+            )
+        )
+    if sum(tensors.values()) >= LARGEST:
+        raise InputError(
+            "the sum of all bytes exceeds 2**62", field="activation_size", remedy="check the file"
+        )
+    return ModelProfile(layers=tuple(layers), tensors=tensors)
+
+
+def _used(source: Node, user: Node) -> list[str]:
+    """Return the output tensors of `source` that `user` reads."""
+    element = GETITEM.fullmatch(user.description)
+    if element is None or not source.listed:
+        return source.tensors
+    j = int(element[1])
+    if not -len(source.sizes) <= j < len(source.sizes):
+        raise _at(
+            user.line,
+            f"takes element {j} of {len(source.sizes)} of node {source.id!r}",
+            "correct its index or the list",
+        )
+    return [source.tensors[j]]
+
+
+def _times(node: Node, unit: str) -> tuple[int, int] | tuple[float, float]:
+    """Return forward and backward time; integers add up to the rounded sum where possible."""
+    if unit == "ms":
+        return float(node.forward), float(node.backward)
+    scale = CLOCK[unit] // 1_000
+    forward = _rounded(node.forward * scale)
+    return forward, max(0, _rounded((node.forward + node.backward) * scale) - forward)
+
+
+def _rounded(value: Decimal) -> int:
+    return int(value.to_integral_value(ROUND_HALF_EVEN))
+
+
+def _at(line: int, problem: str, remedy: str = "correct the line") -> InputError:
+    return InputError(problem, field=f"line {line}", remedy=remedy)
+
+
+FORMAT = Format(
+    name="pipedream",
+    kinds=(KIND,),
+    extensions=(".txt",),
+    description="PipeDream profiles (graph.txt), read as a chain; needs devices or a cluster",
+    context=MACHINE | JOB | {"unit"},
+    sniff=sniff,
+    parse=parse,
+)

@@ -1,0 +1,232 @@
+"""Bytes from files and strict JSON from bytes: whatever is wrong becomes one `InputError`."""
+
+from __future__ import annotations
+
+import bisect
+import gzip
+import re
+import zlib
+from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from stagepack.result import InputError
+
+T = TypeVar("T")
+
+GZIP_MAGIC = b"\x1f\x8b"
+UTF8_MARK = b"\xef\xbb\xbf"
+
+
+def load(path: str | Path) -> bytes:
+    """Return the content of a file, unpacked if it is gzip.
+
+    Raises
+    ------
+    InputError
+        When it is missing, a directory, unreadable, empty, or broken gzip.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, remedy="check the path") from None
+    except IsADirectoryError:
+        raise InputError("is a directory", file=path, remedy="give a file") from None
+    except PermissionError:
+        raise InputError(
+            "may not be read", file=path, remedy="change the file's permissions"
+        ) from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"cannot be read ({why})", file=path, remedy="give a readable file"
+        ) from None
+    if data.startswith(GZIP_MAGIC):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(
+                f"is broken gzip ({error})", file=path, remedy="write or download it again"
+            ) from None
+    data = data.removeprefix(UTF8_MARK)
+    if not data.strip():
+        raise InputError("is empty", file=path, remedy="give a file with an instance")
+    return data
+
+
+def decode(data: bytes, shape: type[T], *, known: tuple[str, ...] = ()) -> T:
+    """Return JSON decoded as `shape`, with nothing missing, misspelt or out of range.
+
+    Parameters
+    ----------
+    data : bytes
+    shape : type
+        A type msgspec decodes to.
+    known : tuple of str
+        Field names to suggest for an unknown one.
+
+    Raises
+    ------
+    InputError
+        Naming the field, or for broken JSON the line and column; the file is the caller's to add.
+    """
+    try:
+        decoded: T = msgspec.json.decode(data, type=shape)
+    except msgspec.ValidationError as error:
+        raise _mismatch(str(error), data, shape, known) from None
+    except msgspec.DecodeError as error:
+        raise _malformed(str(error), data) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not UTF-8 text ({error.reason})", remedy="save it as UTF-8") from None
+    except RecursionError:
+        raise InputError("is nested too deeply", remedy="give a flat document") from None
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"has a number that cannot be read ({error})", remedy=_SMALLER) from None
+    return decoded
+
+
+_SMALLER = "use numbers below 2**62"
+
+
+def _malformed(message: str, data: bytes) -> InputError:
+    found = re.search(r"\(byte (\d+)\)", message)
+    if found is None:
+        return InputError(
+            f"is cut short: the JSON ends at {_place(data, len(data))}",
+            remedy="write or download it again",
+        )
+    at = int(found[1])
+    what = re.sub(r"^JSON is malformed: ", "", message[: found.start()]).strip()
+    start = at
+    while start > 0 and (data[start - 1 : start].isalpha() or data[start - 1 : start] == b"-"):
+        start -= 1
+    word = re.match(rb"-?(NaN|Infinity|nan|inf)", data[start : start + 16])
+    if word:
+        return InputError(
+            f"{word[0].decode()} at {_place(data, start)} is not a JSON number",
+            remedy="give finite numbers",
+        )
+    return InputError(f"is not valid JSON: {what} at {_place(data, at)}", remedy="correct it there")
+
+
+def _place(data: bytes, at: int) -> str:
+    line = data.count(b"\n", 0, at) + 1
+    column = at - (data.rfind(b"\n", 0, at) + 1) + 1
+    return f"line {line}, column {column} (byte {at})"
+
+
+def _mismatch(message: str, data: bytes, shape: type, known: tuple[str, ...]) -> InputError:
+    """Turn msgspec's "Expected `int` >= 0 - at `$.a.b[3]`" into our words and field path."""
+    what, _, where = message.partition(" - at ")
+    path = where.strip("`").removeprefix("$")
+    path = _name_keys(path, message, data, shape)
+    field = path.removeprefix(".")
+    lacking = re.match(r"Object (contains unknown|missing required) field `(.*)`", what)
+    if lacking:
+        field = f"{field}.{lacking[2]}" if field else lacking[2]
+        if lacking[1].startswith("missing"):
+            return InputError("is missing", field=field, remedy="add it")
+        near = get_close_matches(lacking[2], known, n=1)
+        remedy = f"did you mean {near[0]}?" if near else "remove it"
+        return InputError("unknown field", field=field, remedy=remedy)
+    if what == "Number out of range":
+        return InputError("is a number out of range", field=field, remedy=_SMALLER)
+    what = what.replace("`", "")
+    what = what[:1].lower() + what[1:]
+    shown = _shown(path, data)
+    if what.startswith("invalid enum value"):
+        return InputError(what, field=field, remedy=_choices(shape, path))
+    problem = f"is {shown}: {what}" if shown else what
+    return InputError(problem, field=field, remedy="correct the value")
+
+
+def _steps(path: str) -> list[str | int]:
+    """Split ``.a.b[3]`` into its steps."""
+    return [
+        int(index) if index else key for key, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path)
+    ]
+
+
+def _shown(path: str, data: bytes) -> str:
+    """Return the value at a path, short, or "" when it cannot be shown."""
+    try:
+        value = msgspec.json.decode(data)
+        for step in _steps(path):
+            value = value[step]
+    except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError):
+        return ""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _name_keys(path: str, message: str, data: bytes, shape: type) -> str:
+    """Replace the first ``[...]`` of a path, msgspec's "some key", by the key itself.
+
+    Documents with the first i keys alone fail in the same way from the wrong key on: bisection.
+    """
+    before, dots, after = path.partition("[...]")
+    if not dots:
+        return path
+    try:
+        document = msgspec.json.decode(data)
+        holder = document
+        for step in _steps(before):
+            holder = holder[step]
+        items = list(holder.items())
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return path
+
+    def fails(count: int) -> bool:
+        holder.clear()
+        holder.update(items[:count])
+        try:
+            msgspec.convert(document, shape)
+        except msgspec.ValidationError as error:
+            return str(error) == message
+        return False
+
+    at = bisect.bisect_left(range(len(items)), True, lo=1, key=fails)
+    return f"{before}.{items[at - 1][0]}{after}" if items else path
+
+
+def _choices(shape: type, path: str) -> str:
+    """Return a remedy that lists the words a field of `shape` takes."""
+    name = path.removeprefix(".")
+    for field in msgspec.structs.fields(shape) if issubclass(shape, msgspec.Struct) else ():
+        if field.name == name and isinstance(field.type, type) and issubclass(field.type, Enum):
+            return "choose one of " + ", ".join(str(member.value) for member in field.type)
+    return "correct the value"
+
+
+def text(data: bytes) -> str:
+    """Return `data` as UTF-8 text.
+
+    Raises
+    ------
+    InputError
+        When it is something else.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"is not UTF-8 text (byte 0x{data[error.start]:02x} at {_place(data, error.start)})",
+            remedy="give a text file",
+        ) from None
+
+
+def holds_text(data: bytes) -> bool:
+    """Tell text from binary junk by the first bytes."""
+    head = data[:1024]
+    return b"\0" not in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))
+
+
+def first_byte(data: bytes) -> bytes:
+    """Return the first byte that is not blank."""
+    return data[:4096].lstrip()[:1]

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stagepack.instances import catalog, formats
+from stagepack.instances.catalog import clusters
+from stagepack.instances.catalog.parameters import coerce
+from stagepack.instances.pipeline import Objective, PipelinePartition
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Link
+from stagepack.result import InputError
+from tests.instances.catalog.exact import optimum
+
+ENTRIES = {entry.name: entry for entry in catalog.entries()}
+
+
+def test_every_entry_says_what_it_takes() -> None:
+    assert {entry.kind for entry in ENTRIES.values()} == {"pipeline-partition"}
+    assert catalog.entries("pipeline-partition") == catalog.entries()
+    assert catalog.entries("graph-partition") == []
+    for entry in ENTRIES.values():
+        assert entry.description
+        assert set(entry.parameters) <= set(catalog.VOCABULARY)
+        for name, value in entry.parameters.items():
+            assert value is None or coerce(name, str(value)) == value
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_defaults_load_and_are_feasible(name: str) -> None:
+    instance = catalog.load(name)
+    assert instance.source == name
+    assert instance.digest == catalog.load(name).digest
+    assert instance.whole
+    feasible = optimum(instance) is not None
+    assert feasible == (name != "pipeline/random/infeasible")
+
+
+def test_parameters_may_be_text() -> None:
+    given: dict[str, Any] = {
+        "batch": 8, "sequence": 128, "cluster": "ipu-pod4", "training": False,
+        "microbatches": 4, "objective": "transfer-bounded", "utilisation": 0.5,
+    }  # fmt: skip
+    values = catalog.load("pipeline/bert-large", **given)
+    text = catalog.load("pipeline/bert-large", **{k: str(v) for k, v in given.items()})
+    assert values.digest == text.digest
+    assert values.source == "pipeline/bert-large microbatches=4 utilisation=0.5"
+    assert (
+        catalog.load("pipeline/bert-large", batch=None).digest
+        == catalog.load("pipeline/bert-large").digest
+    )
+
+
+def test_the_machine_may_be_changed() -> None:
+    load = catalog.load
+    assert load("pipeline/vgg-16", devices=3).k == 3
+    assert load("pipeline/vgg-16", cluster="generic-5").k == 5
+    assert load("pipeline/vgg-16", capacity=10**9).cluster.devices[0].memory == 10**9
+    assert load("pipeline/vgg-16", bandwidth=9).cluster.host_send == Link(GBps=9)
+    speeds = load("pipeline/vgg-16", speed="1,2,1,2").cluster.devices
+    assert [device.speed for device in speeds] == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        ("pipeline/bert-larg", {}, "did you mean pipeline/bert-large"),
+        ("bert-large", {}, "did you mean pipeline/bert-large"),
+        ("zzz", {}, "choose one of"),
+        ("pipeline/bert-large", {"bach": 3}, "it takes bandwidth, batch,"),
+        ("pipeline/bert-large", {"layers": 3}, "takes no parameter 'layers'"),
+        ("pipeline/bert-large", {"batch": "8.5"}, "'8.5' will not do as batch"),
+        ("pipeline/bert-large", {"batch": 0}, "from 1 to 65,536"),
+        ("pipeline/bert-large", {"batch": True}, "True will not do"),
+        ("pipeline/bert-large", {"batch": 10**400}, "will not do as batch"),
+        ("pipeline/bert-large", {"sequence": 1000}, "give at most 512"),
+        ("pipeline/gpt2-small", {"sequence": 2000}, "give at most 1024"),
+        ("pipeline/vit-b-16", {"image": 225}, "multiple of 16"),
+        ("pipeline/resnet-50", {"image": 48}, "multiple of 32"),
+        ("pipeline/vgg-16", {"granularity": "block"}, "takes no parameter 'granularity'"),
+        ("pipeline/resnet-50", {"granularity": "fine"}, "choose one of block, matmul"),
+        ("pipeline/resnet-50", {"training": "si"}, "give true or false"),
+        ("pipeline/resnet-50", {"utilisation": "nan"}, "'nan' will not do as utilisation"),
+        ("pipeline/resnet-50", {"cluster": "ipu-pod5"}, "did you mean ipu-pod"),
+        ("pipeline/resnet-50", {"cluster": 4}, "4 will not do as cluster"),
+        ("pipeline/resnet-50", {"objective": "speed"}, "choose one of bottleneck"),
+        ("pipeline/vit-l-16", {"batch": 2**16, "image": 2**13, "training": True}, "2**62"),
+        ("pipeline/random/bert-like", {"layers": 3}, "3 layers for 8 devices"),
+        ("pipeline/random/bert-like", {"seed": -1}, "-1 will not do"),
+    ],
+)
+def test_wrong_parameters_are_named(name: str, parameters: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        catalog.load(name, **parameters)
+    assert words in str(caught.value)
+    assert caught.value.remedy
+    assert caught.value.field
+
+
+def test_clusters() -> None:
+    for k in (2, 4, 8, 16):
+        pod = clusters.cluster(f"ipu-pod{k}")
+        assert len(pod) == k
+        assert pod.clock == 1_850_000_000
+        for device in pod.devices:
+            assert device.memory == int(894 * 0.85 * 2**20)
+            assert device.recv == device.send == Link(GBps=70, idle=3000)
+        assert pod.host_recv == pod.host_send == Link(GBps=7, idle=50000)
+    assert len(clusters.cluster("generic-13")) == 13
+    # Bow: 350 TFLOP/s.
+    assert clusters.preset("ipu-pod2").flops_per_cycle * 1.85e9 == pytest.approx(350e12, rel=0.01)
+    for name in ("ipu-pod", "ipu-pod3", "generic-0", "generic-1000000", "generic", "", "tpu"):
+        with pytest.raises(InputError, match="unknown cluster"):
+            clusters.cluster(name)
+
+
+def test_the_suite_covers_the_ground() -> None:
+    instances = catalog.suite()
+    assert 8 <= len(instances) <= 10
+    assert {instance.objective for instance in instances} == set(Objective)
+    assert {instance.training for instance in instances} == {True, False}
+    assert len({instance.name for instance in instances}) == len(instances)
+    assert all(instance.n <= 62 and instance.k <= 8 for instance in instances)
+    assert sum(RangeCosts(instance).classes > 2 for instance in instances) >= 1
+    assert [optimum(i) is None for i in instances].count(True) == 1
+    for instance in instances:
+        name, *settings = instance.source.split()
+        again = catalog.load(name, **dict(setting.split("=") for setting in settings))
+        assert again.digest == instance.digest
+
+
+def test_best_known_values_are_reached() -> None:
+    named = {known.name: known for known in catalog.BEST_KNOWN}
+    assert len(named) == len({known.digest for known in catalog.BEST_KNOWN})
+    for instance in catalog.suite():
+        known = catalog.best_known(instance)
+        value = optimum(instance)
+        assert (known is None) == (value is None)
+        if known is not None:
+            assert known.name == instance.source
+            assert known.objective == instance.objective
+            assert known.value == value
+            assert known.proved
+            assert known.source
+
+
+def test_best_known_values_of_public_data(data_dir: Any) -> None:
+    instances: list[PipelinePartition] = formats.read_all(
+        data_dir / "auto_pipeline" / "partition_cases.json"
+    )
+    path = data_dir / "pipedream" / "vgg16_graph.txt"
+    instances.append(formats.read(path, devices=4, training=True))
+    for instance in instances:
+        known = catalog.best_known(instance)
+        assert known is not None, instance.name
+        assert known.value == optimum(instance)
+    assert catalog.best_known(instances[0].replace(objective="sum")) is None

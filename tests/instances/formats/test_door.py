@@ -1,0 +1,249 @@
+"""What holds for all formats: finding files, telling formats apart, solutions, mutated bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stagepack.instances import formats
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.result import InputError
+from tests.instances.formats.test_auto_pipeline import CASE
+from tests.instances.formats.test_native import BY_HAND, full
+from tests.instances.formats.test_pipedream import SMALL
+
+
+def test_the_list_of_formats() -> None:
+    found = {f.name: f for f in formats.formats()}
+    assert set(found) == {"native", "pipedream", "auto_pipeline"}
+    for entry in found.values():
+        assert entry.kinds == ("pipeline-partition",)
+        assert entry.reads
+        assert entry.description
+        assert entry.extensions
+        assert "devices" in entry.context
+    assert [name for name, entry in found.items() if entry.writes] == ["native"]
+
+
+def test_content_decides_not_the_name(tmp_path: Path) -> None:
+    path = tmp_path / "thing.dat"
+    path.write_text(json.dumps(BY_HAND))
+    assert formats.read(path).name == "three"
+    path.write_text(json.dumps([CASE]))
+    assert formats.read(path).name == "one"
+    path.write_text("\n".join(SMALL))
+    assert formats.read(path, devices=1).n == 5
+    path.write_text(json.dumps(CASE))
+    assert formats.read(path, format="auto_pipeline").name == "one"
+    with pytest.raises(InputError, match="problem: is missing"):
+        formats.read(path, format="native")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for path, words in (
+        (tmp_path / "none.json", "no such file"),
+        (tmp_path, "is a directory"),
+        (f"{tmp_path}/none.json#name", "no such file"),
+        ("bad\0name", "cannot be read"),
+        ("x" * 5000, "cannot be read"),
+        ("", "is a directory"),
+    ):
+        with pytest.raises(InputError, match=words):
+            formats.read(path)
+        with pytest.raises(InputError, match=words):
+            formats.read_solution(path)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the user may read everything")
+def test_a_forbidden_file(tmp_path: Path) -> None:
+    path = tmp_path / "closed.json"
+    path.write_text("{}")
+    path.chmod(0)
+    with pytest.raises(InputError, match="may not be read"):
+        formats.read(path)
+
+
+def test_unknown_words(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(json.dumps(BY_HAND))
+    for words, options in (
+        ("unknown format 'natve'; did you mean native", {"format": "natve"}),
+        ("unknown kind 'pipeline-partitions'", {"kind": "pipeline-partitions"}),
+        ("unknown option 'device'", {"device": 3}),
+        ("do not understand 'unit'", {"unit": "us"}),
+        ("'three' will not do as devices", {"devices": "three"}),
+        ("0 will not do as devices", {"devices": 0}),
+        ("nan will not do as bandwidth", {"bandwidth": float("nan")}),
+        ("'maybe' will not do as training", {"training": "maybe"}),
+        ("unknown objective 'fast'", {"objective": "fast"}),
+        ("unknown cluster 'ipu-pod3'; did you mean ipu-pod", {"cluster": "ipu-pod3"}),
+        ("3 speeds for 2 devices", {"speed": [1, 2, 3]}),
+        (r"\[\] will not do as speed", {"speed": []}),
+    ):
+        with pytest.raises(InputError, match=words) as caught:
+            formats.read(path, **options)
+        assert caught.value.remedy
+    assert formats.read(path, devices=None, kind="pipeline-partition").k == 2
+
+
+def test_writing(tmp_path: Path) -> None:
+    instance = full()
+    with pytest.raises(InputError, match=r"end the name in \.json"):
+        formats.write(instance, tmp_path / "file.txt")
+    formats.write(instance, tmp_path / "file.txt", format="native")
+    assert formats.read(tmp_path / "file.txt").digest == instance.digest
+    with pytest.raises(InputError, match="can only be read"):
+        formats.write(instance, tmp_path / "file.txt", format="pipedream")
+    with pytest.raises(InputError, match="cannot be written"):
+        formats.write(instance, tmp_path / "no" / "file.json")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file.txt"]
+
+
+def test_solutions(tmp_path: Path) -> None:
+    path = tmp_path / "solution.json"
+    solution = PipelineSolution((0, 2, 5), (1, 0))
+    formats.write_solution(solution, path)
+    assert formats.read_solution(path) == solution
+    path.write_text('{"boundaries": [0, 2, 5]}')
+    assert formats.read_solution(path) == PipelineSolution((0, 2, 5), (0, 1))
+    path.write_text(json.dumps({"status": "OPTIMAL", "solution": solution.to_dict(), "x": [1]}))
+    assert formats.read_solution(path) == solution
+    for document, field in (
+        ({"status": "INFEASIBLE", "solution": None}, "solution"),
+        ({"solution": {"boundaries": [0, 1.5]}}, "solution.boundaries[1]"),
+        ({"boundaries": [0, 2], "device": [0]}, "device"),
+        ({"boundaries": "0 2"}, "boundaries"),
+        ({"assignment": {}}, "assignment"),
+        ({}, "boundaries"),
+        ([0, 2], ""),
+    ):
+        path.write_text(json.dumps(document))
+        with pytest.raises(InputError) as caught:
+            formats.read_solution(path)
+        assert caught.value.field == field
+        assert caught.value.file == str(path)
+    for text in ("", "{", "\x00", '{"boundaries": [1e400]}', '{"boundaries": [NaN]}'):
+        path.write_text(text)
+        with pytest.raises(InputError):
+            formats.read_solution(path)
+
+
+def test_importing_is_light() -> None:
+    code = """
+import sys
+import stagepack.instances.formats, stagepack.instances.catalog
+heavy = ("numba", "ortools", "pyomo", "highspy", "scipy", "matplotlib", "plotly", "pandas")
+assert not [name for name in heavy if name in sys.modules]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+NASTY = [
+    b"-1", b"1e400", b"1e30", b"NaN", b"Infinity", b"null", b"true", b'""', b"[]", b"{}",
+    b"1" + b"0" * 30, b"9223372036854775808", b"4611686018427387904", b"0", b"0.5", b"\xff",
+    b"\0", b'"', b",", b"\t", b"\n", b" -- ", b"1e-320", b"-0.0", b"\\ud800", b"[" * 3000,
+    b"18446744073709551616", b"1e308", b"9" * 5000,
+]  # fmt: skip
+
+PLAUSIBLE = [b"0", b"1", b"2", b"3", b"7.5", b"1e-3", b"123456789", b"4611686018427387903"]
+
+
+def mutated(content: bytes, seed: int, steps: int) -> bytes:
+    """Return `content` after some random edits, most of them at numbers and delimiters."""
+    rng = random.Random(seed)
+    data = bytearray(content)
+    for _ in range(steps):
+        at = rng.randrange(len(data) + 1)
+        digits = [i for i, byte in enumerate(data) if byte in b"0123456789"]
+        match rng.choice((0, 1, 2, 2, 2, 2, 2, 3, 4, 5)):
+            case 0:
+                data[at : at + rng.randrange(1, 20)] = b""
+            case 1:
+                data[at:at] = rng.choice(NASTY)
+            case 2 if digits:
+                at = end = rng.choice(digits)
+                while end < len(data) and data[end] in b"0123456789.e":
+                    end += 1
+                data[at:end] = rng.choice([*NASTY, *PLAUSIBLE * 4])
+            case 3:
+                data[at:at] = data[at : at + rng.randrange(1, 60)]
+            case 4 if at < len(data):
+                data[at] = rng.randrange(256)
+            case _:
+                data = data[:at]
+    return bytes(data)
+
+
+def parses_or_refuses(path: Path, content: bytes, **context: Any) -> bool:
+    path.write_bytes(content)
+    refusal, instances = None, []
+    try:
+        instances = formats.read_all(path, **context)
+    except InputError as error:
+        refusal = error
+    if refusal is not None:
+        assert refusal.file == str(path)
+        assert "\n" not in str(refusal)
+    for instance in instances:
+        assert isinstance(instance, PipelinePartition)
+        assert len(instance.digest) == 16
+        cuts = sorted({instance.n * j // instance.k for j in range(instance.k + 1)})
+        solution = PipelineSolution.in_order(cuts)
+        instance.check(solution)
+        instance.evaluate(solution)
+    return refusal is None
+
+
+COLUMNS = {
+    "problem": "pipeline-partition", "version": 1, "name": "c", "training": True,
+    "microbatches": 4, "objective": "sum", "host_transfer": True, "fewer_stages": True,
+    "cluster": {"devices": [{"memory": 50, "recv": {"GBps": 7}}] * 2, "clock": 1000},
+    "layers": {"forward": [1, 2.5, 3], "exclusive": {"w": [1, 2, 3]}, "names": ["a", "b", "c"],
+               "shared": {"k": {"bytes": 4, "layers": [0, 2]}}, "in_bytes": [1, 2, 3, 4]},
+    "variables": [{"name": "v", "first": 0, "last": 1}], "forbidden_cuts": [1],
+    "recv_cycles": [[1, 2, 3, 4], [1, 2, 3, 4]], "memory_table": [[1, 2, 3, 4]] * 4,
+}  # fmt: skip
+VALID = {
+    "by hand": json.dumps(BY_HAND).encode(),
+    "columns": json.dumps(COLUMNS).encode(),
+    "auto_pipeline": json.dumps([CASE]).encode(),
+    "pipedream": "\n".join(SMALL).encode(),
+}
+
+
+@pytest.mark.parametrize("name", VALID)
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 4))
+def test_mutated_files(name: str, tmp_path: Path, seed: int, steps: int) -> None:
+    context = {"devices": 2} if name == "pipedream" else {}
+    parses_or_refuses(tmp_path / "file", mutated(VALID[name], seed, steps), **context)
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_the_files_that_are_mutated_are_valid(name: str, tmp_path: Path) -> None:
+    context = {"devices": 2} if name == "pipedream" else {}
+    assert parses_or_refuses(tmp_path / "file", VALID[name], **context)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(content=st.binary(max_size=80) | st.text(max_size=80).map(str.encode))
+def test_any_bytes(content: bytes, tmp_path: Path) -> None:
+    parses_or_refuses(tmp_path / "file", content)
+
+
+def test_public_files_mutated(data_dir: Path, tmp_path: Path) -> None:
+    content = (data_dir / "pipedream" / "gnmt_graph.txt").read_bytes()
+    for seed in range(100):
+        parses_or_refuses(tmp_path / "file", mutated(content, seed, 2), devices=3, bandwidth=1)
+    content = (data_dir / "auto_pipeline" / "partition_cases.json").read_bytes()
+    for seed in range(100):
+        parses_or_refuses(tmp_path / "file", mutated(content, seed, 2))
