@@ -7,6 +7,7 @@ nothing in hand.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -15,7 +16,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -193,7 +194,10 @@ def solve(
     start: Any = warm_start
     if "/" in warm_start or warm_start.endswith(".json"):
         start = formats.read_solution(warm_start)
-    with _spinner(f"solving {problem.name} with {method}", as_json) as update:
+    with (
+        _native_output_on_stderr(),
+        _spinner(f"solving {problem.name} with {method}", as_json) as update,
+    ):
         result = run(
             problem,
             method,
@@ -306,7 +310,7 @@ def compare(
                 remedy="name instances",
             )
         problems = catalog.suite()
-    with _cells(as_json) as on_result:
+    with _native_output_on_stderr(), _cells(as_json) as on_result:
         comparison = run(
             problems,
             method or None,
@@ -420,7 +424,7 @@ def show(
         _print_json(document)
         return
     console = _console()
-    console.print(facts_table(facts, console.width))
+    console.print(facts_table(summary.lines(problem), console.width))
     if estimated is not None:
         console.print(estimate_table(estimated, console.width))
     if against is not None:
@@ -428,12 +432,17 @@ def show(
 
 
 @app.command("list")
-def list_(as_json: AsJson = False) -> None:
-    """List the catalog: instances by name, with their parameters."""
+def list_(
+    name: Annotated[
+        str | None, typer.Argument(help="One entry, to see its parameters for --set.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the catalog of instances, or the parameters of one entry."""
     from stagepack.instances import catalog
-    from stagepack.report.table import catalog_table
+    from stagepack.report.table import catalog_table, parameters_table
 
-    entries = catalog.entries()
+    entries = [catalog.entry(name)] if name is not None else catalog.entries()
     if as_json:
         _print_json(
             [
@@ -446,9 +455,14 @@ def list_(as_json: AsJson = False) -> None:
                 for entry in entries
             ]
         )
-    else:
-        console = _console()
+        return
+    console = _console()
+    if name is None:
         console.print(catalog_table(entries, console.width))
+        console.print("\nparameters of one: stagepack list NAME", highlight=False)
+    else:
+        console.print(f"[bold]{name}[/]: {entries[0].description}\n", highlight=False)
+        console.print(parameters_table(entries[0], console.width))
 
 
 @app.command()
@@ -537,6 +551,23 @@ def _console() -> Console:
     return Console(soft_wrap=False)
 
 
+@contextlib.contextmanager
+def _native_output_on_stderr() -> Iterator[None]:
+    """Send what solvers print behind Python's back to stderr: stdout carries the answer alone."""
+    sys.stdout.flush()
+    try:
+        kept, errors = os.dup(1), sys.__stderr__.fileno() if sys.__stderr__ else 2
+    except OSError:  # no stdout to protect
+        yield
+        return
+    try:
+        os.dup2(errors, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 class _Spinner:
     """A line on stderr while something runs, if a person is watching."""
 
@@ -608,9 +639,9 @@ def _cells(silent: bool) -> _Cells:
 
 
 def _figure(value: Any) -> str:
-    if value is None:
-        return "none"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    from stagepack.report.format import number
+
+    return "none" if value is None else number(value)
 
 
 def _words(termination: Termination) -> str:

@@ -211,7 +211,7 @@ def _kind(instance: Any) -> str:
 def _method(kind: str, name: str) -> Method:
     by_name = {method.name: method for method in REGISTRY[kind]}
     if name not in by_name:
-        near = difflib.get_close_matches(str(name), by_name, n=1)
+        near = difflib.get_close_matches(str(name), by_name, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}? " if near else ""
         raise InputError(
             f"unknown method {name!r}",

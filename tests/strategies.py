@@ -24,7 +24,7 @@ def links() -> st.SearchStrategy[Link]:
 
 
 @st.composite
-def clusters(draw: Draw, devices: int, *, alike: bool | None = None) -> Cluster:
+def clusters(draw: Draw, /, devices: int, *, alike: bool | None = None) -> Cluster:
     device = st.builds(
         Device,
         memory=st.one_of(st.none(), st.integers(5, 90)),
@@ -46,7 +46,7 @@ def figures(n: int, most: int) -> st.SearchStrategy[list[int]]:
 
 @st.composite
 def pipelines(
-    draw: Draw, *, most_layers: int = 7, most_devices: int = 3, tables: bool = True, **fixed: Any
+    draw: Draw, /, *, most_layers: int = 7, most_devices: int = 3, tables: bool = True, **fixed: Any
 ) -> PipelinePartition:
     n = draw(st.integers(1, most_layers))
     k = draw(st.integers(1, most_devices))

@@ -61,6 +61,7 @@ def test_every_exact_method_proves_the_same_optimum(method: str, objective: str)
     assert result.status is Status.OPTIMAL
     assert result.objective == result.bound == solve(instance, "dp").objective
     assert result.gap == 0
+    assert result.solution is not None
     assert not instance.check(result.solution)
     assert result.bound_source
 
@@ -92,6 +93,7 @@ def test_all_exact_methods_agree_with_brute_force(instance: PipelinePartition) -
 def test_engines_take_warm_starts_and_leave_a_trace(method: str, engine: str) -> None:
     instance = chain(n=40, k=5)
     start = solve(instance, "greedy").solution
+    assert start is not None
     result = solve(instance, method, engine=engine, warm_start=start, time_limit=60)
     assert result.engine == engine
     assert result.trace.incumbents[0].source == "warm start"

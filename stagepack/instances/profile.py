@@ -190,6 +190,10 @@ class Lifetimes:
                 raise InputError(
                     f"tensor {tensor!r} has no size", field="tensors", remedy="add its bytes"
                 )
+        if sum(profile.tensors[tensor] for tensor in born) > 2**62:
+            raise InputError(
+                "all tensors together exceed 2**62 bytes", field="tensors", remedy="check the sizes"
+            )
         return cls(
             n=n,
             born=np.array(list(born.values()), dtype=np.int64),

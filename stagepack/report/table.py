@@ -194,17 +194,11 @@ def _notes(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
 # ---------------------------------------------------------------------- other tables
 
 
-def facts_table(facts: Mapping[str, Any], width: int = 80) -> RenderableType:
-    """Return what :func:`stagepack.report.summary.facts` found, one fact a line."""
+def facts_table(lines: Iterable[tuple[str, str]], width: int = 80) -> RenderableType:
+    """Return what :func:`stagepack.report.summary.lines` found, one fact a line."""
     table = _plain(("fact", "value"), header=False)
-    for key, value in facts.items():
-        if value is None or value == {}:
-            continue
-        if isinstance(value, dict):
-            text = ", ".join(f"{name} {_figure(part)}" for name, part in value.items())
-        else:
-            text = _figure(value)
-        table.add_row(_text(key.replace("_", " "), "dim"), _text(text))
+    for fact, value in lines:
+        table.add_row(_text(fact, "dim"), _text(value))
     return table
 
 
@@ -275,29 +269,37 @@ def against_table(rows: Iterable[Mapping[str, Any]], width: int = 80) -> Rendera
 
 
 def methods_table(methods: Iterable[Any], width: int = 80) -> RenderableType:
-    """Return methods as :func:`stagepack.methods` lists them: exact, available, what they do."""
-    table = _plain(("method", "exact", "engines", "what it does"), wrap="what it does")
+    """Return methods as :func:`stagepack.methods` lists them: exact, own engine, what they do."""
+    table = _plain(("method", "proves", "engine", "what it does"), wrap="what it does")
     for method in methods:
         about = method.description
         style = ""
         if not method.available:
             about, style = f"{about} (not here: {method.reason})", "dim"
-        exact = "exact" if method.exact else "heuristic"
-        engines = ", ".join(method.engines) or as_text.NOTHING
-        table.add_row(*(_text(text, style) for text in (method.name, exact, engines, about)))
+        proves = "yes" if method.exact else "no"
+        engine = method.engines[0] if method.engines else as_text.NOTHING
+        table.add_row(*(_text(text, style) for text in (method.name, proves, engine, about)))
     return table
 
 
 def catalog_table(entries: Iterable[Any], width: int = 80) -> RenderableType:
-    """Return the catalog's entries: name, what it is, its parameters."""
+    """Return the catalog's entries: name and what it is."""
     table = _plain(("name", "what it is"), wrap="what it is")
     for entry in entries:
-        given = entry.parameters
-        text = entry.description
-        if given:
-            names = [f"{k}={v}" for k, v in given.items()] if isinstance(given, dict) else given
-            text += f" ({', '.join(map(str, names))})"
-        table.add_row(_text(entry.name), _text(text))
+        table.add_row(_text(entry.name), _text(entry.description))
+    return table
+
+
+def parameters_table(entry: Any, width: int = 80) -> RenderableType:
+    """Return the parameters of one entry of the catalog: name, default, meaning."""
+    from stagepack.instances.catalog import VOCABULARY
+
+    table = _plain(("parameter", "default", "what it is"), wrap="what it is")
+    for name, default in entry.parameters.items():
+        shown = as_text.NOTHING if default is None else _figure(default)
+        known = VOCABULARY[name]
+        choices = f": {', '.join(known.choices)}" if known.choices else ""
+        table.add_row(_text(name), _text(shown), _text(known.description + choices))
     return table
 
 

@@ -17,6 +17,7 @@ from stagepack.report.table import (
     estimate_table,
     facts_table,
     methods_table,
+    parameters_table,
     render,
 )
 from tests.report.sample import comparison, cut, network
@@ -145,18 +146,20 @@ def test_estimate_and_against(width: int) -> None:
 
 
 def test_other_tables() -> None:
-    facts = summary.facts(network(10, 4, name="net", training=True, microbatches=4))
-    text = printed(facts_table(facts, 80), 80)
-    assert "microbatches" in text
-    assert "10" in text
+    lines = summary.lines(network(10, 4, name="net", training=True, microbatches=4))
+    text = printed(facts_table(lines, 80), 80)
+    assert "training, 4 microbatches" in text
     methods = [
         SimpleNamespace(
             name="dp", exact=True, engines=(), available=False, reason="no", description="fast"
         )
     ]
     assert "fast (not here: no)" in printed(methods_table(methods, 80), 80)
-    entries = [SimpleNamespace(name="bert", description="a network", parameters={"batch": 1})]
-    assert "a network (batch=1)" in printed(catalog_table(entries, 80), 80)
+    entry = SimpleNamespace(name="bert", description="a network", parameters={"batch": 1})
+    assert "a network" in printed(catalog_table([entry], 80), 80)
+    text = printed(parameters_table(entry, 80), 80)
+    assert "batch" in text
+    assert "samples" in text
 
 
 def test_lines_for_people() -> None:

@@ -457,7 +457,8 @@ class MilpAssignment:
         """Return the ticks that no solution undercuts, from the engine's bound on C + T.
 
         Lowered by the engine's `tolerance` times (1 + the largest sum of a row), brought back to
-        ticks and rounded up to the next multiple of the unit; at least P + Q + host, at most upper + 1.
+        ticks and rounded up to the next multiple of the unit; at least P + Q + host, at most
+        upper + 1.
         """
         bound = self._floor()
         if math.isfinite(raw):

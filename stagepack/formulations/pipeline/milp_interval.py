@@ -450,7 +450,8 @@ class MilpInterval:
         """Return the ticks that no solution undercuts, from the engine's bound on C + T.
 
         Lowered by the engine's `tolerance` times (1 + the largest coefficient), brought back to
-        ticks and rounded up to the next multiple of the unit; at least P + Q + host, at most upper + 1.
+        ticks and rounded up to the next multiple of the unit; at least P + Q + host, at most
+        upper + 1.
         """
         bound = sum(self.least)
         if math.isfinite(raw):

@@ -513,7 +513,13 @@ class PipelinePartition:
         return check(self, solution)
 
     def _validate(self) -> None:
-        n = self.n
+        n, k = self.n, self.k
+        if not 1 <= self.microbatches < 2**31:
+            raise InputError(
+                f"{self.microbatches} microbatches",
+                field="microbatches",
+                remedy="give at least one and fewer than 2**31",
+            )
         total = 0.0
         for name in ("forward", "backward"):
             total += float(np.sum(getattr(self, name), dtype=np.float64))
@@ -528,18 +534,22 @@ class PipelinePartition:
             raise InputError(
                 "the sum of all bytes exceeds 2**62", field="exclusive", remedy="use a coarser unit"
             )
-        if self.microbatches < 1:
-            raise InputError(
-                f"{self.microbatches} microbatches",
-                field="microbatches",
-                remedy="give at least one",
-            )
         if self.layer_names is not None and len(self.layer_names) != n:
             raise InputError(
                 f"{len(self.layer_names)} names for {n} layers",
                 field="layer_names",
                 remedy="give one name a layer",
             )
+        for name in ("recv_cycles", "send_cycles", "compute_table", "memory_table"):
+            table = getattr(self, name)
+            shapes = ((k, n + 1),) if "cycles" in name else ((n + 1, n + 1), (k, n + 1, n + 1))
+            if table is not None and table.shape not in shapes:
+                raise InputError(
+                    f"has shape {table.shape}",
+                    field=name,
+                    remedy=f"for {k} devices give {' or '.join(map(str, shapes))}",
+                )
+        self._validate_links()
         uses = self.shared.layer
         if len(uses) and (uses.min() < 0 or uses.max() >= n):
             raise InputError(
@@ -563,6 +573,25 @@ class PipelinePartition:
                         field=name,
                         remedy=f"cuts run from 1 to {n - 1}; cut c lies before layer c",
                     )
+
+    def _validate_links(self) -> None:
+        cluster = self.cluster
+        links = {device.recv for device in cluster.devices}
+        links |= {device.send for device in cluster.devices}
+        for link in links | {cluster.host_recv, cluster.host_send}:
+            if link is None:
+                continue
+            try:
+                rate = link.GBps * 2**30 / cluster.clock
+                cycles = link.idle + 2.0**62 / rate
+            except (OverflowError, ZeroDivisionError):
+                cycles = math.inf
+            if not math.isfinite(cycles):
+                raise InputError(
+                    f"{link.GBps} GB/s at {cluster.clock} Hz are out of range",
+                    field="cluster",
+                    remedy="give bandwidths and a clock of this world",
+                )
 
 
 def _quick_cluster(
@@ -654,15 +683,21 @@ def _bytes(values: Any, name: str, shape: tuple[int, ...]) -> Array:
 def _table(values: Any, name: str, shape: tuple[int, ...], k: int | None = None) -> Array | None:
     if values is None:
         return None
-    if k is not None and np.ndim(values) == 3:
-        shape = (k, *shape)
-    return _numbers(values, name, shape)
+    return _numbers(values, name, _table_shape(values, shape, k))
 
 
 def _byte_table(values: Any, name: str, shape: tuple[int, ...], k: int) -> Array | None:
     if values is None:
         return None
-    return _bytes(values, name, (k, *shape) if np.ndim(values) == 3 else shape)
+    return _bytes(values, name, _table_shape(values, shape, k))
+
+
+def _table_shape(values: Any, shape: tuple[int, ...], k: int | None) -> tuple[int, ...]:
+    """Return `shape`, or that of one such table a device where `values` are as deep."""
+    try:
+        return shape if k is None or np.ndim(values) != 3 else (k, *shape)
+    except ValueError:  # ragged: said where it is read
+        return shape
 
 
 def _at(index: tuple[Any, ...]) -> str:

@@ -48,6 +48,7 @@ def test_from_profile_derives_crossings_carries_and_spans() -> None:
         ([{"inputs": ("x",)}], {}, "tensors"),
         ([{"outputs": ("x",)}, {"outputs": ("x",)}], {"x": 1}, "layers[1].outputs"),
         ([{"inputs": ("x",)}, {"outputs": ("x",)}], {"x": 1}, "layers[0].inputs"),
+        ([{"outputs": ("x", "y")}, {"inputs": ("x", "y")}], {"x": 2**62, "y": 1}, "tensors"),
         ([{"shared": {"k": 1}}, {"shared": {"k": 2}}], {}, "layers[1].shared"),
     ],
 )
@@ -86,6 +87,11 @@ def test_profiles_that_make_no_sense(
         ({"forward": [1, 2], "shared": {"k": (-1, [0])}}, "shared"),
         ({"forward": [1, 2], "layer_names": ["a"]}, "layer_names"),
         ({"forward": [2**63 - 1, 1]}, "forward"),
+        ({"forward": [1, 2], "microbatches": 10**400}, "microbatches"),
+        ({"forward": [1], "compute_table": [[1, 2], [3]]}, "compute_table"),
+        ({"forward": [1], "recv_cycles": [[1, 2]]}, "recv_cycles"),
+        ({"forward": [1, 2], "bandwidth": 1e-320}, "cluster"),
+        ({"forward": [1, 2], "bandwidth": 1, "clock": 1e308}, "cluster"),
     ],
 )
 def test_arrays_that_make_no_sense(arguments: dict[str, Any], field: str) -> None:
@@ -140,5 +146,8 @@ def test_replace_refuses_what_it_does_not_know() -> None:
     instance = PipelinePartition.from_arrays([1, 2], devices=1)
     with pytest.raises(InputError, match="objective"):
         instance.replace(objective="nonsense")
+    tables = PipelinePartition.from_arrays([1, 2], devices=2, recv_cycles=[[1, 2, 3]] * 2)
+    with pytest.raises(InputError, match="recv_cycles"):
+        tables.replace(cluster=Cluster.uniform(3))
     with pytest.raises(InputError, match="colour"):
         instance.replace(colour="red")
