@@ -12,7 +12,7 @@ from typing import Any
 
 from stagepack.methods import Method, Settings
 from stagepack.methods import pipeline as pipeline_methods
-from stagepack.result import CheckError, InputError, Number, Progress, Result, Status, Stopped
+from stagepack.result import InputError, Number, Progress, Result, Status, Stopped
 
 REGISTRY: dict[str, tuple[Method, ...]] = {
     methods[0].kind: methods for methods in (pipeline_methods.METHODS,)
@@ -147,18 +147,13 @@ def solve(
     except KeyboardInterrupt:
         progress.interrupt()
     status, termination = progress.outcome()
-    solution = progress.solution
-    if solution is not None:
-        violations = instance.check(solution)
-        if violations:
-            raise CheckError(f"{method} kept a solution that breaks {violations[0]}")
     return Result(
         status=status,
         termination=termination,
         objective=progress.objective,
         bound=None if status is Status.INFEASIBLE else progress.bound,
         bound_source="" if status is Status.INFEASIBLE else progress.bound_source,
-        solution=solution,
+        solution=progress.solution,
         method=method,
         engine=progress.engine,
         runtime=progress.elapsed,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.heuristics.pipeline.bounds import objective_bound
-from stagepack.heuristics.pipeline.dp import least
 from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -80,5 +79,16 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     if first is None:
         progress.prove_infeasible(explain(costs))
         return
+    low, high = floor, first
+    while low < high:
+        if progress.stale:
+            within(high)
+            progress.offer(solution(), "bisect")
+        progress.require_time()
+        middle = (low + high) // 2
+        value = within(middle)
+        low, high = (middle + 1, high) if value is None else (low, max(low, value))
+        progress.raise_bound(costs.value(low), "exhausted search")
+    within(high)
     progress.offer(solution(), "bisect")
-    least(within, solution, floor, first, progress, costs)
+    progress.raise_bound(costs.value(high), "exhausted search")

@@ -12,8 +12,6 @@ Source: DESIGN 3.1, after the seed *Auto Pipeline*, whose sweep over all thresho
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.heuristics.pipeline.prober import UNLIMITED, Prober, load_kernels
@@ -32,69 +30,26 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     Stopped
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
-    with progress.setup("compiling kernels"):
-        load_kernels(costs.tabular)
+    if not load_kernels.cache_info().currsize:
+        with progress.setup("compiling kernels"):
+            load_kernels()
     prober = Prober(costs, progress)
     needs = prober.probe()
     if needs is None:
         progress.prove_infeasible(explain(costs))
         return
-    progress.offer(prober.solution(), "dp")
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:
         _staircase(costs, prober, progress, *needs)
         return
-    floor = objective_bound(costs)
-
-    def within(limit: int) -> int | None:
-        needs = prober.probe(limit)
-        return None if needs is None else needs[0]
-
-    least(within, prober.solution, floor, needs[0], progress, costs)
-
-
-def least(
-    within: Callable[[int], int | None],
-    solution: Callable[[], PipelineSolution],
-    low: int,
-    high: int,
-    progress: Progress[PipelineSolution],
-    costs: RangeCosts,
-) -> None:
-    """Bisect on the objective value itself, in ticks, telling `progress` of every step.
-
-    ``within(limit)`` returns the value of a partition worth at most `limit`, or None, and
-    `solution` the partition last found; the optimum is in [low, high].
-    """
-
-    def narrowed(low: int, improved: bool) -> None:
-        progress.raise_bound(costs.value(low), SEARCHED)
-        if improved and progress.stale:
-            progress.offer(solution(), "dp")
-
-    high = _bisect(within, low, high, progress, narrowed)
-    within(high)
-    progress.offer(solution(), "dp")
-    progress.raise_bound(costs.value(high), SEARCHED)
-
-
-def _bisect(
-    within: Callable[[int], int | None],
-    low: int,
-    high: int,
-    progress: Progress[PipelineSolution],
-    narrowed: Callable[[int, bool], None] | None = None,
-) -> int:
-    """Return the least limit in [low, high] that `within` can meet; `high` is known to be met."""
+    low, high = objective_bound(costs), needs[0]
     while low < high:
+        if progress.stale:
+            progress.offer(_partition(prober, high, UNLIMITED), "dp")
         progress.require_time()
-        value = within((low + high) // 2)
-        if value is None:
-            low = (low + high) // 2 + 1
-        else:
-            high = max(low, value)
-        if narrowed is not None:
-            narrowed(low, value is not None)
-    return high
+        low, high = prober.narrow(low, high, transfer=UNLIMITED)
+        progress.raise_bound(costs.value(low), SEARCHED)
+    progress.offer(_partition(prober, high, UNLIMITED), "dp")
+    progress.raise_bound(costs.value(high), SEARCHED)
 
 
 def _staircase(
@@ -108,33 +63,39 @@ def _staircase(
 
     A partition with the limits (c_known, t_known) is known.
     """
+    best = c_known + t_known
+    incumbent = (c_known, t_known)  # limits that the best partition met so far needs
+    offered = False
 
-    def least_compute(low: int, high: int, transfer: int) -> int:
-        def within(limit: int) -> int | None:
-            needs = prober.probe(limit, transfer)
-            return None if needs is None else needs[0]
+    def least(
+        low: int, high: int, *, compute: int | None = None, transfer: int | None = None
+    ) -> int:
+        """Return the least limit on what is not held that can be met; `high` is."""
+        nonlocal offered
+        while low < high:
+            if progress.stale and not offered:
+                progress.offer(_partition(prober, *incumbent), "dp")
+                offered = True
+            progress.require_time()
+            low, high = prober.narrow(low, high, compute=compute, transfer=transfer)
+        return high
 
-        return _bisect(within, low, high, progress)
-
-    def least_transfer(low: int, high: int, compute: int) -> int:
-        def within(limit: int) -> int | None:
-            needs = prober.probe(compute, limit)
-            return None if needs is None else needs[1]
-
-        value = _bisect(within, low, high, progress)
-        prober.probe(compute, value)
-        progress.offer(prober.solution(), "dp")
-        return value
+    def transfer_needed(compute: int, transfer: int) -> int:
+        needs = prober.probe(compute, transfer)
+        assert needs is not None
+        return needs[1]
 
     # The transfer that no partition avoids, and the least compute.
-    t_min = least_transfer(costs.host, t_known, UNLIMITED)
+    t_min = least(costs.host, t_known, compute=UNLIMITED)
     floor = costs.compute_bound()
     progress.raise_bound(costs.value(floor + t_min), "work bound")
-    c = least_compute(floor, c_known, UNLIMITED)
-    progress.raise_bound(costs.value(c + t_min), SEARCHED)
-    t = least_transfer(t_min, _transfer_needed(prober, c, UNLIMITED), c)
-    best = c + t
+    c = least(floor, c_known, transfer=UNLIMITED)
+    t = least(t_min, transfer_needed(c, UNLIMITED), compute=c)
     while True:
+        if c + t < best or not offered:
+            best, incumbent = min(best, c + t), (c, t) if c + t < best else incumbent
+            progress.offer(_partition(prober, *incumbent), "dp")
+            offered = True
         # What is left has compute > c and transfer < t, and is worth having below `best`.
         progress.raise_bound(costs.value(min(best, c + 1 + t_min)), SEARCHED)
         t_limit = min(t - 1, best - 2 - c)
@@ -144,13 +105,13 @@ def _staircase(
         needs = prober.probe(c_limit, t_limit)
         if needs is None:
             break
-        c = least_compute(c + 1, needs[0], t_limit)
-        t = least_transfer(t_min, _transfer_needed(prober, c, t_limit), c)
-        best = min(best, c + t)
+        c = least(c + 1, needs[0], transfer=t_limit)
+        t = least(t_min, transfer_needed(c, t_limit), compute=c)
     progress.raise_bound(costs.value(best), SEARCHED)
 
 
-def _transfer_needed(prober: Prober, compute: int, transfer: int) -> int:
+def _partition(prober: Prober, compute: int, transfer: int) -> PipelineSolution:
+    """Return a partition within limits that can be met."""
     needs = prober.probe(compute, transfer)
     assert needs is not None
-    return needs[1]
+    return prober.solution()

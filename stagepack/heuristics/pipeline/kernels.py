@@ -2,24 +2,93 @@
 
 `placed[q, a]` says whether the layers [a, n) can be cut into stages along a path of the
 :class:`~stagepack.instances.pipeline.ranges.StageOrder` automaton from state 0 to state q, every
-stage within the compute limit and the transfer limit.  A stage [a, b) of a device class with
-weight w, receive r, send s and host share h is within the limits C and T of a mode when
+stage within the compute limit C and the transfer limit T.  A stage [a, b) that computes for w
+ticks, receives for r and sends for s, with the host's share h, is within the limits of a mode when
 
 ====================  ==========================================
-BOTTLENECK            w (P[b] - P[a]) <= C
-TRANSFER_BOUNDED      the same, and r[a] + s[b] + h <= T
-SUM                   w (P[b] - P[a]) + r[a] + s[b] + h <= C
-OVERLAP               w (P[b] - P[a]) <= C, r[a] <= C, s[b] <= C
+BOTTLENECK            w <= C
+TRANSFER_BOUNDED      w <= C and r + s + h <= T
+SUM                   w + r + s + h <= C
+OVERLAP               w <= C, r <= C, s <= C
 ====================  ==========================================
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numba
 
 from stagepack.instances.profile import Array
 
 BOTTLENECK, TRANSFER_BOUNDED, SUM, OVERLAP = range(4)
+
+
+class Chain(NamedTuple):
+    """An instance as the kernels see it; int64 arrays, and ints, unless stated otherwise.
+
+    Attributes
+    ----------
+    source, target, device_class, window : ndarray, shape (transitions,)
+        The automaton; transitions into a state come before those out of it.  `window` is the row
+        of `reach` or `fits` that holds for the transition.
+    accepting : ndarray of bool, shape (states,)
+    tabular : bool
+        Whether `fits` and `compute` hold the costs; else `reach` and `prefix` do.  The arrays not
+        used have one entry.
+    reach : ndarray, shape (windows, n)
+        Furthest end of a stage that begins at each layer.
+    prefix : ndarray, shape (classes, n + 1)
+        Running sums of compute.
+    fits : ndarray of bool, shape (windows, n + 1, n + 1)
+    compute : ndarray, shape (classes, n + 1, n + 1)
+    recv, send : ndarray, shape (classes, n + 1)
+    host : int
+    allowed : ndarray of bool, shape (n + 1,)
+        Cuts where stages may begin and end.
+    mode : int
+        One of the four modes above.
+    """
+
+    source: Array
+    target: Array
+    device_class: Array
+    window: Array
+    accepting: Array
+    tabular: bool
+    reach: Array
+    prefix: Array
+    fits: Array
+    compute: Array
+    recv: Array
+    send: Array
+    host: int
+    allowed: Array
+    mode: int
+
+
+class Scratch(NamedTuple):
+    """Where the kernels write.
+
+    Attributes
+    ----------
+    placed : ndarray of bool, shape (states, n + 1)
+    lowest, highest : ndarray of int64, shape (states,)
+        Least and greatest placed position of each state (n + 1 and -1: none).
+    queue : ndarray of int64, shape (n + 2,)
+    ends, classes : ndarray of int64, shape (states,)
+        End and device class of each stage of the partition last read.
+    stages : ndarray of int64, shape (1,)
+        How many stages it has.
+    """
+
+    placed: Array
+    lowest: Array
+    highest: Array
+    queue: Array
+    ends: Array
+    classes: Array
+    stages: Array
 
 
 @numba.njit(inline="always")
@@ -40,199 +109,179 @@ def _within(
 def place_tails(
     begin: int,
     end: int,
-    source: Array,
-    target: Array,
-    device_class: Array,
-    window: Array,
-    reach: Array,
-    prefix: Array,
-    recv: Array,
-    send: Array,
-    host: int,
-    allowed: Array,
-    mode: int,
+    chain: Chain,
     compute_limit: int,
     transfer_limit: int,
-    placed: Array,
-    lowest: Array,
-    highest: Array,
-    queue: Array,
+    scratch: Scratch,
 ) -> None:  # pragma: no cover - compiled
-    """Extend `placed` along the transitions [begin, end); O(n) a transition.
+    """Extend `placed` along the transitions [begin, end); begin = 0 begins anew.
 
-    Both ends of the window of feasible stage ends fall with the first layer, so a monotone queue
-    gives the cheapest send (or compute plus send) in it.
-
-    Parameters
-    ----------
-    begin, end : int
-        Transitions to follow; those that lead to a state come before those that leave it.  0
-        begins anew.
-    source, target, device_class, window : ndarray of int64, shape (transitions,)
-        `window` is the row of `reach` that holds for the transition.
-    reach : ndarray of int64, shape (windows, n)
-    prefix, recv, send : ndarray of int64, shape (classes, n + 1)
-    host, mode, compute_limit, transfer_limit : int
-    allowed : ndarray of bool, shape (n + 1,)
-    placed : ndarray of bool, shape (states, n + 1)
-        Extended in place.
-    lowest, highest : ndarray of int64, shape (states,)
-        Least and greatest placed position of each state (n + 1 and -1: none); kept in step.
-    queue : ndarray of int64, shape (n + 2,)
-        Scratch.
+    O(n) a transition, O(n^2) for tables.
     """
+    placed = scratch.placed
     if begin == 0:
         n = placed.shape[1] - 1
         placed[:] = False
-        lowest[:] = n + 1
-        highest[:] = -1
+        scratch.lowest[:] = n + 1
+        scratch.highest[:] = -1
         placed[0, n] = True
-        lowest[0] = highest[0] = n
+        scratch.lowest[0] = scratch.highest[0] = n
     for t in range(begin, end):
-        q0, q, c, row = source[t], target[t], device_class[t], window[t]
-        head, tail = 0, 0
-        for a in range(highest[q0] - 1, -1, -1):
-            b = a + 1
-            if placed[q0, b]:
-                key = send[c, b]
-                if mode == SUM:
-                    key += prefix[c, b]
-                while head < tail:
-                    last = queue[tail - 1]
-                    if send[c, last] + (prefix[c, last] if mode == SUM else 0) < key:
-                        break
-                    tail -= 1
-                queue[tail] = b
-                tail += 1
-            elif head == tail and b < lowest[q0]:
-                break
-            furthest = prefix[c, a] + compute_limit
-            while head < tail and (
-                queue[head] > reach[row, a] or prefix[c, queue[head]] > furthest
-            ):
-                head += 1
-            if head == tail or not allowed[a] or placed[q, a]:
-                continue
-            b = queue[head]
-            work = prefix[c, b] - prefix[c, a]
-            if _within(mode, work, recv[c, a], send[c, b], host, compute_limit, transfer_limit):
-                placed[q, a] = True
-                lowest[q] = min(lowest[q], a)
-                highest[q] = max(highest[q], a)
+        if scratch.highest[chain.source[t]] >= 0:
+            if chain.tabular:
+                _place_by_table(t, chain, compute_limit, transfer_limit, scratch)
+            else:
+                _place_by_window(t, chain, compute_limit, transfer_limit, scratch)
 
 
 @numba.njit(cache=True, nogil=True)
-def place_tails_tabular(
-    begin: int,
-    end: int,
-    source: Array,
-    target: Array,
-    device_class: Array,
-    window: Array,
-    fits: Array,
-    compute: Array,
-    recv: Array,
-    send: Array,
-    host: int,
-    mode: int,
-    compute_limit: int,
-    transfer_limit: int,
-    placed: Array,
+def _place_by_window(
+    t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
 ) -> None:  # pragma: no cover - compiled
-    """Extend `placed` like :func:`place_tails`, for tables without structure; O(n^2) a transition.
+    """Follow one transition of a chain whose costs add up.
 
-    Parameters
-    ----------
-    fits : ndarray of bool, shape (windows, n + 1, n + 1)
-    compute : ndarray of int64, shape (classes, n + 1, n + 1)
+    Both ends of the window of feasible stage ends fall with the first layer, so a monotone queue
+    gives the cheapest send (or compute plus send) in it.
     """
-    n = placed.shape[1] - 1
-    if begin == 0:
-        placed[:] = False
-        placed[0, n] = True
-    for t in range(begin, end):
-        q0, q, c, row = source[t], target[t], device_class[t], window[t]
-        for a in range(n):
-            for b in range(a + 1, n + 1):
-                if placed[q, a]:
+    q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
+    prefix, send, recv, queue = chain.prefix, chain.send, chain.recv, scratch.queue
+    head, tail = 0, 0
+    for a in range(scratch.highest[q0] - 1, -1, -1):
+        b = a + 1
+        if scratch.placed[q0, b]:
+            key = send[c, b]
+            if chain.mode == SUM:
+                key += prefix[c, b]
+            while head < tail:
+                last = queue[tail - 1]
+                if send[c, last] + (prefix[c, last] if chain.mode == SUM else 0) < key:
                     break
-                placed[q, a] = (
-                    placed[q0, b]
-                    and fits[row, a, b]
-                    and _within(
-                        mode,
-                        compute[c, a, b],
-                        recv[c, a],
-                        send[c, b],
-                        host,
-                        compute_limit,
-                        transfer_limit,
-                    )
-                )
+                tail -= 1
+            queue[tail] = b
+            tail += 1
+        elif head == tail and b < scratch.lowest[q0]:
+            break
+        furthest = prefix[c, a] + compute_limit
+        while head < tail and (
+            queue[head] > chain.reach[row, a] or prefix[c, queue[head]] > furthest
+        ):
+            head += 1
+        if head == tail or not chain.allowed[a] or scratch.placed[q, a]:
+            continue
+        b = queue[head]
+        work = prefix[c, b] - prefix[c, a]
+        if _within(
+            chain.mode, work, recv[c, a], send[c, b], chain.host, compute_limit, transfer_limit
+        ):
+            scratch.placed[q, a] = True
+            scratch.lowest[q] = min(scratch.lowest[q], a)
+            scratch.highest[q] = max(scratch.highest[q], a)
 
 
 @numba.njit(cache=True, nogil=True)
-def trace_back(
-    state: int,
-    source: Array,
-    target: Array,
-    device_class: Array,
-    window: Array,
-    tabular: bool,
-    reach: Array,
-    prefix: Array,
-    fits: Array,
-    compute: Array,
-    recv: Array,
-    send: Array,
-    host: int,
-    mode: int,
-    compute_limit: int,
-    transfer_limit: int,
-    placed: Array,
-    ends: Array,
-    classes: Array,
-) -> tuple[int, int, int]:  # pragma: no cover - compiled
-    """Read a partition off `placed`, from the first layer on.
+def _place_by_table(
+    t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
+) -> None:  # pragma: no cover - compiled
+    """Follow one transition of a chain given by tables without structure."""
+    q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
+    placed = scratch.placed
+    for a in range(scratch.highest[q0]):
+        for b in range(a + 1, scratch.highest[q0] + 1):
+            if placed[q, a]:
+                break
+            placed[q, a] = (
+                placed[q0, b]
+                and chain.fits[row, a, b]
+                and _within(
+                    chain.mode,
+                    chain.compute[c, a, b],
+                    chain.recv[c, a],
+                    chain.send[c, b],
+                    chain.host,
+                    compute_limit,
+                    transfer_limit,
+                )
+            )
+        if placed[q, a]:
+            scratch.lowest[q] = min(scratch.lowest[q], a)
+            scratch.highest[q] = max(scratch.highest[q], a)
 
-    Parameters
-    ----------
-    state : int
-        Where `placed[state, 0]` holds.
-    tabular : bool
-        Whether `fits` and `compute` hold the costs; else `reach` and `prefix` do.
-    ends, classes : ndarray of int64, shape (states,)
-        Filled with the end and the device class of each stage.
+
+@numba.njit(cache=True, nogil=True)
+def read_partition(
+    chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
+) -> tuple[int, int]:  # pragma: no cover - compiled
+    """Read a partition off `placed`, from the first layer on, into `ends` and `classes`.
 
     Returns
     -------
-    stages, compute, transfer : int
-        Number of stages, and the limits that they need (see :meth:`.Prober.probe`).
+    compute, transfer : int
+        The limits that it needs; (-1, -1) when there is none.
     """
-    n = placed.shape[1] - 1
+    placed, n = scratch.placed, scratch.placed.shape[1] - 1
+    state = 0
+    for q in range(1, placed.shape[0]):
+        if chain.accepting[q] and placed[q, 0]:
+            state = q
+            break
+    if state == 0:
+        return -1, -1
     stages, a, most, most_transfer = 0, 0, 0, 0
     while state != 0:
         found = False
-        for t in range(len(source)):
-            if found or target[t] != state:
+        for t in range(len(chain.source)):
+            if found or chain.target[t] != state:
                 continue
-            q0, c, row = source[t], device_class[t], window[t]
+            q0, c, row = chain.source[t], chain.device_class[t], chain.window[t]
             for b in range(a + 1, n + 1):
-                if not placed[q0, b] or not (fits[row, a, b] if tabular else b <= reach[row, a]):
+                if not placed[q0, b]:
                     continue
-                work = compute[c, a, b] if tabular else prefix[c, b] - prefix[c, a]
-                r, s = recv[c, a], send[c, b]
-                if _within(mode, work, r, s, host, compute_limit, transfer_limit):
-                    if mode == SUM:
-                        work += r + s + host
-                    elif mode == OVERLAP:
+                if chain.tabular:
+                    fits, work = chain.fits[row, a, b], chain.compute[c, a, b]
+                else:
+                    fits, work = b <= chain.reach[row, a], chain.prefix[c, b] - chain.prefix[c, a]
+                r, s = chain.recv[c, a], chain.send[c, b]
+                if fits and _within(
+                    chain.mode, work, r, s, chain.host, compute_limit, transfer_limit
+                ):
+                    if chain.mode == SUM:
+                        work += r + s + chain.host
+                    elif chain.mode == OVERLAP:
                         work = max(work, r, s)
                     most = max(most, work)
-                    most_transfer = max(most_transfer, r + s + host)
-                    ends[stages], classes[stages] = b, c
+                    most_transfer = max(most_transfer, r + s + chain.host)
+                    scratch.ends[stages], scratch.classes[stages] = b, c
                     stages += 1
                     state, a, found = q0, b, True
                     break
-        if not found:
-            return 0, 0, 0
-    return stages, most, most_transfer
+        if not found:  # cannot be: `placed` was reached by some stage
+            return -1, -1
+    scratch.stages[0] = stages
+    return most, most_transfer
+
+
+@numba.njit(cache=True, nogil=True)
+def narrow(
+    low: int,
+    high: int,
+    other: int,
+    on_transfer: bool,
+    probes: int,
+    chain: Chain,
+    scratch: Scratch,
+) -> tuple[int, int]:  # pragma: no cover - compiled
+    """Bisect on one limit, the other held at `other`, for at most `probes` steps.
+
+    The least limit that can be met is in [low, high]; returns a shorter such interval.
+    """
+    while low < high and probes > 0:
+        middle = (low + high) // 2
+        compute_limit, transfer_limit = (other, middle) if on_transfer else (middle, other)
+        place_tails(0, len(chain.source), chain, compute_limit, transfer_limit, scratch)
+        compute, transfer = read_partition(chain, compute_limit, transfer_limit, scratch)
+        if compute < 0:
+            low = middle + 1
+        else:
+            high = max(low, transfer if on_transfer else compute)
+        probes -= 1
+    return low, high

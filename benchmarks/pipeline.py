@@ -1,0 +1,123 @@
+"""Pipeline partitioning: the fast exact method against the reference, and the models.
+
+    python -m benchmarks.pipeline [--quick]
+
+Every figure is a median of interleaved runs in this process, compiled code warmed.  Tables are
+built inside every run; where a method runs alone, the instance is, too.  Ratios are what to compare
+between machines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import stagepack as sp
+from stagepack.result import Status
+
+REFERENCE = 5  # runs of the reference; the fast method gets as many, interleaved
+
+
+def chain(kind: str, layers: int, devices: int) -> Any:
+    """Return a chain of the catalog."""
+    return sp.load(f"pipeline/random/{kind}", layers=layers, devices=devices)
+
+
+def unlimited(instance: Any) -> Any:
+    """Return the instance without memory limits."""
+    import msgspec
+
+    devices = tuple(msgspec.structs.replace(d, memory=None) for d in instance.cluster.devices)
+    return instance.replace(cluster=msgspec.structs.replace(instance.cluster, devices=devices))
+
+
+def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Return how long `run` took, and what it returned."""
+    began = time.perf_counter()
+    answer = run()
+    return time.perf_counter() - began, answer
+
+
+def solved(instance: Any, method: str, limit: float = 600) -> Any:
+    """Solve and insist on the certificate."""
+    result = sp.solve(instance, method, time_limit=limit, warm_start=None)
+    assert result.status is Status.OPTIMAL, (instance.name, method, result.status)
+    return result
+
+
+def against_reference(instance: Any, label: str, runs: int) -> None:
+    """Print interleaved medians of `dp` and `dp-reference` on one chain."""
+    solved(instance, "dp")
+    fast, slow, values = [], [], set()
+    for _ in range(runs):
+        for method, times in (("dp", fast), ("dp-reference", slow)):
+            took, result = seconds(lambda method=method: solved(instance, method))
+            times.append(took)
+            values.add(result.objective)
+    assert len(values) == 1, values
+    a, b = statistics.median(fast), statistics.median(slow)
+    print(f"{label:<42} dp {a * 1e3:9.2f} ms   dp-reference {b * 1e3:11.2f} ms   {b / a:8.0f} x")
+
+
+def alone(make: Callable[[], Any], method: str, label: str, runs: int) -> None:
+    """Print the median of one method on one chain."""
+    solved(make(), method)
+    times = [seconds(lambda: solved(make(), method))[0] for _ in range(runs)]
+    print(f"{label:<42} {method} {statistics.median(times):9.4f} s")
+
+
+def models(sizes: tuple[int, ...], limit: float) -> None:
+    """Print solve times and bounds of the models, with a greedy start and without one."""
+    print(f"\n{'models':<30}{'method':<17}{'start':<8}{'status':<10}{'seconds':>8}{'gap':>9}"
+          f"{'bound / optimum':>17}")  # fmt: skip
+    for kind in ("bert-like", "heterogeneous"):
+        for layers in sizes:
+            instance = chain(kind, layers, 8 if layers >= 50 else 4)
+            optimum = solved(instance, "dp").objective
+            for method in ("milp-interval", "milp-assignment", "cp-sat"):
+                for start in ("auto", None):
+                    result = sp.solve(instance, method, warm_start=start, time_limit=limit)
+                    gap = "-" if result.gap is None else f"{result.gap:.2%}"
+                    print(
+                        f"{instance.name:<30}{method:<17}{start or 'none':<8}{result.status:<10}"
+                        f"{result.runtime:>8.2f}{gap:>9}{result.bound / optimum:>17.4f}",
+                        flush=True,
+                    )
+
+
+def main() -> None:
+    """Print everything."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer runs, smaller models")
+    parser.add_argument("--limit", type=float, default=30, help="seconds for each model")
+    given = parser.parse_args()
+    runs = 1 if given.quick else REFERENCE
+    print("versions:", ", ".join(f"{k} {v}" for k, v in sp.versions().items()))
+    against_reference(chain("bert-like", 100, 8), "bert-like, n = 100, k = 8", runs)
+    against_reference(
+        unlimited(chain("heterogeneous", 100, 8)),
+        "heterogeneous, n = 100, k = 8, no memory limit",
+        runs,
+    )
+    against_reference(chain("heterogeneous", 100, 8), "heterogeneous, n = 100, k = 8", runs)
+    for layers in (400, 2000, 20_000, 100_000):
+        for kind in ("bert-like", "heterogeneous"):
+            label = f"{kind}, n = {layers:,}, k = 16"
+            alone(lambda kind=kind, layers=layers: chain(kind, layers, 16), "dp", label, runs)
+    cycles = np.random.default_rng(0).integers(1, 10**6, 10**6)
+    alone(
+        lambda: sp.PipelinePartition.from_arrays(cycles, devices=64),
+        "bisect",
+        "plain bottleneck, n = 1,000,000, k = 64",
+        runs,
+    )
+    models((26, 50) if given.quick else (26, 50, 100, 200), given.limit)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""The README keeps its word: its commands are CI's, its example runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from stagepack.instances.pipeline import Objective
+from stagepack.solve import REGISTRY
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_ci_runs_the_very_test_command() -> None:
+    (command,) = [line for block in blocks("sh") for line in block.splitlines() if "pytest" in line]
+    assert command in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_the_example_runs() -> None:
+    (example,) = blocks("python")
+    done = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("OPTIMAL ")
+
+
+def test_every_method_and_objective_is_described() -> None:
+    for method in REGISTRY["pipeline-partition"]:
+        assert f"`{method.name}`" in README
+    for objective in Objective:
+        assert f"`{objective}`" in README
+
+
+def test_links_and_pictures_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        if not target.startswith("http"):
+            assert (ROOT / target).is_file(), target
