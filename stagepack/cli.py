@@ -668,7 +668,11 @@ def main() -> NoReturn:
     usage_error: Any = typer.BadParameter.__base__
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        code = app(standalone_mode=False)
+        # -q and -v may stand anywhere, before or after the command.
+        arguments = sys.argv[1:]
+        loudness = [word for word in arguments if word in ("-q", "--quiet", "-v", "--verbose")]
+        rest = [word for word in arguments if word not in loudness]
+        code = app(args=[*loudness, *rest], standalone_mode=False)
     except InputError as error:
         code = _fail(f"error: {error}", EXIT_INPUT)
     except typer.Abort:

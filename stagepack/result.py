@@ -315,7 +315,7 @@ class Progress(Generic[SolutionT]):
     @contextlib.contextmanager
     def setup(self, what: str) -> Iterator[None]:
         """Count the block (an import, a compilation) as setup, and say so when it takes long."""
-        notice = threading.Timer(1.0, log.info, (f"{what} (first use only) ...",))
+        notice = threading.Timer(2.0, log.info, (f"{what} (first use only) ...",))
         notice.daemon = True
         began = time.perf_counter()
         notice.start()
