@@ -77,6 +77,14 @@ def _context(
     free_order: Annotated[
         bool | None, typer.Option(help="Find the best order of unlike devices.")
     ] = None,
+    fixed_cuts: Annotated[
+        list[int] | None,
+        typer.Option("--fix-cut", metavar="LAYER", help="A stage begins here; repeatable."),
+    ] = None,
+    forbidden_cuts: Annotated[
+        list[int] | None,
+        typer.Option("--forbid-cut", metavar="LAYER", help="No stage begins here; repeatable."),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other parameter; repeatable."),
@@ -94,7 +102,7 @@ def _context(
             given[key.replace("-", "_")] = json.loads(value)
         except json.JSONDecodeError:
             given[key.replace("-", "_")] = value
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in given.items() if value not in (None, [])}
 
 
 def _takes_context(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,6 +127,13 @@ def _takes_context(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _instance(source: str, context: dict[str, Any]) -> Any:
     """Return the instance that `source` names: a file or an entry of the catalog."""
+    cuts = {key: context[key] for key in ("fixed_cuts", "forbidden_cuts") if key in context}
+    given = {key: value for key, value in context.items() if key not in cuts}
+    problem = _source(source, given)
+    return problem.replace(**cuts) if cuts else problem
+
+
+def _source(source: str, context: dict[str, Any]) -> Any:
     from stagepack.instances import catalog, formats
 
     path = source.rpartition("#")[0] or source

@@ -89,6 +89,16 @@ def test_check_accepts_what_solve_wrote_and_names_violations(chain: Path, tmp_pa
     assert [violation["rule"] for violation in document["violations"]] == ["capacity"]
 
 
+def test_cuts_can_be_fixed_and_forbidden(chain: Path) -> None:
+    document = json.loads(run("solve", chain, "--forbid-cut", "2", "--json").stdout)
+    assert document["solution"]["boundaries"] == [0, 3, 5]
+    document = json.loads(run("solve", chain, "--fix-cut", "3", "--json").stdout)
+    assert document["solution"]["boundaries"] == [0, 3, 5]
+    done = run("solve", chain, "--fix-cut", "9")
+    assert done.returncode == 2
+    assert "fixed_cuts" in done.stderr
+
+
 def test_infeasible_is_exit_3_with_a_reason(tmp_path: Path) -> None:
     path = changed(tmp_path, cluster={"devices": [{"memory": 9}, {"memory": 9}]})
     done = run("solve", path)

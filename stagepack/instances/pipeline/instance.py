@@ -415,6 +415,9 @@ class PipelinePartition:
                     field="objective",
                     remedy="choose one of " + ", ".join(Objective),
                 ) from None
+        for name in ("forbidden_cuts", "fixed_cuts"):
+            if name in changes:
+                changes[name] = tuple(sorted({int(cut) for cut in changes[name]}))
         try:
             changed = replace(self, **changes)
         except TypeError as error:
