@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from stagepack.instances.pipeline import Objective as Objective
     from stagepack.instances.pipeline import PipelinePartition as PipelinePartition
     from stagepack.instances.pipeline import PipelineSolution as PipelineSolution
+    from stagepack.instances.pipeline import Variable as Variable
+    from stagepack.instances.pipeline import Violation as Violation
     from stagepack.instances.pipeline.estimate import estimate as estimate
     from stagepack.instances.pipeline.estimate import read_measured as read_measured
     from stagepack.instances.profile import Cluster as Cluster
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from stagepack.instances.profile import LayerProfile as LayerProfile
     from stagepack.instances.profile import Link as Link
     from stagepack.instances.profile import ModelProfile as ModelProfile
+    from stagepack.result import CheckError as CheckError
     from stagepack.result import InputError as InputError
     from stagepack.result import Result as Result
     from stagepack.result import StagepackError as StagepackError
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "CheckError": "stagepack.result",
     "Cluster": "stagepack.instances.profile",
     "Comparison": "stagepack.compare",
     "Device": "stagepack.instances.profile",
@@ -65,6 +69,8 @@ _HOME = {
     "Status": "stagepack.result",
     "Termination": "stagepack.result",
     "Trace": "stagepack.result",
+    "Variable": "stagepack.instances.pipeline",
+    "Violation": "stagepack.instances.pipeline",
     "compare": "stagepack.compare",
     "entries": "stagepack.instances.catalog",
     "estimate": "stagepack.instances.pipeline.estimate",
@@ -98,12 +104,14 @@ def __dir__() -> list[str]:
 
 
 class _Package(types.ModuleType):
-    """Keeps `stagepack.solve` and its like the functions, not the modules they live in."""
+    """Keeps `stagepack.solve`, `compare` and `methods` the functions.
+
+    Importing a submodule of the same name would put the module in the function's place.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, types.ModuleType) and _HOME.get(name) == value.__name__:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
+        if not (isinstance(value, types.ModuleType) and name in _HOME):
+            super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package

@@ -73,7 +73,7 @@ def _rebuild_input_error(problem: str, file: str, field: str, remedy: str) -> In
 
 
 class CheckError(StagepackError):
-    """A method returned a solution that fails the instance's checker: a bug in Stagepack."""
+    """A method contradicts the checker, another bound or itself: a bug in Stagepack."""
 
 
 class Status(StrEnum):
@@ -291,6 +291,8 @@ class Progress(Generic[SolutionT]):
         self._started = time.perf_counter()
         self._lock = threading.RLock()
         self._interrupted = threading.Event()
+        self._closed = False
+        self._stopped: Termination | None = None
         self._offered = self._started
         self.setup_time = 0.0
         self.trace = Trace()
@@ -341,8 +343,9 @@ class Progress(Generic[SolutionT]):
             )
         objective = self._evaluate(solution)
         with self._lock:
-            if self.objective is not None and objective >= self.objective:
+            if self._closed or (self.objective is not None and objective >= self.objective):
                 return False
+            self._require_consistent(objective, self.bound, source)
             self.solution, self.objective = solution, objective
             self.trace.events.append(Event(self.elapsed, "incumbent", objective, source))
             bound = self.bound
@@ -356,8 +359,9 @@ class Progress(Generic[SolutionT]):
         if bound is None or not math.isfinite(bound):
             return
         with self._lock:
-            if self.bound is not None and bound <= self.bound:
+            if self._closed or (self.bound is not None and bound <= self.bound):
                 return
+            self._require_consistent(self.objective, bound, source)
             self.bound, self.bound_source = bound, source
             self.trace.events.append(Event(self.elapsed, "bound", bound, source))
         log.debug("%.3fs bound %s (%s)", self.elapsed, bound, source)
@@ -369,11 +373,32 @@ class Progress(Generic[SolutionT]):
 
     def prove_infeasible(self, reason: str) -> None:
         """Record that the instance has no solution, and why."""
+        if self.solution is not None:
+            raise CheckError(f"called infeasible although a valid solution is known: {reason}")
         self.infeasible_reason = reason
+
+    def close(self) -> None:
+        """Take nothing more, whatever a late thread still offers: the result is being read."""
+        with self._lock:
+            self._closed = True
+
+    def _require_consistent(
+        self, objective: Number | None, bound: Number | None, source: str
+    ) -> None:
+        if objective is None or bound is None:
+            return
+        if bound > objective + self._slack(objective):
+            raise CheckError(
+                f"{source}: the bound {bound} exceeds the value {objective} of a valid solution"
+            )
 
     def interrupt(self) -> None:
         """Ask the run to end with what it has (Ctrl-C, or a caller's own thread)."""
         self._interrupted.set()
+
+    def stop(self, why: Termination) -> None:
+        """Record why a method ended by itself, where the clock alone does not tell."""
+        self._stopped = why
 
     @property
     def proved(self) -> bool:
@@ -382,7 +407,11 @@ class Progress(Generic[SolutionT]):
             return True
         if self.objective is None or self.bound is None:
             return False
-        return self.bound >= self.objective - self._tolerance * max(1.0, abs(self.objective))
+        return self.bound >= self.objective - self._slack(self.objective)
+
+    def _slack(self, objective: Number) -> Number:
+        # Exactly 0 for exact data: a float would round integers beyond 2**53.
+        return self._tolerance * max(1.0, abs(objective)) if self._tolerance else 0
 
     def stop_reason(self) -> Termination | None:
         """Return why the run should stop now, or None if it should go on."""
@@ -394,11 +423,11 @@ class Progress(Generic[SolutionT]):
             if self._target is not None and self.objective <= self._target:
                 return Termination.TARGET
             gap = relative_gap(self.objective, self.bound)
-            if gap is not None and gap <= self._gap:
+            if self._gap > 0 and gap is not None and gap <= self._gap:
                 return Termination.TARGET
         if self.remaining <= 0:
             return Termination.TIME_LIMIT
-        return None
+        return self._stopped
 
     def keep_going(self) -> bool:
         """Whether there is a reason and the time to search on."""

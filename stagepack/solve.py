@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.metadata
+import math
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stagepack import solvers
 from stagepack.methods import Method, Settings
 from stagepack.methods import pipeline as pipeline_methods
 from stagepack.result import InputError, Number, Progress, Result, Status, Stopped
@@ -124,17 +126,20 @@ def solve(
         When a method's solution fails the instance's checker (a bug).
     """
     chosen = _method(_kind(instance), method)
-    settings = _settings(chosen, engine, time_limit, gap, warm_start, threads, seed, options)
+    settings = _settings(
+        chosen, engine, time_limit, target, gap, warm_start, threads, seed, options
+    )
     if objective is not None:
         instance = instance.replace(objective=objective)
     reason = chosen.unsupported(instance)
     if reason:
         raise InputError(reason, field=f"method {method}")
-    deterministic = settings.deterministic
+    # Without an engine there is nothing to limit but the clock.
+    clock = None if settings.deterministic and chosen.engines else time_limit
     progress: Progress[Any] = Progress(
         instance.evaluate,
         instance.check,
-        time_limit=None if deterministic else time_limit,
+        time_limit=clock,
         target=target,
         gap=gap,
         tolerance=instance.tolerance,
@@ -146,6 +151,7 @@ def solve(
         pass
     except KeyboardInterrupt:
         progress.interrupt()
+    progress.close()
     status, termination = progress.outcome()
     return Result(
         status=status,
@@ -220,22 +226,29 @@ def _settings(
     method: Method,
     engine: str | None,
     time_limit: float | None,
+    target: Number | None,
     gap: float,
     warm_start: Any,
     threads: int,
     seed: int,
     options: Mapping[str, Any] | None,
 ) -> Settings:
-    if time_limit is not None and not time_limit > 0:
+    _number(time_limit, "time_limit", "a positive number of seconds, or None", least=1e-9)
+    _number(target, "target", "a number, or None")
+    _number(gap, "gap", "a number >= 0", least=0)
+    for value, name, least in ((threads, "threads", 1), (seed, "seed", 0)):
+        if not isinstance(value, int) or not least <= value < 2**31:
+            raise InputError(
+                f"{value!r}", field=name, remedy=f"give an integer of at least {least}, below 2**31"
+            )
+    if not isinstance(options, Mapping | None) or not all(
+        isinstance(value, bool) for value in (options or {}).values()
+    ):
         raise InputError(
-            f"{time_limit} seconds", field="time_limit", remedy="give a positive number or None"
+            f"{options!r}", field="options", remedy='write {"deterministic": True} or None'
         )
-    if not 0 <= gap < float("inf"):
-        raise InputError(f"{gap}", field="gap", remedy="give a number >= 0")
-    if threads < 1:
-        raise InputError(f"{threads} threads", field="threads", remedy="give at least one")
-    if not 0 <= seed < 2**31:
-        raise InputError(f"seed {seed}", field="seed", remedy="give 0 <= seed < 2**31")
+    if engine is not None:
+        solvers.engine(str(engine))  # unknown names are refused here
     unknown = sorted(set(options or {}) - set(OPTIONS))
     if unknown:
         raise InputError(
@@ -260,6 +273,13 @@ def _settings(
         deterministic=bool((options or {}).get("deterministic", False)),
         time_limit=time_limit,
     )
+
+
+def _number(value: Any, name: str, wanted: str, least: float = -math.inf) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int | float) or not least <= value < math.inf:
+        raise InputError(f"{value!r}", field=name, remedy=f"give {wanted}")
 
 
 def _recorded(warm_start: Any) -> Any:

@@ -19,10 +19,11 @@ def random_instance(seed: int, *, largest_n: int = 6, largest_k: int = 3) -> Pip
     """Return an instance of at most `largest_n` layers and `largest_k` devices, options drawn."""
     draw = np.random.default_rng(seed)
     n, k = int(draw.integers(1, largest_n + 1)), int(draw.integers(1, largest_k + 1))
+    fewer = k > n or draw.random() < 0.4
     floats = draw.random() < 0.15
     options: dict[str, Any] = {
         "objective": OBJECTIVES[seed % len(OBJECTIVES)],
-        "fewer_stages": draw.random() < 0.4,
+        "fewer_stages": fewer,
         "free_order": draw.random() < 0.35,
         "host_transfer": draw.random() < 0.4,
         "in_bytes": draw.integers(0, 60, n + 1),

@@ -49,7 +49,9 @@ def pipelines(
     draw: Draw, /, *, most_layers: int = 7, most_devices: int = 3, tables: bool = True, **fixed: Any
 ) -> PipelinePartition:
     n = draw(st.integers(1, most_layers))
-    k = draw(st.integers(1, most_devices))
+    fewer = fixed.pop("fewer_stages", None)
+    fewer = draw(st.booleans()) if fewer is None else fewer
+    k = draw(st.integers(1, most_devices if fewer else min(n, most_devices)))
     seed = draw(st.integers(0, 2**16))
     rng = np.random.default_rng(seed)
     options: dict[str, Any] = {
@@ -65,7 +67,7 @@ def pipelines(
         "microbatches": draw(st.integers(1, 4)),
         "objective": draw(st.sampled_from(Objective)),
         "host_transfer": draw(st.booleans()),
-        "fewer_stages": draw(st.booleans()),
+        "fewer_stages": fewer,
         "free_order": draw(st.booleans()),
         "shared": {
             f"key {i}": (nbytes, draw(st.lists(st.integers(0, n - 1), max_size=4)))

@@ -157,10 +157,11 @@ def test_ortools_and_highspy_live_together(order: tuple[str, str]) -> None:
 def test_public_names_are_what_they_say() -> None:
     code = """
         import stagepack as sp
-        import stagepack.solve, stagepack.compare
+        import stagepack.solve, stagepack.compare, stagepack.methods.pipeline
+        sp.solve(sp.PipelinePartition.from_arrays([1, 2], devices=1), "greedy")
         for name in sp.__all__:
             getattr(sp, name)
-        assert callable(sp.solve) and callable(sp.compare)
+        assert callable(sp.solve) and callable(sp.compare) and callable(sp.methods)
         print(sp.solve.__module__, sp.compare.__module__)
     """
     assert python(code) == "stagepack.solve stagepack.compare.run"

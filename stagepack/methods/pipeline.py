@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -15,10 +16,11 @@ from stagepack.heuristics.pipeline import bisect as bisection
 from stagepack.heuristics.pipeline import dp as search
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
+from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels
 from stagepack.methods import Method, Settings
-from stagepack.result import InputError, Progress, StagepackError, Status
+from stagepack.result import CheckError, InputError, Progress, Status, Termination
 
 PipelineProgress = Progress[PipelineSolution]
 
@@ -52,8 +54,9 @@ def greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings)
     _offer_baseline(instance, progress, "greedy", baselines.greedy)
 
 
-def dp(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+def dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Search the limits on compute and transfer exactly."""
+    _warm_start(instance, progress, settings)
     search.solve(_costs(instance, progress), progress)
 
 
@@ -92,7 +95,7 @@ def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCost
         with progress.setup("compiling kernels"):
             load_kernels()
     costs = RangeCosts(instance)
-    progress.raise_bound(costs.value(objective_bound(costs)), "work bound")
+    progress.raise_bound(costs.bound(objective_bound(costs)), "work bound")
     return costs
 
 
@@ -111,10 +114,25 @@ def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
             engine.load()
         costs = _costs(instance, progress)
         start = _warm_start(instance, progress, settings)
+        if settings.deterministic and "work-limit" not in engine.features:
+            raise InputError(
+                f"{engine.name} cannot be limited by work",
+                field="deterministic",
+                remedy="use cp-sat or highs, or a time limit",
+            )
         progress.require_time()
-        model: Formulation = getattr(models, formulation)(
-            costs, upper=None if start is None else costs.objective(start)
+        upper = None if start is None else costs.objective(start)
+        # Large models take long to build; a thread can be left where time or patience ends.
+        built = solvers.run_cancellable(
+            lambda: getattr(models, formulation)(costs, upper=upper),
+            lambda: None,
+            lambda: not progress.keep_going(),
         )
+        if built.interrupted:
+            progress.interrupt()
+        if built.value is None:
+            return
+        model: Formulation = built.value
         if model.infeasible:
             _conclude_infeasible(costs, progress, formulation)
             return
@@ -128,7 +146,7 @@ def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
 
         def on_bound(raw: float) -> None:
             if math.isfinite(raw):
-                progress.raise_bound(costs.value(model.lower_bound(raw, engine.tolerance)), source)
+                progress.raise_bound(costs.bound(model.lower_bound(raw, engine.tolerance)), source)
 
         limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
         outcome = engine.solve(
@@ -155,19 +173,30 @@ def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
             on_solution(outcome.values, outcome.bound)
         elif outcome.bound is not None:
             on_bound(outcome.bound)
-        if progress.objective is None and progress.keep_going():
+        if not progress.keep_going():
+            return
+        if settings.deterministic and outcome.status is not Status.OPTIMAL:
+            progress.stop(Termination.TIME_LIMIT)
+        elif limit is not None and progress.remaining <= 0.05 * limit:
+            progress.stop(Termination.TIME_LIMIT)  # engines end a moment early
+        elif outcome.status is Status.OPTIMAL:
+            progress.reason = (
+                f"{engine.name} calls it optimal, but its bound holds only within its tolerance"
+            )
+        else:
             progress.reason = f"{engine.name} gave up: {outcome.message}"
 
     return run
 
 
 def _conclude_infeasible(costs: RangeCosts, progress: PipelineProgress, source: str) -> None:
-    if progress.solution is not None:
-        raise StagepackError(f"{source} calls an instance infeasible that has a valid partition")
     try:
-        reason = explain(costs)
+        partition = Prober(costs).probe()
+        reason = explain(costs, progress)
     except InputError:  # too large to look into: free order of many unlike devices
-        reason = "no partition fits the devices' memory and the cuts asked for"
+        partition, reason = None, f"{source} proves that no partition fits the devices' memory"
+    if partition is not None or progress.solution is not None:
+        raise CheckError(f"{source} calls an instance infeasible that has a valid partition")
     progress.prove_infeasible(reason)
 
 
@@ -194,8 +223,8 @@ def _warm_start(
         equal_layers(instance, progress, settings)
         greedy(instance, progress, settings)
     else:
-        by_name = {method.name: method for method in METHODS if not method.engines}
-        if wanted not in by_name:
+        by_name = {m.name: m for m in METHODS if not m.engines and m.name != "auto"}
+        if not isinstance(wanted, str) or wanted not in by_name:
             raise InputError(
                 f"unknown warm start {wanted!r}",
                 field="warm_start",
@@ -204,7 +233,7 @@ def _warm_start(
         reason = by_name[wanted].unsupported(instance)
         if reason:
             raise InputError(f"{wanted}: {reason}", field="warm_start")
-        by_name[wanted].run(instance, progress, settings)
+        by_name[wanted].run(instance, progress, dataclasses.replace(settings, warm_start=None))
     progress.reason = ""
     return progress.solution
 
@@ -214,8 +243,6 @@ def _warm_start(
 
 def auto(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Run the fastest exact search that applies; CP-SAT, warm-started, where none does."""
-    _warm_start(instance, progress, settings)
-    progress.require_time()
     chosen = settings.engine
     if chosen is not None:
         name = "cp-sat" if chosen == "cp-sat" else "milp-interval"
@@ -224,6 +251,9 @@ def auto(instance: PipelinePartition, progress: PipelineProgress, settings: Sett
     for name in ("bisect", "dp", "cp-sat"):
         method = next(method for method in METHODS if method.name == name)
         if not method.unsupported(instance):
+            if name == "bisect":
+                _warm_start(instance, progress, settings)
+                progress.require_time()
             method.run(instance, progress, settings)
             return
 

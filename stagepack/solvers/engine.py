@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -29,7 +30,7 @@ ShouldStop = Callable[[], bool]
 POLL = 0.05
 """Seconds between two looks of the calling thread at the clock and at `should_stop`."""
 
-GRACE = 0.8
+GRACE = 0.5
 """Seconds that a cancelled solver has to return before the run goes on without it."""
 
 EXIT_WAIT = 10.0
@@ -345,6 +346,11 @@ def run_cancellable(
         finally:
             done.set()
 
+    if threading.current_thread() is threading.main_thread():
+        # Native code that ran before may have taken SIGINT away from Python.
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            signal.signal(signal.SIGINT, handler)
     # A daemon, so that a solver left behind cannot keep the process from ending.
     worker = threading.Thread(target=work, name="stagepack-engine", daemon=True)
     deadline = math.inf

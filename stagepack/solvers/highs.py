@@ -32,7 +32,7 @@ from stagepack.solvers.engine import (
 TOLERANCE = 1e-9
 """Feasibility and integrality tolerance asked of HiGHS, tighter than its own 1e-6."""
 
-NODES_PER_WORK = 100
+NODES_PER_WORK = 20
 """Branch-and-bound nodes that one unit of `Limits.work_limit` pays for."""
 
 ITERATIONS_PER_WORK = 10_000
@@ -144,6 +144,10 @@ def _import() -> Any:
     return highspy
 
 
+class _SolveError(StagepackError):
+    """HiGHS gave up by itself: numerical trouble, most of the time."""
+
+
 @dataclass
 class _Drive:
     """One run of HiGHS: its objects, its cancellation and the way to its outcome."""
@@ -155,6 +159,7 @@ class _Drive:
     hint: Array | None = None
     running: Any = None
     last_report: float = -math.inf
+    loose: bool = False
 
     def cancel(self) -> None:
         """Make HiGHS return soon; called from another thread than the solve."""
@@ -166,7 +171,22 @@ class _Drive:
             solver.setOptionValue("time_limit", 0.0)
 
     def solve(self, lp: Any, hint: Array | None) -> Outcome:
-        """Load `lp`, run it, and read the outcome."""
+        """Run `lp`; once more with HiGHS's own tolerances when it fails with the tight ones."""
+        try:
+            return self._solve(lp, hint)
+        except _SolveError:
+            # Bounds of the second run are good to 1e-6 only, not to what we state: unheard.
+            self.loose = True
+            try:
+                outcome = self._solve(lp, hint)
+            except _SolveError as error:
+                return Outcome(status=Status.UNKNOWN, message=str(error))
+            if outcome.status is Status.OPTIMAL:
+                outcome.status = Status.FEASIBLE
+            outcome.bound = None
+            return outcome
+
+    def _solve(self, lp: Any, hint: Array | None) -> Outcome:
         highspy = _import()
         if lp.sense_ == highspy.ObjSense.kMaximize:
             raise StagepackError("the model maximises; minimise the negated objective")
@@ -197,13 +217,14 @@ class _Drive:
     def _loaded(self, lp: Any) -> Any:
         """Return a solver that holds `lp` and the options of every run."""
         solver = _import().Highs()
+        tolerance = 1e-6 if self.loose else TOLERANCE
         for option, value in {
             "output_flag": False,
             "threads": self.limits.threads,
             "random_seed": self.limits.seed,
-            "primal_feasibility_tolerance": TOLERANCE,
-            "dual_feasibility_tolerance": TOLERANCE,
-            "mip_feasibility_tolerance": TOLERANCE,
+            "primal_feasibility_tolerance": tolerance,
+            "dual_feasibility_tolerance": tolerance,
+            "mip_feasibility_tolerance": tolerance,
             "mip_rel_gap": 0.0,
             "mip_abs_gap": float(self.limits.absolute_gap),
         }.items():
@@ -228,13 +249,15 @@ class _Drive:
         if self.cancelled:  # before there was anything to cancel
             self.cancel()
         try:
-            _expect(solver.run(), "the solve")
+            if solver.run() == _import().HighsStatus.kError:
+                raise _SolveError("HiGHS failed for numerical reasons")
         finally:
             self.running = None
 
     def _improved(self, event: Any) -> None:
         data = event.data_out
-        self.relay.lower(data.mip_dual_bound)
+        if not self.loose:
+            self.relay.lower(data.mip_dual_bound)
         self.relay.incumbent(
             np.array(data.mip_solution, dtype=np.float64), float(data.objective_function_value)
         )
@@ -246,7 +269,8 @@ class _Drive:
             now - self.last_report >= BOUND_PERIOD
         ):
             self.last_report = now
-            self.relay.lower(event.data_out.mip_dual_bound)
+            if not self.loose:
+                self.relay.lower(event.data_out.mip_dual_bound)
         self._stop_if_asked(event)
 
     def _stop_if_asked(self, event: Any) -> None:
@@ -324,7 +348,7 @@ class _Drive:
             statuses.kPostsolveError,
             statuses.kMemoryLimit,
         }:
-            raise StagepackError(f"HiGHS failed: {message}")
+            raise _SolveError(f"HiGHS failed: {message}")
         if status == statuses.kModelEmpty:
             lp = solver.getLp()
             outcome.status, outcome.values = Status.OPTIMAL, np.zeros(lp.num_col_)

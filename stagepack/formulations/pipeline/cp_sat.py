@@ -536,6 +536,8 @@ class CpSat:
         """
         bound = sum(self.least) if self.bounded else self.least[0]
         if math.isfinite(raw):
-            bound = max(bound, math.ceil(raw - max(tolerance, TOLERANCE)) * self.unit - self._loss)
+            # The engine's bound is an integer written as a double, give or take its last bits.
+            slack = max(tolerance, TOLERANCE, 4 * math.ulp(raw))
+            bound = max(bound, math.ceil(raw - slack) * self.unit - self._loss)
         bound += constant_ticks(self.costs)
         return bound if self.upper is None else min(bound, self.upper + 1)

@@ -22,7 +22,8 @@ def unsupported(instance: PipelinePartition) -> str:
         return "greedy probes know compute only; use dp"
     if instance.compute_table is not None or instance.memory_table is not None:
         return "greedy probes need costs that add up, not tables; use dp"
-    if instance.training and instance.stash.any():
+    limited = any(device.memory is not None for device in instance.cluster.devices)
+    if limited and instance.training and instance.stash.any():
         return "greedy probes need memory limits that are the same for all stages; use dp"
     alike = len({device.kind for device in instance.cluster.devices}) == 1
     if not alike and (instance.free_order or not instance.fewer_stages):
@@ -77,7 +78,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     floor = objective_bound(costs)
     first = within(int(costs.prefix[:, -1].max()))
     if first is None:
-        progress.prove_infeasible(explain(costs))
+        progress.prove_infeasible(explain(costs, progress))
         return
     low, high = floor, first
     while low < high:
@@ -88,7 +89,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         middle = (low + high) // 2
         value = within(middle)
         low, high = (middle + 1, high) if value is None else (low, max(low, value))
-        progress.raise_bound(costs.value(low), "exhausted search")
+        progress.raise_bound(costs.bound(low), "exhausted search")
     within(high)
     progress.offer(solution(), "bisect")
-    progress.raise_bound(costs.value(high), "exhausted search")
+    progress.raise_bound(costs.bound(high), "exhausted search")

@@ -36,7 +36,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     prober = Prober(costs, progress)
     needs = prober.probe()
     if needs is None:
-        progress.prove_infeasible(explain(costs))
+        progress.prove_infeasible(explain(costs, progress))
         return
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:
         _staircase(costs, prober, progress, *needs)
@@ -47,9 +47,9 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
             progress.offer(_partition(prober, high, UNLIMITED), "dp")
         progress.require_time()
         low, high = prober.narrow(low, high, transfer=UNLIMITED)
-        progress.raise_bound(costs.value(low), SEARCHED)
+        progress.raise_bound(costs.bound(low), SEARCHED)
     progress.offer(_partition(prober, high, UNLIMITED), "dp")
-    progress.raise_bound(costs.value(high), SEARCHED)
+    progress.raise_bound(costs.bound(high), SEARCHED)
 
 
 def _staircase(
@@ -88,7 +88,7 @@ def _staircase(
     # The transfer that no partition avoids, and the least compute.
     t_min = least(costs.host, t_known, compute=UNLIMITED)
     floor = costs.compute_bound()
-    progress.raise_bound(costs.value(floor + t_min), "work bound")
+    progress.raise_bound(costs.bound(floor + t_min), "work bound")
     c = least(floor, c_known, transfer=UNLIMITED)
     t = least(t_min, transfer_needed(c, UNLIMITED), compute=c)
     while True:
@@ -97,7 +97,7 @@ def _staircase(
             progress.offer(_partition(prober, *incumbent), "dp")
             offered = True
         # What is left has compute > c and transfer < t, and is worth having below `best`.
-        progress.raise_bound(costs.value(min(best, c + 1 + t_min)), SEARCHED)
+        progress.raise_bound(costs.bound(min(best, c + 1 + t_min)), SEARCHED)
         t_limit = min(t - 1, best - 2 - c)
         c_limit = best - 1 - t_min
         if t_limit < t_min or c_limit <= c:
@@ -107,7 +107,7 @@ def _staircase(
             break
         c = least(c + 1, needs[0], transfer=t_limit)
         t = least(t_min, transfer_needed(c, t_limit), compute=c)
-    progress.raise_bound(costs.value(best), SEARCHED)
+    progress.raise_bound(costs.bound(best), SEARCHED)
 
 
 def _partition(prober: Prober, compute: int, transfer: int) -> PipelineSolution:

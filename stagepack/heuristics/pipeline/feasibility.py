@@ -5,26 +5,32 @@ from __future__ import annotations
 import msgspec
 
 from stagepack.heuristics.pipeline.prober import Prober
-from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.result import InputError
+from stagepack.result import Progress, Stopped
 
 MOST_DEVICES_TRIED = 64
 
 
-def explain(costs: RangeCosts) -> str:
+def explain(costs: RangeCosts, progress: Progress[PipelineSolution] | None = None) -> str:
     """Return what makes an infeasible instance so, by how much, and what would mend it.
 
-    Looks, in this order, at the cuts asked for, at the number of stages, at spans that fit no
-    device, and then for the least additional capacity and the least number of devices that
-    would do.  O(log(capacity)) probes.
+    Looks, in this order, at the cuts asked for, at the number of stages, and at spans that fit no
+    device; then for the least additional capacity and the least number of devices that would do,
+    as far as `progress` has time for it.  Every remedy named was found to work.
+    O(log(capacity)) probes.
     """
-    return (
-        _conflicting_cuts(costs)
-        or _stage_count(costs)
-        or _oversized_span(costs)
-        or _capacity_short(costs)
+    cause = _conflicting_cuts(costs) or _stage_count(costs)
+    if cause:
+        return cause
+    cause = _oversized_span(costs) or (
+        f"no partition into {_count(costs.k, 'stage')} fits the devices' memory"
     )
+    try:
+        remedies = [r for r in (_more_memory(costs, progress), _more_devices(costs, progress)) if r]
+    except Stopped:
+        return cause
+    return f"{cause}; it would be feasible {' or '.join(remedies)}" if remedies else cause
 
 
 def _conflicting_cuts(costs: RangeCosts) -> str:
@@ -38,17 +44,17 @@ def _conflicting_cuts(costs: RangeCosts) -> str:
 
 
 def _stage_count(costs: RangeCosts) -> str:
-    instance, spans = costs.instance, len(costs.atoms)
-    if len(instance.fixed_cuts) + 1 > costs.k:
+    instance, spans = costs.instance, int(costs.allowed.sum()) - 1
+    fixed = len(instance.fixed_cuts)
+    if fixed + 1 > costs.k:
         return (
-            f"{_count(len(instance.fixed_cuts), 'fixed cut')} make at least "
-            f"{len(instance.fixed_cuts) + 1} stages but there is room for {costs.k}; "
-            f"give {len(instance.fixed_cuts) + 1} devices or fix fewer cuts"
+            f"{_count(fixed, 'fixed cut')} make at least {fixed + 1} stages but there is room for "
+            f"{costs.k}; give more devices or fix fewer cuts"
         )
     if not instance.fewer_stages and spans < costs.k:
         return (
             f"{costs.k} devices need {costs.k} stages but {_count(costs.n, 'layer')} can be cut "
-            f"into {spans} at most; use {_count(spans, 'device')} or allow fewer stages"
+            f"into {spans} at most; use fewer devices or allow fewer stages"
         )
     return ""
 
@@ -79,77 +85,51 @@ def _oversized_span(costs: RangeCosts) -> str:
             by = f"variables {tied[0]!r} and {len(tied) - 1} more"
         what = f"layers {first} to {end - 1}, kept together by {by}, need"
     return (
-        f"{what} {largest + excess:,} bytes but the largest device has {largest:,}: "
-        f"{excess:,} too many; give some device {largest + excess:,} bytes"
+        f"{what} at least {largest + excess:,} bytes but the largest device has {largest:,}: "
+        f"{excess:,} too many"
     )
 
 
-def _capacity_short(costs: RangeCosts) -> str:
-    instance = costs.instance
-    need = _least_extra_capacity(instance)
-    parts = []
-    if need is not None:
-        parts.append(
-            f"it would with {need:,} more bytes on every device"
-            + _new_capacity(costs.capacity, need)
-        )
-    enough = _enough_devices(instance)
-    if enough is not None:
-        parts.append(f"or with {enough} devices" if parts else f"it would with {enough} devices")
-    remedy = "; " + ", ".join(parts) if parts else ""
-    return f"no partition into {_count(costs.k, 'stage')} fits the devices' memory{remedy}"
-
-
-def _new_capacity(capacities: list[int | None], extra: int) -> str:
-    capacity = capacities[0]
-    if len(capacities) > 1 or capacity is None:
-        return ""
-    return f" ({capacity + extra:,} instead of {capacity:,})"
-
-
-def _least_extra_capacity(instance: PipelinePartition) -> int | None:
-    """Return the least number of bytes that, added to every device, make it feasible."""
+def _more_memory(costs: RangeCosts, progress: Progress[PipelineSolution] | None) -> str:
+    """Say with how many more bytes on every device a partition exists."""
 
     def enough(extra: int) -> bool:
-        devices = tuple(
-            device
-            if device.memory is None
-            else msgspec.structs.replace(device, memory=device.memory + extra)
-            for device in instance.cluster.devices
-        )
-        cluster = msgspec.structs.replace(instance.cluster, devices=devices)
-        return Prober(RangeCosts(instance.replace(cluster=cluster))).probe() is not None
+        if progress is not None:
+            progress.require_time()
+        return Prober(costs.with_more_memory(extra), progress).probe() is not None
 
     low, high = 1, 1
     while not enough(high):
         low, high = high + 1, high * 4
         if high > 2**61:
-            return None
+            return ""
     while low < high:
         middle = (low + high) // 2
         if enough(middle):
             high = middle
         else:
             low = middle + 1
-    return high
+    capacity = costs.capacity[0]
+    alike = len(costs.capacity) == 1 and capacity is not None
+    now = f" ({capacity + high:,} instead of {capacity:,})" if alike and capacity else ""
+    return f"with {high:,} {'byte' if high == 1 else 'bytes'} more on every device{now}"
 
 
-def _enough_devices(instance: PipelinePartition) -> int | None:
-    """Return the least number of devices, copies of the one kind there is, that would do."""
-    cluster = instance.cluster
+def _more_devices(costs: RangeCosts, progress: Progress[PipelineSolution] | None) -> str:
+    """Say with how many devices, copies of the one kind there is, a partition exists."""
+    instance, cluster = costs.instance, costs.instance.cluster
     if len({device.kind for device in cluster.devices}) > 1 or instance.n > 20_000:
-        return None
+        return ""
     tables = (instance.recv_cycles, instance.send_cycles, instance.compute_table)
     if any(table is not None for table in (*tables, instance.memory_table)):
-        return None
+        return ""
     for k in range(len(cluster) + 1, min(instance.n, len(cluster) + MOST_DEVICES_TRIED) + 1):
+        if progress is not None:
+            progress.require_time()
         more = msgspec.structs.replace(cluster, devices=cluster.devices[:1] * k)
-        try:
-            if Prober(RangeCosts(instance.replace(cluster=more))).probe() is not None:
-                return k
-        except InputError:
-            return None
-    return None
+        if Prober(RangeCosts(instance.replace(cluster=more)), progress).probe() is not None:
+            return f"with {k} devices"
+    return ""
 
 
 def _count(number: int, what: str) -> str:

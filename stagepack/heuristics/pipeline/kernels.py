@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numba
 
+from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
 BOTTLENECK, TRANSFER_BOUNDED, SUM, OVERLAP = range(4)
@@ -105,7 +106,7 @@ def _within(
     return mode == BOTTLENECK or (recv <= compute_limit and send <= compute_limit)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def place_tails(
     begin: int,
     end: int,
@@ -134,7 +135,7 @@ def place_tails(
                 _place_by_window(t, chain, compute_limit, transfer_limit, scratch)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _place_by_window(
     t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
 ) -> None:  # pragma: no cover - compiled
@@ -178,7 +179,7 @@ def _place_by_window(
             scratch.highest[q] = max(scratch.highest[q], a)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _place_by_table(
     t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
 ) -> None:  # pragma: no cover - compiled
@@ -207,7 +208,7 @@ def _place_by_table(
             scratch.highest[q] = max(scratch.highest[q], a)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def read_partition(
     chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
 ) -> tuple[int, int]:  # pragma: no cover - compiled
@@ -260,7 +261,7 @@ def read_partition(
     return most, most_transfer
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def narrow(
     low: int,
     high: int,

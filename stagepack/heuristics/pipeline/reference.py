@@ -27,7 +27,7 @@ LARGEST_TABLES = 2**28  # entries of all tables (stage, first, end)
 def unsupported(instance: PipelinePartition) -> str:
     """Return why the recurrence does not apply to `instance`, or ''."""
     if instance.free_order or instance.fewer_stages:
-        return "the seed's recurrence puts stage i on device i; use dp"
+        return "the recurrence puts stage i on device i; use dp"
     if 2 * instance.k * (instance.n + 1) ** 2 > LARGEST_TABLES:
         return f"tables of {instance.k} x {instance.n} x {instance.n} are too large; use dp"
     return ""
@@ -41,12 +41,17 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     Stopped
         When the time is over before all thresholds are done.
     """
-    compute, transfer = _tables(costs)
+    compute, transfer = _tables(costs, progress)
+    thresholds = np.zeros(1, dtype=np.int64)
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:
-        thresholds = np.unique(transfer[:, np.triu(np.ones_like(transfer[0], dtype=bool), k=1)])
+        ranges = np.triu(np.ones_like(transfer[0], dtype=bool), k=1)
+        distinct = []
+        for table in transfer:
+            progress.require_time()
+            distinct.append(np.unique(table[ranges]))
+        thresholds = np.unique(np.concatenate(distinct))
     else:
         transfer[:] = 0
-        thresholds = np.zeros(1, dtype=np.int64)
     best, best_threshold = INFINITE, None
     step = max(1, BLOCK // (costs.n + 1))
     for begin in range(0, len(thresholds), step):
@@ -57,12 +62,12 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
             best, best_threshold = total[at], block[at : at + 1]
             progress.offer(_trace_back(compute, transfer, best_threshold, progress), "dp-reference")
     if best_threshold is None:
-        progress.prove_infeasible(explain(costs))
+        progress.prove_infeasible(explain(costs, progress))
     else:
-        progress.raise_bound(costs.value(int(best)), "exhausted search")
+        progress.raise_bound(costs.bound(int(best)), "exhausted search")
 
 
-def _tables(costs: RangeCosts) -> tuple[Array, Array]:
+def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Array, Array]:
     """Return compute and transfer ticks, both (k, n + 1, n + 1); compute infinite where unfit.
 
     For the objectives without a transfer term of its own, compute is the whole cost of the stage.
@@ -71,6 +76,7 @@ def _tables(costs: RangeCosts) -> tuple[Array, Array]:
     compute = np.empty((k, n + 1, n + 1), dtype=np.int64)
     transfer = np.empty_like(compute)
     for i, c in enumerate(costs.device_class.tolist()):
+        progress.require_time()
         stashes = min(instance.microbatches, k - i) if instance.training else 0
         recv, send = costs.recv[c][:, None], costs.send[c][None, :]
         work = costs.compute_matrix(c)

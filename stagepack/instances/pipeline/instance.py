@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
@@ -314,7 +315,12 @@ class PipelinePartition:
                 field="objective",
                 remedy="choose one of " + ", ".join(Objective),
             ) from None
-        spans = tuple(v if isinstance(v, Variable) else Variable(*v) for v in variables)
+        try:
+            spans = tuple(v if isinstance(v, Variable) else Variable(*v) for v in variables)
+        except TypeError as error:
+            raise InputError(
+                f"cannot be read ({error})", field="variables", remedy="write (name, first, last)"
+            ) from None
         instance = cls(
             name=name,
             forward=cycles,
@@ -334,10 +340,10 @@ class PipelinePartition:
             compute_table=_table(compute_table, "compute_table", (n + 1, n + 1), k),
             memory_table=_byte_table(memory_table, "memory_table", (n + 1, n + 1), k),
             variables=spans,
-            forbidden_cuts=tuple(sorted({int(cut) for cut in forbidden_cuts})),
-            fixed_cuts=tuple(sorted({int(cut) for cut in fixed_cuts})),
+            forbidden_cuts=_cuts(forbidden_cuts, "forbidden_cuts"),
+            fixed_cuts=_cuts(fixed_cuts, "fixed_cuts"),
             training=bool(training),
-            microbatches=microbatches,
+            microbatches=_integer(microbatches, "microbatches"),
             objective=chosen,
             host_transfer=bool(host_transfer),
             fewer_stages=bool(fewer_stages),
@@ -367,7 +373,9 @@ class PipelinePartition:
         spans: dict[str, tuple[int, int]] = {}
         for index, layer in enumerate(layers):
             for category, nbytes in layer.exclusive.items():
-                categories.setdefault(category, np.zeros(n, dtype=np.int64))[index] = nbytes
+                if category not in categories:
+                    categories[category] = np.zeros(n, dtype=np.int64)
+                categories[category][index] = nbytes
             for key, nbytes in layer.shared.items():
                 known, users = uses.setdefault(key, (nbytes, []))
                 if known != nbytes:
@@ -399,31 +407,22 @@ class PipelinePartition:
         )
 
     def replace(self, **changes: Any) -> PipelinePartition:
-        """Return a copy with some fields changed, validated anew.
+        """Return a copy with some fields changed, all validated anew as by :meth:`from_arrays`.
 
         Raises
         ------
         InputError
             For an unknown field or a value that does not fit.
         """
-        if "objective" in changes:
-            try:
-                changes["objective"] = Objective(changes["objective"])
-            except ValueError:
+        known = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        for name in changes:
+            if name not in known:
                 raise InputError(
-                    f"unknown objective {str(changes['objective'])!r}",
-                    field="objective",
-                    remedy="choose one of " + ", ".join(Objective),
-                ) from None
-        for name in ("forbidden_cuts", "fixed_cuts"):
-            if name in changes:
-                changes[name] = tuple(sorted({int(cut) for cut in changes[name]}))
-        try:
-            changed = replace(self, **changes)
-        except TypeError as error:
-            raise InputError(str(error), field=", ".join(changes)) from None
-        changed._validate()
-        return changed
+                    "is no field of a pipeline partition",
+                    field=name,
+                    remedy="known are " + ", ".join(known),
+                )
+        return type(self).from_arrays(**{**known, **changes})
 
     # ------------------------------------------------------------------ derived figures
 
@@ -463,6 +462,8 @@ class PipelinePartition:
         """The least s for which integer cycles times s / speed are whole; 0: beyond 64 bits."""
         speeds = [Fraction(str(device.speed)) for device in self.cluster.devices]
         scale = math.lcm(*(speed.numerator for speed in speeds))
+        if scale > 2**53:
+            return 0
         table = self.compute_table
         total = np.sum(self.cycles, dtype=np.float64) if table is None else table.max()
         # Beyond 2**53 ticks a fraction of cycles has no exact double.
@@ -552,7 +553,7 @@ class PipelinePartition:
                     field=name,
                     remedy=f"for {k} devices give {' or '.join(map(str, shapes))}",
                 )
-        self._validate_links()
+        self._validate_cluster()
         uses = self.shared.layer
         if len(uses) and (uses.min() < 0 or uses.max() >= n):
             raise InputError(
@@ -577,29 +578,55 @@ class PipelinePartition:
                         remedy=f"cuts run from 1 to {n - 1}; cut c lies before layer c",
                     )
 
-    def _validate_links(self) -> None:
-        cluster = self.cluster
-        links = {device.recv for device in cluster.devices}
-        links |= {device.send for device in cluster.devices}
-        for link in links | {cluster.host_recv, cluster.host_send}:
-            if link is None:
-                continue
+    def _validate_cluster(self) -> None:
+        cluster, n, k = self.cluster, self.n, self.k
+        if k > n and not self.fewer_stages:
+            raise InputError(
+                f"{k} devices for {n} {'layer' if n == 1 else 'layers'}",
+                field="devices",
+                remedy="use at most one device a layer, or allow fewer stages",
+            )
+        links = {cluster.host_recv, cluster.host_send}
+        for index, device in enumerate(cluster.devices):
+            where = f"cluster.devices[{index}]"
+            memory, speed = device.memory, device.speed
+            if memory is not None and (not isinstance(memory, int) or memory < 0):
+                raise InputError(f"memory {memory}", field=where, remedy="give whole bytes >= 0")
+            if not 1e-9 <= speed <= 1e9:
+                raise InputError(f"speed {speed}", field=where, remedy="give a speed around 1")
+            links |= {device.recv, device.send}
+        for link in links - {None}:
+            assert link is not None
             try:
-                rate = link.GBps * 2**30 / cluster.clock
-                cycles = link.idle + 2.0**62 / rate
+                slowest = link.idle + 2.0**62 / (link.GBps * 2**30 / cluster.clock)
+                usable = link.GBps > 0 and cluster.clock > 0 and link.idle >= 0
             except (OverflowError, ZeroDivisionError):
-                cycles = math.inf
-            if not math.isfinite(cycles):
+                slowest, usable = math.inf, False
+            if not usable or not math.isfinite(slowest):
                 raise InputError(
-                    f"{link.GBps} GB/s at {cluster.clock} Hz are out of range",
+                    f"{link.GBps} GB/s after {link.idle} cycles at {cluster.clock} Hz are out of "
+                    "range",
                     field="cluster",
-                    remedy="give bandwidths and a clock of this world",
+                    remedy="give bandwidths, delays and a clock of this world",
                 )
+
+
+def _integer(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"{value!r} is no integer", field=name, remedy="give an integer") from None
+
+
+def _cuts(cuts: Iterable[int], name: str) -> tuple[int, ...]:
+    return tuple(sorted({_integer(cut, name) for cut in cuts}))
 
 
 def _quick_cluster(
     devices: int | None, capacity: Any, speed: Any, bandwidth: float | None, clock: float
 ) -> Cluster:
+    if devices is not None:
+        devices = _integer(devices, "devices")
     if devices is None or devices < 1:
         raise InputError(
             "the number of devices is missing" if devices is None else f"{devices} devices",
@@ -647,9 +674,15 @@ def _numbers(values: Any, name: str, shape: tuple[int, ...] | None = None) -> Ar
         values = np.zeros(shape, dtype=np.int64)
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "iuf":
-            array = np.asarray(values, dtype=np.float64) if array.size else array.astype(np.int64)
-    except (TypeError, ValueError, OverflowError) as error:
+        if array.dtype == object:  # Python's own numbers: integers stay integers
+            items = array.ravel().tolist()
+            whole = all(isinstance(item, int) for item in items)
+            array = np.array(items, dtype=np.int64 if whole else np.float64).reshape(array.shape)
+        if array.dtype.kind not in "biuf" and array.size:
+            raise TypeError(f"holds {array.dtype.name}")
+    except OverflowError:
+        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit") from None
+    except (TypeError, ValueError) as error:
         raise InputError(
             f"is not an array of numbers ({error})", field=name, remedy="give one number a layer"
         ) from None
@@ -668,6 +701,8 @@ def _numbers(values: Any, name: str, shape: tuple[int, ...] | None = None) -> Ar
         raise InputError(f"entry {_at(at)} is {array[at]}", field=name, remedy="give numbers >= 0")
     if array.dtype.kind in "iu" and array.size and int(array.max()) >= LARGEST:
         raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
+    if array is values and not array.flags.writeable and array.dtype in (np.int64, np.float64):
+        return np.asarray(array)  # ours already
     own: Array = np.array(array, dtype=np.float64 if array.dtype.kind == "f" else np.int64)
     own.setflags(write=False)
     return own

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def furthest_fit(
     per_layer: Array, peak: Array, start: Array, key: Array, nbytes: Array, capacity: int
 ) -> Array:  # pragma: no cover - compiled

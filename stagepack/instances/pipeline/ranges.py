@@ -11,6 +11,7 @@ automaton that reads the chain from its tail, see :class:`StageOrder`.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from dataclasses import dataclass
@@ -20,7 +21,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagepack.instances.pipeline.instance import Objective, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.instance import (
+    LARGEST,
+    Objective,
+    PipelinePartition,
+    PipelineSolution,
+)
 from stagepack.instances.profile import Array, Link
 from stagepack.result import InputError, Number
 
@@ -39,6 +45,8 @@ class RangeCosts:
     ----------
     scale : int
         Ticks per cycle.
+    rounding : int
+        By how many ticks rounding may change a value: 0 for exact ticks.
     device_class : ndarray of int64, shape (k,)
         Class of each device, numbered by first appearance.
     capacity : list of int or None
@@ -82,10 +90,15 @@ class RangeCosts:
             dtype=np.int64,
         )
         self.classes = len(known)
+        self._reach_cache: dict[tuple[int, int], Array] = {}
         # One device stands for its class.
         self._example = [int(np.argmax(self.device_class == c)) for c in range(self.classes)]
         devices = [instance.cluster.devices[d] for d in self._example]
-        self.capacity = [device.memory for device in devices]
+        # All bytes of an instance are fewer than 2**62: more capacity is no limit.
+        self.capacity = [
+            None if device.memory is None or device.memory >= LARGEST else device.memory
+            for device in devices
+        ]
         self._speeds = [Fraction(str(device.speed)) for device in devices]
         self._set_ticks(self._speeds)
 
@@ -94,27 +107,42 @@ class RangeCosts:
     def _set_ticks(self, speeds: list[Fraction]) -> None:
         instance, table = self.instance, self.instance.compute_table
         recv, send, host = self._transfer_cycles()
-        if table is None:
-            cycles = np.concatenate([[0], np.cumsum(instance.cycles)])
-            work = [cycles] * self.classes
-        else:
-            work = [self._class_table(table, c) for c in range(self.classes)]
-        rows = [*work, recv.ravel(), send.ravel(), host]
+        if instance.objective is Objective.BOTTLENECK:
+            # Not part of the objective: they must not make the ticks coarser.
+            recv, send, host = np.zeros_like(recv), np.zeros_like(send), host[:0]
+        cycles = instance.cycles if table is None else table
+        total = float(np.sum(cycles, dtype=np.float64)) if table is None else float(table.max())
         largest = sum(float(row.max(initial=0)) for row in (recv, send, host))
-        largest += max(float(w.max()) / float(s) for w, s in zip(work, speeds, strict=True))
-        grids = [_decimal_grid(row) for row in rows]
+        largest += total / float(min(speeds))
+        grids = [_decimal_grid(row) for row in (cycles, recv, send, host)]
         self.scale = max(grids) * instance.speed_scale if all(grids) else 0
-        if not self.scale or largest * self.scale >= LARGEST_TICKS:
+        exact = bool(self.scale) and largest * self.scale < LARGEST_TICKS
+        if not exact:
             if instance.whole and instance.speed_scale:
                 raise InputError(
                     "cycles and transfers together exceed the exact range of 64-bit integers",
                     field="forward",
                     remedy="use a coarser unit",
                 )
-            # No common unit: round to a grid far finer than the instance's tolerance.
+            # No common unit: round, and keep what that may change out of every bound.
             self.scale = 1 << max(0, math.floor(math.log2(FINEST / largest)))
-        self._work = [_ticks(w, self.scale / s) for w, s in zip(work, speeds, strict=True)]
-        self.prefix = np.stack(self._work) if table is None else np.zeros((self.classes, 1))
+        self.rounding = 0 if exact else 4 + self.k
+        self._work = []
+        for c, speed in enumerate(speeds):
+            if table is not None:
+                work = _ticks(self._class_table(table, c), self.scale / speed)
+            elif exact:
+                grid = self.scale // instance.speed_scale
+                layers = _ticks(cycles, Fraction(grid))
+                work = _ticks(
+                    np.concatenate([[0], np.cumsum(layers)]), Fraction(self.scale, grid) / speed
+                )
+            else:
+                work = _ticks(np.concatenate([[0], np.cumsum(cycles)]), self.scale / speed)
+            self._work.append(work)
+        self.prefix = (
+            np.stack(self._work) if table is None else np.zeros((self.classes, 1), dtype=np.int64)
+        )
         self.recv, self.send, hosts = (
             _ticks(row, Fraction(self.scale)) for row in (recv, send, host)
         )
@@ -154,6 +182,10 @@ class RangeCosts:
             return np.asarray(cycles.astype(np.int64))
         return np.asarray(cycles)
 
+    def bound(self, ticks: int) -> Number:
+        """Return a lower bound in ticks as one in cycles, safe whatever rounding there was."""
+        return self.value(ticks - self.rounding)
+
     def value(self, ticks: int) -> Number:
         """Return `ticks` in cycles: an int when whole."""
         return ticks // self.scale if ticks % self.scale == 0 else ticks / self.scale
@@ -186,6 +218,13 @@ class RangeCosts:
         return compute + transfer
 
     # ------------------------------------------------------------------ limits and matrices
+
+    def with_more_memory(self, extra: int) -> RangeCosts:
+        """Return the same costs with `extra` bytes more on every device."""
+        more = copy.copy(self)
+        more.capacity = [None if c is None else c + extra for c in self.capacity]
+        more._reach_cache = {}
+        return more
 
     def reach(self, device_class: int, stashes: int) -> Array:
         """Return, shape (n,), the furthest end of a stage that begins at each layer.
@@ -234,8 +273,7 @@ class RangeCosts:
         total = Fraction(int(self.prefix[0, -1])) * self._speeds[0]
         speed = sum((self._speeds[c] for c in self.device_class.tolist()), Fraction(0))
         spread = math.ceil(total / speed)
-        slack = 0 if instance.tolerance == 0 else 2 * self.k
-        return max(0, spread - slack, int((fastest[1:] - fastest[:-1]).max()) - slack)
+        return max(0, spread - self.rounding, int((fastest[1:] - fastest[:-1]).max()))
 
     def memory_matrix(self, device_class: int, stashes: int) -> Array:
         """Return, shape (n + 1, n + 1), the bytes of [a, b) with `stashes` microbatches in flight.
@@ -279,10 +317,6 @@ class RangeCosts:
     def atoms(self) -> list[tuple[int, int]]:
         """The smallest possible stages: spans (first, end) between consecutive allowed cuts."""
         return list(pairwise(np.flatnonzero(self.allowed).tolist()))
-
-    @cached_property
-    def _reach_cache(self) -> dict[tuple[int, int], Array]:
-        return {}
 
     @cached_property
     def _exclusive(self) -> Array:
@@ -346,7 +380,9 @@ class StageOrder:
             When the states are too many (free order of many unlike devices).
         """
         instance, k = costs.instance, costs.k
-        m = instance.microbatches if instance.training and instance.stash.any() else 0
+        stashing = instance.training and instance.stash.any()
+        limited = any(capacity is not None for capacity in costs.capacity)
+        m = instance.microbatches if stashing and limited else 0
         classes = costs.device_class.tolist()
         alike = len(set(classes)) == 1
         edges: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = []
@@ -373,6 +409,12 @@ class StageOrder:
             edges = [((j,), (j + 1,), classes[k - 1 - j], min(m, j + 1)) for j in range(k)]
         else:
             # A state is the device used last and the stages placed, as far as they matter.
+            if k * k * max(1, min(m, k)) // 2 > LARGEST_AUTOMATON:
+                raise InputError(
+                    f"{k} unlike devices that may stay unused make too many combinations",
+                    field="fewer_stages",
+                    remedy="use all devices, or devices of one kind",
+                )
             start = full = (k, 0)
             states: list[tuple[int, ...]] = [start]
             for device in reversed(range(k)):
@@ -411,7 +453,7 @@ def assign_devices(
 ) -> PipelineSolution:
     """Return the solution that puts stage j on a device of class classes[j].
 
-    In a fixed order the stages take the last devices that will do (any choice among devices of
+    In a fixed order the stages take the first devices that will do (any choice among devices of
     one class is as good as another); the classes must come from a path of the automaton.
     """
     order = costs.device_class.tolist()
@@ -432,13 +474,13 @@ def _decimal_grid(values: Array) -> int:
     """Return the least power of ten that makes all values whole; 0: none does."""
     if values.dtype.kind == "i":
         return 1
-    largest = float(values.max(initial=0.0))
     for digits in range(10):
         scale: int = 10**digits
-        if largest * scale >= FINEST / 64:
-            break
         scaled = values * scale
-        if np.abs(scaled - np.rint(scaled)).max(initial=0.0) <= 1e-12 * scale * largest:
+        if scaled.max(initial=0.0) >= 2**53:
+            break
+        # Whole up to the last bits of a double, each value by its own size.
+        if (np.abs(scaled - np.rint(scaled)) <= 4 * np.spacing(scaled)).all():
             return scale
     return 0
 

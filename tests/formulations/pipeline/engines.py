@@ -71,6 +71,7 @@ def _solve_cp_sat(formulation: CpSat, fixed: Array | None) -> Answer:
     model = formulation.model.clone()
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
+    solver.parameters.catch_sigint_signal = False  # it would keep SIGINT for good
     if fixed is not None:
         assert len(fixed) == len(model.proto.variables)
         for index, value in enumerate(fixed):

@@ -73,6 +73,8 @@ def test_a_solution_outside_the_model_has_no_hint() -> None:
 
 
 def test_more_devices_than_blocks_is_infeasible() -> None:
-    formulation = MilpAssignment(RangeCosts(PipelinePartition.from_arrays([1, 2], devices=3)))
+    formulation = MilpAssignment(
+        RangeCosts(PipelinePartition.from_arrays([1, 2, 3], devices=3, forbidden_cuts=[1]))
+    )
     assert formulation.infeasible
     assert formulation.model is None

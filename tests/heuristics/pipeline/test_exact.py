@@ -108,8 +108,11 @@ def test_odd_speeds_without_a_common_multiple() -> None:
             {"exclusive": [30, 30, 5], "capacity": 40, "variables": [("tied", 0, 1)]},
             ["layers 0 to 1", "'tied'", "20 too many"],
         ),
-        ({"exclusive": [30, 30, 30], "capacity": 40}, ["20 more bytes", "60", "3 devices"]),
-        ({"devices": 4}, ["4 devices need 4 stages", "3 layers", "use 3 devices"]),
+        ({"exclusive": [30, 30, 30], "capacity": 40}, ["20 bytes more", "60", "3 devices"]),
+        (
+            {"devices": 3, "variables": [("tied", 0, 1)]},
+            ["3 devices need 3 stages", "3 layers", "2 at most"],
+        ),
         ({"fixed_cuts": [1, 2]}, ["2 fixed cuts", "3 stages"]),
         ({"fixed_cuts": [1], "variables": [("tied", 0, 1)]}, ["fixed cut at 1", "'tied'"]),
     ],
