@@ -13,6 +13,7 @@ import inspect
 import json
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
@@ -51,6 +52,17 @@ TimeLimit = Annotated[
 ]
 
 
+def _bytes(text: str) -> int:
+    """Return a number of bytes: digits, 1e9, or with KiB, MiB, GiB, TiB (kB, MB, ...)."""
+    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(i?)b?", str(text).strip().lower())
+    try:
+        assert match is not None
+        value = float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2] or " ")
+        return int(match[1]) if match[1].isdigit() and not match[2] else int(value)
+    except (AssertionError, ValueError, OverflowError):
+        raise typer.BadParameter(f"{text!r} is no number of bytes; write 1e9 or 16GiB") from None
+
+
 def _context(
     kind: Annotated[str | None, typer.Option(help="Kind of problem to read.")] = None,
     format: Annotated[  # noqa: A002 - the option's name
@@ -61,7 +73,12 @@ def _context(
     bandwidth: Annotated[
         float | None, typer.Option(help="GB/s (2^30 bytes) between devices.")
     ] = None,
-    capacity: Annotated[int | None, typer.Option(help="Bytes of memory of each device.")] = None,
+    capacity: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BYTES", parser=_bytes, help="Memory of each device: 900000000, 1e9, 16GiB."
+        ),
+    ] = None,
     training: Annotated[
         bool | None, typer.Option("--training/--inference", help="Count backward and stashes.")
     ] = None,
@@ -133,13 +150,30 @@ def _instance(source: str, context: dict[str, Any]) -> Any:
     return problem.replace(**cuts) if cuts else problem
 
 
+def _instances(source: str, context: dict[str, Any]) -> list[Any]:
+    """Return the instance that `source` names, or all those of a file that holds several."""
+    from stagepack.instances import formats
+
+    cuts = {"fixed_cuts", "forbidden_cuts"} & set(context)
+    if cuts or not Path(source).is_file():
+        return [_instance(source, context)]
+    return list(formats.read_all(source, **context))
+
+
 def _source(source: str, context: dict[str, Any]) -> Any:
     from stagepack.instances import catalog, formats
 
     path = source.rpartition("#")[0] or source
     names = [entry.name for entry in catalog.entries()]
     if source in names and not Path(source).exists():
-        parameters = {key: value for key, value in context.items() if key not in ("kind", "format")}
+        parameters = dict(context)
+        kind = parameters.pop("kind", None)
+        if kind not in (None, catalog.entry(source).kind):
+            raise InputError(f"is no {kind}", file=source, field="--kind", remedy="leave it out")
+        if parameters.pop("format", None) is not None:
+            raise InputError(
+                "the catalog has no formats", file=source, field="--format", remedy="leave it out"
+            )
         return catalog.load(source, **parameters)
     if not Path(path).exists() and "." not in Path(path).name:
         import difflib
@@ -205,10 +239,11 @@ def solve(
     from stagepack.instances import formats
     from stagepack.solve import solve as run
 
+    _require_writable(output, trace)
     problem = _instance(instance, context)
     start: Any = warm_start
     if "/" in warm_start or warm_start.endswith(".json"):
-        start = formats.read_solution(warm_start)
+        start = formats.read_solution(warm_start, problem)
     with (
         _native_output_on_stderr(),
         _spinner(f"solving {problem.name} with {method}", as_json) as update,
@@ -302,6 +337,9 @@ def compare(
         int | None, typer.Option("-j", "--jobs", help="Processes; 0: none of their own.")
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads of each engine.")] = 1,
+    engine: Annotated[
+        str | None, typer.Option("-e", "--engine", help="For the methods that use one.")
+    ] = None,
     html: Annotated[
         Path, typer.Option(metavar="DIR", help="Where to write the HTML report.")
     ] = Path("stagepack-report"),
@@ -315,8 +353,9 @@ def compare(
     from stagepack.instances import catalog
     from stagepack.report.table import comparison_table
 
+    _require_writable(csv, output, None if no_html else html)
     if instances:
-        problems = [_instance(source, context) for source in instances]
+        problems = [found for source in instances for found in _instances(source, context)]
     else:
         if context:
             raise InputError(
@@ -325,6 +364,7 @@ def compare(
                 remedy="name instances",
             )
         problems = catalog.suite()
+    options: dict[str, Any] = {} if engine is None else {"engine": engine}
     with _native_output_on_stderr(), _cells(as_json) as on_result:
         comparison = run(
             problems,
@@ -334,6 +374,7 @@ def compare(
             jobs=jobs,
             threads=threads,
             on_result=on_result,
+            **options,
         )
     comparison.command = _command()
     if csv is not None:
@@ -348,10 +389,11 @@ def compare(
         console.print(comparison_table(comparison, console.width))
         if page is not None:
             typer.echo(f"report: {page}")
-    if comparison.contradictions:
+    if comparison.contradictions or any(row["status"] == "error" for row in comparison.rows):
         raise typer.Exit(EXIT_INTERNAL)
-    if comparison.interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED if not comparison.rows else 0)
+    found = any(result.solution is not None for result in comparison.results.values())
+    if comparison.interrupted and not found:
+        raise typer.Exit(EXIT_INTERRUPTED)
 
 
 def _write_report(comparison: Any, directory: Path) -> Path | None:
@@ -538,23 +580,21 @@ def _instance_and_solution(source: str, solution: Path, context: dict[str, Any])
     """Read both; a solution that cannot belong to the instance is an input error."""
     from stagepack.instances import formats
 
-    problem, answer = _instance(source, context), formats.read_solution(solution)
-    if not answer.boundaries or answer.boundaries[-1] != problem.n:
-        raise InputError(
-            f"ends at layer {answer.boundaries[-1] if answer.boundaries else 0} but "
-            f"{problem.name} has {problem.n} layers",
-            file=solution,
-            field="boundaries",
-            remedy="give a solution of this instance",
-        )
-    if any(not 0 <= device < problem.k for device in answer.devices):
-        raise InputError(
-            f"names a device outside 0..{problem.k - 1}",
-            file=solution,
-            field="devices",
-            remedy="give a solution of this instance",
-        )
-    return problem, answer
+    problem = _instance(source, context)
+    return problem, formats.read_solution(solution, problem)
+
+
+def _require_writable(*targets: Path | None) -> None:
+    """Refuse what cannot be written before anything is solved."""
+    for target in targets:
+        if target is None:
+            continue
+        place = target if target.is_dir() else target.parent
+        while not place.exists() and place != place.parent and target.suffix == "":
+            place = place.parent
+        writable = place.is_dir() and os.access(place, os.W_OK)
+        if not writable or (target.exists() and not os.access(target, os.W_OK)):
+            raise InputError("cannot be written", file=target, remedy="choose a writable place")
 
 
 # ---------------------------------------------------------------------- talking to people
@@ -569,7 +609,8 @@ def _console() -> Console:
 @contextlib.contextmanager
 def _native_output_on_stderr() -> Iterator[None]:
     """Send what solvers print behind Python's back to stderr: stdout carries the answer alone."""
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     try:
         kept, errors = os.dup(1), sys.__stderr__.fileno() if sys.__stderr__ else 2
     except OSError:  # no stdout to protect
@@ -697,8 +738,9 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         code = _fail("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        sys.stderr.close()
         code = 0
+    except OSError as error:
+        code = _fail(f"error: stdout: cannot be written ({error.strerror})", EXIT_INPUT)
     except Exception as error:
         logging.getLogger("stagepack").debug("traceback", exc_info=True)
         code = _fail(f"internal error: {type(error).__name__}: {error}", EXIT_INTERNAL)
@@ -716,5 +758,6 @@ def _leave(code: int) -> NoReturn:
 
 
 def _fail(line: str, code: int) -> int:
-    typer.echo(" ".join(line.split()), err=True)
+    with contextlib.suppress(OSError):
+        typer.echo(" ".join(line.split()), err=True)
     return code

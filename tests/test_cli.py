@@ -150,6 +150,10 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
     nan.write_text(json.dumps(CHAIN).replace("[1, 5", "[NaN, 5"))
     other = tmp_path / "other.json"
     other.write_text('{"boundaries": [0, 3, 9], "devices": [0, 1]}')
+    elsewhere = tmp_path / "elsewhere.json"
+    elsewhere.write_text(
+        '{"digest": "0123456789abcdef", "solution": {"boundaries": [0, 2, 5], "devices": [0, 1]}}'
+    )
     cases: list[tuple[tuple[str | Path, ...], str]] = [
         (("solve", tmp_path / "missing.json"), "missing.json"),
         (("solve", tmp_path), str(tmp_path)),
@@ -166,6 +170,12 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("solve", "pipeline/bert-larg"), "pipeline/bert-large"),
         (("solve", chain, "--kind", "lmem-packing"), "lmem-packing"),
         (("check", chain, other), "boundaries"),
+        (("check", chain, elsewhere), "digest"),
+        (("solve", chain, "--warm-start", elsewhere), "digest"),
+        (("solve", "pipeline/bert-base", "--format", "native"), "--format"),
+        (("solve", chain, "--capacity", "much"), "16GiB"),
+        (("solve", chain, "--target", "nan"), "target"),
+        (("compare", chain, "--html", "/dev/null/report"), "/dev/null/report"),
         (("check", chain, chain), "chain.json"),
         (("show", chain, "--measured", "x.csv"), "solution"),
         (("schema", "nonsense"), "nonsense"),
@@ -285,6 +295,31 @@ def test_ctrl_c_prints_the_incumbent_with_its_bound(tmp_path: Path) -> None:
     assert "interrupted" in out
     assert "objective" in out
     assert "bound" in out
+
+
+def test_sizes_are_understood(chain: Path) -> None:
+    for text, reason in (("9B", "9 instead"), ("0.009kB", ""), ("16GiB", "")):
+        done = run("solve", chain, "--capacity", text, "--json")
+        assert done.returncode == (0 if text == "16GiB" else 3), reason
+
+
+def test_compare_takes_a_file_of_several_instances(tmp_path: Path, data_dir: Path) -> None:
+    cases = data_dir / "auto_pipeline" / "partition_cases.json"
+    done = run("compare", cases, "-m", "dp", "-j", "0", "--no-html", "--json")
+    assert done.returncode == 0, done.stderr
+    values = {row["instance"]: row["objective"] for row in json.loads(done.stdout)["rows"]}
+    assert values == {"even2": 30000, "shared2": 40000, "memory2": 50000}
+
+
+def test_a_full_or_closed_stdout_is_one_line(chain: Path) -> None:
+    command = f"{sys.executable} -m stagepack schema"
+    for redirection, code in ((">/dev/full", 2), (">&-", 0), ("| head -1", 0)):
+        done = subprocess.run(
+            ["sh", "-c", f"{command} {redirection}"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code
+        assert "Traceback" not in done.stderr
+        assert "internal" not in done.stderr
 
 
 def test_version_and_help() -> None:

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from stagepack.instances.formats import read
 from stagepack.instances.pipeline import Objective
-from stagepack.solve import REGISTRY
+from stagepack.solve import REGISTRY, solve
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -30,6 +31,13 @@ def test_the_example_runs() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("OPTIMAL ")
+
+
+def test_the_profile_is_read_and_solved(tmp_path: Path) -> None:
+    (profile,) = blocks("json")
+    path = tmp_path / "profile.json"
+    path.write_text(profile)
+    assert solve(read(path)).status == "OPTIMAL"
 
 
 def test_every_method_and_objective_is_described() -> None:

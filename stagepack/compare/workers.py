@@ -26,6 +26,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     wait,
 )
+from multiprocessing import forkserver
 from typing import Any
 
 from stagepack.compare.comparison import Cell, Failure
@@ -41,7 +42,7 @@ ENGINE_MODULES = {
     "pyomo": ("pyomo.environ", "highspy"),
 }
 """And those that it imports besides when methods run on an engine."""
-ECHO = 0.5  # seconds after Ctrl-C in which workers that were signalled too may end by themselves
+ECHO = 0.1  # seconds after Ctrl-C in which workers that were signalled too may end by themselves
 GRACE = 6.0  # seconds that running cells have to hand over their incumbents after that
 DIED = Failure("error", "the worker process died (a crash, or out of memory)")
 
@@ -286,4 +287,11 @@ def _context(engines: Iterable[str]) -> Any:
     families = {engine.split(":")[0] for engine in engines}
     modules = [module for name in families for module in ENGINE_MODULES.get(name, ())]
     context.set_forkserver_preload([*PRELOAD, *sorted(set(modules))])
+    if threading.current_thread() is threading.main_thread():
+        # The server inherits deafness to Ctrl-C: it would die of it, noisily, while it imports.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.signal(signal.SIGINT, handler)
     return context

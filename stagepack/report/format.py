@@ -9,7 +9,7 @@ NOTHING = "–"
 
 
 def number(value: Any) -> str:
-    """Return a value in full: ``1,234,567`` for integers, up to three decimals otherwise."""
+    """Return a value in full: ``1,234,567`` for integers, one to three decimals otherwise."""
     if value is None:
         return NOTHING
     if isinstance(value, int):
@@ -20,7 +20,7 @@ def number(value: Any) -> str:
         return f"{int(value):,}"
     if abs(value) < 1:
         return f"{value:.4g}"
-    return f"{value:,.3f}"
+    return f"{value:,.3f}" if abs(value) < 1e5 else f"{value:,.1f}"
 
 
 def gap(value: float | None) -> str:
