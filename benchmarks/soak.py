@@ -14,7 +14,7 @@ import collections
 import sys
 import time
 
-from stagepack.result import Status
+from stagepack.result import StagepackError, Status
 from stagepack.solve import methods, solve
 from tests.random_pipelines import optimum, random_instance
 
@@ -32,7 +32,12 @@ def soak(instances: int, seed: int, layers: int, devices: int, engines_every: in
             if not info.available or (info.engines and number % engines_every):
                 continue
             began = time.perf_counter()
-            result = solve(instance, info.name, time_limit=60)
+            try:
+                result = solve(instance, info.name, time_limit=60)
+            except StagepackError as error:
+                wrong += 1
+                print(f"seed {number} {info.name}: {error}", flush=True)
+                continue
             seconds[info.name] += time.perf_counter() - began
             counts[info.name, result.status.value] += 1
             complaint = ""

@@ -80,7 +80,12 @@ class CpSatEngine:
         incumbents = _incumbents(cp_model, relay, has_objective)
 
         def solve() -> Any:
-            solver.solve(model, incumbents)
+            try:
+                solver.solve(model, incumbents)
+            except IndexError:
+                # OR-Tools 9.15: presolve now and then looks up what it has removed.
+                solver.parameters.cp_model_presolve = False
+                solver.solve(model, incumbents)
             return solver.response_proto
 
         run = run_cancellable(

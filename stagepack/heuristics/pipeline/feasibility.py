@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Array
 from stagepack.result import Progress, Stopped
 
 MOST_DEVICES_TRIED = 64
@@ -66,15 +68,12 @@ def _oversized_span(costs: RangeCosts) -> str:
     if len(capacities) < len(costs.capacity) or instance.memory_table is not None:
         return ""
     largest = max(capacities)
-    stashes = 1 if instance.training else 0
-    worst, excess = None, 0
-    for span in costs.atoms:
-        need = _memory(costs, *span, stashes)
-        if need - largest > excess:
-            worst, excess = span, need - largest
-    if worst is None:
+    starts, needs = _span_memory(costs)
+    worst = int(np.argmax(needs))
+    excess = int(needs[worst]) - largest
+    if excess <= 0:
         return ""
-    first, end = worst
+    first, end = int(starts[worst]), int([*starts.tolist(), costs.n][worst + 1])
     if end - first == 1:
         name = "" if instance.layer_names is None else f" ({instance.layer_name(first)})"
         what = f"layer {first}{name} needs"
@@ -136,14 +135,20 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _memory(costs: RangeCosts, first: int, end: int, stashes: int) -> int:
-    """Return the bytes of the layers [first, end) with `stashes` microbatches in flight."""
-    instance, layers, shared = costs.instance, slice(first, end), costs.instance.shared
-    inside = (shared.layer >= first) & (shared.layer < end)
-    columns = [*instance.exclusive.values()]
-    return (
-        sum(int(column[layers].sum()) for column in columns)
-        + int(shared.nbytes[list(set(shared.key[inside].tolist()))].sum())
-        + int((instance.temporary + instance.carry)[layers].max())
-        + stashes * int(instance.stash[layers].sum())
-    )
+def _span_memory(costs: RangeCosts) -> tuple[Array, Array]:
+    """Return the spans that no cut may split: first layers and bytes, each (spans,).
+
+    With one microbatch in flight when training: as the last stage has it.  O(n + uses).
+    """
+    instance, shared = costs.instance, costs.instance.shared
+    starts = np.flatnonzero(costs.allowed)[:-1]
+    alone = sum(instance.exclusive.values(), np.zeros(costs.n, dtype=np.int64))
+    if instance.training:
+        alone = alone + instance.stash
+    needs = np.add.reduceat(alone, starts)
+    needs += np.maximum.reduceat(instance.temporary + instance.carry, starts)
+    span = np.searchsorted(starts, shared.layer, side="right") - 1
+    keys = len(shared.nbytes)
+    held = np.unique(span * keys + shared.key)
+    np.add.at(needs, held // max(1, keys), shared.nbytes[held % max(1, keys)])
+    return starts, needs

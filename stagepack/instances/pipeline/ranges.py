@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -312,11 +311,6 @@ class RangeCosts:
         if capacity is not None:
             fits &= self.memory_matrix(device_class, stashes) <= capacity
         return np.asarray(fits)
-
-    @cached_property
-    def atoms(self) -> list[tuple[int, int]]:
-        """The smallest possible stages: spans (first, end) between consecutive allowed cuts."""
-        return list(pairwise(np.flatnonzero(self.allowed).tolist()))
 
     @cached_property
     def _exclusive(self) -> Array:
