@@ -177,8 +177,8 @@ def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
             return
         if settings.deterministic and outcome.status is not Status.OPTIMAL:
             progress.stop(Termination.TIME_LIMIT)
-        elif limit is not None and progress.remaining <= 0.05 * limit:
-            progress.stop(Termination.TIME_LIMIT)  # engines end a moment early
+        elif outcome.status is not Status.OPTIMAL and limit and outcome.runtime >= limit / 2:
+            progress.stop(Termination.TIME_LIMIT)  # engines may end early, when too little is left
         elif outcome.status is Status.OPTIMAL:
             progress.reason = (
                 f"{engine.name} calls it optimal, but its bound holds only within its tolerance"
