@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,11 +18,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.instances.pipeline import arrays
+from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.profile import Array, Cluster, Device, Lifetimes, Link, ModelProfile
 from stagepack.result import InputError, Number
 
 KIND = "pipeline-partition"
-LARGEST = 2**62  # sums of cycles or bytes beyond this are refused
 
 
 class Objective(StrEnum):
@@ -281,7 +281,7 @@ class PipelinePartition:
         """
         if compute_table is not None and forward is None:
             forward = np.zeros(np.shape(compute_table)[-1] - 1, dtype=np.int64)
-        cycles = _numbers(forward, "forward")
+        cycles = arrays.numbers(forward, "forward")
         n = len(cycles)
         if n == 0:
             raise InputError("no layers", field="layers", remedy="give at least one layer")
@@ -324,26 +324,27 @@ class PipelinePartition:
         instance = cls(
             name=name,
             forward=cycles,
-            backward=_numbers(backward, "backward", (n,)),
+            backward=arrays.numbers(backward, "backward", (n,)),
             cluster=cluster,
             exclusive={
-                key: _bytes(value, f"exclusive.{key}", (n,)) for key, value in categories.items()
+                key: arrays.whole_bytes(value, f"exclusive.{key}", (n,))
+                for key, value in categories.items()
             },
             shared=shared,
-            temporary=_bytes(temporary, "temporary", (n,)),
-            carry=_bytes(carry, "carry", (n,)),
-            stash=_bytes(stash, "stash", (n,)),
-            in_bytes=_bytes(in_bytes, "in_bytes", (n + 1,)),
-            out_bytes=_bytes(out_bytes, "out_bytes", (n + 1,)),
-            recv_cycles=_table(recv_cycles, "recv_cycles", (k, n + 1)),
-            send_cycles=_table(send_cycles, "send_cycles", (k, n + 1)),
-            compute_table=_table(compute_table, "compute_table", (n + 1, n + 1), k),
-            memory_table=_byte_table(memory_table, "memory_table", (n + 1, n + 1), k),
+            temporary=arrays.whole_bytes(temporary, "temporary", (n,)),
+            carry=arrays.whole_bytes(carry, "carry", (n,)),
+            stash=arrays.whole_bytes(stash, "stash", (n,)),
+            in_bytes=arrays.whole_bytes(in_bytes, "in_bytes", (n + 1,)),
+            out_bytes=arrays.whole_bytes(out_bytes, "out_bytes", (n + 1,)),
+            recv_cycles=arrays.table(recv_cycles, "recv_cycles", (k, n + 1)),
+            send_cycles=arrays.table(send_cycles, "send_cycles", (k, n + 1)),
+            compute_table=arrays.table(compute_table, "compute_table", (n + 1, n + 1), k),
+            memory_table=arrays.byte_table(memory_table, "memory_table", (n + 1, n + 1), k),
             variables=spans,
-            forbidden_cuts=_cuts(forbidden_cuts, "forbidden_cuts"),
-            fixed_cuts=_cuts(fixed_cuts, "fixed_cuts"),
+            forbidden_cuts=arrays.cuts(forbidden_cuts, "forbidden_cuts"),
+            fixed_cuts=arrays.cuts(fixed_cuts, "fixed_cuts"),
             training=bool(training),
-            microbatches=_integer(microbatches, "microbatches"),
+            microbatches=arrays.integer(microbatches, "microbatches"),
             objective=chosen,
             host_transfer=bool(host_transfer),
             fewer_stages=bool(fewer_stages),
@@ -611,22 +612,11 @@ class PipelinePartition:
                 )
 
 
-def _integer(value: Any, name: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InputError(f"{value!r} is no integer", field=name, remedy="give an integer") from None
-
-
-def _cuts(cuts: Iterable[int], name: str) -> tuple[int, ...]:
-    return tuple(sorted({_integer(cut, name) for cut in cuts}))
-
-
 def _quick_cluster(
     devices: int | None, capacity: Any, speed: Any, bandwidth: float | None, clock: float
 ) -> Cluster:
     if devices is not None:
-        devices = _integer(devices, "devices")
+        devices = arrays.integer(devices, "devices")
     if devices is None or devices < 1:
         raise InputError(
             "the number of devices is missing" if devices is None else f"{devices} devices",
@@ -664,82 +654,6 @@ def _quick_cluster(
         host_recv=link,
         host_send=link,
     )
-
-
-def _numbers(values: Any, name: str, shape: tuple[int, ...] | None = None) -> Array:
-    """Return `values` as a read-only int64 or float64 array, checked; zeros for None."""
-    if values is None:
-        if shape is None:
-            raise InputError("is missing", field=name, remedy="give one number a layer")
-        values = np.zeros(shape, dtype=np.int64)
-    try:
-        array = np.asarray(values)
-        if array.dtype == object:  # Python's own numbers: integers stay integers
-            items = array.ravel().tolist()
-            whole = all(isinstance(item, int) for item in items)
-            array = np.array(items, dtype=np.int64 if whole else np.float64).reshape(array.shape)
-        if array.dtype.kind not in "biuf" and array.size:
-            raise TypeError(f"holds {array.dtype.name}")
-    except OverflowError:
-        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit") from None
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"is not an array of numbers ({error})", field=name, remedy="give one number a layer"
-        ) from None
-    if array.ndim != (1 if shape is None else len(shape)) or (
-        shape is not None and array.shape != shape
-    ):
-        want = "one-dimensional" if shape is None else f"of shape {shape}"
-        raise InputError(f"has shape {array.shape}", field=name, remedy=f"give an array {want}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        at = np.unravel_index(int(np.argmin(np.isfinite(array))), array.shape)
-        raise InputError(
-            f"entry {_at(at)} is {array[at]}", field=name, remedy="give finite numbers"
-        )
-    if array.size and array.min() < 0:
-        at = np.unravel_index(int(np.argmin(array)), array.shape)
-        raise InputError(f"entry {_at(at)} is {array[at]}", field=name, remedy="give numbers >= 0")
-    if array.dtype.kind in "iu" and array.size and int(array.max()) >= LARGEST:
-        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
-    if array is values and not array.flags.writeable and array.dtype in (np.int64, np.float64):
-        return np.asarray(array)  # ours already
-    own: Array = np.array(array, dtype=np.float64 if array.dtype.kind == "f" else np.int64)
-    own.setflags(write=False)
-    return own
-
-
-def _bytes(values: Any, name: str, shape: tuple[int, ...]) -> Array:
-    array = _numbers(values, name, shape)
-    if array.dtype.kind == "f":
-        if (array != np.floor(array)).any() or (array.size and array.max() >= LARGEST):
-            raise InputError("is not whole bytes", field=name, remedy="give integers below 2**62")
-        array = array.astype(np.int64)
-        array.setflags(write=False)
-    return array
-
-
-def _table(values: Any, name: str, shape: tuple[int, ...], k: int | None = None) -> Array | None:
-    if values is None:
-        return None
-    return _numbers(values, name, _table_shape(values, shape, k))
-
-
-def _byte_table(values: Any, name: str, shape: tuple[int, ...], k: int) -> Array | None:
-    if values is None:
-        return None
-    return _bytes(values, name, _table_shape(values, shape, k))
-
-
-def _table_shape(values: Any, shape: tuple[int, ...], k: int | None) -> tuple[int, ...]:
-    """Return `shape`, or that of one such table a device where `values` are as deep."""
-    try:
-        return shape if k is None or np.ndim(values) != 3 else (k, *shape)
-    except ValueError:  # ragged: said where it is read
-        return shape
-
-
-def _at(index: tuple[Any, ...]) -> str:
-    return ", ".join(str(int(i)) for i in index)
 
 
 def _parts(value: Any) -> Iterable[bytes]:

@@ -20,8 +20,8 @@ from functools import cached_property
 
 import numpy as np
 
+from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.instance import (
-    LARGEST,
     Objective,
     PipelinePartition,
     PipelineSolution,
