@@ -1,0 +1,150 @@
+"""Which instance is meant: a file or a catalog name, and the options that complete it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stagepack.result import InputError
+
+
+def _bytes(text: str) -> int:
+    """Return a number of bytes: digits, 1e9, or with KiB, MiB, GiB, TiB (kB, MB, ...)."""
+    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(i?)b?", str(text).strip().lower())
+    try:
+        assert match is not None
+        value = float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2] or " ")
+        return int(match[1]) if match[1].isdigit() and not match[2] else int(value)
+    except (AssertionError, ValueError, OverflowError):
+        raise typer.BadParameter(f"{text!r} is no number of bytes; write 1e9 or 16GiB") from None
+
+
+def _context(
+    kind: Annotated[str | None, typer.Option(help="Kind of problem to read.")] = None,
+    format: Annotated[  # noqa: A002 - the option's name
+        str | None, typer.Option(help="Format of the file, if it cannot be told.")
+    ] = None,
+    devices: Annotated[int | None, typer.Option(help="Number of devices.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Cluster of the catalog.")] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option(help="GB/s (2^30 bytes) between devices.")
+    ] = None,
+    capacity: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BYTES", parser=_bytes, help="Memory of each device: 900000000, 1e9, 16GiB."
+        ),
+    ] = None,
+    training: Annotated[
+        bool | None, typer.Option("--training/--inference", help="Count backward and stashes.")
+    ] = None,
+    microbatches: Annotated[int | None, typer.Option(help="Microbatches of a step.")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="bottleneck, transfer-bounded, sum or overlap.")
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="Unit of times: us, ms or ns.")] = None,
+    host_transfer: Annotated[
+        bool | None, typer.Option(help="Every device waits for the exchange with the host.")
+    ] = None,
+    fewer_stages: Annotated[bool | None, typer.Option(help="Allow devices to stay unused.")] = None,
+    free_order: Annotated[
+        bool | None, typer.Option(help="Find the best order of unlike devices.")
+    ] = None,
+    fixed_cuts: Annotated[
+        list[int] | None,
+        typer.Option("--fix-cut", metavar="LAYER", help="A stage begins here; repeatable."),
+    ] = None,
+    forbidden_cuts: Annotated[
+        list[int] | None,
+        typer.Option("--forbid-cut", metavar="LAYER", help="No stage begins here; repeatable."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other parameter; repeatable."),
+    ] = None,
+) -> dict[str, Any]:
+    """Return what a file does not say of its instance, as the readers understand it."""
+    given = {key: value for key, value in locals().items() if key != "settings"}
+    for setting in settings or ():
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise InputError(
+                f"{setting!r} is not KEY=VALUE", field="--set", remedy="write --set batch=8"
+            )
+        try:
+            given[key.replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            given[key.replace("-", "_")] = value
+    return {key: value for key, value in given.items() if value not in (None, [])}
+
+
+def takes_context(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give `command` the options of :func:`_context`, collected in its argument `context`."""
+    own = inspect.signature(command, eval_str=True)
+    shared = inspect.signature(_context, eval_str=True)
+
+    @functools.wraps(command)
+    def wrapper(**arguments: Any) -> Any:
+        context = {name: arguments.pop(name) for name in shared.parameters}
+        return command(**arguments, context=_context(**context))
+
+    parameters = [p for name, p in own.parameters.items() if name != "context"]
+    parameters += [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shared.parameters.values()
+    ]
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper
+
+
+def instance_of(source: str, context: dict[str, Any]) -> Any:
+    """Return the instance that `source` names: a file or an entry of the catalog."""
+    cuts = {key: context[key] for key in ("fixed_cuts", "forbidden_cuts") if key in context}
+    given = {key: value for key, value in context.items() if key not in cuts}
+    problem = _source(source, given)
+    return problem.replace(**cuts) if cuts else problem
+
+
+def instances_of(source: str, context: dict[str, Any]) -> list[Any]:
+    """Return the instance that `source` names, or all those of a file that holds several."""
+    from stagepack.instances import formats
+
+    cuts = {"fixed_cuts", "forbidden_cuts"} & set(context)
+    if cuts or not Path(source).is_file():
+        return [instance_of(source, context)]
+    return list(formats.read_all(source, **context))
+
+
+def _source(source: str, context: dict[str, Any]) -> Any:
+    from stagepack.instances import catalog, formats
+
+    path = source.rpartition("#")[0] or source
+    names = [entry.name for entry in catalog.entries()]
+    if source in names and not Path(source).exists():
+        parameters = dict(context)
+        kind = parameters.pop("kind", None)
+        if kind not in (None, catalog.entry(source).kind):
+            raise InputError(f"is no {kind}", file=source, field="--kind", remedy="leave it out")
+        if parameters.pop("format", None) is not None:
+            raise InputError(
+                "the catalog has no formats", file=source, field="--format", remedy="leave it out"
+            )
+        return catalog.load(source, **parameters)
+    if not Path(path).exists() and "." not in Path(path).name:
+        import difflib
+
+        near = difflib.get_close_matches(source, names, n=3, cutoff=0.5)
+        raise InputError(
+            "no such file, nor an instance of the catalog",
+            file=source,
+            remedy=f"did you mean {' or '.join(near)}?" if near else "see stagepack list",
+        )
+    return formats.read(source, **context)
