@@ -262,6 +262,8 @@ def auto(instance: PipelinePartition, progress: PipelineProgress, settings: Sett
 
 
 def _searchable(instance: PipelinePartition) -> str:
+    if not (instance.free_order or instance.fewer_stages):
+        return ""  # one order of the devices: nothing to combine
     try:
         RangeCosts(instance).order  # noqa: B018 - built to see whether it can be
     except InputError as error:

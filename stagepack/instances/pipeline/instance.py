@@ -442,7 +442,7 @@ class PipelinePartition:
         """Cycles of each layer, shape (n,): forward, plus backward when training."""
         return np.asarray(self.forward + self.backward) if self.training else self.forward
 
-    @property
+    @cached_property
     def whole(self) -> bool:
         """Whether cycles are integers (then transfers are rounded down to whole cycles too)."""
         tables = (self.compute_table, self.recv_cycles, self.send_cycles)
@@ -450,7 +450,7 @@ class PipelinePartition:
             table is None or table.dtype.kind == "i" for table in tables
         )
 
-    @property
+    @cached_property
     def tolerance(self) -> float:
         """Relative tolerance of objective values: 0 for integer cycles, else 1e-9.
 

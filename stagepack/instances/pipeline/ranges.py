@@ -262,15 +262,19 @@ class RangeCosts:
 
         The larger of: all work spread over all devices without loss; the costliest span that no
         cut may split, on the fastest device.  0 for a compute table, whose ranges need not add
-        up.  O(n).
+        up.  O(n), once.
         """
-        instance = self.instance
-        if instance.compute_table is not None:
+        return self._compute_bound
+
+    @cached_property
+    def _compute_bound(self) -> int:
+        if self.instance.compute_table is not None:
             return 0
         cuts = np.flatnonzero(self.allowed)
         fastest = self.prefix[int(np.argmin(self.prefix[:, -1]))][cuts]
         total = Fraction(int(self.prefix[0, -1])) * self._speeds[0]
-        speed = sum((self._speeds[c] for c in self.device_class.tolist()), Fraction(0))
+        counts = np.bincount(self.device_class, minlength=self.classes).tolist()
+        speed = sum((c * s for c, s in zip(counts, self._speeds, strict=True)), Fraction(0))
         spread = math.ceil(total / speed)
         return max(0, spread - self.rounding, int((fastest[1:] - fastest[:-1]).max()))
 
