@@ -27,7 +27,7 @@ Positive = Annotated[int, msgspec.Meta(gt=0)] | Annotated[float, msgspec.Meta(gt
 class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One direction of a link: `GBps` in 2**30 bytes a second, `idle` cycles before it starts.
 
-    Moving b bytes takes ``int(idle + b / (GBps * 2**30 / clock))`` cycles, the rule of the seed
+    Moving b bytes takes ``int(idle + b / (GBps * 2**30 / clock))`` cycles, the rule of
     *Auto Pipeline*; profiles in fractions of a time unit are not rounded.
     """
 
@@ -216,7 +216,7 @@ class Lifetimes:
     def carried(self) -> Array:
         """Return, shape (n,), the bytes born before each layer and used after it.
 
-        The seed's ``mem_intermediate``: a device keeps them while the layer runs.
+        Auto Pipeline's ``mem_intermediate``: a device keeps them while the layer runs.
         """
         delta = np.zeros(self.n + 2, dtype=np.int64)
         across = self.last_use > self.born + 1

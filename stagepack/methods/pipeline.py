@@ -61,7 +61,7 @@ def dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settin
 
 
 def dp_reference(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
-    """Solve the seed's recurrence for every transfer threshold."""
+    """Solve Auto Pipeline's recurrence for every transfer threshold."""
     reference.solve(_costs(instance, progress), progress)
 
 

@@ -6,8 +6,7 @@ having and then the least T for that C, so that every pair is met once; stop as 
 with C + T below the best can remain.
 
 Cost: O(transitions * n) a probe, O(log(sum of cycles)) probes a step, usually two or three steps.
-Source: DESIGN 3.1, after the seed *Auto Pipeline*, whose sweep over all thresholds
-:mod:`.reference` keeps.
+Source: own work, after *Auto Pipeline*, whose sweep over all thresholds :mod:`.reference` keeps.
 """
 
 from __future__ import annotations

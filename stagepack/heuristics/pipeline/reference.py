@@ -1,4 +1,4 @@
-"""The seed's exact recurrence, over every distinct transfer threshold: clear rather than fast.
+"""Auto Pipeline's exact recurrence, over every transfer threshold: clear rather than fast.
 
 For one threshold T, with cost_i(a, b) infinite where the stage does not fit or transfers more::
 
@@ -6,7 +6,8 @@ For one threshold T, with cost_i(a, b) infinite where the stage does not fit or 
     best_i(b) = min over a of max(best_{i-1}(a), cost_i(a, b))
 
 and the answer is the least T + best_{k-1}(n) over all thresholds T.  O(k n^2) steps for each of up
-to k n^2 / 2 thresholds; vectorised over last cuts and thresholds.  Source: seed *Auto Pipeline*.
+to k n^2 / 2 thresholds; vectorised over last cuts and thresholds.  Source: *Auto Pipeline*
+(graphcore/ipu_tensorflow_addons, README).
 """
 
 from __future__ import annotations
