@@ -152,13 +152,17 @@ def _exit_code(result: Result[Any]) -> int:
 
 
 def _print_result(problem: Any, result: Result[Any]) -> None:
+    from rich.markup import escape
+
+    from stagepack.report.format import plural
     from stagepack.report.table import estimate_table
 
     console = terminal()
     engine = f" on {result.engine}" if result.engine else ""
     setup = f" (and {result.setup_time:.1f} s of setup)" if result.setup_time >= 0.1 else ""
     console.print(
-        f"[bold]{problem.name}[/]: {problem.n:,} layers, {problem.k} devices, "
+        f"[bold]{escape(problem.name)}[/]: {plural(problem.n, 'layer')}, "
+        f"{plural(problem.k, 'device')}, {'training' if problem.training else 'inference'}, "
         f"{result.objective_name}",
         highlight=False,
     )

@@ -354,8 +354,14 @@ def _loaded_values(model: Any, results: Any, columns: list[Any], lp: Any) -> Arr
         ],
         dtype=np.float64,
     )
+    # Whole numbers come with their last digits off, which large coefficients multiply.
+    whole = [str(kind).endswith("kInteger") for kind in lp.integrality_]
+    if any(whole):
+        near = np.rint(values)
+        values = np.where(np.array(whole) & (np.abs(values - near) <= 1e-4), near, values)
+    largest = float(np.abs(np.asarray(lp.a_matrix_.value_)).max(initial=1.0))
     # Some solvers write down their last, infeasible point.
-    return values if lowering.violation(lp, values) <= 1e-5 else None
+    return values if lowering.violation(lp, values) <= 1e-5 * largest else None
 
 
 def _lower_bound(results: Any, objective: float | None) -> float | None:
