@@ -1,0 +1,405 @@
+"""The normal form of packing: blocks that each need one offset, over compressed time.
+
+Buffers that share an offset become one block; lifetimes, gaps, circular time and conflict graphs
+all become pieces: a block occupies some bytes above its offset in a run of sections.  Sections
+are the maximal cliques of the pieces, in order of time: two blocks conflict exactly where they
+have pieces in one section.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from stagepack.instances.packing.instance import LmemPacking, Objective
+from stagepack.instances.profile import Array
+
+Piece = tuple[int, int, int, int, int]
+"""Block, [start, end) in time, [low, high) in bytes above the offset."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Blocks:
+    """A packing instance in normal form; made by :meth:`of`.
+
+    Attributes
+    ----------
+    block : ndarray of int64, shape (n,)
+        Block of each buffer.
+    size, alignment : ndarray of int64, shape (b,)
+        Bytes of each block and what its offset is a multiple of.
+    piece_ptr : ndarray of int64, shape (b + 1,)
+        Block i has the pieces piece_ptr[i] .. piece_ptr[i + 1] - 1, ascending in time.
+    first, end, low, high : ndarray of int64, shape (pieces,)
+        In the sections [first, end) the block occupies the bytes [offset + low, offset + high).
+    time : ndarray of int64, shape (sections,)
+        A moment in each section (an index, where a conflict graph replaces time).
+    load : ndarray of int64, shape (sections,)
+        Bytes occupied in each section.
+    fixed : ndarray of int64, shape (b,)
+        Given offsets; -1: free.
+    range_ptr : ndarray of int64, shape (b + 1,)
+    range_low, range_high : ndarray of int64, shape (ranges,)
+        Address ranges [low, high), ascending, in one of which the block must lie wholly; a block
+        without any may lie anywhere from 0 up.
+    may_share : ndarray of int64, shape (pairs, 2)
+        Blocks that may overlap at equal offsets.
+    unit : int
+        Some best allocation has all offsets multiples of this.
+    linear : bool
+        Sections follow one another in time: lifetimes that are neither circular nor a graph.
+    """
+
+    block: Array
+    size: Array
+    alignment: Array
+    piece_ptr: Array
+    first: Array
+    end: Array
+    low: Array
+    high: Array
+    time: Array
+    load: Array
+    fixed: Array
+    range_ptr: Array
+    range_low: Array
+    range_high: Array
+    may_share: Array
+    unit: int
+    linear: bool
+
+    @classmethod
+    def of(cls, instance: LmemPacking) -> Blocks:
+        """Return the normal form of an instance; O(n) for integers of moderate span."""
+        block, b = _grouping(instance)
+        size = np.zeros(b, dtype=np.int64)
+        np.maximum.at(size, block, instance.size)
+        alignment = _alignment(instance, block, b)
+        fixed = np.full(b, -1, dtype=np.int64)
+        np.maximum.at(fixed, block, instance.fixed)
+        if instance.conflicts is None:
+            owner, start, stop, low, high = _pieces(instance, block)
+            first, end, time = _compress(start, stop)
+        else:
+            owner, first, cliques = _clique_cover(instance, block, b)
+            end, time = first + 1, np.arange(cliques)
+            low, high = np.zeros(len(owner), dtype=np.int64), size[owner]
+        count = np.bincount(owner, minlength=b)
+        if len(owner) > b or not np.array_equal(owner, np.arange(b)):
+            order = np.lexsort((first, owner))
+            first, end, low, high = first[order], end[order], low[order], high[order]
+        load = np.zeros(len(time) + 1, dtype=np.int64)
+        np.add.at(load, first, high - low)
+        np.add.at(load, end, low - high)
+        pairs = block[np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)]
+        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+        range_ptr, range_low, range_high = _ranges(instance, block, size, fixed)
+        return cls(
+            block=block,
+            size=size,
+            alignment=alignment,
+            piece_ptr=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+            first=first,
+            end=end,
+            low=low,
+            high=high,
+            time=time,
+            load=np.cumsum(load)[:-1],
+            fixed=fixed,
+            range_ptr=range_ptr,
+            range_low=range_low,
+            range_high=range_high,
+            may_share=np.unique(np.sort(pairs, axis=1), axis=0),
+            unit=_unit(instance, alignment, range_low, range_high),
+            linear=instance.conflicts is None and instance.period is None,
+        )
+
+    @property
+    def b(self) -> int:
+        """Number of blocks."""
+        return len(self.size)
+
+    @property
+    def sections(self) -> int:
+        """Number of sections."""
+        return len(self.time)
+
+    @cached_property
+    def rigid(self) -> bool:
+        """Whether blocks never shrink and never share an offset."""
+        owner = np.repeat(np.arange(self.b), np.diff(self.piece_ptr))
+        whole = (self.low == 0) & (self.high == self.size[owner])
+        return bool(whole.all()) and not len(self.may_share)
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether this is the classic problem: rigid, one piece a block, nothing placed."""
+        return (
+            self.linear
+            and self.rigid
+            and len(self.first) == self.b
+            and not len(self.range_low)
+            and bool((self.unit % self.alignment == 0).all())
+        )
+
+    def expand(self, offsets: Array) -> Array:
+        """Return the offset of each buffer, shape (n,), from that of each block."""
+        return np.asarray(offsets[self.block])
+
+    def neighbours(self) -> tuple[Array, Array]:
+        """Return the blocks that share a section with each block, as rows (ptr, other).
+
+        Row i is other[ptr[i] : ptr[i + 1]], ascending.  O(pairs log pairs).
+        """
+        owner = np.repeat(np.arange(self.b), np.diff(self.piece_ptr))
+        order = np.argsort(self.first, kind="stable")
+        owner, first, end = owner[order], self.first[order], self.end[order]
+        behind = np.searchsorted(first, end, side="left")
+        count = behind - np.arange(len(order)) - 1
+        left = np.repeat(np.arange(len(order)), count)
+        right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
+        i, j = owner[left], owner[right]
+        keep = i != j
+        codes = np.concatenate([i[keep] * self.b + j[keep], j[keep] * self.b + i[keep]])
+        codes = np.unique(codes) if len(self.first) > self.b else np.sort(codes)
+        ptr = np.zeros(self.b + 1, dtype=np.int64)
+        np.cumsum(np.bincount(codes // self.b, minlength=self.b), out=ptr[1:])
+        return ptr, codes % self.b
+
+
+# ---------------------------------------------------------------------- buffers to blocks
+
+
+def _grouping(instance: LmemPacking) -> tuple[Array, int]:
+    """Return the block of each buffer and the number of blocks."""
+    if not instance.colocated:
+        return np.arange(instance.n), instance.n
+    leader = np.arange(instance.n)
+    for group in instance.colocated:
+        leader[list(group)] = group[0]
+    leaders, block = np.unique(leader, return_inverse=True)
+    return block.astype(np.int64), len(leaders)
+
+
+def _alignment(instance: LmemPacking, block: Array, b: int) -> Array:
+    if not instance.colocated:
+        return instance.alignment
+    alignment = np.ones(b, dtype=np.int64)
+    np.lcm.at(alignment, block, instance.alignment)
+    return alignment
+
+
+def _unit(instance: LmemPacking, alignment: Array, low: Array, high: Array) -> int:
+    """Return the gcd of all lengths an offset can be made of.
+
+    A block slides down until it meets another, an end of a range or a multiple of its alignment;
+    for bank conflicts also the begin of a bank, for moves its previous offset.
+    """
+    lengths = [instance.size, low, high, instance.fixed[instance.fixed >= 0]]
+    lengths += [np.array([x for gap in instance.gaps for x in (gap.low, gap.high)], dtype=np.int64)]
+    if instance.objective is Objective.BANK_CONFLICTS and instance.banks is not None:
+        lengths.append(np.array([instance.banks.nbytes]))
+    if instance.objective is Objective.MOVES:
+        lengths.append(instance.previous[instance.previous >= 0])
+    unit = math.gcd(*(int(np.gcd.reduce(part)) for part in lengths if len(part)))
+    finer = alignment[unit % alignment != 0]
+    return math.gcd(unit, int(np.gcd.reduce(finer))) if len(finer) else unit
+
+
+def _ranges(
+    instance: LmemPacking, block: Array, size: Array, fixed: Array
+) -> tuple[Array, Array, Array]:
+    """Return the ranges of every block: allowed less reserved ones, or the fixed place."""
+    b = len(size)
+    given: dict[int, list[tuple[int, int]]] = {}
+    for item in instance.allowed:
+        given.setdefault(item.buffer, []).append((item.low, item.high))
+    everywhere = range(instance.n) if instance.reserved else sorted(given)
+    places: dict[int, list[tuple[int, int]]] = {}
+    for buffer in everywhere:
+        nbytes, at = int(instance.size[buffer]), int(block[buffer])
+        spans = sorted(given.get(buffer, [(0, 2**62)]))
+        free = _without(spans, instance.reserved)
+        starts = _joined([(low, high - nbytes) for low, high in free if high - nbytes >= low])
+        places[at] = _common(places[at], starts) if at in places else starts
+    for at in np.flatnonzero(fixed >= 0).tolist():
+        where = int(fixed[at])
+        places[at] = _common(places.get(at, [(0, 2**62)]), [(where, where)])
+    count = np.zeros(b, dtype=np.int64)
+    low: list[int] = []
+    high: list[int] = []
+    for at in sorted(places):
+        found = places[at] or [(0, -int(size[at]))]  # nowhere: a range of no bytes
+        count[at] = len(found)
+        low += [begin for begin, _ in found]
+        high += [min(last + int(size[at]), 2**62) for _, last in found]
+    ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+    return ptr, np.array(low, dtype=np.int64), np.array(high, dtype=np.int64)
+
+
+def _without(
+    spans: list[tuple[int, int]], reserved: tuple[tuple[int, int], ...]
+) -> list[tuple[int, int]]:
+    """Return address ranges less the reserved ones, which are ascending."""
+    free = []
+    for low, high in spans:
+        for begin, end in reserved:
+            if begin < high and end > low:
+                if begin > low:
+                    free.append((low, begin))
+                low = end
+        if low < high:
+            free.append((low, high))
+    return free
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return inclusive spans in order, those that overlap as one."""
+    found: list[tuple[int, int]] = []
+    for low, last in sorted(spans):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((low, last))
+    return found
+
+
+def _common(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return where two lists of inclusive spans agree."""
+    return [(max(a, c), min(b, d)) for a, b in one for c, d in other if max(a, c) <= min(b, d)]
+
+
+# ---------------------------------------------------------------------- time to sections
+
+
+def _pieces(instance: LmemPacking, block: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """Return pieces: block, [start, stop) in time, [low, high) above the offset."""
+    if not (instance.gaps or instance.colocated or instance.period is not None):
+        zero = np.zeros(instance.n, dtype=np.int64)
+        return block, instance.start, instance.end, zero, instance.size
+    pieces: list[Piece] = []
+    gaps: dict[int, list[tuple[int, int, int, int]]] = {}
+    for gap in instance.gaps:
+        gaps.setdefault(gap.buffer, []).append((gap.start, gap.end, gap.low, gap.high))
+    rows = zip(block.tolist(), instance.start.tolist(), instance.end.tolist(), strict=True)
+    for buffer, (at, now, end) in enumerate(rows):
+        nbytes = int(instance.size[buffer])
+        for begin, stop, low, high in sorted(gaps.get(buffer, [])):
+            pieces.append((at, now, begin, 0, nbytes))
+            pieces.append((at, begin, stop, low, high))
+            now = stop
+        pieces.append((at, now, end, 0, nbytes))
+    pieces = [piece for piece in pieces if piece[1] < piece[2] and piece[3] < piece[4]]
+    if instance.period is not None:
+        pieces = [part for piece in pieces for part in _turns(piece, instance.period)]
+    if instance.colocated:
+        pieces = _union(pieces, np.bincount(block))
+    columns = np.array(pieces, dtype=np.int64).reshape(-1, 5).T
+    owner, start, end, low, high = (np.ascontiguousarray(column) for column in columns)
+    return owner, start, end, low, high
+
+
+def _turns(piece: Piece, period: int) -> list[Piece]:
+    """Cut a piece of circular time where the period begins anew."""
+    owner, start, end, low, high = piece
+    if start >= period:
+        return [(owner, start - period, end - period, low, high)]
+    if end <= period:
+        return [piece]
+    return [(owner, start, period, low, high), (owner, 0, end - period, low, high)]
+
+
+def _union(pieces: list[Piece], members: Array) -> list[Piece]:
+    """Merge what colocated buffers hold: at every moment, the union of their bytes."""
+    found = [piece for piece in pieces if members[piece[0]] == 1]
+    groups: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        if members[piece[0]] > 1:
+            groups.setdefault(piece[0], []).append(piece)
+    for owner, parts in groups.items():
+        moments = sorted({t for _, start, end, _, _ in parts for t in (start, end)})
+        running: dict[tuple[int, int], int] = {}  # bytes held -> since when
+        for begin, stop in itertools.pairwise(moments):
+            spans = [(p[3], p[4]) for p in parts if p[1] <= begin and stop <= p[2]]
+            now = set(_joined(spans))
+            over = [span for span in running if span not in now]
+            found += [(owner, running.pop(span), begin, *span) for span in over]
+            for span in now:
+                running.setdefault(span, begin)
+        found += [(owner, since, moments[-1], *span) for span, since in running.items()]
+    return found
+
+
+def _compress(start: Array, stop: Array) -> tuple[Array, Array, Array]:
+    """Return the sections [first, end) of every interval, and a moment of each section.
+
+    A section is a maximal set of intervals that are alive together: it is full at the last start
+    before an end.  O(n) where times span less than a few n, else O(n log n).
+    """
+    origin = int(start.min())
+    span = int(stop.max()) - origin
+    if span <= 8 * len(start) + 1024:
+        moments = None
+        begin, leave, count = start - origin, stop - origin, span + 1
+    else:
+        moments, ranks = np.unique(np.concatenate([start, stop]), return_inverse=True)
+        begin, leave, count = ranks[: len(start)], ranks[len(start) :], len(moments)
+    births = np.zeros(count, dtype=bool)
+    births[begin] = True
+    deaths = np.zeros(count, dtype=np.int64)
+    deaths[leave] = 1
+    np.cumsum(deaths, out=deaths)
+    starts = np.flatnonzero(births)
+    # A start closes its section when something ends before the next start, or with it.
+    closes = np.ones(len(starts), dtype=bool)
+    closes[:-1] = deaths[starts[1:]] > deaths[starts[:-1]]
+    full = starts[closes]
+    before = np.zeros(count + 1, dtype=np.int64)
+    before[full + 1] = 1
+    np.cumsum(before, out=before)
+    time = full + origin if moments is None else moments[full]
+    return before[begin], before[leave], time
+
+
+def _clique_cover(instance: LmemPacking, block: Array, b: int) -> tuple[Array, Array, int]:
+    """Return members (block, clique) of cliques that cover every conflict, and their number.
+
+    Greedy: a clique grows from an uncovered pair by the block that covers most new pairs, the
+    larger first.  O(pairs * degree).
+    """
+    assert instance.conflicts is not None
+    adjacent: list[set[int]] = [set() for _ in range(b)]
+    for i, j in block[instance.conflicts].tolist():
+        if i != j:
+            adjacent[i].add(j)
+            adjacent[j].add(i)
+    size = np.zeros(b, dtype=np.int64)
+    np.maximum.at(size, block, instance.size)
+    weight = size.tolist()
+    uncovered = [set(others) for others in adjacent]
+    owner: list[int] = []
+    clique: list[int] = []
+    count = 0
+    for i in sorted(range(b), key=lambda block: -weight[block]):
+        alone = not adjacent[i]
+        while uncovered[i] or alone:
+            alone = False
+            members = [i]
+            candidates = set(adjacent[i])
+            while candidates:
+                best = max(
+                    candidates,
+                    key=lambda c: (len(uncovered[c].intersection(members)), weight[c], -c),
+                )
+                members.append(best)
+                candidates &= adjacent[best]
+            for member in members:
+                uncovered[member].difference_update(members)
+            owner += members
+            clique += [count] * len(members)
+            count += 1
+    return np.array(owner, dtype=np.int64), np.array(clique, dtype=np.int64), count

@@ -1,0 +1,368 @@
+"""What an allocation is worth and whether it is right, straight from the definitions.
+
+Written for trust: no code in common with the normal form on which the algorithms work.  A sweep
+over time tells in O(n (log n + alive)) whether anything overlaps; only what does is looked at
+pair by pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+if TYPE_CHECKING:
+    from stagepack.instances.packing.instance import LmemPacking, PackingSolution
+
+LISTED = 100
+"""Violations of one rule that are listed; more are counted."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule: its name, and what breaks it by how much."""
+
+    rule: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What an allocation amounts to, beside its objective value.
+
+    Attributes
+    ----------
+    peak : int
+        Highest address used, plus one (over all memories).
+    bank_conflicts : int or None
+        Pairs that share a bank; None without banks.
+    moved_bytes, moved : int or None
+        Bytes and number of buffers that left their previous offset; None without one.
+    spill_cost : int or None
+        Cost of all accesses; None without memories.
+    peaks : tuple of int
+        The peak of each memory; empty without memories.
+    """
+
+    peak: int
+    bank_conflicts: int | None = None
+    moved_bytes: int | None = None
+    moved: int | None = None
+    spill_cost: int | None = None
+    peaks: tuple[int, ...] = ()
+
+
+def measure(instance: LmemPacking, solution: PackingSolution) -> Measure:
+    """Return peak, bank conflicts, moves and spill cost of `solution`, valid or not."""
+    offsets = solution.offsets
+    tops = offsets + instance.size
+    conflicts = moved_bytes = moved = cost = None
+    peaks: tuple[int, ...] = ()
+    if instance.banks is not None:
+        low, high = offsets // instance.banks.nbytes, (tops - 1) // instance.banks.nbytes
+        i, j = instance.banks.pairs.T
+        conflicts = int(((low[i] <= high[j]) & (low[j] <= high[i])).sum())
+    if (instance.previous >= 0).any():
+        gone = (instance.previous >= 0) & (instance.previous != offsets)
+        moved_bytes, moved = int(instance.size[gone].sum()), int(gone.sum())
+    if instance.memories and solution.memory is not None:
+        costs = np.array([memory.cost for memory in instance.memories], dtype=np.int64)
+        cost = int((instance.accesses * costs[solution.memory]).sum())
+        peaks = tuple(
+            int(tops[solution.memory == index].max(initial=0))
+            for index in range(len(instance.memories))
+        )
+    return Measure(int(tops.max()), conflicts, moved_bytes, moved, cost, peaks)
+
+
+def evaluate(instance: LmemPacking, solution: PackingSolution) -> int:
+    """Return the value of the instance's objective; see :class:`.instance.Objective`."""
+    found = measure(instance, solution)
+    match instance.objective.value:
+        case "bank-conflicts":
+            return instance.conflict_weight * (found.bank_conflicts or 0) + found.peak
+        case "moves":
+            return found.moved_bytes or 0
+        case "spill":
+            return found.spill_cost or 0
+    return found.peak
+
+
+def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, ...]:
+    """Return every rule that `solution` breaks, by name; () when it is valid.
+
+    The names: ``offsets`` and ``memory`` (wrong number, negative, unknown), ``overlap`` (which
+    two buffers, where and when), ``gap`` (an overlap with what a shrunken buffer still holds),
+    ``in-place`` (a pair overlaps at unequal offsets), ``colocation``, ``capacity``,
+    ``alignment``, ``fixed``, ``range``, ``reserved``, ``bank`` (beyond the last bank).
+    At most `LISTED` violations of a rule are spelt out.
+    """
+    offsets, n = solution.offsets, instance.n
+    if offsets.shape != (n,) or offsets.dtype != np.int64:
+        return (Violation("offsets", f"{offsets.shape} {offsets.dtype} for {n} buffers"),)
+    found: list[Violation] = []
+    name = instance.buffer_id
+
+    def tell(rule: str, broken: Array, detail: str, *values: Array) -> None:
+        where = np.flatnonzero(broken)
+        found.extend(
+            Violation(rule, detail.format(name(int(at)), *(int(v[at]) for v in values)))
+            for at in where[:LISTED]
+        )
+        if len(where) > LISTED:
+            found.append(Violation(rule, f"and {len(where) - LISTED} more"))
+
+    tops = offsets + instance.size
+    tell("offsets", offsets < 0, "buffer {} lies at {}", offsets)
+    misplaced = _memory_violations(instance, solution)
+    if misplaced:
+        return (*found, *misplaced)
+    if instance.memories:
+        limits = np.array(
+            [2**62 if m.capacity is None else m.capacity for m in instance.memories], dtype=np.int64
+        )
+        room = limits[solution.memory]
+    else:
+        room = np.full(n, 2**62 if instance.ceiling is None else instance.ceiling)
+    tell(
+        "capacity",
+        tops > room,
+        "buffer {} ends at {}, {} bytes beyond the capacity of {}",
+        tops,
+        tops - room,
+        room,
+    )
+    tell(
+        "alignment",
+        offsets % instance.alignment != 0,
+        "buffer {} lies at {}, no multiple of {}",
+        offsets,
+        instance.alignment,
+    )
+    tell(
+        "fixed",
+        (instance.fixed >= 0) & (offsets != instance.fixed),
+        "buffer {} lies at {}, not at {}",
+        offsets,
+        instance.fixed,
+    )
+    tell("range", ~_in_ranges(instance, offsets), "buffer {} lies at {}, in no range", offsets)
+    for low, high in instance.reserved:
+        tell(
+            "reserved",
+            (offsets < high) & (low < tops),
+            f"buffer {{}} at {{}} reaches into [{low}, {high})",
+            offsets,
+        )
+    for group in instance.colocated:
+        if len(set(offsets[list(group)].tolist())) > 1:
+            places = ", ".join(f"{name(i)} at {offsets[i]}" for i in group[:LISTED])
+            found.append(Violation("colocation", f"one offset is asked for, not {places}"))
+    if instance.banks is not None:
+        end = instance.banks.count * instance.banks.nbytes
+        tell(
+            "bank",
+            tops > end,
+            f"buffer {{}} ends at {{}}, beyond the {instance.banks.count} banks ({end} bytes)",
+            tops,
+        )
+    found += _overlaps(instance, solution)
+    return tuple(found)
+
+
+def _memory_violations(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
+    memory = solution.memory
+    if not instance.memories:
+        return [] if memory is None else [Violation("memory", "there is only one memory")]
+    if memory is None or memory.shape != (instance.n,):
+        return [Violation("memory", "the memory of each buffer is missing")]
+    wrong = np.flatnonzero((memory < 0) | (memory >= len(instance.memories)))
+    return [
+        Violation("memory", f"buffer {instance.buffer_id(int(at))} is in memory {memory[at]}")
+        for at in wrong[:LISTED]
+    ]
+
+
+def _in_ranges(instance: LmemPacking, offsets: Array) -> Array:
+    fine = np.ones(instance.n, dtype=bool)
+    if instance.allowed:
+        limited = sorted({item.buffer for item in instance.allowed})
+        fine[limited] = False
+        for item in instance.allowed:
+            at = item.buffer
+            if item.low <= offsets[at] and offsets[at] + instance.size[at] <= item.high:
+                fine[at] = True
+    return fine
+
+
+# ---------------------------------------------------------------------- overlaps
+
+
+def _overlaps(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
+    offsets = solution.offsets
+    memory = np.zeros(instance.n, dtype=np.int64) if solution.memory is None else solution.memory
+    if instance.conflicts is not None:
+        i, j = instance.conflicts.T
+        tops = offsets + instance.size
+        hit = (memory[i] == memory[j]) & (offsets[i] < tops[j]) & (offsets[j] < tops[i])
+        pairs = [(int(a), int(b), None) for a, b in instance.conflicts[hit]]
+        return _spelt(instance, solution, pairs)
+    buffer, start, end, low, high = _rectangles(instance, offsets)
+    found: dict[tuple[int, int], tuple[int, int, int, int] | None] = {}
+    for chosen in range(max(1, len(instance.memories))):
+        here = memory[buffer] == chosen
+        part = [column[here] for column in (buffer, start, end, low, high)]
+        exempt = bool(instance.colocated or instance.in_place)
+        if exempt or _collides(part):
+            found.update(_colliding(*part))
+    return _spelt(instance, solution, [(i, j, span) for (i, j), span in sorted(found.items())])
+
+
+def _rectangles(instance: LmemPacking, offsets: Array) -> tuple[Array, ...]:
+    """Return what is in use: buffer, [start, end) in time and [low, high) in addresses."""
+    buffer = np.arange(instance.n)
+    rows = [buffer, instance.start, instance.end, offsets, offsets + instance.size]
+    if instance.gaps:
+        held = np.unique([gap.buffer for gap in instance.gaps])
+        rows = [np.delete(row, held) for row in rows]
+        extra: list[tuple[int, int, int, int, int]] = []
+        by_buffer: dict[int, list[tuple[int, int, int, int]]] = {}
+        for gap in instance.gaps:
+            by_buffer.setdefault(gap.buffer, []).append((gap.start, gap.end, gap.low, gap.high))
+        for i, gaps in by_buffer.items():
+            now, base = int(instance.start[i]), int(offsets[i])
+            for begin, stop, bottom, top in sorted(gaps):
+                extra.append((i, now, begin, base, base + int(instance.size[i])))
+                extra.append((i, begin, stop, base + bottom, base + top))
+                now = stop
+            extra.append((i, now, int(instance.end[i]), base, base + int(instance.size[i])))
+        more = np.array([row for row in extra if row[1] < row[2] and row[3] < row[4]])
+        rows = [
+            np.concatenate([row, column])
+            for row, column in zip(rows, more.reshape(-1, 5).T, strict=True)
+        ]
+    if instance.period is not None:
+        buffer, start, end, low, high = rows
+        start, end = start.copy(), end.copy()
+        later = start >= instance.period  # a piece wholly in the next turn
+        start[later] -= instance.period
+        end[later] -= instance.period
+        over = end > instance.period
+        rows = [
+            np.concatenate([buffer, buffer[over]]),
+            np.concatenate([start, np.zeros(int(over.sum()), dtype=np.int64)]),
+            np.concatenate([np.minimum(end, instance.period), end[over] - instance.period]),
+            np.concatenate([low, low[over]]),
+            np.concatenate([high, high[over]]),
+        ]
+    return tuple(np.ascontiguousarray(row, dtype=np.int64) for row in rows)
+
+
+def _collides(part: list[Array]) -> bool:
+    """Tell whether any two rectangles intersect."""
+    _, start, end, low, high = part
+    count = len(start)
+    times = np.concatenate([end, start])
+    # At equal times ends come first: lifetimes are half-open.
+    events = np.argsort(times, kind="stable")
+    return bool(_sweep(events, count, low, high))
+
+
+@compiled
+def _sweep(events: Array, count: int, low: Array, high: Array) -> bool:
+    """Play births and deaths in time, keeping what is alive sorted by address."""
+    lows = np.empty(count, np.int64)
+    highs = np.empty(count, np.int64)
+    alive = 0
+    for event in events:
+        birth = event >= count
+        item = event - count if birth else event
+        left, right = 0, alive
+        while left < right:
+            middle = (left + right) // 2
+            if lows[middle] < low[item]:
+                left = middle + 1
+            else:
+                right = middle
+        if birth:
+            if left > 0 and highs[left - 1] > low[item]:
+                return True
+            if left < alive and lows[left] < high[item]:
+                return True
+            for k in range(alive, left, -1):
+                lows[k] = lows[k - 1]
+                highs[k] = highs[k - 1]
+            lows[left] = low[item]
+            highs[left] = high[item]
+            alive += 1
+        else:
+            alive -= 1
+            for k in range(left, alive):
+                lows[k] = lows[k + 1]
+                highs[k] = highs[k + 1]
+    return False
+
+
+def _colliding(
+    buffer: Array, start: Array, end: Array, low: Array, high: Array
+) -> dict[tuple[int, int], tuple[int, int, int, int]]:
+    """Return the pairs of buffers that intersect, with the time and addresses where they do."""
+    order = np.argsort(start, kind="stable")
+    buffer, start, end, low, high = (row[order] for row in (buffer, start, end, low, high))
+    later = np.searchsorted(start, end, side="left")
+    found: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+    for at in range(len(order)):
+        rest = slice(at + 1, int(later[at]))
+        hit = np.flatnonzero((low[rest] < high[at]) & (low[at] < high[rest])) + at + 1
+        for other in hit.tolist():
+            if buffer[at] == buffer[other]:
+                continue
+            pair = (int(min(buffer[at], buffer[other])), int(max(buffer[at], buffer[other])))
+            span = (
+                int(max(start[at], start[other])),
+                int(min(end[at], end[other])),
+                int(max(low[at], low[other])),
+                int(min(high[at], high[other])),
+            )
+            found.setdefault(pair, span)
+    return found
+
+
+def _spelt(
+    instance: LmemPacking,
+    solution: PackingSolution,
+    pairs: Sequence[tuple[int, int, tuple[int, int, int, int] | None]],
+) -> list[Violation]:
+    """Return intersecting pairs as violations, less those that may intersect."""
+    group = {i: at for at, members in enumerate(instance.colocated) for i in members}
+    share = set(instance.in_place)
+    shrunken = {gap.buffer for gap in instance.gaps if gap.high > gap.low}
+    found = []
+    for i, j, span in pairs:
+        if i in group and group.get(j) == group[i]:
+            continue
+        rule = "overlap"
+        if (i, j) in share:
+            if solution.offsets[i] == solution.offsets[j]:
+                continue
+            rule = "in-place"
+        elif i in shrunken or j in shrunken:
+            rule = "gap"
+        detail = (
+            f"buffers {instance.buffer_id(i)} at {solution.offsets[i]} and "
+            f"{instance.buffer_id(j)} at {solution.offsets[j]}"
+        )
+        if span is not None:
+            detail += f" share [{span[2]}, {span[3]}) at times [{span[0]}, {span[1]})"
+        found.append(Violation(rule, detail))
+    if len(found) > LISTED:
+        found[LISTED:] = [Violation("overlap", f"and {len(found) - LISTED} more")]
+    return found

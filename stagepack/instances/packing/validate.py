@@ -1,0 +1,395 @@
+"""What users give, read as arrays and refused by the name of its field."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+from stagepack.result import InputError
+
+if TYPE_CHECKING:
+    from stagepack.instances.packing.instance import Banks, LmemPacking
+
+RecordT = TypeVar("RecordT")
+
+LARGEST = 2**62  # numbers and sums beyond this are refused
+
+
+def integer(value: Any, name: str) -> int:
+    """Return `value` as an int below 2**62, refused by the `name` of its field."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{value!r} is no integer", field=name, remedy="give an integer") from None
+    if abs(number) >= LARGEST:
+        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
+    return number
+
+
+def integers(values: Any, name: str, n: int | None = None) -> Array:
+    """Return `values` as a read-only int64 array of shape (n,)."""
+    if values is None:
+        raise InputError("is missing", field=name, remedy="give one integer a buffer")
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):
+        raise InputError(
+            "is no array of integers", field=name, remedy="give one integer a buffer"
+        ) from None
+    if array.ndim != 1 or (n is not None and len(array) != n):
+        want = "" if n is None else f" of {n} integers, one a buffer"
+        raise InputError(
+            f"has shape {array.shape}", field=name, remedy=f"give a one-dimensional array{want}"
+        )
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.floor(array)).all():
+        if array.size and np.abs(array).max() >= LARGEST:
+            raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
+        array = array.astype(np.int64)
+    if array.dtype == object or (array.dtype.kind == "u" and array.dtype.itemsize == 8):
+        array = np.array([integer(value, name) for value in array.tolist()], dtype=np.int64)
+    if array.dtype.kind not in "iu" and array.size:
+        at = _first_odd(array)
+        raise InputError(
+            f"entry {at} is {array.tolist()[at]!r}", field=name, remedy="give integers"
+        )
+    if array.dtype == np.int64 and not array.flags.writeable:
+        own = array
+    else:
+        own = np.array(array, dtype=np.int64)
+        own.setflags(write=False)
+    if own.size and (own.max() >= LARGEST or own.min() <= -LARGEST):
+        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
+    return own
+
+
+def _first_odd(array: Array) -> int:
+    for at, value in enumerate(array.tolist()):
+        if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 != 0:
+            return at
+    return 0
+
+
+def pairs(values: Any, name: str, n: int) -> Array:
+    """Return pairs of different buffers as int64, shape (pairs, 2), each once, first < second.
+
+    The order of a pair in `in_place` or `conflicts` has no meaning.
+    """
+    try:
+        array = np.asarray(values, dtype=np.int64).reshape(-1, 2)
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(
+            "is no list of pairs of buffers", field=name, remedy="give pairs (i, j) of indices"
+        ) from None
+    _require_buffers(array, name, n)
+    if (array[:, 0] == array[:, 1]).any():
+        at = int(np.argmax(array[:, 0] == array[:, 1]))
+        raise InputError(
+            f"pairs buffer {array[at, 0]} with itself",
+            field=f"{name}[{at}]",
+            remedy="give pairs of two buffers",
+        )
+    array = np.unique(np.sort(array, axis=1), axis=0)
+    array.setflags(write=False)
+    return array
+
+
+def _require_buffers(array: Array, name: str, n: int) -> None:
+    if array.size and (array.min() < 0 or array.max() >= n):
+        wrong = int(array.min()) if array.min() < 0 else int(array.max())
+        raise InputError(
+            f"{wrong} is no buffer", field=name, remedy=f"give indices from 0 to {n - 1}"
+        )
+
+
+def records(values: Iterable[Any], shape: type[RecordT], name: str) -> Iterator[RecordT]:
+    """Yield `values` as records, given as such or as tuples of their fields."""
+    kinds = [item.type for item in fields(shape)]  # type: ignore[arg-type]
+    for at, value in enumerate(values):
+        entries = value if isinstance(value, tuple | list) else None
+        if entries is None:
+            if not isinstance(value, shape):
+                raise InputError(
+                    f"{value!r} is no {shape.__name__}",
+                    field=f"{name}[{at}]",
+                    remedy="give (" + ", ".join(item.name for item in fields(shape)) + ")",  # type: ignore[arg-type]
+                )
+            entries = [getattr(value, item.name) for item in fields(shape)]  # type: ignore[arg-type]
+        read = [
+            entry
+            if kind == "str" or (entry is None and "None" in str(kind))
+            else integer(entry, f"{name}[{at}]")
+            for entry, kind in zip(entries, kinds, strict=False)
+        ]
+        try:
+            yield shape(*read)
+        except TypeError:
+            raise InputError(
+                f"has {len(entries)} entries",
+                field=f"{name}[{at}]",
+                remedy="give (" + ", ".join(item.name for item in fields(shape)) + ")",  # type: ignore[arg-type]
+            ) from None
+
+
+def ranges(values: Iterable[Any], name: str) -> tuple[tuple[int, int], ...]:
+    """Return address ranges [low, high) in ascending order, those that touch as one."""
+    found: list[tuple[int, int]] = []
+    given = []
+    for at, value in enumerate(values):
+        try:
+            low, high = value
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{value!r} is no range", field=f"{name}[{at}]", remedy="give (low, high)"
+            ) from None
+        low, high = integer(low, f"{name}[{at}]"), integer(high, f"{name}[{at}]")
+        if not 0 <= low < high:
+            raise InputError(
+                f"[{low}, {high}) is empty or negative",
+                field=f"{name}[{at}]",
+                remedy="give 0 <= low < high",
+            )
+        given.append((low, high))
+    for low, high in sorted(given):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[int, ...], ...]:
+    """Return groups of buffers without overlap: groups that share a buffer are one."""
+    root = list(range(n))
+
+    def find(index: int) -> int:
+        while root[index] != index:
+            root[index] = root[root[index]]
+            index = root[index]
+        return index
+
+    used: set[int] = set()
+    for at, group in enumerate(values):
+        members = np.array([integer(i, f"{name}[{at}]") for i in group], dtype=np.int64)
+        _require_buffers(members, f"{name}[{at}]", n)
+        used.update(members.tolist())
+        for other in members.tolist()[1:]:
+            root[find(other)] = find(int(members[0]))
+    found: dict[int, list[int]] = {}
+    for index in sorted(used):
+        found.setdefault(find(index), []).append(index)
+    return tuple(tuple(group) for group in found.values() if len(group) > 1)
+
+
+def banks(given: Banks, n: int) -> Banks:
+    """Return banks with their pairs read and their numbers checked."""
+    from stagepack.instances.packing.instance import Banks
+
+    count, nbytes = integer(given.count, "banks.count"), integer(given.nbytes, "banks.nbytes")
+    weight = None if given.weight is None else integer(given.weight, "banks.weight")
+    for name, value, least in (("count", count, 1), ("nbytes", nbytes, 1), ("weight", weight, 0)):
+        if value is not None and value < least:
+            raise InputError(
+                f"is {value}", field=f"banks.{name}", remedy=f"give an integer >= {least}"
+            )
+    return Banks(count, nbytes, pairs(given.pairs, "banks.pairs", n), weight)
+
+
+# ---------------------------------------------------------------------- the whole
+
+
+def instance(given: LmemPacking) -> None:
+    """Refuse an instance whose parts do not fit together.
+
+    Raises
+    ------
+    InputError
+        Naming the field, the buffer and the remedy.
+    """
+    n = given.n
+    if n == 0:
+        raise InputError("no buffers", field="size", remedy="give at least one buffer")
+    _identify(given)
+    _each(given, given.size >= 1, "size", "is not positive", "give at least 1 byte")
+    _each(given, given.end > given.start, "end", "is not after its start", "give start < end")
+    _each(given, given.alignment >= 1, "alignment", "is not positive", "give at least 1")
+    _each(given, given.accesses >= 0, "accesses", "is negative", "give a number >= 0")
+    for name in ("fixed", "previous", "hint"):
+        _each(given, getattr(given, name) >= -1, name, "is negative", "give an offset, or -1")
+    if float(given.size.sum(dtype=np.float64)) + float(given.fixed.max()) >= LARGEST / 2:
+        raise InputError("the sum exceeds 2**61", field="size", remedy="use a coarser unit")
+    if float(given.alignment.max()) * n >= LARGEST / 2:
+        raise InputError("the sum exceeds 2**61", field="alignment", remedy="use a coarser unit")
+    if given.capacity is not None and given.capacity < 0:
+        raise InputError("is negative", field="capacity", remedy="give a number of bytes")
+    if given.period is not None:
+        _circular(given)
+    _gaps(given)
+    _places(given)
+    _objectives(given)
+
+
+def _each(given: LmemPacking, fine: Array, name: str, problem: str, remedy: str) -> None:
+    if not fine.all():
+        at = int(np.argmin(fine))
+        value = int(getattr(given, name)[at])
+        raise InputError(
+            f"{value} of buffer {given.buffer_id(at)} {problem}", field=name, remedy=remedy
+        )
+
+
+def _identify(given: LmemPacking) -> None:
+    if given.ids is None:
+        return
+    if len(given.ids) != given.n:
+        raise InputError(
+            f"{len(given.ids)} names for {given.n} buffers",
+            field="ids",
+            remedy="give one name a buffer",
+        )
+    if len(set(given.ids)) < given.n:
+        twice = next(name for name, count in Counter(given.ids).items() if count > 1)
+        raise InputError(
+            f"two buffers are named {twice!r}", field="ids", remedy="give each a name of its own"
+        )
+
+
+def _circular(given: LmemPacking) -> None:
+    period = given.period or 0
+    if period < 1:
+        raise InputError(f"is {period}", field="period", remedy="give at least 1")
+    if given.conflicts is not None:
+        raise InputError("goes with lifetimes", field="period", remedy="leave out the conflicts")
+    inside = (given.start >= 0) & (given.start < period)
+    _each(given, inside, "start", f"is outside [0, {period})", "take it modulo the period")
+    _each(
+        given,
+        given.end <= given.start + period,
+        "end",
+        f"is more than a period ({period}) after its start",
+        "give a lifetime of at most one period",
+    )
+
+
+def _gaps(given: LmemPacking) -> None:
+    if given.gaps and given.conflicts is not None:
+        raise InputError("goes with lifetimes", field="gaps", remedy="leave out the conflicts")
+    last: dict[int, int] = {}
+    order = sorted(
+        range(len(given.gaps)), key=lambda g: (given.gaps[g].buffer, given.gaps[g].start)
+    )
+    for at in order:
+        gap, where = given.gaps[at], f"gaps[{at}]"
+        _require_buffers(np.array([gap.buffer]), f"{where}.buffer", given.n)
+        who = f"buffer {given.buffer_id(gap.buffer)}"
+        begin, end = int(given.start[gap.buffer]), int(given.end[gap.buffer])
+        if not begin <= gap.start < gap.end <= end:
+            raise InputError(
+                f"[{gap.start}, {gap.end}) does not lie in the lifetime [{begin}, {end}) of {who}",
+                field=where,
+                remedy="give start < end inside the lifetime",
+            )
+        if gap.start < last.get(gap.buffer, gap.start):
+            raise InputError(
+                f"overlaps another gap of {who}", field=where, remedy="give gaps that do not"
+            )
+        last[gap.buffer] = gap.end
+        if not 0 <= gap.low <= gap.high <= given.size[gap.buffer]:
+            raise InputError(
+                f"window [{gap.low}, {gap.high}) does not lie in the "
+                f"{given.size[gap.buffer]} bytes of {who}",
+                field=where,
+                remedy="give 0 <= low <= high <= size",
+            )
+
+
+def _places(given: LmemPacking) -> None:
+    for at, item in enumerate(given.allowed):
+        _require_buffers(np.array([item.buffer]), f"allowed[{at}].buffer", given.n)
+        if not 0 <= item.low < item.high:
+            raise InputError(
+                f"[{item.low}, {item.high}) is empty or negative",
+                field=f"allowed[{at}]",
+                remedy="give 0 <= low < high",
+            )
+    off = (given.fixed >= 0) & (given.fixed % given.alignment != 0)
+    if off.any():
+        at = int(np.argmax(off))
+        raise InputError(
+            f"{given.fixed[at]} of buffer {given.buffer_id(at)} is no multiple of its "
+            f"alignment {given.alignment[at]}",
+            field="fixed",
+            remedy="correct one of them",
+        )
+    for group in given.colocated:
+        fixed = {int(given.fixed[i]): i for i in group if given.fixed[i] >= 0}
+        if len(fixed) > 1:
+            one, other = list(fixed.values())[:2]
+            raise InputError(
+                f"buffers {given.buffer_id(one)} and {given.buffer_id(other)} share an offset, "
+                f"but are fixed at {given.fixed[one]} and {given.fixed[other]}",
+                field="colocated",
+                remedy="fix them at one offset",
+            )
+
+
+def _objectives(given: LmemPacking) -> None:
+    from stagepack.instances.packing.instance import Objective
+
+    objective = given.objective
+    if objective in (Objective.FIT, Objective.MOVES) and given.capacity is None:
+        raise InputError(
+            f"is missing, and the objective {objective} needs it",
+            field="capacity",
+            remedy="give a capacity (--capacity), or minimise the peak",
+        )
+    if objective is Objective.BANK_CONFLICTS and given.banks is None:
+        raise InputError(
+            f"is missing, and the objective {objective} needs it",
+            field="banks",
+            remedy="give banks, or minimise the peak",
+        )
+    if objective is Objective.MOVES and not (given.previous >= 0).any():
+        raise InputError(
+            f"is missing, and the objective {objective} needs it",
+            field="previous",
+            remedy="give the old offsets",
+        )
+    if (objective is Objective.SPILL) != bool(given.memories):
+        if given.memories:
+            raise InputError(
+                f"{objective} does not choose memories",
+                field="objective",
+                remedy="use spill, or leave out the memories",
+            )
+        raise InputError(
+            "is missing, and the objective spill needs it",
+            field="memories",
+            remedy="give at least two memories",
+        )
+    if given.banks is not None:
+        total = float(given.conflict_weight) * (len(given.banks.pairs) + 1)
+        if total >= LARGEST:
+            raise InputError(
+                "weight times pairs exceeds 2**62", field="banks", remedy="use a coarser unit"
+            )
+    for at, memory in enumerate(given.memories):
+        if memory.cost < 0 or (memory.capacity is not None and memory.capacity < 0):
+            raise InputError(
+                "has a negative number", field=f"memories[{at}]", remedy="give numbers >= 0"
+            )
+        if float(memory.cost) * float(given.accesses.sum(dtype=np.float64)) >= LARGEST:
+            raise InputError(
+                "cost times accesses exceeds 2**62",
+                field=f"memories[{at}].cost",
+                remedy="use a coarser unit",
+            )
+    if len({memory.name for memory in given.memories}) < len(given.memories):
+        raise InputError(
+            "two have one name", field="memories", remedy="give each a name of its own"
+        )
