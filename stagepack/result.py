@@ -268,6 +268,8 @@ class Progress(Generic[SolutionT]):
         Relative tolerance of objective values: 0 for integer data.
     on_incumbent : callable, optional
         Called with ``(solution, objective, bound)`` at each improvement.
+    secondary : callable, optional
+        Of solutions of equal objective the one with the least of this is kept.
     """
 
     def __init__(
@@ -280,8 +282,10 @@ class Progress(Generic[SolutionT]):
         gap: float = 0.0,
         tolerance: float = 0.0,
         on_incumbent: Callable[[SolutionT, Number, Number | None], None] | None = None,
+        secondary: Callable[[SolutionT], Number] | None = None,
     ) -> None:
         self._evaluate = evaluate
+        self._secondary = secondary
         self._check = check
         self._time_limit = time_limit
         self._target = target
@@ -290,7 +294,7 @@ class Progress(Generic[SolutionT]):
         self._on_incumbent = on_incumbent
         self._started = time.perf_counter()
         self._lock = threading.RLock()
-        self._interrupted = threading.Event()
+        self._interrupted = False
         self._closed = False
         self._stopped: Termination | None = None
         self._offered = self._started
@@ -343,7 +347,11 @@ class Progress(Generic[SolutionT]):
             )
         objective = self._evaluate(solution)
         with self._lock:
-            if self._closed or (self.objective is not None and objective >= self.objective):
+            if self._closed:
+                return False
+            if self.objective is not None and objective >= self.objective:
+                if objective == self.objective and self._preferred(solution):
+                    self.solution = solution
                 return False
             self._require_consistent(objective, self.bound, source)
             self.solution, self.objective = solution, objective
@@ -353,6 +361,13 @@ class Progress(Generic[SolutionT]):
         if self._on_incumbent is not None:
             self._on_incumbent(solution, objective, bound)
         return True
+
+    def _preferred(self, solution: SolutionT) -> bool:
+        return (
+            self._secondary is not None
+            and self.solution is not None
+            and self._secondary(solution) < self._secondary(self.solution)
+        )
 
     def raise_bound(self, bound: Number | None, source: str) -> None:
         """Record that no solution is better than `bound`, if that is news."""
@@ -394,7 +409,7 @@ class Progress(Generic[SolutionT]):
 
     def interrupt(self) -> None:
         """Ask the run to end with what it has (Ctrl-C, or a caller's own thread)."""
-        self._interrupted.set()
+        self._interrupted = True
 
     def stop(self, why: Termination) -> None:
         """Record why a method ended by itself, where the clock alone does not tell."""
@@ -415,7 +430,7 @@ class Progress(Generic[SolutionT]):
 
     def stop_reason(self) -> Termination | None:
         """Return why the run should stop now, or None if it should go on."""
-        if self._interrupted.is_set():
+        if self._interrupted:
             return Termination.INTERRUPTED
         if self.proved:
             return Termination.PROVED

@@ -14,7 +14,7 @@ from typing import Any
 from stagepack import solvers
 from stagepack.methods import Method, Settings
 from stagepack.methods import pipeline as pipeline_methods
-from stagepack.result import InputError, Number, Progress, Result, Status, Stopped
+from stagepack.result import InputError, Number, Progress, Result, Status, Stopped, Termination
 
 REGISTRY: dict[str, tuple[Method, ...]] = {
     methods[0].kind: methods for methods in (pipeline_methods.METHODS,)
@@ -136,14 +136,17 @@ def solve(
         raise InputError(reason, field=f"method {method}")
     # Without an engine there is nothing to limit but the clock.
     clock = None if settings.deterministic and chosen.engines else time_limit
+    # Where anything that fits will do, the instance has a target of its own.
+    goal = getattr(instance, "goal", None)
     progress: Progress[Any] = Progress(
         instance.evaluate,
         instance.check,
         time_limit=clock,
-        target=target,
+        target=goal if target is None else target,
         gap=gap,
         tolerance=instance.tolerance,
         on_incumbent=on_incumbent,
+        secondary=getattr(instance, "secondary", None),
     )
     try:
         chosen.run(instance, progress, settings)
@@ -153,6 +156,8 @@ def solve(
         progress.interrupt()
     progress.close()
     status, termination = progress.outcome()
+    if goal is not None and progress.objective is not None and progress.objective <= goal:
+        termination = Termination.TARGET
     return Result(
         status=status,
         termination=termination,
@@ -241,8 +246,8 @@ def _settings(
             raise InputError(
                 f"{value!r}", field=name, remedy=f"give an integer of at least {least}, below 2**31"
             )
-    if not isinstance(options, Mapping | None) or not all(
-        isinstance(value, bool) for value in (options or {}).values()
+    if options is not None and not (
+        isinstance(options, Mapping) and all(isinstance(v, bool) for v in options.values())
     ):
         raise InputError(
             f"{options!r}", field="options", remedy='write {"deterministic": True} or None'

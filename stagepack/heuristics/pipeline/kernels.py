@@ -11,6 +11,10 @@ TRANSFER_BOUNDED      w <= C and r + s + h <= T
 SUM                   w + r + s + h <= C
 OVERLAP               w <= C, r <= C, s <= C
 ====================  ==========================================
+
+Two things keep a search short.  Tails are placed only where stages of at most C ticks could cover
+the layers before them, so that a probe near the optimum looks at few layers.  And a probe that
+fails says up to which limits no tail more could be placed, so that bisection skips them.
 """
 
 from __future__ import annotations
@@ -18,11 +22,39 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numba
+import numpy as np
 
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
 BOTTLENECK, TRANSFER_BOUNDED, SUM, OVERLAP = range(4)
+UNLIMITED = 2**61
+
+# The fields of a search's state, an array of int64:
+(
+    PHASE,  # one of the phases below
+    COMPUTE,  # the limits of the probe under way,
+    TRANSFER,
+    TRANSITION,  # and the transition with which it goes on
+    COMPUTE_FLOOR,  # any better partition has at least this compute,
+    TRANSFER_FLOOR,  # and at least this transfer
+    LOW,  # bisection: the limit looked for is in [low, high]; of compute, low is its floor
+    HIGH,
+    BEST,  # value of the best partition met,
+    STAGES,  # and how many stages it has
+) = range(10)
+FIRST, LEAST_COMPUTE, LEAST_TRANSFER, BETTER, DONE, INFEASIBLE = range(6)
+
+
+def first_state(compute_floor: int, transfer_floor: int) -> Array:
+    """Return the state of a search not yet begun; no partition needs less than the floors."""
+    # Seldom far above the bound; without one (tables) there is nothing to start from.
+    near = compute_floor + max(1, compute_floor >> 5) if compute_floor > 0 else UNLIMITED
+    floors = (compute_floor, transfer_floor)
+    return np.array(
+        (FIRST, near, UNLIMITED, 0, *floors, compute_floor, UNLIMITED, 2 * UNLIMITED, 0),
+        dtype=np.int64,
+    )
 
 
 class Chain(NamedTuple):
@@ -69,27 +101,39 @@ class Chain(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Where the kernels write.
+    """Where the kernels write; int64 arrays unless stated otherwise.
 
     Attributes
     ----------
     placed : ndarray of bool, shape (states, n + 1)
-    lowest, highest : ndarray of int64, shape (states,)
+    queue : ndarray, shape (n + 2,)
+    next_limits : ndarray, shape (2,)
+        At which compute limit, the transfer limit held, and at which transfer limit, the compute
+        limit held, the last probe could have placed more: not below these.
+    stages : ndarray, shape (1,)
+        Number of stages of the partition last read.
+    lowest, highest : ndarray, shape (states,)
         Least and greatest placed position of each state (n + 1 and -1: none).
-    queue : ndarray of int64, shape (n + 2,)
-    ends, classes : ndarray of int64, shape (states,)
+    ahead : ndarray, shape (states,)
+        Tails of this state that begin later are of no use: the layers before them would not fit
+        into the stages left for them.
+    ends, classes : ndarray, shape (states,)
         End and device class of each stage of the partition last read.
-    stages : ndarray of int64, shape (1,)
-        How many stages it has.
+    best_ends, best_classes : ndarray, shape (states,)
+        The same of the best partition that a search met.
     """
 
     placed: Array
+    queue: Array
+    next_limits: Array
+    stages: Array
     lowest: Array
     highest: Array
-    queue: Array
+    ahead: Array
     ends: Array
     classes: Array
-    stages: Array
+    best_ends: Array
+    best_classes: Array
 
 
 @numba.njit(inline="always")
@@ -125,14 +169,51 @@ def place_tails(
         placed[:] = False
         scratch.lowest[:] = n + 1
         scratch.highest[:] = -1
-        placed[0, n] = True
-        scratch.lowest[0] = scratch.highest[0] = n
+        scratch.next_limits[:] = 0 if chain.tabular else UNLIMITED
+        _look_ahead(chain, compute_limit, scratch)
+        if scratch.ahead[0] == n:
+            placed[0, n] = True
+            scratch.lowest[0] = scratch.highest[0] = n
     for t in range(begin, end):
         if scratch.highest[chain.source[t]] >= 0:
             if chain.tabular:
                 _place_by_table(t, chain, compute_limit, transfer_limit, scratch)
             else:
                 _place_by_window(t, chain, compute_limit, transfer_limit, scratch)
+
+
+@compiled
+def _look_ahead(
+    chain: Chain, compute_limit: int, scratch: Scratch
+) -> None:  # pragma: no cover - compiled
+    """Set `ahead`: how far the stages before a tail reach, each as long as compute and reach allow.
+
+    One bisection a transition, from the head of the chain on; tables have no such order.
+    """
+    ahead, n = scratch.ahead, scratch.placed.shape[1] - 1
+    if chain.tabular:
+        ahead[:] = n
+        return
+    for q in range(len(ahead)):
+        ahead[q] = 0 if chain.accepting[q] else -1
+    for t in range(len(chain.source) - 1, -1, -1):
+        a, c = ahead[chain.target[t]], chain.device_class[t]
+        if a < 0:
+            continue
+        end = n
+        if a < n:
+            end, beyond = a, chain.reach[chain.window[t], a] + 1
+            furthest = chain.prefix[c, a] + compute_limit
+            while beyond - end > 1:
+                middle = (end + beyond) // 2
+                if chain.prefix[c, middle] <= furthest:
+                    end = middle
+                else:
+                    beyond = middle
+            if beyond <= chain.reach[chain.window[t], a]:
+                needed = chain.prefix[c, beyond] - chain.prefix[c, a]
+                scratch.next_limits[0] = min(scratch.next_limits[0], needed)
+        ahead[chain.source[t]] = max(ahead[chain.source[t]], end)
 
 
 @compiled
@@ -146,37 +227,50 @@ def _place_by_window(
     """
     q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
     prefix, send, recv, queue = chain.prefix, chain.send, chain.recv, scratch.queue
-    head, tail = 0, 0
-    for a in range(scratch.highest[q0] - 1, -1, -1):
-        b = a + 1
-        if scratch.placed[q0, b]:
-            key = send[c, b]
-            if chain.mode == SUM:
-                key += prefix[c, b]
-            while head < tail:
-                last = queue[tail - 1]
-                if send[c, last] + (prefix[c, last] if chain.mode == SUM else 0) < key:
-                    break
-                tail -= 1
-            queue[tail] = b
-            tail += 1
-        elif head == tail and b < scratch.lowest[q0]:
-            break
+    next_compute, next_transfer = scratch.next_limits
+    head, tail, b = 0, 0, scratch.highest[q0]
+    beyond = len(queue)  # the nearest end that left the queue for being too far
+    for a in range(min(scratch.ahead[q], b - 1), -1, -1):
+        while b > a and b >= scratch.lowest[q0]:
+            if scratch.placed[q0, b]:
+                key = send[c, b]
+                if chain.mode == SUM:
+                    key += prefix[c, b]
+                while head < tail:
+                    last = queue[tail - 1]
+                    if send[c, last] + (prefix[c, last] if chain.mode == SUM else 0) < key:
+                        break
+                    tail -= 1
+                queue[tail] = b
+                tail += 1
+            b -= 1
         furthest = prefix[c, a] + compute_limit
         while head < tail and (
             queue[head] > chain.reach[row, a] or prefix[c, queue[head]] > furthest
         ):
+            beyond = queue[head]
             head += 1
-        if head == tail or not chain.allowed[a] or scratch.placed[q, a]:
-            continue
-        b = queue[head]
-        work = prefix[c, b] - prefix[c, a]
-        if _within(
-            chain.mode, work, recv[c, a], send[c, b], chain.host, compute_limit, transfer_limit
-        ):
-            scratch.placed[q, a] = True
-            scratch.lowest[q] = min(scratch.lowest[q], a)
-            scratch.highest[q] = max(scratch.highest[q], a)
+        if head < tail:
+            if not chain.allowed[a] or scratch.placed[q, a]:
+                continue
+            end = queue[head]
+            work, r, s = prefix[c, end] - prefix[c, a], recv[c, a], send[c, end]
+            if _within(chain.mode, work, r, s, chain.host, compute_limit, transfer_limit):
+                scratch.placed[q, a] = True
+                scratch.lowest[q] = min(scratch.lowest[q], a)
+                scratch.highest[q] = max(scratch.highest[q], a)
+                continue
+            if chain.mode == TRANSFER_BOUNDED:
+                next_transfer = min(next_transfer, r + s + chain.host)
+            elif chain.mode == SUM:
+                next_compute = min(next_compute, work + r + s + chain.host)
+            else:
+                next_compute = min(next_compute, max(r, s))
+        if beyond <= chain.reach[row, a]:
+            next_compute = min(next_compute, prefix[c, beyond] - prefix[c, a])
+        if head == tail and b < scratch.lowest[q0]:
+            break  # what is too far from here is so from all layers before
+    scratch.next_limits[0], scratch.next_limits[1] = next_compute, next_transfer
 
 
 @compiled
@@ -219,7 +313,7 @@ def read_partition(
     compute, transfer : int
         The limits that it needs; (-1, -1) when there is none.
     """
-    placed, n = scratch.placed, scratch.placed.shape[1] - 1
+    placed = scratch.placed
     state = 0
     for q in range(1, placed.shape[0]):
         if chain.accepting[q] and placed[q, 0]:
@@ -230,11 +324,11 @@ def read_partition(
     stages, a, most, most_transfer = 0, 0, 0, 0
     while state != 0:
         found = False
-        for t in range(len(chain.source)):
+        for t in range(np.searchsorted(chain.target, state), len(chain.source)):
             if found or chain.target[t] != state:
-                continue
+                break
             q0, c, row = chain.source[t], chain.device_class[t], chain.window[t]
-            for b in range(a + 1, n + 1):
+            for b in range(max(a + 1, scratch.lowest[q0]), scratch.highest[q0] + 1):
                 if not placed[q0, b]:
                     continue
                 if chain.tabular:
@@ -262,27 +356,93 @@ def read_partition(
 
 
 @compiled
-def narrow(
-    low: int,
-    high: int,
-    other: int,
-    on_transfer: bool,
-    probes: int,
-    chain: Chain,
-    scratch: Scratch,
-) -> tuple[int, int]:  # pragma: no cover - compiled
-    """Bisect on one limit, the other held at `other`, for at most `probes` steps.
+def search(
+    state: Array, budget: int, chain: Chain, scratch: Scratch
+) -> None:  # pragma: no cover - compiled
+    """Go on with a search from where `state` left it, for about `budget` elementary steps.
 
-    The least limit that can be met is in [low, high]; returns a shorter such interval.
+    Least compute first, then the least transfer for it; what is better than both has more compute
+    and less transfer.  Every partition met on the way counts.
     """
-    while low < high and probes > 0:
-        middle = (low + high) // 2
-        compute_limit, transfer_limit = (other, middle) if on_transfer else (middle, other)
-        place_tails(0, len(chain.source), chain, compute_limit, transfer_limit, scratch)
-        compute, transfer = read_partition(chain, compute_limit, transfer_limit, scratch)
-        if compute < 0:
-            low = middle + 1
+    steps, transitions = scratch.placed.shape[1], len(chain.source)
+    if chain.tabular:
+        steps *= steps
+    while state[PHASE] < DONE and budget > 0:
+        begin = state[TRANSITION]
+        end = min(transitions, begin + max(1, budget // steps))
+        place_tails(begin, end, chain, state[COMPUTE], state[TRANSFER], scratch)
+        budget -= (end - begin) * steps
+        state[TRANSITION] = end % transitions
+        if end < transitions:
+            continue
+        compute, transfer = read_partition(chain, state[COMPUTE], state[TRANSFER], scratch)
+        if compute >= 0:
+            value = compute + (transfer if chain.mode == TRANSFER_BOUNDED else 0)
+            if value < state[BEST]:
+                stages = scratch.stages[0]
+                scratch.best_ends[:stages] = scratch.ends[:stages]
+                scratch.best_classes[:stages] = scratch.classes[:stages]
+                state[BEST], state[STAGES] = value, stages
+        _conclude(state, compute, transfer, chain.mode == TRANSFER_BOUNDED, scratch.next_limits)
+
+
+@compiled
+def _conclude(
+    state: Array, compute: int, transfer: int, two_limits: bool, next_limits: Array
+) -> None:  # pragma: no cover - compiled
+    """Draw the conclusion from a probe and set the limits of the next.
+
+    `compute` and `transfer` are what its partition needs of the limits, -1 when there is none.
+    """
+    found, phase = compute >= 0, state[PHASE]
+    next_compute = max(state[COMPUTE] + 1, next_limits[0])
+    next_transfer = max(state[TRANSFER] + 1, next_limits[1])
+    if phase == FIRST:
+        if found:
+            state[PHASE], state[HIGH] = LEAST_COMPUTE, max(compute, state[COMPUTE_FLOOR])
+        elif state[COMPUTE] == UNLIMITED:
+            state[PHASE] = INFEASIBLE
+            return
         else:
-            high = max(low, transfer if on_transfer else compute)
-        probes -= 1
-    return low, high
+            # Seldom far above the bound; when it is, come down from the other end.
+            step = 8 * (state[COMPUTE] - state[LOW])
+            state[COMPUTE_FLOOR] = next_compute
+            further = max(next_compute, state[LOW] + step)
+            state[COMPUTE] = UNLIMITED if step > state[LOW] else further
+            return
+    elif phase == LEAST_COMPUTE:
+        if found:
+            state[HIGH] = max(compute, state[COMPUTE_FLOOR])
+        else:
+            state[COMPUTE_FLOOR] = min(next_compute, state[HIGH])
+    elif phase == LEAST_TRANSFER:
+        if found:
+            state[HIGH] = max(transfer, state[LOW])
+        else:
+            state[LOW] = min(next_transfer, state[HIGH])
+    elif not found:
+        state[PHASE] = DONE
+        return
+    else:
+        state[PHASE], state[HIGH] = LEAST_COMPUTE, max(compute, state[COMPUTE_FLOOR])
+
+    if state[PHASE] == LEAST_COMPUTE:
+        if two_limits:
+            state[HIGH] = min(state[HIGH], state[BEST] - state[TRANSFER_FLOOR])
+        if state[COMPUTE_FLOOR] < state[HIGH]:
+            state[COMPUTE] = (state[COMPUTE_FLOOR] + state[HIGH]) // 2
+        elif not two_limits or state[COMPUTE_FLOOR] + state[TRANSFER_FLOOR] >= state[BEST]:
+            state[PHASE] = DONE
+        else:
+            state[PHASE], state[COMPUTE] = LEAST_TRANSFER, state[HIGH]
+            state[LOW], state[HIGH] = state[TRANSFER_FLOOR], state[BEST] - state[COMPUTE]
+            state[TRANSFER] = state[HIGH] - 1
+    elif state[LOW] < state[HIGH]:
+        state[TRANSFER] = (state[LOW] + state[HIGH]) // 2
+    else:
+        state[PHASE] = BETTER
+        state[COMPUTE_FLOOR] = state[COMPUTE] + 1
+        state[COMPUTE] = state[BEST] - 1 - state[TRANSFER_FLOOR]
+        state[TRANSFER] = state[BEST] - 1 - state[COMPUTE_FLOOR]
+        if state[COMPUTE_FLOOR] + state[TRANSFER_FLOOR] >= state[BEST]:
+            state[PHASE] = DONE

@@ -1,4 +1,4 @@
-"""One question, answered fast: is there a partition within these limits, and which?"""
+"""Two questions, answered fast: is there a partition within these limits, and which is best?"""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.result import Progress
 
-UNLIMITED = 2**61
+UNLIMITED = 2**61  # as in the kernels, which are imported only when needed
 CHUNK = 20_000_000  # elementary steps between two looks at the clock: well under 0.2 s
 
 
 class Prober:
-    """Decides whether partitions within a compute and a transfer limit exist.
+    """Decides whether partitions within a compute and a transfer limit exist, and finds the best.
 
-    A probe costs O(transitions * n) steps and builds nothing of size n x n; with explicit tables
-    O(transitions * n^2).
+    A probe costs O(transitions * n) steps at most and builds nothing of size n x n; with explicit
+    tables O(transitions * n^2).
 
     Parameters
     ----------
@@ -39,21 +39,22 @@ class Prober:
         self._kernels = kernels
         order, n = costs.order, costs.n
         pairs = list(zip(order.device_class.tolist(), order.stashes.tolist(), strict=True))
-        known: dict[tuple[int, int], int] = {}
-        window = np.array([known.setdefault(pair, len(known)) for pair in pairs], dtype=np.int64)
-        reach = np.zeros((1, 1), dtype=np.int64)
-        fits = np.zeros((1, 1, 1), dtype=np.bool_)
-        compute = np.zeros((1, 1, 1), dtype=np.int64)
+        row = {pair: index for index, pair in enumerate(dict.fromkeys(pairs))}
         if costs.tabular:
-            fits = np.stack([costs.fits_matrix(*pair) for pair in known])
+            reach = np.zeros((1, 1), dtype=np.int64)
+            fits = np.stack([costs.fits_matrix(*pair) for pair in row])
             compute = np.stack([costs.compute_matrix(c) for c in range(costs.classes)])
         else:
-            reach = np.stack([costs.reach(*pair) for pair in known])
+            reach = np.empty((len(row), n), dtype=np.int64)
+            for pair, index in row.items():
+                reach[index] = costs.reach(*pair)
+            fits = np.zeros((1, 1, 1), dtype=np.bool_)
+            compute = np.zeros((1, 1, 1), dtype=np.int64)
         self._chain = kernels.Chain(
             order.source,
             order.target,
             order.device_class,
-            window,
+            np.array([row[pair] for pair in pairs], dtype=np.int64),
             order.accepting,
             costs.tabular,
             reach,
@@ -67,13 +68,14 @@ class Prober:
             getattr(kernels, costs.instance.objective.name),
         )
         self._scratch = kernels.Scratch(
-            np.zeros((order.states, n + 1), dtype=np.bool_),
-            *(np.zeros(size, dtype=np.int64) for size in (order.states, order.states, n + 2)),
-            *(np.zeros(size, dtype=np.int64) for size in (order.states, order.states, 1)),
+            np.empty((order.states, n + 1), dtype=np.bool_),
+            np.empty(n + 2, dtype=np.int64),
+            np.empty(2, dtype=np.int64),
+            np.empty(1, dtype=np.int64),
+            *np.empty((7, order.states), dtype=np.int64),
         )
         steps = n * n if costs.tabular else n  # of one transition
         self._transitions_at_once = max(1, CHUNK // steps)
-        self._probes_at_once = CHUNK // (steps * len(pairs))
 
     def probe(
         self, compute_limit: int = UNLIMITED, transfer_limit: int = UNLIMITED
@@ -93,36 +95,60 @@ class Prober:
         compute, transfer = self._kernels.read_partition(self._chain, *limits, self._scratch)
         return None if compute < 0 else (compute, transfer)
 
-    def narrow(
-        self, low: int, high: int, *, compute: int | None = None, transfer: int | None = None
-    ) -> tuple[int, int]:
-        """Return a shorter interval that holds the least limit that can be met, in [low, high].
 
-        Exactly one limit is given and held; the other is bisected, by as many probes as fit
-        between two looks at the clock.
-        """
-        on_transfer = transfer is None
-        other = compute if transfer is None else transfer
-        assert other is not None
-        if self._probes_at_once >= 1:
-            return self._kernels.narrow(
-                low, high, other, on_transfer, self._probes_at_once, self._chain, self._scratch
-            )
-        middle = (low + high) // 2
-        needs = self.probe(other, middle) if on_transfer else self.probe(middle, other)
-        return (middle + 1, high) if needs is None else (low, max(low, needs[on_transfer]))
+class Search(Prober):
+    """Finds the best partition, or that there is none, in steps of a fraction of a second.
 
-    def solution(self) -> PipelineSolution:
-        """Return the partition that the last successful probe found."""
-        stages = int(self._scratch.stages[0])
-        ends = self._scratch.ends[:stages].tolist()
-        return assign_devices(self.costs, [0, *ends], self._scratch.classes[:stages].tolist())
+    Bisects on the compute limit and, where transfers count, walks down the staircase of
+    non-dominated pairs (compute, transfer) as far as they can beat the best sum.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    compute_floor, transfer_floor : int
+        No partition needs less of the two limits, in ticks.
+
+    Attributes
+    ----------
+    done, infeasible : bool
+        Whether `best` is proved to be the least, whether there is no partition.
+    best : int or None
+        Value of the best partition met, in ticks.
+    bound : int
+        Safe lower bound on all partitions, in ticks.
+    """
+
+    def __init__(self, costs: RangeCosts, compute_floor: int, transfer_floor: int = 0) -> None:
+        super().__init__(costs)
+        self._state = self._kernels.first_state(compute_floor, transfer_floor)
+        self.done = self.infeasible = False
+        self.best: int | None = None
+        self.bound = compute_floor + transfer_floor
+
+    def go_on(self) -> None:
+        """Search for another fraction of a second."""
+        kernels = self._kernels
+        kernels.search(self._state, CHUNK, self._chain, self._scratch)
+        state = self._state.tolist()
+        self.done = state[kernels.PHASE] == kernels.DONE
+        self.infeasible = state[kernels.PHASE] == kernels.INFEASIBLE
+        if state[kernels.STAGES]:
+            floors = state[kernels.COMPUTE_FLOOR] + state[kernels.TRANSFER_FLOOR]
+            self.best = state[kernels.BEST]
+            self.bound = self.best if self.done else min(self.best, floors)
+
+    def partition(self) -> PipelineSolution:
+        """Return the best partition met."""
+        stages = int(self._state[self._kernels.STAGES])
+        ends = self._scratch.best_ends[:stages].tolist()
+        classes = self._scratch.best_classes[:stages].tolist()
+        return assign_devices(self.costs, [0, *ends], classes)
 
 
 @functools.cache
 def load_kernels() -> None:
     """Compile the kernels or load them from the cache, once per process."""
     one: Any = PipelinePartition.from_arrays([1, 1], devices=2)
-    prober = Prober(RangeCosts(one))
-    prober.probe()
-    prober.narrow(1, 2, transfer=UNLIMITED)
+    search = Search(RangeCosts(one), 1)
+    search.probe()
+    search.go_on()

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from stagepack.result import Number
 
 if TYPE_CHECKING:
@@ -124,7 +126,8 @@ def stage_compute(instance: PipelinePartition, first: int, end: int, device: int
     if table is not None:
         cycles = (table if table.ndim == 2 else table[device])[first, end].item()
     elif instance.cycles.dtype.kind == "i":
-        cycles = int(instance.cycles[first:end].sum())  # exact: the instance bounds all sums
+        # Exact: the instance bounds all sums.
+        cycles = int(np.add.reduce(instance.cycles[first:end]))
     else:
         cycles = math.fsum(instance.cycles[first:end].tolist())
     if speed == 1:
@@ -147,16 +150,13 @@ def stage_memory(
     if instance.memory_table is not None:
         table = instance.memory_table
         return int((table if table.ndim == 2 else table[device])[first, end]) + stash
-    exclusive = sum(int(column[layers].sum()) for column in instance.exclusive.values())
-    shared = instance.shared
-    keys = {
-        key
-        for layer, key in zip(shared.layer.tolist(), shared.key.tolist(), strict=True)
-        if first <= layer < end
-    }
-    peak = int((instance.temporary[layers] + instance.carry[layers]).max())
-    total: int = exclusive + sum(shared.nbytes[key].item() for key in keys) + peak + stash
-    return total
+    exclusive = sum(int(np.add.reduce(column[layers])) for column in instance.exclusive.values())
+    shared, held = instance.shared, 0
+    if len(shared.layer):
+        keys = set(shared.key[(first <= shared.layer) & (shared.layer < end)].tolist())
+        held = sum(shared.nbytes[key].item() for key in keys)
+    peak = int(np.maximum.reduce(instance.temporary[layers] + instance.carry[layers]))
+    return exclusive + held + peak + stash
 
 
 def recv_cycles(instance: PipelinePartition, device: int, cut: int) -> Number:

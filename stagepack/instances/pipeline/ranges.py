@@ -26,7 +26,7 @@ from stagepack.instances.pipeline.instance import (
     PipelinePartition,
     PipelineSolution,
 )
-from stagepack.instances.profile import Array, Link
+from stagepack.instances.profile import Array
 from stagepack.result import InputError, Number
 
 LARGEST_TICKS = 2**60
@@ -81,38 +81,38 @@ class RangeCosts:
             )
         )
         known: dict[object, int] = {}
-        self.device_class = np.array(
-            [
-                known.setdefault((device.kind, index if per_device else None), len(known))
-                for index, device in enumerate(instance.cluster.devices)
-            ],
-            dtype=np.int64,
-        )
+        classes = [
+            known.setdefault((device.kind, index if per_device else None), len(known))
+            for index, device in enumerate(instance.cluster.devices)
+        ]
+        self.device_class = np.array(classes, dtype=np.int64)
         self.classes = len(known)
         self._reach_cache: dict[tuple[int, int], Array] = {}
         # One device stands for its class.
-        self._example = [int(np.argmax(self.device_class == c)) for c in range(self.classes)]
+        self._example = [classes.index(c) for c in range(self.classes)]
         devices = [instance.cluster.devices[d] for d in self._example]
         # All bytes of an instance are fewer than 2**62: more capacity is no limit.
         self.capacity = [
             None if device.memory is None or device.memory >= LARGEST else device.memory
             for device in devices
         ]
-        self._speeds = [Fraction(str(device.speed)) for device in devices]
-        self._set_ticks(self._speeds)
+        self._speeds = [_exactly(device.speed) for device in devices]
+        self._set_ticks(float(min(device.speed for device in devices)))
 
     # ------------------------------------------------------------------ ticks
 
-    def _set_ticks(self, speeds: list[Fraction]) -> None:
+    def _set_ticks(self, slowest: float) -> None:
         instance, table = self.instance, self.instance.compute_table
-        recv, send, host = self._transfer_cycles()
         if instance.objective is Objective.BOTTLENECK:
             # Not part of the objective: they must not make the ticks coarser.
-            recv, send, host = np.zeros_like(recv), np.zeros_like(send), host[:0]
+            recv = send = np.zeros((self.classes, self.n + 1), dtype=np.int64)
+            host = np.zeros(0, dtype=np.int64)
+        else:
+            recv, send, host = self._transfer_cycles()
         cycles = instance.cycles if table is None else table
-        total = float(np.sum(cycles, dtype=np.float64)) if table is None else float(table.max())
-        largest = sum(float(row.max(initial=0)) for row in (recv, send, host))
-        largest += total / float(min(speeds))
+        total = float(cycles.sum() if table is None else table.max())
+        largest = float(recv.max()) + float(send.max()) + float(host.max(initial=0))
+        largest += total / slowest
         grids = [_decimal_grid(row) for row in (cycles, recv, send, host)]
         self.scale = max(grids) * instance.speed_scale if all(grids) else 0
         exact = bool(self.scale) and largest * self.scale < LARGEST_TICKS
@@ -126,25 +126,23 @@ class RangeCosts:
             # No common unit: round, and keep what that may change out of every bound.
             self.scale = 1 << max(0, math.floor(math.log2(FINEST / largest)))
         self.rounding = 0 if exact else 4 + self.k
-        self._work = []
-        for c, speed in enumerate(speeds):
-            if table is not None:
-                work = _ticks(self._class_table(table, c), self.scale / speed)
-            elif exact:
-                grid = self.scale // instance.speed_scale
-                layers = _ticks(cycles, Fraction(grid))
-                work = _ticks(
-                    np.concatenate([[0], np.cumsum(layers)]), Fraction(self.scale, grid) / speed
-                )
-            else:
-                work = _ticks(np.concatenate([[0], np.cumsum(cycles)]), self.scale / speed)
-            self._work.append(work)
-        self.prefix = (
-            np.stack(self._work) if table is None else np.zeros((self.classes, 1), dtype=np.int64)
-        )
-        self.recv, self.send, hosts = (
-            _ticks(row, Fraction(self.scale)) for row in (recv, send, host)
-        )
+        if table is None:
+            # Exact layers are whole in units of a grid in which every class's ticks are whole, too.
+            layers = _ticks(cycles, self.scale // instance.speed_scale) if exact else cycles
+            running = np.zeros(self.n + 1, dtype=layers.dtype)
+            np.cumsum(layers, out=running[1:])
+            self.prefix = np.empty((self.classes, self.n + 1), dtype=np.int64)
+            for c, speed in enumerate(self._speeds):
+                whole = exact and instance.speed_scale // speed.numerator * speed.denominator
+                self.prefix[c] = _ticks(running, whole or self.scale / speed)
+            self._work = list(self.prefix)
+        else:
+            self.prefix = np.zeros((self.classes, 1), dtype=np.int64)
+            self._work = [
+                _ticks(self._class_table(table, c), self.scale / speed)
+                for c, speed in enumerate(self._speeds)
+            ]
+        self.recv, self.send, hosts = (_ticks(row, self.scale) for row in (recv, send, host))
         self.recv[:, 0] = 0
         self.send[:, self.n] = 0
         self.host = int(hosts.sum())
@@ -152,34 +150,39 @@ class RangeCosts:
     def _transfer_cycles(self) -> tuple[Array, Array, Array]:
         """Return receive (classes, n + 1), send (classes, n + 1) and host (2,) cycles."""
         instance, cluster = self.instance, self.instance.cluster
-        recv, send = instance.recv_cycles, instance.send_cycles
         devices = [cluster.devices[d] for d in self._example]
-        if recv is None:
-            host_recv = self._link(cluster.host_recv, instance.in_bytes[:1])
-            recv = np.stack([self._link(d.recv, instance.in_bytes) for d in devices])
-        else:
-            host_recv, recv = recv[0, :1], recv[self._example]
-        if send is None:
-            host_send = self._link(cluster.host_send, instance.out_bytes[-1:])
-            send = np.stack([self._link(d.send, instance.out_bytes) for d in devices])
-        else:
-            host_send, send = send[-1, -1:], send[self._example]
-        host = np.concatenate([host_recv, host_send])
-        return recv, send, host if instance.host_transfer else host[:0]
-
-    def _link(self, link: Link | None, nbytes: Array) -> Array:
-        if link is None:
-            return np.zeros(len(nbytes), dtype=np.int64)
-        cycles = link.idle + nbytes / (link.GBps * 2**30 / self.instance.cluster.clock)
-        if self.instance.whole:
-            if cycles.max(initial=0) >= LARGEST_TICKS:
+        links = (
+            *(device.recv for device in devices),
+            cluster.host_recv,
+            *(device.send for device in devices),
+            cluster.host_send,
+        )
+        # A missing link takes no time.
+        idle = [0.0 if link is None else link.idle for link in links]
+        rate = [math.inf if link is None else link.GBps * 2**30 / cluster.clock for link in links]
+        # A row a class and one for the host, which moves the bytes of one cut only.
+        cycles = np.zeros((2, self.classes + 1, self.n + 1))
+        if instance.recv_cycles is None:
+            cycles[0, :-1], cycles[0, -1, 0] = instance.in_bytes, instance.in_bytes[0]
+        if instance.send_cycles is None:
+            cycles[1, :-1], cycles[1, -1, -1] = instance.out_bytes, instance.out_bytes[-1]
+        cycles /= np.array(rate, dtype=np.float64).reshape(2, -1, 1)
+        cycles += np.array(idle, dtype=np.float64).reshape(2, -1, 1)
+        if instance.whole:
+            if cycles.max() >= LARGEST_TICKS:
                 raise InputError(
                     "a transfer takes more than 2**60 cycles",
                     field="in_bytes",
                     remedy="use a coarser unit or a faster link",
                 )
-            return np.asarray(cycles.astype(np.int64))
-        return np.asarray(cycles)
+            cycles = cycles.astype(np.int64)
+        recv, send = cycles[0, :-1], cycles[1, :-1]
+        host = [cycles[0, -1, 0], cycles[1, -1, -1]]
+        if instance.recv_cycles is not None:
+            recv, host[0] = instance.recv_cycles[self._example], instance.recv_cycles[0, 0]
+        if instance.send_cycles is not None:
+            send, host[1] = instance.send_cycles[self._example], instance.send_cycles[-1, -1]
+        return recv, send, np.array(host if instance.host_transfer else [])
 
     def bound(self, ticks: int) -> Number:
         """Return a lower bound in ticks as one in cycles, safe whatever rounding there was."""
@@ -234,14 +237,14 @@ class RangeCosts:
         """
         assert not self.tabular
         capacity = self.capacity[device_class]
-        reach = self._next_fixed.copy()
         if capacity is None:
-            return reach
-        key = (device_class, stashes)
+            return self._next_fixed
+        key = (capacity, stashes)
         if key not in self._reach_cache:
-            instance, shared = self.instance, self.instance.shared
-            per_layer = self._exclusive + stashes * instance.stash
-            peak = instance.temporary + instance.carry
+            shared, per_layer = self.instance.shared, self._exclusive
+            if stashes:
+                per_layer = per_layer + stashes * self.instance.stash
+            peak = self.instance.temporary + self.instance.carry
             if len(shared.layer):
                 from stagepack.instances.pipeline.kernels import furthest_fit
 
@@ -249,7 +252,7 @@ class RangeCosts:
                 fit = furthest_fit(per_layer, peak, start, shared.key, shared.nbytes, capacity)
             else:
                 fit = _furthest_fit(per_layer, peak, capacity)
-            self._reach_cache[key] = np.minimum(fit, reach)
+            self._reach_cache[key] = np.minimum(fit, self._next_fixed)
         return self._reach_cache[key]
 
     def compute_matrix(self, device_class: int) -> Array:
@@ -271,11 +274,13 @@ class RangeCosts:
         if self.instance.compute_table is not None:
             return 0
         cuts = np.flatnonzero(self.allowed)
-        fastest = self.prefix[int(np.argmin(self.prefix[:, -1]))][cuts]
-        total = Fraction(int(self.prefix[0, -1])) * self._speeds[0]
-        counts = np.bincount(self.device_class, minlength=self.classes).tolist()
-        speed = sum((c * s for c, s in zip(counts, self._speeds, strict=True)), Fraction(0))
-        spread = math.ceil(total / speed)
+        totals = self.prefix[:, -1].tolist()
+        fastest = self.prefix[totals.index(min(totals))][cuts]
+        # Speeds in a unit that makes them whole.
+        unit = math.lcm(*(speed.denominator for speed in self._speeds))
+        speeds = [speed.numerator * (unit // speed.denominator) for speed in self._speeds]
+        together = sum(speeds[c] for c in self.device_class.tolist())
+        spread: int = -(-totals[0] * speeds[0] // together)
         return max(0, spread - self.rounding, int((fastest[1:] - fastest[:-1]).max()))
 
     def memory_matrix(self, device_class: int, stashes: int) -> Array:
@@ -326,6 +331,8 @@ class RangeCosts:
     @cached_property
     def _next_fixed(self) -> Array:
         """The first fixed cut after each layer, or n: stages end there at the latest."""
+        if not self.instance.fixed_cuts:
+            return np.full(self.n, self.n, dtype=np.int64)
         fixed = np.array([*self.instance.fixed_cuts, self.n], dtype=np.int64)
         return np.asarray(fixed[np.searchsorted(fixed, np.arange(self.n), side="right")])
 
@@ -483,7 +490,12 @@ def _decimal_grid(values: Array) -> int:
     return 0
 
 
-def _ticks(values: Array, factor: Fraction) -> Array:
+def _exactly(speed: Number) -> Fraction:
+    """Return a speed as it is written: 0.1 as 1/10."""
+    return Fraction(speed if isinstance(speed, int) else str(speed))
+
+
+def _ticks(values: Array, factor: Fraction | int) -> Array:
     """Return values times `factor` as integers: exactly when that is whole, else rounded."""
     if values.dtype.kind == "i" and factor.denominator == 1 and factor < LARGEST_TICKS:
         return np.asarray(values * factor.numerator)

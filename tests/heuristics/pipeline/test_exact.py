@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.heuristics.pipeline import baselines, bisect, dp, reference
+from stagepack.heuristics.pipeline import baselines, bisect, dp, prober, reference
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -52,6 +52,56 @@ def test_exact_searches_agree_with_brute_force(search: Any, data: st.DataObject)
     else:
         assert status is Status.OPTIMAL
         assert progress.objective == pytest.approx(best, rel=instance.tolerance, abs=0)
+
+
+@given(pipelines(tables=True))
+@settings(max_examples=150)
+def test_a_search_in_the_smallest_steps_comes_to_the_same(instance: PipelinePartition) -> None:
+    best = brute_force(instance)
+    slack = 0 if best is None else instance.tolerance * max(1, abs(best))
+    costs = RangeCosts(instance)
+    floor = costs.host if instance.objective is Objective.TRANSFER_BOUNDED else 0
+    search = prober.Search(costs, objective_bound(costs) - floor, floor)
+    steps, bounds = 0, [search.bound]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prober, "CHUNK", 1)  # one transition at a time
+        while not (search.done or search.infeasible):
+            search.go_on()
+            steps += 1
+            bounds.append(search.bound)
+            if search.best is not None:
+                assert best is not None
+                assert instance.check(search.partition()) == ()
+                assert costs.bound(search.bound) <= best + slack
+    assert bounds == sorted(bounds)
+    assert steps >= len(costs.order.source)
+    assert search.infeasible == (best is None)
+    if best is not None:
+        assert instance.evaluate(search.partition()) == pytest.approx(best, abs=slack)
+
+
+def test_long_chains_agree_with_the_recurrence() -> None:
+    rng = np.random.default_rng(1)
+    for objective in Objective:
+        for n in (25, 60):
+            nbytes = rng.integers(10**6, 10**8, n)
+            instance = PipelinePartition.from_arrays(
+                rng.integers(1, 10**6, n),
+                devices=5,
+                speed=[1, 2, 1, 0.5, 1],
+                bandwidth=100,
+                capacity=int(nbytes.sum()) // 3,
+                exclusive=nbytes,
+                in_bytes=rng.integers(0, 10**8, n + 1),
+                out_bytes=rng.integers(0, 10**8, n + 1),
+                fixed_cuts=(n // 3,),
+                forbidden_cuts=rng.choice(np.arange(n // 2, n), 4, replace=False).tolist(),
+                objective=objective,
+            )
+            found = [run(search.solve, instance) for search in (dp, reference)]
+            assert found[0].outcome() == found[1].outcome()
+            assert found[0].outcome()[0] is Status.OPTIMAL
+            assert found[0].objective == found[1].objective
 
 
 @given(pipelines())
