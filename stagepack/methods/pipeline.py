@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
 
-import numpy as np
-
-from stagepack import solvers
 from stagepack.formulations import pipeline as models
 from stagepack.heuristics.pipeline import baselines, reference
 from stagepack.heuristics.pipeline import bisect as bisection
@@ -20,25 +15,10 @@ from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels
 from stagepack.methods import Method, Settings
-from stagepack.result import CheckError, InputError, Progress, Status, Termination
+from stagepack.methods.models import load_engine, run_model
+from stagepack.result import CheckError, InputError, Progress
 
 PipelineProgress = Progress[PipelineSolution]
-
-
-class Formulation(Protocol):
-    """What the models of :mod:`stagepack.formulations.pipeline` have in common."""
-
-    model: Any
-    infeasible: bool
-
-    def decode(self, values: Any) -> PipelineSolution:
-        """Return the partition that a solution of the model stands for."""
-
-    def hint(self, solution: PipelineSolution) -> Any:
-        """Return values of all variables that stand for a partition."""
-
-    def lower_bound(self, raw: float, tolerance: float) -> int:
-        """Return a safe bound in ticks from an engine's bound."""
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -91,7 +71,7 @@ def _offer_baseline(
 
 def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCosts:
     """Return the range costs of an instance; `progress` hears of the bound they give at once."""
-    if len(instance.shared.layer):
+    if len(instance.shared.layer) and not load_kernels.cache_info().currsize:
         with progress.setup("compiling kernels"):
             load_kernels()
     costs = RangeCosts(instance)
@@ -106,85 +86,21 @@ def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
     """Return the `run` of a method that solves a model on an engine."""
 
     def run(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
-        engine = solvers.engine(settings.engine or own_engine)
-        reason = engine.unavailable()
-        if reason:
-            raise InputError(reason, field="engine")
-        with progress.setup(f"loading {engine.name}"):
-            engine.load()
+        engine = load_engine(own_engine, progress, settings)
         costs = _costs(instance, progress)
         start = _warm_start(instance, progress, settings)
-        if settings.deterministic and "work-limit" not in engine.features:
-            raise InputError(
-                f"{engine.name} cannot be limited by work",
-                field="deterministic",
-                remedy="use cp-sat or highs, or a time limit",
-            )
-        progress.require_time()
         upper = None if start is None else costs.objective(start)
-        # Large models take long to build; a thread can be left where time or patience ends.
-        built = solvers.run_cancellable(
+        run_model(
+            engine,
             lambda: getattr(models, formulation)(costs, upper=upper),
-            lambda: None,
-            lambda: not progress.keep_going(),
+            formulation,
+            progress,
+            settings,
+            start=start,
+            start_value=None if start is None else instance.evaluate(start),
+            bound_value=costs.bound,
+            conclude_infeasible=lambda: _conclude_infeasible(costs, progress, formulation),
         )
-        if built.interrupted:
-            progress.interrupt()
-        if built.value is None:
-            return
-        model: Formulation = built.value
-        if model.infeasible:
-            _conclude_infeasible(costs, progress, formulation)
-            return
-        progress.engine = engine.name
-        source = f"{engine.name} ({formulation})"
-
-        def on_solution(values: Any, bound: float | None) -> None:
-            progress.offer(model.decode(values), source)
-            if bound is not None:
-                on_bound(bound)
-
-        def on_bound(raw: float) -> None:
-            if math.isfinite(raw):
-                progress.raise_bound(costs.bound(model.lower_bound(raw, engine.tolerance)), source)
-
-        limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
-        outcome = engine.solve(
-            model.model,
-            hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),
-            limits=solvers.Limits(
-                time_limit=None if settings.deterministic else limit,
-                work_limit=settings.time_limit if settings.deterministic else None,
-                threads=settings.threads,
-                seed=settings.seed,
-            ),
-            on_solution=on_solution,
-            on_bound=on_bound,
-            should_stop=lambda: not progress.keep_going(),
-        )
-        if outcome.interrupted:
-            progress.interrupt()
-        if outcome.hint_accepted and start is not None:
-            progress.confirm_warm_start(instance.evaluate(start), source)
-        if outcome.status is Status.INFEASIBLE:
-            _conclude_infeasible(costs, progress, formulation)
-            return
-        if outcome.values is not None:
-            on_solution(outcome.values, outcome.bound)
-        elif outcome.bound is not None:
-            on_bound(outcome.bound)
-        if not progress.keep_going():
-            return
-        if settings.deterministic and outcome.status is not Status.OPTIMAL:
-            progress.stop(Termination.TIME_LIMIT)
-        elif outcome.status is not Status.OPTIMAL and limit and outcome.runtime >= limit / 2:
-            progress.stop(Termination.TIME_LIMIT)  # engines may end early, when too little is left
-        elif outcome.status is Status.OPTIMAL:
-            progress.reason = (
-                f"{engine.name} calls it optimal, but its bound holds only within its tolerance"
-            )
-        else:
-            progress.reason = f"{engine.name} gave up: {outcome.message}"
 
     return run
 

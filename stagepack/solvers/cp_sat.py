@@ -14,6 +14,8 @@ import numpy as np
 
 from stagepack.result import InputError, StagepackError, Status
 from stagepack.solvers.engine import (
+    FIRST_AGREES,
+    NOT_CONFIRMED,
     Array,
     Limits,
     OnBound,
@@ -104,8 +106,11 @@ class CpSatEngine:
         if not has_objective:
             outcome.objective = None
         if hint is not None:
-            outcome.hint_accepted = start is not None and (
-                any(HINT_IS_FEASIBLE in line for line in log) or agrees(relay.first, start)
+            said = any(HINT_IS_FEASIBLE in line for line in log)
+            agreed = start is not None and agrees(relay.first, start)
+            outcome.hint_accepted = said or agreed
+            outcome.hint_note = (
+                HINT_IS_FEASIBLE if said else FIRST_AGREES if agreed else NOT_CONFIRMED
             )
         outcome.runtime = time.perf_counter() - began
         return outcome

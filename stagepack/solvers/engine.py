@@ -102,6 +102,8 @@ class Outcome:
         Whether the engine confirmed the hint as feasible in its own model (a hint for some
         columns only: whether its first solution agrees with it).  False also when the engine
         cannot tell; None when no hint was given.
+    hint_note : str
+        What that rests on: the engine's own words, or why nothing was confirmed.
     nodes : int
         Branch-and-bound nodes or, in CP-SAT, branches; 0 when unknown.
     runtime : float
@@ -117,6 +119,7 @@ class Outcome:
     objective: float | None = None
     bound: float | None = None
     hint_accepted: bool | None = None
+    hint_note: str = ""
     nodes: int = 0
     runtime: float = 0.0
     message: str = ""
@@ -132,6 +135,7 @@ class Engine(Protocol):
         The name that :func:`stagepack.solvers.engine` knows.
     features : frozenset of str
         Out of "incumbents", "bounds", "warm-start", "cancel", "threads", "seed", "work-limit".
+        Without "warm-start" the engine takes no hint: one that is given is ignored.
     tolerance : float
         Relative tolerance of bounds and feasibility: 0.0 for exact integer arithmetic.
         ``bound - tolerance * max(1, |bound|)`` is safe.
@@ -301,7 +305,7 @@ class Run(Generic[T]):
 
 def run_cancellable(
     solve: Callable[[], T],
-    cancel: Callable[[], None],
+    cancel: Callable[[], bool | None],
     should_stop: ShouldStop | None = None,
     *,
     relay: Relay | None = None,
@@ -319,7 +323,7 @@ def run_cancellable(
         The native solve.
     cancel : callable
         Asks the solver to return soon.  Called repeatedly until it has, possibly before it
-        began.
+        began.  False says that there is nothing to wait for, and it is left behind at once.
     should_stop : callable, optional
         Polled in the calling thread.
     relay : Relay, optional
@@ -372,7 +376,8 @@ def run_cancellable(
             fault = error
         give_up = time.perf_counter() + GRACE
         while not done.is_set() and time.perf_counter() < give_up:
-            cancel()
+            if cancel() is False:
+                break
             done.wait(POLL)
     finally:
         if relay is not None:
@@ -408,6 +413,16 @@ def checked_hint(hint: Array | None, columns: int) -> Array | None:
     if np.isinf(values).any():
         raise InputError("holds an infinite value", field="hint", remedy="use NaN for no hint")
     return None if np.isnan(values).all() else values
+
+
+FIRST_AGREES = "its first solution is the start"
+"""`Outcome.hint_note` where the engine printed nothing but returned the hint."""
+
+NOT_CONFIRMED = "did not confirm the start"
+"""`Outcome.hint_note` where the engine was given a hint and said nothing about it."""
+
+TAKES_NO_START = "takes no start"
+"""`Outcome.hint_note` of an engine without the feature "warm-start"."""
 
 
 def agrees(first: Array | None, hint: Array, tolerance: float = 1e-6) -> bool:

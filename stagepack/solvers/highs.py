@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from stagepack.result import StagepackError, Status
 from stagepack.solvers.engine import (
+    FIRST_AGREES,
+    NOT_CONFIRMED,
     Array,
     Limits,
     OnBound,
@@ -46,6 +49,10 @@ COMPLETION_NODES = 500
 
 COMPLETION_SHARE = 0.2
 """Share of the time limit spent on completing such a hint."""
+
+ASSESSMENT = "Assessing feasibility of MIP"
+MISSES = re.compile(r"^(Col|Integer|Row)\s+infeasibilities\s+(\d+)\s", re.MULTILINE)
+START_IS = re.compile(r"MIP start solution is feasible, objective value is \S+")
 
 FEASIBLE_POINT = 2  # HighsInfo.primal_solution_status
 
@@ -132,7 +139,11 @@ class HighsEngine:
         if outcome.status is not Status.INFEASIBLE:
             outcome.bound = relay.best_bound(outcome.bound)
         if hint is not None:
-            outcome.hint_accepted = drive.hint is not None and agrees(relay.first, drive.hint)
+            outcome.hint_note = drive.log.verdict() if drive.passed else ""
+            if not outcome.hint_note and drive.hint is not None and agrees(relay.first, drive.hint):
+                outcome.hint_note = FIRST_AGREES
+            outcome.hint_accepted = outcome.hint_note != ""
+            outcome.hint_note = outcome.hint_note or NOT_CONFIRMED
         outcome.interrupted = run.interrupted
         outcome.runtime = time.perf_counter() - began
         return outcome
@@ -148,6 +159,39 @@ class _SolveError(StagepackError):
     """HiGHS gave up by itself: numerical trouble, most of the time."""
 
 
+class _Log:
+    """What HiGHS says about its start: before presolve, and once more when the search begins.
+
+    The first is all there is when presolve solves the model or the clock ends it.
+    """
+
+    def __init__(self) -> None:
+        self._misses: dict[str, int] | None = None
+        self._start = ""
+
+    def heed(self, event: Any) -> None:
+        """Take a piece of the log."""
+        message = event.message
+        if self._misses is None:
+            if ASSESSMENT in message:
+                self._misses = {}
+        elif len(self._misses) < 3:
+            # Only the first assessment is that of the start.
+            self._misses.update((kind, int(count)) for kind, count in MISSES.findall(message))
+        found = START_IS.search(message)
+        if found:
+            self._start = found[0]
+
+    def verdict(self) -> str:
+        """Return how HiGHS confirmed the start; '' when it did not."""
+        if self._start:
+            return self._start
+        misses = self._misses or {}
+        if len(misses) == 3 and not any(misses.values()):
+            return "start assessed before presolve: 0 infeasibilities"
+        return ""
+
+
 @dataclass
 class _Drive:
     """One run of HiGHS: its objects, its cancellation and the way to its outcome."""
@@ -160,15 +204,22 @@ class _Drive:
     running: Any = None
     last_report: float = -math.inf
     loose: bool = False
+    started: bool = False
+    passed: bool = False
+    log: _Log = field(default_factory=_Log)
 
-    def cancel(self) -> None:
-        """Make HiGHS return soon; called from another thread than the solve."""
+    def cancel(self) -> bool:
+        """Make HiGHS return soon; called from another thread than the solve.
+
+        Return whether it may have something to return: not while the model is still loaded.
+        """
         self.cancelled = True
         solver = self.running
         if solver is not None:
             # Presolve, the root LP and hint completion look at the time limit only, never at
             # the interrupt callback: taking the time away ends them 10 s earlier and more.
             solver.setOptionValue("time_limit", 0.0)
+        return self.started
 
     def solve(self, lp: Any, hint: Array | None) -> Outcome:
         """Run `lp`; once more with HiGHS's own tolerances when it fails with the tight ones."""
@@ -201,6 +252,11 @@ class _Drive:
                 solution.col_value = start.tolist()
                 solution.value_valid = True
                 _expect(solver.setSolution(solution), "the hint")
+                self.passed = True
+                self.log = _Log()
+                # With a listener HiGHS hands its log to it and prints nothing.
+                solver.cbLogging += self.log.heed
+                _expect(solver.setOptionValue("output_flag", True), "option output_flag")
             if is_mip:
                 solver.cbMipImprovingSolution += self._improved
                 solver.cbMipInterrupt += self._tick
@@ -245,7 +301,7 @@ class _Drive:
         if self.limits.time_limit is not None:
             left = max(0.0, self.limits.time_limit - (time.perf_counter() - self.began))
             _expect(solver.setOptionValue("time_limit", share * left), "option time_limit")
-        self.running = solver
+        self.running, self.started = solver, True
         if self.cancelled:  # before there was anything to cancel
             self.cancel()
         try:

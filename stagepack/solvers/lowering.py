@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stagepack.result import StagepackError
 from stagepack.solvers.engine import Array
+
+CHUNK = 2000
+"""Rows or columns between two looks of a long conversion at its caller's wish to stop."""
+
+_one_compiler = threading.Lock()
 
 
 class InfeasibleRowError(StagepackError):
@@ -70,7 +78,10 @@ def lower(model: Any) -> tuple[Any, list[Any]]:
     if objectives and objectives[0].sense == pyo.maximize:
         raise StagepackError("the model maximises; minimise the negated objective")
     try:
-        form = LinearStandardFormCompiler().write(model, mixed_form=True)
+        # Pyomo switches garbage collection off meanwhile and on again in strict order: two at
+        # once, one of them left behind, would leave it off for good.
+        with _one_compiler:
+            form = LinearStandardFormCompiler().write(model, mixed_form=True)
     except InfeasibleConstraintException as error:
         raise InfeasibleRowError(str(error)) from error
     except (PyomoException, ValueError) as error:
@@ -135,13 +146,15 @@ def _domains(columns: list[Any]) -> tuple[Array, Array, Array]:
     return lower_bounds, upper_bounds, integral
 
 
-def lift(lp: Any) -> Any:
+def lift(lp: Any, check: Callable[[], object] = lambda: None) -> Any:
     """Wrap arrays as a Pyomo model, so that every solver known to Pyomo can run them.
 
     Parameters
     ----------
     lp : highspy.HighsLp
         A minimisation with continuous and integer columns.
+    check : callable, optional
+        Called every now and then; what it raises ends the work.
 
     Returns
     -------
@@ -153,10 +166,7 @@ def lift(lp: Any) -> Any:
     import pyomo.environ as pyo
     from pyomo.core.expr import LinearExpression
 
-    types = highspy.HighsVarType
-    integrality = lp.integrality_ or [types.kContinuous] * lp.num_col_
-    if not {types.kContinuous, types.kInteger}.issuperset(integrality):
-        raise StagepackError("only continuous and integer columns can be lifted to Pyomo")
+    whole = integral(lp)
     lower_bounds, upper_bounds = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
     costs = np.asarray(lp.col_cost_)
     matrix = csr_matrix(lp)
@@ -166,7 +176,9 @@ def lift(lp: Any) -> Any:
     model.x = pyo.Var(range(lp.num_col_))
     x = [model.x[column] for column in range(lp.num_col_)]
     for column, variable in enumerate(x):
-        variable.domain = pyo.Integers if integrality[column] == types.kInteger else pyo.Reals
+        if column % CHUNK == 0:
+            check()
+        variable.domain = pyo.Integers if whole[column] else pyo.Reals
         variable.setlb(_finite(lower_bounds[column]))
         variable.setub(_finite(upper_bounds[column]))
 
@@ -182,6 +194,8 @@ def lift(lp: Any) -> Any:
     model.cost = pyo.Objective(expr=expression(used, costs[used], float(lp.offset_)), sense=sense)
     model.row = pyo.Constraint(pyo.Any)
     for row in range(lp.num_row_):
+        if row % CHUNK == 0:
+            check()
         low, high = _finite(row_lower[row]), _finite(row_upper[row])
         if low is None and high is None:
             continue
@@ -199,6 +213,110 @@ def _bound_nothing(model: Any, pyo: Any) -> None:
     """Give `model` a variable that is zero: Pyomo refuses rows without any variable."""
     if not hasattr(model, "zero"):
         model.zero = pyo.Var(bounds=(0, 0))
+
+
+def write_file(lp: Any, path: Path, check: Callable[[], object] = lambda: None) -> None:
+    """Write arrays as a file in CPLEX LP format, far faster than through a Pyomo model.
+
+    Column j is called ``xj``, row i ``ril`` or ``riu`` by its side, or ``rie``.  A further column
+    ``one``, which is 1, carries the objective's constant.
+
+    Parameters
+    ----------
+    lp : highspy.HighsLp
+        A minimisation with continuous and integer columns.
+    path : Path
+        What to write.
+    check : callable, optional
+        Called every now and then; what it raises ends the work.
+
+    Raises
+    ------
+    InfeasibleRowError
+        When a row without entries cannot hold.
+    StagepackError
+        When the model maximises or has columns of another kind.
+    """
+    import highspy
+
+    if lp.sense_ == highspy.ObjSense.kMaximize:
+        raise StagepackError("the model maximises; minimise the negated objective")
+    whole = integral(lp)
+    matrix = csr_matrix(lp)
+    matrix.eliminate_zeros()
+    low, high = np.asarray(lp.row_lower_), np.asarray(lp.row_upper_)
+    empty = np.diff(matrix.indptr) == 0
+    if (empty & ((low > 0) | (high < 0))).any():
+        row = int(np.flatnonzero(empty & ((low > 0) | (high < 0)))[0])
+        raise InfeasibleRowError(f"row {row} has no entries and cannot hold")
+    costs = np.asarray(lp.col_cost_, dtype=np.float64)
+    # A column that is in no row is named here, or the bounds below would be of nothing.
+    used = np.zeros(lp.num_col_, dtype=bool)
+    used[matrix.indices] = True
+    named = np.flatnonzero((costs != 0) | ~used)
+    with path.open("w", encoding="ascii", newline="\n") as file:
+        file.write("minimize\ncost:\n")
+        for begin in range(0, len(named), CHUNK):
+            check()
+            some = named[begin : begin + CHUNK]
+            file.write(_terms(some, costs[some]))
+        file.write(f"{lp.offset_:+.17g} one\nsubject to\nunit:\n+1 one\n= 1\n")
+        written = 0
+        for row in np.flatnonzero(~empty & (np.isfinite(low) | np.isfinite(high))).tolist():
+            begin, end = matrix.indptr[row], matrix.indptr[row + 1]
+            body = _terms(matrix.indices[begin:end], matrix.data[begin:end])
+            if low[row] == high[row]:
+                file.write(f"r{row}e:\n{body}= {low[row]:.17g}\n")
+            else:
+                if np.isfinite(low[row]):
+                    file.write(f"r{row}l:\n{body}>= {low[row]:.17g}\n")
+                if np.isfinite(high[row]):
+                    file.write(f"r{row}u:\n{body}<= {high[row]:.17g}\n")
+            written += int(end - begin) + 1
+            if written > CHUNK:
+                written = 0
+                check()
+        file.write("bounds\n")
+        low, high = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
+        for begin in range(0, lp.num_col_, CHUNK):
+            check()
+            span = slice(begin, begin + CHUNK)
+            sides = enumerate(zip(low[span].tolist(), high[span].tolist(), strict=True), begin)
+            # Infinity comes out as the "inf" that the format wants.
+            file.write("".join(f"{a:.17g} <= x{j} <= {b:+.17g}\n" for j, (a, b) in sides))
+        integers = np.flatnonzero(whole).tolist()
+        if integers:
+            file.write("general\n")
+        for begin in range(0, len(integers), CHUNK):
+            check()
+            file.write("".join(f"x{j}\n" for j in integers[begin : begin + CHUNK]))
+        file.write("end\n")
+
+
+def _terms(columns: Array, weights: Array) -> str:
+    pairs = zip(columns.tolist(), weights.tolist(), strict=True)
+    return "".join(f"{weight:+.17g} x{column}\n" for column, weight in pairs)
+
+
+def integral(lp: Any) -> Array:
+    """Return, shape (columns,), which columns of a HighsLp are integers.
+
+    Raises
+    ------
+    StagepackError
+        When a column is neither continuous nor integer.
+    """
+    import highspy
+
+    kinds = lp.integrality_
+    if not kinds:
+        return np.zeros(lp.num_col_, dtype=bool)
+    codes = np.fromiter((kind.value for kind in kinds), dtype=np.int8, count=len(kinds))
+    types = highspy.HighsVarType
+    whole = codes == types.kInteger.value
+    if not (whole | (codes == types.kContinuous.value)).all():
+        raise StagepackError("only continuous and integer columns can be handed to Pyomo")
+    return np.asarray(whole)
 
 
 def _finite(bound: float) -> float | None:
@@ -225,8 +343,6 @@ def violation(lp: Any, values: Array) -> float:
 
     Row and bound misses are relative to the magnitude of the broken side (at least 1).
     """
-    import highspy
-
     if not np.isfinite(values).all():
         return float("inf")
     misses = [0.0]
@@ -238,7 +354,7 @@ def violation(lp: Any, values: Array) -> float:
             bounded = np.isfinite(side)
             scale = np.maximum(1.0, np.abs(side[bounded]))
             misses.append(float(np.max(miss[bounded] / scale, initial=0.0)))
-    if lp.integrality_:
-        whole = np.array([kind == highspy.HighsVarType.kInteger for kind in lp.integrality_])
+    whole = integral(lp)
+    if whole.any():
         misses.append(float(np.max(np.abs(values - np.rint(values))[whole], initial=0.0)))
     return max(misses)

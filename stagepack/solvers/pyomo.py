@@ -12,8 +12,11 @@ import importlib.util
 import logging
 import math
 import os
+import re
 import shutil
 import signal
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +29,8 @@ import numpy as np
 from stagepack.result import StagepackError, Status
 from stagepack.solvers import lowering
 from stagepack.solvers.engine import (
+    NOT_CONFIRMED,
+    TAKES_NO_START,
     Array,
     Limits,
     OnBound,
@@ -41,6 +46,9 @@ from stagepack.solvers.highs import HighsEngine
 from stagepack.solvers.lowering import lift, lower, variables
 
 __all__ = ["PyomoHighsEngine", "PyomoSolverEngine", "lift", "lower", "variables"]
+
+START_TAKEN = re.compile(r"MIPStart provided solution with cost (\S+)")
+FIRST_INCUMBENT = re.compile(r"Integer solution of (\S+) found")
 
 NO_PYOMO = "Pyomo is not installed; run: pip install 'pyomo>=6.10'"
 
@@ -66,7 +74,9 @@ class _Solver:
     """What is known about one of Pyomo's solvers.
 
     `limit_bound` says that the bound it reports when a limit ended it is a proved one, and
-    `whole_seconds` that its time limit takes no fractions.
+    `whole_seconds` that its time limit takes no fractions.  `reads_files` says that Pyomo hands
+    it a file in CPLEX LP format, which we then write ourselves: a Pyomo model of a million
+    columns takes many times as long to build and write, and cannot be stopped.
     """
 
     command: str = ""
@@ -75,6 +85,7 @@ class _Solver:
     options: dict[str, str] = field(default_factory=dict)
     limit_bound: bool = False
     whole_seconds: bool = False
+    reads_files: bool = False
 
 
 _BRANCHING = frozenset({"cancel", "bounds"})
@@ -85,6 +96,7 @@ _SOLVERS = {
         _BRANCHING | {"seed"},
         {"seed": "seed"},
         whole_seconds=True,
+        reads_files=True,
     ),
     "cbc": _Solver(
         "cbc",
@@ -92,6 +104,7 @@ _SOLVERS = {
         _BRANCHING | {"warm-start", "threads", "seed"},
         {"threads": "threads", "seed": "randomCbcSeed", "gap": "allowableGap"},
         limit_bound=True,
+        reads_files=True,
     ),
     "scip": _Solver(
         "scip",
@@ -184,8 +197,8 @@ class PyomoSolverEngine:
     ) -> Outcome:
         """Minimise a HighsLp or a Pyomo model; see :meth:`stagepack.solvers.engine.Engine.solve`.
 
-        `on_solution` and `on_bound` are called once, at the end.  `hint_accepted` is never
-        true: Pyomo does not tell.
+        `on_solution` and `on_bound` are called once, at the end.  `hint_accepted` is true only
+        where the solver's log says so, which CBC's does.  Time spent on writing the model counts.
         """
         self.load()
         import highspy
@@ -195,13 +208,15 @@ class PyomoSolverEngine:
             lowering.require_pyomo_model(model)
         began = time.perf_counter()
         relay = Relay(on_solution, on_bound)
-        call = _Call(self.solver, self._known, self._factory(), limits)
+        call = _Call(self.solver, self._known, self._factory(), limits, began)
 
         def solve() -> Outcome:
             try:
                 return call.run(model, is_lp, hint, relay)
             except lowering.InfeasibleRowError as error:
                 return Outcome(status=Status.INFEASIBLE, message=str(error))
+            except _CancelledError as error:
+                return Outcome(status=Status.UNKNOWN, message=str(error))
 
         run = run_cancellable(
             solve, call.cancel, should_stop, relay=relay, time_limit=limits.time_limit
@@ -210,10 +225,17 @@ class PyomoSolverEngine:
             status=Status.UNKNOWN, message="left behind: did not return when cancelled"
         )
         if hint is not None:
-            outcome.hint_accepted = False
+            confirmed = "" if run.left_behind else call.start_confirmed()
+            outcome.hint_accepted = confirmed != ""
+            takes_one = "warm-start" in self.features
+            outcome.hint_note = confirmed or (NOT_CONFIRMED if takes_one else TAKES_NO_START)
         outcome.interrupted = run.interrupted
         outcome.runtime = time.perf_counter() - began
         return outcome
+
+
+class _CancelledError(StagepackError):
+    """The run was cancelled: nothing more is worth doing."""
 
 
 @dataclass
@@ -224,56 +246,82 @@ class _Call:
     known: _Solver
     solver: Any
     limits: Limits
-    thread: int | None = None
+    began: float
+    process: subprocess.Popen[str] | None = None
+    log: str = ""
     cancelled_at: float | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    start_worth: tuple[float, ...] = ()
 
-    def cancel(self) -> None:
-        """End the solver's process, gently first (CBC and SCIP then return what they have)."""
-        now = time.perf_counter()
-        if self.cancelled_at is None:
-            self.cancelled_at = now
-            self._signal(signal.SIGINT)
-        elif now > self.cancelled_at + 0.4:
-            self._signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+    def cancel(self) -> bool:
+        """End the solver's process, gently first (CBC and SCIP then return what they have).
+
+        Return whether it may have something to return: not before it was started.
+        """
+        with self.lock:
+            now = time.perf_counter()
+            if self.cancelled_at is None:
+                self.cancelled_at = now
+                self._signal(signal.SIGINT)
+            elif now > self.cancelled_at + 0.3:
+                self._signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+            # One that Pyomo runs inside our own process cannot be seen.
+            return self.process is not None or not hasattr(self.solver, "_execute_command")
+
+    def check(self) -> None:
+        """Raise _CancelledError after a cancellation."""
+        if self.cancelled_at is not None:
+            raise _CancelledError("cancelled")
 
     def _signal(self, number: int) -> None:
-        """Send a signal to the processes that the solving thread has started (Linux only).
-
-        Elsewhere the solver runs on to its own time limit, unheard.
-        """
+        """Send a signal to the solver and to whatever it has started."""
+        if self.process is None or self.process.poll() is not None:
+            return
         with contextlib.suppress(OSError, ValueError):
-            listing = Path(f"/proc/self/task/{self.thread}/children").read_text()
-            for child in listing.split():
-                os.kill(int(child), number)
+            if hasattr(os, "killpg"):
+                os.killpg(self.process.pid, number)
+            else:
+                self.process.terminate()
+
+    def _execute(self, command: Any) -> list[Any]:
+        """Run a command as Pyomo would, but in a process group that can be cancelled."""
+        with self.lock:
+            self.check()
+            self.process = subprocess.Popen(
+                command.cmd,
+                env=command.env,
+                cwd=command.get("cwd"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        self.log, _ = self.process.communicate(command.get("script"))
+        return [self.process.returncode, self.log]
 
     def run(self, model: Any, is_lp: bool, hint: Array | None, relay: Relay) -> Outcome:
         """Hand the model over and read the answer."""
-        began = time.perf_counter()
-        self.thread = threading.get_native_id()
+        columns: list[Any] = []
         if is_lp:
-            lp, given = model, lift(model)
-            columns = [given.x[column] for column in range(lp.num_col_)]
-            count = len(columns)
+            lp, count = model, model.num_col_
         else:
             lp, columns = lower(model)
-            given, count = model, len(variables(model))
+            count = len(variables(model))
         start = checked_hint(hint, count)
-        before = [(v, v.value, v.stale) for v in columns]
-        try:
-            if start is not None:
-                for variable, value in zip(columns, start.tolist(), strict=False):
-                    variable.set_value(None if math.isnan(value) else value, skip_validation=True)
-            if self.cancelled_at is not None:
-                return Outcome(status=Status.UNKNOWN, message="cancelled")
-            results = self._solve(given, start is not None, time.perf_counter() - began)
-            if results is None:
-                return Outcome(status=Status.UNKNOWN, message="cancelled")
-            values = _loaded_values(given, results, columns, lp)
-        finally:
-            for variable, value, stale in before:
-                variable.set_value(value, skip_validation=True)
-                variable.stale = stale
-        outcome = self._read(results, values, lp)
+        if "warm-start" not in self.known.features:
+            start = None
+        if self.known.reads_files:
+            results, values = self._run_file(lp, start)
+        else:
+            if is_lp:
+                model = lift(lp, self.check)
+                columns = [model.x[column] for column in range(count)]
+            results, values = self._run_model(model, lp, columns, start)
+        if results is None:
+            return Outcome(status=Status.UNKNOWN, message="cancelled, or no time left to solve")
+        outcome = self._read(results, _accepted(values, lp), lp)
         if outcome.bound is not None:
             relay.lower(outcome.bound)
         if outcome.values is not None:
@@ -281,19 +329,84 @@ class _Call:
             relay.incumbent(outcome.values, outcome.objective)
         return outcome
 
-    def _solve(self, model: Any, warm: bool, spent: float) -> Any:
-        """Return Pyomo's results, or None when the solver fell to our own cancellation."""
-        options: dict[str, Any] = {"tee": False, "load_solutions": False}
+    def _run_file(self, lp: Any, start: Array | None) -> tuple[Any, Array | None]:
+        """Solve by way of a file; return Pyomo's results and the value of every column."""
+        from pyomo.common.tempfiles import TempfileManager
+
+        with tempfile.TemporaryDirectory(prefix="stagepack-") as folder:
+            # Pyomo keeps files of a run that was killed; they go with the folder.
+            TempfileManager.tempdir = folder
+            path, wrote = Path(folder, "model.lp"), time.perf_counter()
+            lowering.write_file(lp, path, self.check)
+            wrote = time.perf_counter() - wrote
+            options: dict[str, Any] = {}
+            if start is not None and self._usable(start, lp):
+                options = {"warmstart": True, "warmstart_file": str(Path(folder, "start.txt"))}
+                self._write_start(start, lp, Path(folder, "start.txt"))
+            # Reading the answer takes about half as long as writing the model.
+            results = self._solve(str(path), options, reserve=wrote / 2)
+        if results is None or len(results.solution) == 0:
+            return results, None
+        values = _unused(lp)
+        for name, entry in results.solution(0).variable.items():
+            if name.startswith("x"):
+                values[int(name[1:])] = entry["Value"]
+        return results, values
+
+    def _usable(self, start: Array, lp: Any) -> bool:
+        """Whether a start is one: CBC, given an infeasible one, has answered wrongly."""
+        given = ~np.isnan(start)
+        if not given.all() or lowering.violation(lp, start) > 1e-6:
+            return False
+        worth = float(np.dot(lp.col_cost_, start))
+        self.start_worth = (worth, worth + lp.offset_)
+        return True
+
+    def _write_start(self, start: Array, lp: Any, path: Path) -> None:
+        """Write the integer columns of a start, as CBC wants them; it finds the others."""
+        with path.open("w", encoding="ascii", newline="\n") as file:
+            for number, column in enumerate(np.flatnonzero(lowering.integral(lp)).tolist()):
+                if number % lowering.CHUNK == 0:
+                    self.check()
+                file.write(f"{number} x{column} {round(start[column])}\n")
+
+    def _run_model(
+        self, model: Any, lp: Any, columns: list[Any], start: Array | None
+    ) -> tuple[Any, Array | None]:
+        """Solve a Pyomo model; return Pyomo's results and the value of every column."""
+        before = [(v, v.value, v.stale) for v in columns]
+        options: dict[str, Any] = {}
+        try:
+            if start is not None:
+                for variable, value in zip(columns, start.tolist(), strict=False):
+                    variable.set_value(None if math.isnan(value) else value, skip_validation=True)
+                capable = getattr(self.solver, "warm_start_capable", None)
+                if capable is not None and capable():
+                    options["warmstart"] = True
+            results = self._solve(model, options)
+            return results, None if results is None else _loaded_values(model, results, columns, lp)
+        finally:
+            for variable, value, stale in before:
+                variable.set_value(value, skip_validation=True)
+                variable.stale = stale
+
+    def _solve(self, model: Any, options: dict[str, Any], reserve: float = 0.0) -> Any:
+        """Return Pyomo's results for a model or file.
+
+        None when the solver fell to our own cancellation, or could not start for lack of time.
+        """
+        self.check()
+        options = {"tee": False, "load_solutions": False, **options}
         if self.limits.time_limit is not None:
-            left = max(0.1, self.limits.time_limit - spent)
+            left = self.limits.time_limit - (time.perf_counter() - self.began) - reserve
+            if left < 0.05:
+                return None
             whole = max(1, math.floor(left + 0.05))
             options["timelimit"] = whole if self.known.whole_seconds else left
         if hasattr(self.solver, "config") and hasattr(self.solver.config, "mip_gap"):
             self.solver.config.mip_gap = 0.0
-        if warm:
-            capable = getattr(self.solver, "warm_start_capable", None)
-            if capable is not None and capable():
-                options["warmstart"] = True
+        if hasattr(self.solver, "_execute_command"):
+            self.solver._execute_command = self._execute
         settings = {
             "threads": self.limits.threads,
             "seed": self.limits.seed,
@@ -309,6 +422,24 @@ class _Call:
                 if self.cancelled_at is not None:
                     return None
                 raise StagepackError(f"Pyomo's solver {self.name} failed: {error}") from error
+
+    def start_confirmed(self) -> str:
+        """Return the line in which CBC says that it took the start; '' if it does not."""
+        said = START_TAKEN.search(self.log)
+        if said is None:
+            return ""
+        # CBC completes what it is given, and counts without the columns that presolve removed:
+        # it is our start if that or the incumbent it makes of it is worth the same.
+        costs = [float(said[1])]
+        first = FIRST_INCUMBENT.search(self.log, said.end())
+        if first:
+            costs.append(float(first[1]))
+        same = any(
+            abs(cost - worth) <= 1e-5 * max(1.0, abs(worth))
+            for cost in costs
+            for worth in self.start_worth
+        )
+        return said[0] if same else ""
 
     def _read(self, results: Any, values: Array | None, lp: Any) -> Outcome:
         from pyomo.opt import TerminationCondition
@@ -333,7 +464,7 @@ class _Call:
 
 
 def _loaded_values(model: Any, results: Any, columns: list[Any], lp: Any) -> Array | None:
-    """Return the solution in `results` by column if there is one and it keeps to the model."""
+    """Return the solution in `results` by column, or None without one."""
     if len(results.solution) == 0:
         return None
     for variable in columns:
@@ -344,21 +475,26 @@ def _loaded_values(model: Any, results: Any, columns: list[Any], lp: Any) -> Arr
             model.solutions.load_from(results)
         except ValueError:  # the solver ended in an error
             return None
+    values = _unused(lp)
+    for column, variable in enumerate(columns):
+        if variable.value is not None:
+            values[column] = variable.value
+    return values
+
+
+def _unused(lp: Any) -> Array:
+    """Return any value in the bounds of each column, for those that no constraint uses."""
     low, high = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
-    # A variable that no constraint uses was never sent: any value in its bounds will do.
-    unused = np.clip(0.0, np.ceil(low), np.maximum(np.ceil(low), np.floor(high)))
-    values = np.array(
-        [
-            unused[column] if variable.value is None else variable.value
-            for column, variable in enumerate(columns)
-        ],
-        dtype=np.float64,
-    )
+    return np.asarray(np.clip(0.0, np.ceil(low), np.maximum(np.ceil(low), np.floor(high))))
+
+
+def _accepted(values: Array | None, lp: Any) -> Array | None:
+    """Return `values`, nearly whole numbers made whole, if they keep to the model."""
+    if values is None:
+        return None
     # Whole numbers come with their last digits off, which large coefficients multiply.
-    whole = [str(kind).endswith("kInteger") for kind in lp.integrality_]
-    if any(whole):
-        near = np.rint(values)
-        values = np.where(np.array(whole) & (np.abs(values - near) <= 1e-4), near, values)
+    near = np.rint(values)
+    values = np.where(lowering.integral(lp) & (np.abs(values - near) <= 1e-4), near, values)
     largest = float(np.abs(np.asarray(lp.a_matrix_.value_)).max(initial=1.0))
     # Some solvers write down their last, infeasible point.
     return values if lowering.violation(lp, values) <= 1e-5 * largest else None

@@ -17,7 +17,14 @@ import pytest
 from stagepack.result import InputError, StagepackError, Status
 from stagepack.solvers import Engine, Limits, engine, engines
 from stagepack.solvers.engine import Array
-from tests.solvers.models import Milp, contradiction, covering, market_split, random_milp
+from tests.solvers.models import (
+    Milp,
+    contradiction,
+    covering,
+    market_split,
+    random_milp,
+    single_machine,
+)
 
 OWN = [
     ("cp-sat", "cp-sat"),
@@ -124,6 +131,38 @@ def test_a_feasible_hint_is_accepted(name: str, language: str, hint: list[int]) 
     assert outcome.hint_accepted is True
 
 
+@pytest.mark.parametrize("language", ["arrays", "pyomo"])
+@pytest.mark.parametrize("hint", [[7, 0, 6, 0], [0, 0, 10, 3], [4, 1, 8, 1]])
+def test_cbc_says_that_it_took_the_start(language: str, hint: list[int]) -> None:
+    outcome = solve("pyomo:cbc", language, covering(), hint=np.array(hint))
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.hint_accepted is True
+    assert "MIPStart provided solution with cost" in outcome.hint_note
+
+
+@pytest.mark.parametrize("language", ["arrays", "pyomo"])
+def test_cbc_is_not_given_an_infeasible_start(language: str) -> None:
+    outcome = solve("pyomo:cbc", language, covering(), hint=np.array([10, 3, 0, 0]))
+    assert outcome.objective == pytest.approx(46)
+    assert outcome.hint_note == "did not confirm the start"
+
+
+@pytest.mark.parametrize("language", ["arrays", "pyomo"])
+def test_glpk_takes_no_start_and_says_so(language: str) -> None:
+    assert "warm-start" not in engine("pyomo:glpk").features
+    outcome = solve("pyomo:glpk", language, covering(), hint=SIX)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.hint_accepted is False
+    assert outcome.hint_note == "takes no start"
+
+
+@own
+def test_a_start_is_confirmed_in_the_words_of_the_engine(name: str, language: str) -> None:
+    outcome = solve(name, language, covering(), hint=SIX)
+    assert "feasible" in outcome.hint_note
+    assert solve(name, language, covering()).hint_note == ""
+
+
 @every
 @pytest.mark.parametrize("hint", [[0, 0, 0, 0], [70, 0, 60, 0], [10, 3, 0, 0]])
 def test_an_infeasible_hint_is_not(name: str, language: str, hint: list[int]) -> None:
@@ -209,6 +248,31 @@ def test_the_time_limit(name: str, language: str) -> None:
     outcome = solve(name, language, market_split(), limits=Limits(time_limit=2))
     assert time.monotonic() - began < 10
     assert outcome.runtime <= 2 * 1.1 + 1
+    assert outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
+
+
+@pytest.mark.parametrize("name", ["highs", "pyomo:highs", "pyomo:glpk", "pyomo:cbc"])
+def test_the_time_limit_covers_the_writing_of_a_large_model(name: str) -> None:
+    ready(name).load()
+    lp = single_machine(jobs=100, horizon=1500)  # 150 000 columns, 2 million entries
+    began = time.monotonic()
+    outcome = engine(name).solve(lp, limits=Limits(time_limit=1))
+    assert time.monotonic() - began < 5  # 1.6 s on a machine with nothing else to do
+    assert outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
+
+
+@pytest.mark.parametrize("name", ["pyomo:glpk", "pyomo:cbc"])
+@pytest.mark.parametrize("after", [0.0, 0.5, 2.5])
+def test_a_foreign_solver_is_cancelled_while_it_is_written_to(name: str, after: float) -> None:
+    ready(name).load()
+    lp = single_machine(jobs=100, horizon=1500)
+    began = time.monotonic()
+    outcome = engine(name).solve(
+        lp,
+        limits=Limits(time_limit=60),
+        should_stop=lambda: time.monotonic() - began > after,
+    )
+    assert time.monotonic() - began < after + 3
     assert outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
 
 
@@ -349,6 +413,8 @@ print(json.dumps([outcome.interrupted, outcome.status, outcome.objective, outcom
         ("highs", "arrays", "at once"),
         ("pyomo:glpk", "arrays", "running"),
         ("pyomo:cbc", "pyomo", "running"),
+        ("pyomo:glpk", "arrays", "at once"),
+        ("pyomo:cbc", "arrays", "at once"),
     ],
 )
 def test_ctrl_c_keeps_what_is_known(name: str, language: str, when: str) -> None:

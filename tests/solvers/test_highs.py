@@ -59,7 +59,29 @@ def test_a_hint_that_presolve_alone_would_have_found() -> None:
     outcome = engine("highs").solve(milp.arrays(), hint=np.array([7, 0, 6, 0]))
     assert outcome.status is Status.OPTIMAL
     assert outcome.hint_accepted is True
+    assert outcome.hint_note == "start assessed before presolve: 0 infeasibilities"
     assert outcome.bound == pytest.approx(46)
+
+
+def test_a_start_is_confirmed_even_when_no_time_is_left() -> None:
+    outcome = engine("highs").solve(
+        covering().arrays(), hint=np.array([0, 0, 10, 3]), limits=Limits(time_limit=0)
+    )
+    assert outcome.hint_accepted is True
+
+
+def test_a_start_that_highs_calls_infeasible_is_not_confirmed() -> None:
+    milp = covering()
+    milp.lower = milp.upper = np.array([7, 0, 6, 0])
+    outcome = engine("highs").solve(milp.arrays(), hint=np.array([7, 0, 7, 0]))
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.hint_accepted is False
+    assert outcome.hint_note == "did not confirm the start"
+
+
+def test_highs_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    engine("highs").solve(covering().arrays(), hint=np.array([0, 0, 10, 3]))
+    assert capfd.readouterr().out == ""
 
 
 def test_an_lp_proves_its_own_objective() -> None:

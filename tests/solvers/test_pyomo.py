@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +12,10 @@ import pyomo.environ as pyo
 import pytest
 
 from stagepack.result import StagepackError, Status
-from stagepack.solvers import engine
-from stagepack.solvers.lowering import csr_matrix, violation
+from stagepack.solvers import Limits, engine
+from stagepack.solvers.lowering import InfeasibleRowError, csr_matrix, violation, write_file
 from stagepack.solvers.pyomo import lift, lower, variables
-from tests.solvers.models import covering, random_milp
+from tests.solvers.models import INFINITY, covering, market_split, random_milp
 
 
 def farm() -> Any:
@@ -79,6 +82,65 @@ def test_lift_then_lower_says_the_same(seed: int) -> None:
         point = rng.integers(-2, 6, count)
         padded = np.r_[point, np.zeros(back.num_col_ - count)]
         assert (violation(back, padded) <= 1e-9) == milp.feasible(point, 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_file_says_the_same(seed: int, tmp_path: Path) -> None:
+    import highspy
+
+    milp = random_milp(seed)
+    milp.lower = np.where(np.arange(len(milp.lower)) == 1, -INFINITY, milp.lower)
+    milp.upper = np.where(np.arange(len(milp.upper)) == 0, INFINITY, milp.upper)
+    there = milp.arrays()
+    try:
+        write_file(there, tmp_path / "model.lp")
+    except InfeasibleRowError:
+        assert not (milp.matrix != 0).any(axis=1).all()
+        return
+    reader = highspy.Highs()
+    reader.setOptionValue("output_flag", False)
+    reader.readModel(str(tmp_path / "model.lp"))
+    back = reader.getLp()
+    order = [back.col_names_.index(f"x{column}") for column in range(there.num_col_)]
+    for name in ("col_cost_", "col_lower_", "col_upper_"):
+        assert np.array_equal(np.asarray(getattr(back, name))[order], getattr(there, name))
+    assert [back.integrality_[place] for place in order] == there.integrality_
+    one = back.col_names_.index("one")
+    assert back.col_cost_[one] + back.offset_ == there.offset_
+    rng = np.random.default_rng(seed)
+    for _ in range(50):
+        point = rng.integers(-2, 6, there.num_col_)
+        padded = np.ones(back.num_col_)
+        padded[order] = point
+        assert (violation(back, padded) <= 1e-9) == milp.feasible(point, 1e-9)
+
+
+def test_a_conversion_can_be_stopped(tmp_path: Path) -> None:
+    def stop() -> None:
+        raise KeyError("enough")
+
+    for convert in (
+        lambda: lift(covering().arrays(), stop),
+        lambda: write_file(covering().arrays(), tmp_path / "model.lp", stop),
+    ):
+        with pytest.raises(KeyError, match="enough"):
+            convert()
+
+
+@pytest.mark.parametrize("name", ["pyomo:glpk", "pyomo:cbc"])
+def test_no_file_is_left_over(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    solver = engine(name)
+    if solver.unavailable():
+        pytest.skip(solver.unavailable())
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert solver.solve(covering().arrays()).status is Status.OPTIMAL
+    began = time.monotonic()
+    solver.solve(
+        market_split().arrays(),
+        limits=Limits(time_limit=30),
+        should_stop=lambda: time.monotonic() - began > 0.5,
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_violation() -> None:

@@ -49,6 +49,15 @@ def test_a_deaf_solver_is_left_behind() -> None:
     release.set()
 
 
+def test_what_is_not_worth_waiting_for_is_left_behind_at_once() -> None:
+    release = threading.Event()
+    began = time.monotonic()
+    run = run_cancellable(lambda: release.wait(20), lambda: False, lambda: True)
+    assert time.monotonic() - began < GRACE
+    assert run.left_behind
+    release.set()
+
+
 def test_should_stop_may_fail() -> None:
     cancelled = threading.Event()
 

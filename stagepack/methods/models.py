@@ -1,0 +1,157 @@
+"""How a method runs a model on an engine: start, limits, bounds and answers, for any problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from stagepack import solvers
+from stagepack.methods import Settings
+from stagepack.result import Event, InputError, Number, Progress, Status, Termination
+
+
+class Formulation(Protocol):
+    """What all models have in common."""
+
+    model: Any
+    infeasible: bool
+
+    def decode(self, values: Any) -> Any:
+        """Return the problem's solution that a solution of the model stands for."""
+
+    def hint(self, solution: Any) -> Any:
+        """Return values of all variables that stand for a solution of the problem."""
+
+    def lower_bound(self, raw: float, tolerance: float) -> int:
+        """Return a safe bound, in the model's own unit, from an engine's bound."""
+
+
+def load_engine(name: str, progress: Progress[Any], settings: Settings) -> solvers.Engine:
+    """Return the engine a method asks for, loaded.
+
+    Raises
+    ------
+    InputError
+        When it is not available, or cannot do what the settings ask for.
+    """
+    engine = solvers.engine(settings.engine or name)
+    reason = engine.unavailable()
+    if reason:
+        raise InputError(reason, field="engine")
+    with progress.setup(f"loading {engine.name}"):
+        engine.load()
+    if settings.deterministic and "work-limit" not in engine.features:
+        raise InputError(
+            f"{engine.name} cannot be limited by work",
+            field="deterministic",
+            remedy="use cp-sat or highs, or a time limit",
+        )
+    return engine
+
+
+def run_model(
+    engine: solvers.Engine,
+    build: Callable[[], Formulation],
+    name: str,
+    progress: Progress[Any],
+    settings: Settings,
+    *,
+    start: Any = None,
+    start_value: Number | None = None,
+    bound_value: Callable[[int], Number | None] = lambda bound: bound,
+    conclude_infeasible: Callable[[], None],
+) -> None:
+    """Build a model, solve it on an engine, and report what it finds to `progress`.
+
+    Parameters
+    ----------
+    engine : Engine
+        From :func:`load_engine`.
+    build : callable
+        Makes the model; large ones take long, so it runs where time or patience can end it.
+    name : str
+        Of the model, for the source of answers.
+    start, start_value : solution and its objective value, optional
+        Where the engine starts.
+    bound_value : callable
+        Turns the model's bounds into objective values.
+    conclude_infeasible : callable
+        Called when the model has no solution; it reports the reason, or contradicts.
+    """
+    progress.require_time()
+    # There is nothing to stop while a model is built, and no part of it to wait for.
+    built = solvers.run_cancellable(build, lambda: False, lambda: not progress.keep_going())
+    if built.interrupted:
+        progress.interrupt()
+    progress.require_time()
+    if built.value is None:
+        return
+    model = built.value
+    if model.infeasible:
+        conclude_infeasible()
+        return
+    progress.engine = engine.name
+    source = f"{engine.name} ({name})"
+
+    def on_solution(values: Any, bound: float | None) -> None:
+        progress.offer(model.decode(values), source)
+        if bound is not None:
+            on_bound(bound)
+
+    def on_bound(raw: float) -> None:
+        if math.isfinite(raw):
+            bound = model.lower_bound(raw, engine.tolerance)
+            progress.raise_bound(bound_value(bound), source)
+
+    limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
+    outcome = engine.solve(
+        model.model,
+        hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),
+        limits=solvers.Limits(
+            time_limit=None if settings.deterministic else limit,
+            work_limit=settings.time_limit if settings.deterministic else None,
+            threads=settings.threads,
+            seed=settings.seed,
+        ),
+        on_solution=on_solution,
+        on_bound=on_bound,
+        should_stop=lambda: not progress.keep_going(),
+    )
+    if outcome.interrupted:
+        progress.interrupt()
+    if start is not None and start_value is not None:
+        _record_start(progress, start_value, outcome, source)
+    if outcome.status is Status.INFEASIBLE:
+        conclude_infeasible()
+        return
+    if outcome.values is not None:
+        on_solution(outcome.values, outcome.bound)
+    elif outcome.bound is not None:
+        on_bound(outcome.bound)
+    if not progress.keep_going():
+        return
+    if settings.deterministic and outcome.status is not Status.OPTIMAL:
+        progress.stop(Termination.TIME_LIMIT)
+    elif outcome.status is not Status.OPTIMAL and limit and outcome.runtime >= limit / 2:
+        progress.stop(Termination.TIME_LIMIT)  # engines may end early, when too little is left
+    elif outcome.status is Status.OPTIMAL:
+        progress.reason = (
+            f"{engine.name} calls it optimal, but its bound holds only within its tolerance"
+        )
+    else:
+        progress.reason = f"{engine.name} gave up: {outcome.message}"
+
+
+def _record_start(
+    progress: Progress[Any], value: Number, outcome: solvers.Outcome, source: str
+) -> None:
+    """Write into the trace what became of the start: "warm-start" only if the engine said so."""
+    note = f"{source}: {outcome.hint_note}"
+    if outcome.hint_accepted:
+        progress.confirm_warm_start(value, note)
+    else:
+        # The start still counts as an incumbent of ours, whatever the engine makes of it.
+        progress.trace.events.append(Event(progress.elapsed, "warm-start-unused", value, note))
