@@ -119,7 +119,7 @@ def test_a_baseline_that_finds_nothing_is_exit_1(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"version": 2}, ["version", "2"]),
-        ({"problem": "lmem-packing"}, ["lmem-packing"]),
+        ({"problem": "knapsack"}, ["knapsack"]),
         ({"layers": {"forward": []}}, ["layers"]),
         ({"layers": {"forward": [1, -5, 3]}}, ["forward"]),
         ({"colour": "red"}, ["colour"]),

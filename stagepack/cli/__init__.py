@@ -36,7 +36,8 @@ EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
 
 app = typer.Typer(
     name="stagepack",
-    help="Optimal pipeline stages for neural networks on accelerators, with certificates.",
+    help="Optimal pipeline stages and memory maps for neural networks on accelerators, "
+    "with certificates.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -102,15 +103,21 @@ def solve(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write incumbents and bounds as CSV.")
     ] = None,
+    offsets: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a packing's buffers and offsets as CSV."),
+    ] = None,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
     from stagepack.instances import formats
     from stagepack.solve import solve as run
 
-    _require_writable(output, trace)
+    _require_writable(output, trace, offsets)
     problem = instance_of(instance, context)
+    if offsets is not None and problem.kind != "lmem-packing":
+        raise InputError(f"a {problem.kind} has none", field="--offsets", remedy="use -o FILE")
     start: Any = warm_start
-    if "/" in warm_start or warm_start.endswith(".json"):
+    if "/" in warm_start or warm_start.endswith((".json", ".csv")):
         start = formats.read_solution(warm_start, problem)
     with (
         native_output_on_stderr(),
@@ -136,6 +143,8 @@ def solve(
         write_json(output, document)
     if trace is not None:
         result.trace.to_csv(trace)
+    if offsets is not None and result.solution is not None:
+        formats.write_solution(result.solution, offsets, problem)
     if as_json:
         print_json(document)
     else:
@@ -154,17 +163,13 @@ def _exit_code(result: Result[Any]) -> int:
 def _print_result(problem: Any, result: Result[Any]) -> None:
     from rich.markup import escape
 
-    from stagepack.report.format import plural
-    from stagepack.report.table import estimate_table
+    from stagepack.report.kinds import face
 
-    console = terminal()
+    console, kind = terminal(), face(problem)
     engine = f" on {result.engine}" if result.engine else ""
     setup = f" (and {result.setup_time:.1f} s of setup)" if result.setup_time >= 0.1 else ""
     console.print(
-        f"[bold]{escape(problem.name)}[/]: {plural(problem.n, 'layer')}, "
-        f"{plural(problem.k, 'device')}, {'training' if problem.training else 'inference'}, "
-        f"{result.objective_name}",
-        highlight=False,
+        f"[bold]{escape(problem.name)}[/]: {escape(kind.headline(problem))}", highlight=False
     )
     ended = "" if result.termination.value == "PROVED" else f", {words(result.termination)}"
     console.print(
@@ -173,18 +178,18 @@ def _print_result(problem: Any, result: Result[Any]) -> None:
         highlight=False,
     )
     if result.objective is not None or result.bound is not None:
-        gap = "" if result.gap is None else f"   gap {result.gap:.2%}"
         source = f" ({result.bound_source})" if result.bound_source else ""
-        console.print(
-            f"objective {figure(result.objective)}   bound {figure(result.bound)}{source}{gap}",
-            highlight=False,
-        )
+        figures = [
+            f"objective {kind.worth(problem, result.objective)}",
+            f"bound {kind.worth(problem, result.bound)}{source}",
+            *([] if result.gap is None else [f"gap {result.gap:.2%}"]),
+        ]
+        fits = sum(map(len, figures)) + 3 * len(figures) <= console.width
+        console.print(("   " if fits else "\n").join(figures), highlight=False, markup=False)
     if result.reason:
         console.print(result.reason, highlight=False, markup=False)
     if result.solution is not None:
-        from stagepack.instances.pipeline.estimate import estimate
-
-        console.print(estimate_table(estimate(problem, result.solution), console.width))
+        console.print(kind.solution_table(problem, result.solution, console.width))
 
 
 # ---------------------------------------------------------------------- compare
@@ -220,22 +225,15 @@ def compare(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run methods side by side: on the built-in suite, or on the instances given."""
+    """Run methods side by side: on the built-in suite (of a --kind), or on the instances given."""
     from stagepack.compare import compare as run
-    from stagepack.instances import catalog
     from stagepack.report.table import comparison_table
 
     _require_writable(csv, output, None if no_html else html)
     if instances:
         problems = [found for source in instances for found in instances_of(source, context)]
     else:
-        if context:
-            raise InputError(
-                "the built-in suite takes no " + ", ".join(f"--{key}" for key in context),
-                field="INSTANCE",
-                remedy="name instances",
-            )
-        problems = catalog.suite()
+        problems = _suite(context)
     options: dict[str, Any] = {} if engine is None else {"engine": engine}
     with native_output_on_stderr(), Cells(as_json) as on_result:
         comparison = run(
@@ -266,6 +264,30 @@ def compare(
     found = any(result.solution is not None for result in comparison.results.values())
     if comparison.interrupted and not found:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _suite(context: dict[str, Any]) -> list[Any]:
+    """Return the built-in suite, or its instances of one kind."""
+    from stagepack.instances import catalog
+
+    others = [key for key in context if key != "kind"]
+    if others:
+        raise InputError(
+            "the built-in suite takes no " + ", ".join(f"--{key}" for key in others),
+            field="INSTANCE",
+            remedy="name instances",
+        )
+    problems = catalog.suite()
+    kind = context.get("kind")
+    found = [problem for problem in problems if kind in (None, problem.kind)]
+    if not found:
+        kinds = dict.fromkeys(problem.kind for problem in problems)
+        raise InputError(
+            f"the suite has no {kind!r}",
+            field="--kind",
+            remedy="choose one of " + ", ".join(kinds),
+        )
+    return found
 
 
 def _write_report(comparison: Any, directory: Path) -> Path | None:
@@ -308,7 +330,9 @@ def check(
     elif violations:
         typer.echo("\n".join(map(str, violations)))
     else:
-        typer.echo(f"valid: {problem.objective} {figure(objective)}")
+        from stagepack.report.kinds import face
+
+        typer.echo(f"valid: {problem.objective} {face(problem).worth(problem, objective)}")
     raise typer.Exit(EXIT_VIOLATIONS if violations else 0)
 
 
@@ -318,7 +342,7 @@ def show(
     instance: Instance,
     context: dict[str, Any],
     solution: Annotated[
-        Path | None, typer.Argument(help="Estimate the stages of this solution, too.")
+        Path | None, typer.Argument(help="Show what this solution amounts to, too.")
     ] = None,
     measured: Annotated[
         Path | None,
@@ -327,9 +351,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what is in an instance: sizes, totals, simple bounds; and what a solution costs."""
-    from stagepack.instances.pipeline.estimate import read_measured
     from stagepack.report import summary
-    from stagepack.report.table import against_table, estimate_table, facts_table
+    from stagepack.report.kinds import face
+    from stagepack.report.table import facts_table
 
     if solution is None:
         if measured is not None:
@@ -337,27 +361,62 @@ def show(
         problem, answer = instance_of(instance, context), None
     else:
         problem, answer = _instance_and_solution(instance, solution, context)
+    kind = face(problem)
     facts = summary.facts(problem)
-    estimated = None if answer is None else summary.estimate(problem, answer)
-    against = (
-        None
-        if estimated is None or measured is None
-        else estimated.against(read_measured(measured))
-    )
+    against = None if measured is None else kind.against(problem, answer, measured)
     if as_json:
         document: dict[str, Any] = {"instance": facts}
-        if estimated is not None:
-            document["estimate"] = estimated.to_dict()
+        if answer is not None:
+            document.update(kind.solution_facts(problem, answer))
         if against is not None:
             document["against"] = against
         print_json(document)
         return
     console = terminal()
-    console.print(facts_table(summary.lines(problem), console.width))
-    if estimated is not None:
-        console.print(estimate_table(estimated, console.width))
+    console.print(facts_table(summary.lines(problem, facts), console.width))
+    if answer is not None:
+        console.print(kind.solution_table(problem, answer, console.width))
     if against is not None:
+        from stagepack.report.pipeline import against_table
+
         console.print(against_table(against, console.width))
+
+
+@app.command()
+@takes_context
+def plot(
+    instance: Instance,
+    solution: Annotated[Path, typer.Argument(help="A solution or a result, as JSON.")],
+    context: dict[str, Any],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The picture: .png, .svg, .pdf or .html."
+        ),
+    ],
+    scale: Annotated[
+        str | None,
+        typer.Option(help="Pipelines: cycles, layers. Packings: auto, time, sections."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a solution: the map of the stages, or of the memory; .html is interactive."""
+    from stagepack.report.kinds import face
+
+    _require_writable(output)
+    problem, answer = _instance_and_solution(instance, solution, context)
+    if output.suffix.lower() == ".html":
+        from stagepack.report.html import write_figure
+
+        write_figure(problem, answer, output, scale)
+    else:
+        from stagepack.plots.style import save
+
+        save(face(problem).picture(problem, answer, scale).figure, output)
+    if as_json:
+        print_json({"instance": problem.name, "written": str(output)})
+    else:
+        typer.echo(f"{problem.name}: drawn in {output}")
 
 
 @app.command("list")

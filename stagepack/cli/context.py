@@ -27,7 +27,9 @@ def _bytes(text: str) -> int:
 
 
 def _context(
-    kind: Annotated[str | None, typer.Option(help="Kind of problem to read.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of problem: pipeline-partition, lmem-packing.")
+    ] = None,
     format: Annotated[  # noqa: A002 - the option's name
         str | None, typer.Option(help="Format of the file, if it cannot be told.")
     ] = None,
@@ -39,7 +41,9 @@ def _context(
     capacity: Annotated[
         int | None,
         typer.Option(
-            metavar="BYTES", parser=_bytes, help="Memory of each device: 900000000, 1e9, 16GiB."
+            metavar="BYTES",
+            parser=_bytes,
+            help="Memory of each device, or to pack into: 900000000, 1e9, 16GiB.",
         ),
     ] = None,
     training: Annotated[
@@ -47,7 +51,11 @@ def _context(
     ] = None,
     microbatches: Annotated[int | None, typer.Option(help="Microbatches of a step.")] = None,
     objective: Annotated[
-        str | None, typer.Option(help="bottleneck, transfer-bounded, sum or overlap.")
+        str | None,
+        typer.Option(
+            help="Pipelines: bottleneck, transfer-bounded, sum, overlap. "
+            "Packings: peak, fit, bank-conflicts, moves, spill."
+        ),
     ] = None,
     unit: Annotated[str | None, typer.Option(help="Unit of times: us, ms or ns.")] = None,
     host_transfer: Annotated[

@@ -179,9 +179,10 @@ def _plan(
     failures: dict[Cell, Failure] = {}
     engines: set[str] = set()
     for label, of in known.items():
-        chosen = names
-        if chosen is None:
+        if names is None:
             chosen = [name for name, method in of.items() if method.default and method.available]
+        else:  # the methods of its own kind, as far as any are named
+            chosen = [name for name in names if name in of] or names
         for name in chosen:
             method = of.get(name)
             for seed in seeds:

@@ -1,4 +1,4 @@
-"""What the plots show, as plain numbers; static and interactive figures both draw from here."""
+"""What the plots of all kinds show, as plain numbers: solutions by label, curves of the search."""
 
 from __future__ import annotations
 
@@ -6,93 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.estimate import Estimate, estimate
-from stagepack.result import InputError, Number, Result
-
-# ---------------------------------------------------------------------- the map of the stages
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A stage on the map: where it lies and what to say about it."""
-
-    stage: int
-    first: int
-    end: int
-    left: float
-    right: float
-    device_name: str
-    compute: Number
-    transfer: Number
-    memory: int
-
-
-@dataclass(frozen=True)
-class MapRow:
-    """The stages of one solution."""
-
-    label: str
-    value: Number
-    segments: tuple[Segment, ...]
-
-
-def map_scale(instance: PipelinePartition, scale: str) -> tuple[str, np.ndarray[Any, Any]]:
-    """Return the scale to use and the place of every cut on it, shape (n + 1,).
-
-    Cycles where the instance has any by layer (``"cycles"``), else the layers' numbers
-    (``"layers"``).
-
-    Raises
-    ------
-    InputError
-        For another `scale`.
-    """
-    if scale not in ("cycles", "layers"):
-        raise InputError(
-            f"unknown scale {scale!r}", field="scale", remedy="choose cycles or layers"
-        )
-    if scale == "cycles" and instance.cycles.any():
-        return "cycles", np.concatenate([[0], np.cumsum(instance.cycles)])
-    return "layers", np.arange(instance.n + 1)
-
-
-def map_rows(
-    instance: PipelinePartition, solutions: Mapping[str, Any], scale: str = "cycles"
-) -> list[MapRow]:
-    """Return one row a solution (or result that has one), its stages placed on the scale."""
-    _, place = map_scale(instance, scale)
-    rows = []
-    for label, solution in solutions.items():
-        found = solution.solution if isinstance(solution, Result) else solution
-        if found is None:
-            continue
-        figures = estimate(instance, found)
-        segments = tuple(
-            Segment(
-                stage=s.stage,
-                first=s.first,
-                end=s.end,
-                left=float(place[s.first]),
-                right=float(place[s.end]),
-                device_name=s.device_name,
-                compute=s.compute,
-                transfer=s.transfer,
-                memory=s.memory,
-            )
-            for s in figures.stages
-        )
-        rows.append(MapRow(label, figures.objective, segments))
-    return rows
+from stagepack.result import Result
 
 
 def named(solutions: Any) -> dict[str, Any]:
     """Return solutions or results by label: of a mapping, or of one or several results."""
     if isinstance(solutions, Mapping):
         return {str(label): solution for label, solution in solutions.items()}
-    if isinstance(solutions, Result | PipelineSolution):
+    if hasattr(solutions, "to_dict"):  # a single one
         solutions = [solutions]
     labelled: dict[str, Any] = {}
     for solution in solutions:
@@ -103,64 +24,6 @@ def named(solutions: Any) -> dict[str, Any]:
             label = f"{name} ({number})"
         labelled[label] = solution
     return labelled
-
-
-# ---------------------------------------------------------------------- the load of the devices
-
-
-@dataclass(frozen=True)
-class Stack:
-    """One layer of stacked bars: a name and a height for every device."""
-
-    name: str
-    heights: tuple[float, ...]
-
-
-def device_labels(figures: Estimate) -> list[str]:
-    """Return the names of the devices in use, in the order of the stages, each once."""
-    names = [stage.device_name for stage in figures.stages]
-    if all(name == f"device {s.device}" for name, s in zip(names, figures.stages, strict=True)):
-        return [str(stage.device) for stage in figures.stages]
-    if len(set(names)) < len(names):
-        return [f"{s.device}: {name}" for name, s in zip(names, figures.stages, strict=True)]
-    return names
-
-
-def cycle_stacks(figures: Estimate) -> list[Stack]:
-    """Return compute and the parts of transfer, those that occur, for every stage's device."""
-    columns = {"compute": "compute", "receive": "recv", "send": "send", "host": "host"}
-    stacks = [
-        Stack(name, tuple(float(getattr(stage, column)) for stage in figures.stages))
-        for name, column in columns.items()
-    ]
-    return [stack for stack in stacks if stack.name == "compute" or any(stack.heights)]
-
-
-def memory_stacks(figures: Estimate) -> list[Stack]:
-    """Return the bytes of every category that occurs, for every stage's device."""
-    names = list(dict.fromkeys(name for stage in figures.stages for name in stage.exclusive))
-    stacks = [
-        Stack(name, tuple(float(stage.exclusive.get(name, 0)) for stage in figures.stages))
-        for name in names
-    ]
-    stacks += [
-        Stack(name, tuple(float(getattr(stage, column)) for stage in figures.stages))
-        for name, column in (
-            ("shared", "shared"),
-            ("temporary", "temporary"),
-            ("carried", "carry"),
-            ("stashed", "stash"),
-        )
-    ]
-    return [stack for stack in stacks if any(stack.heights)]
-
-
-def capacities(figures: Estimate) -> list[int | None]:
-    """Return the bytes of every stage's device; None without a limit."""
-    return [stage.capacity for stage in figures.stages]
-
-
-# ---------------------------------------------------------------------- the course of the search
 
 
 @dataclass(frozen=True)

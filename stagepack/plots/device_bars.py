@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stagepack.instances.pipeline.estimate import Estimate
-from stagepack.plots.data import cycle_stacks, device_labels
+from stagepack.plots.pipeline import cycle_stacks, device_labels
 from stagepack.plots.style import INK, TIMES, axes, quiet
 
 

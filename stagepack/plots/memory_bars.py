@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from stagepack.instances.pipeline.estimate import Estimate
-from stagepack.plots.data import capacities, device_labels, memory_stacks
 from stagepack.plots.device_bars import finish_bars
+from stagepack.plots.pipeline import capacities, device_labels, memory_stacks
 from stagepack.plots.style import CAPACITY, area_colour, axes, byte_unit
 
 

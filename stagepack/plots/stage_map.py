@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from stagepack.instances.pipeline import PipelinePartition
-from stagepack.plots.data import map_rows, map_scale, named
+from stagepack.plots.data import named
+from stagepack.plots.pipeline import map_rows, map_scale
 from stagepack.plots.style import INK, MUTED, area_colour, axes
 
 FEW_LAYERS = 60  # up to so many layers, their borders are drawn too

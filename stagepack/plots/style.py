@@ -6,9 +6,12 @@ schemes, which people with any common colour blindness can tell apart.
 
 from __future__ import annotations
 
+import io
+import math
+from pathlib import Path
 from typing import Any
 
-from stagepack.result import StagepackError
+from stagepack.result import InputError, StagepackError, write_atomically
 
 AREAS = (
     "#77aadd",
@@ -35,6 +38,10 @@ MUTED = "#6b7280"
 GRID = "#e3e6ea"
 TIMES = {"compute": "#4477aa", "receive": "#66ccee", "send": "#ccbb44", "host": "#bbbbbb"}
 CAPACITY = "#aa3377"
+PEAK = "#222222"
+BOUND = "#2f6fb0"
+CLASH = "#c1121f"
+RESERVED = "#8a929c"
 
 UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
@@ -42,6 +49,16 @@ UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"
 def area_colour(index: int) -> str:
     """Return the colour of stage or category `index`; neighbours always differ."""
     return AREAS[index % len(AREAS)]
+
+
+def buffer_colours() -> tuple[str, ...]:
+    """Return the colours that buffers take in turn: the areas' colours in three tints."""
+    return tuple(_tint(colour, share) for share in (0.0, 0.4, 0.2) for colour in AREAS)
+
+
+def _tint(colour: str, share: float) -> str:
+    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
 
 
 def line_colour(index: int) -> str:
@@ -55,6 +72,11 @@ def byte_unit(largest: float) -> tuple[int, str]:
         if largest >= factor:
             return factor, name
     return 1, "B"
+
+
+def byte_step(span: float, ticks: int = 8) -> int:
+    """Return a distance of ticks in bytes, a power of two, that gives `span` about so many."""
+    return 1 << max(0, round(math.log2(max(span, 1.0) / ticks)))
 
 
 def pyplot() -> Any:
@@ -89,3 +111,24 @@ def quiet(ax: Any, grid: str) -> None:
     ax.grid(axis=grid, color=GRID, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.tick_params(colors=INK, length=3)
+
+
+def save(figure: Any, path: str | Path) -> None:
+    """Write a figure of matplotlib, whole or not at all.
+
+    Raises
+    ------
+    InputError
+        When the ending of the name is no picture's, or the file cannot be written.
+    """
+    kind = Path(path).suffix.removeprefix(".").lower()
+    known = figure.canvas.get_supported_filetypes()
+    if kind not in known:
+        raise InputError(
+            f"{Path(path).name} is no name of a picture",
+            file=path,
+            remedy="end it in .png, .svg, .pdf or .html",
+        )
+    stream = io.BytesIO()
+    figure.savefig(stream, format=kind, dpi=160)
+    write_atomically(path, stream.getvalue())

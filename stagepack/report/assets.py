@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from stagepack.report import painting
+
 CSS = """
 :root { --ink: #1f2933; --muted: #5f6b7a; --line: #dfe3e8; --soft: #f5f7f9; --accent: #2f5f8f; }
 * { box-sizing: border-box; }
@@ -25,6 +27,7 @@ th, td { padding: 5px 12px 5px 0; vertical-align: baseline; }
 td.method { white-space: nowrap; }
 td { border-bottom: 1px solid var(--soft); }
 tr.first td { border-top: 1px solid var(--line); }
+tr.kind th { color: var(--ink); padding-top: 18px; border-bottom: 1px solid var(--line); }
 tr.over td { color: #a3123a; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 th.number { text-align: right; }
@@ -39,6 +42,7 @@ td.best { font-weight: 700; color: #1b6e3c; }
 section.instance { border-top: 1px solid var(--line); margin-top: 34px; padding-top: 22px; }
 dl.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(170px, 1fr));
   gap: 8px 22px; margin: 0 0 12px; }
+dl.facts.wide { grid-template-columns: repeat(auto-fill, minmax(min(100%, 360px), 1fr)); }
 dl.facts div { min-width: 0; }
 dl.facts dt { font-size: 12px; color: var(--muted); }
 dl.facts dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
@@ -59,6 +63,10 @@ details { margin: 8px 0; }
 summary { cursor: pointer; color: var(--accent); }
 footer { border-top: 1px solid var(--line); margin-top: 36px; padding-top: 18px;
   padding-bottom: 40px; }
+.tip { position: fixed; z-index: 10; pointer-events: none; white-space: pre-line; background: #fff;
+  border: 1px solid #8a929c; border-radius: 4px; padding: 5px 9px; font-size: 12.5px;
+  box-shadow: 0 2px 8px rgba(0, 0, 0, 0.18); font-variant-numeric: tabular-nums; }
+.tip::first-line { font-weight: 700; }
 [hidden] { display: none; }
 @media (max-width: 640px) {
   main, header, footer { padding-left: 14px; padding-right: 14px; }
@@ -75,11 +83,14 @@ footer { border-top: 1px solid var(--line); margin-top: 36px; padding-top: 18px;
 }
 """
 
-SCRIPT = """
+SCRIPT = (
+    painting.SCRIPT
+    + """
 (function () {
   "use strict";
   var data = JSON.parse(document.getElementById("figures").textContent);
   var config = { displaylogo: false, responsive: true, displayModeBar: false };
+  var painter = paintings(), repaint = {};
   var waiting = Array.prototype.slice.call(document.querySelectorAll(".figure"));
   function draw(node) {
     var at = waiting.indexOf(node);
@@ -87,6 +98,7 @@ SCRIPT = """
     waiting.splice(at, 1);
     var figure = data[node.id];
     Plotly.newPlot(node, figure.data, figure.layout, config);
+    if (figure.painting) { repaint[node.id] = painter.attach(node, figure); }
   }
   function drawAll() { waiting.slice().forEach(draw); }
   if ("IntersectionObserver" in window) {
@@ -109,10 +121,12 @@ SCRIPT = """
       });
       Array.prototype.forEach.call(section.querySelectorAll("[data-choices]"), function (node) {
         draw(node);
-        var figure = data[node.id];
-        Plotly.react(node, figure.choices[Number(select.value)], figure.layout, config);
+        var figure = data[node.id], choice = Number(select.value);
+        Plotly.react(node, figure.choices[choice], figure.layout, config);
+        if (repaint[node.id]) { repaint[node.id](choice); }
       });
     });
   });
 })();
 """
+)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagepack.report import format as as_text
 from stagepack.report.assets import CSS, SCRIPT
-from stagepack.report.section import Section, instance_section
+from stagepack.report.kinds import face
+from stagepack.report.section import instance_section
 from stagepack.result import InputError, StagepackError, write_atomically
 
 if TYPE_CHECKING:
@@ -57,19 +58,54 @@ def to_html(comparison: Comparison) -> str:
     StagepackError
         When plotly is not installed.
     """
+    kinds = list(dict.fromkeys(row["problem"] for row in comparison.rows))
+    rows = sorted(comparison.rows, key=lambda row: kinds.index(row["problem"]))
+    labels = list(dict.fromkeys(row["instance"] for row in rows))
+    anchors = {label: f"i{index}" for index, label in enumerate(labels)}
+    sections = [instance_section(comparison, label, anchors[label]) for label in labels]
+    figures: dict[str, Any] = {}
+    for section in sections:
+        figures.update(section.figures)
+    body = [
+        _header(comparison),
+        "<main>",
+        _warnings(comparison),
+        _summary(rows, anchors),
+        *(section.html for section in sections),
+        "</main>",
+        _footer(comparison),
+    ]
+    return _document("Stagepack comparison", body, figures)
+
+
+def write_figure(instance: Any, solution: Any, path: str | Path, scale: str | None = None) -> None:
+    """Write the picture of one solution as a self-contained page.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be written.
+    StagepackError
+        When plotly is not installed.
+    """
+    kind = face(instance)
+    section = kind.page(instance, solution, scale)
+    body = [
+        f"<header><h1>{escape(instance.name)}</h1>"
+        f'<p class="muted">{escape(kind.headline(instance))}</p></header>',
+        "<main>",
+        section.html,
+        "</main>",
+    ]
+    write_atomically(path, _document(instance.name, body, section.figures))
+
+
+def _document(title: str, body: Iterable[str], figures: Mapping[str, Any]) -> str:
+    """Return a whole page, with everything that its figures need."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise StagepackError("the report needs plotly: pip install 'stagepack[report]'") from error
-    rows = comparison.rows
-    sections = [
-        instance_section(comparison, label, f"i{index}")
-        for index, label in enumerate(comparison.instances)
-    ]
-    anchors = {label: f"i{index}" for index, label in enumerate(comparison.instances)}
-    figures: dict[str, Any] = {}
-    for section in sections:
-        figures.update(section.figures)
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -78,17 +114,11 @@ def to_html(comparison: Comparison) -> str:
             '<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            "<title>Stagepack comparison</title>",
+            f"<title>{escape(title)}</title>",
             f"<style>{CSS}</style>",
             "</head>",
             "<body>",
-            _header(comparison),
-            "<main>",
-            _warnings(comparison),
-            _summary(rows, anchors),
-            *(section.html for section in sections),
-            "</main>",
-            _footer(comparison),
+            *body,
             f'<script type="application/json" id="figures">{_embedded(figures)}</script>',
             f"<script>{get_plotlyjs()}</script>",
             f"<script>{SCRIPT}</script>",
@@ -131,8 +161,12 @@ def _warnings(comparison: Comparison) -> str:
 
 def _summary(rows: list[dict[str, Any]], anchors: Mapping[str, str]) -> str:
     several_seeds = len({row["seed"] for row in rows}) > 1
-    lines, shown = [], None
+    several_kinds = len({row["problem"] for row in rows}) > 1
+    lines, shown, kind = [], None, None
     for row in rows:
+        if several_kinds and row["problem"] != kind:
+            kind = row["problem"]
+            lines.append(f'<tr class="kind"><th colspan="{len(HEADINGS)}">{escape(kind)}</th></tr>')
         label, first = row["instance"], row["instance"] != shown
         shown = label
         name = f'<a href="#{anchors[label]}">{escape(label)}</a>' if first else ""
@@ -183,6 +217,3 @@ def _embedded(data: Any) -> str:
     """Return data as JSON that cannot end the script element it stands in."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-__all__ = ["Section", "status_badge", "to_html", "write_html"]

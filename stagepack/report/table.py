@@ -7,7 +7,7 @@ columns; only names may be shortened.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from stagepack.report import format as as_text
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from stagepack.compare import Comparison
-    from stagepack.instances.pipeline.estimate import Estimate
 
 STATUS_STYLES = {
     "OPTIMAL": "green",
@@ -46,8 +45,8 @@ WORDS = ("instance", "method", "status")
 def comparison_table(comparison: Comparison, width: int = 80) -> RenderableType:
     """Return the comparison as something that rich prints in `width` columns.
 
-    One line a cell, grouped by instance, the best objective of each in bold; below, why cells
-    have no answer and, loudly, any contradiction.
+    One line a cell, grouped by kind and instance, the best objective of each in bold; below, why
+    cells have no answer and, loudly, any contradiction.
     """
     from rich.console import Group
     from rich.text import Text
@@ -56,15 +55,21 @@ def comparison_table(comparison: Comparison, width: int = 80) -> RenderableType:
     several_seeds = len({row["seed"] for row in rows}) > 1
     lines = [_cells(row, several_seeds) for row in rows]
     layout, widths = _fit(lines, width)
+    # One table a kind where instances fit beside their rows, else one an instance.
+    by = "problem" if "instance" in layout else "instance"
+    kinds = list(dict.fromkeys(row["problem"] for row in rows))
     parts: list[RenderableType] = []
-    if "instance" in layout:
-        parts.append(_table(rows, lines, layout, widths))
-    else:
-        for label in comparison.instances:
-            chosen = [i for i, row in enumerate(rows) if row["instance"] == label]
-            if parts:
-                parts.append(Text(""))
-            parts.append(Text(_short(label, width), style="bold cyan", no_wrap=True))
+    for kind in kinds:
+        if len(kinds) > 1:
+            parts.append(Text(f"\n{kind}\n" if parts else f"{kind}\n", style="bold"))
+        of_kind = [row for row in rows if row["problem"] == kind]
+        groups = list(dict.fromkeys(row[by] for row in of_kind))
+        for group in groups:
+            chosen = [i for i, row in enumerate(rows) if (row[by], row["problem"]) == (group, kind)]
+            if by == "instance":
+                if group != groups[0]:
+                    parts.append(Text(""))
+                parts.append(Text(_short(group, width), style="bold cyan", no_wrap=True))
             some_rows, some_lines = [rows[i] for i in chosen], [lines[i] for i in chosen]
             parts.append(_table(some_rows, some_lines, layout, widths))
     notes = list(_notes(rows))
@@ -196,81 +201,26 @@ def _notes(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
 
 def facts_table(lines: Iterable[tuple[str, str]], width: int = 80) -> RenderableType:
     """Return what :func:`stagepack.report.summary.lines` found, one fact a line."""
-    table = _plain(("fact", "value"), header=False)
+    table = plain(("fact", "value"), header=False)
     for fact, value in lines:
-        table.add_row(_text(fact, "dim"), _text(value))
-    return table
-
-
-def estimate_table(estimate: Estimate, width: int = 80) -> RenderableType:
-    """Return the stages of an estimate: layers, cycles, memory against capacity."""
-    names = [stage.device_name for stage in estimate.stages]
-    header = ["stage", "layers", "device", "compute", "transfer", "memory", "capacity", "used"]
-    lines = [
-        [
-            str(stage.stage),
-            f"{stage.first:,}–{stage.end - 1:,}",
-            stage.device_name,
-            as_text.number(stage.compute),
-            as_text.number(stage.transfer),
-            as_text.quantity(stage.memory),
-            as_text.quantity(stage.capacity),
-            as_text.share(stage.utilisation),
-        ]
-        for stage in estimate.stages
-    ]
-    given_up = ["capacity", "device", "used"]
-    while given_up and _natural(header, lines) > width:
-        place = header.index(given_up.pop(0))
-        header, lines = (
-            header[:place] + header[place + 1 :],
-            [line[:place] + line[place + 1 :] for line in lines],
-        )
-    table = _plain(tuple(header), left=("stage", "layers", "device"))
-    largest = max(float(stage.compute) for stage in estimate.stages)
-    for stage, line in zip(estimate.stages, lines, strict=True):
-        over = stage.free is not None and stage.free < 0
-        styles = dict.fromkeys(header, "")
-        styles["compute"] = "bold" if float(stage.compute) == largest and len(names) > 1 else ""
-        styles["memory"] = "bold red" if over else ""
-        table.add_row(*(_text(t, styles[column]) for column, t in zip(header, line, strict=True)))
-    return table
-
-
-def against_table(rows: Iterable[Mapping[str, Any]], width: int = 80) -> RenderableType:
-    """Return what :meth:`Estimate.against` found: estimated, actual, difference, ratio."""
-    header: tuple[str, ...] = (
-        "stage",
-        "device_name",
-        "figure",
-        "estimated",
-        "actual",
-        "difference",
-        "ratio",
-    )
-    lines = [
-        [
-            str(row["stage"]),
-            str(row["device_name"]),
-            str(row["figure"]),
-            *(as_text.number(row[key]) for key in ("estimated", "actual", "difference")),
-            as_text.NOTHING if row["ratio"] is None else f"{row['ratio']:.3f}",
-        ]
-        for row in rows
-    ]
-    if _natural(list(header), lines) > width:
-        header = tuple(column for column in header if column != "device_name")
-        lines = [[line[0], *line[2:]] for line in lines]
-    shown = tuple(column.replace("device_name", "device") for column in header)
-    table = _plain(shown, left=("stage", "device", "figure"))
-    for line in lines:
-        table.add_row(*map(_text, line))
+        table.add_row(cell(fact, "dim"), cell(value))
     return table
 
 
 def methods_table(methods: Iterable[Any], width: int = 80) -> RenderableType:
     """Return methods as :func:`stagepack.methods` lists them: exact, own engine, what they do."""
-    table = _plain(("method", "proves", "engine", "what it does"), wrap="what it does")
+    from rich.console import Group
+    from rich.text import Text
+
+    methods = list(methods)
+    kinds = list(dict.fromkeys(method.kind for method in methods))
+    if len(kinds) > 1:  # the same names mean different things
+        parts: list[RenderableType] = []
+        for kind in kinds:
+            parts.append(Text(kind if kind == kinds[0] else f"\n{kind}", style="bold"))
+            parts.append(methods_table([m for m in methods if m.kind == kind], width))
+        return Group(*parts)
+    table = plain(("method", "proves", "engine", "what it does"), wrap="what it does")
     for method in methods:
         about = method.description
         style = ""
@@ -278,15 +228,15 @@ def methods_table(methods: Iterable[Any], width: int = 80) -> RenderableType:
             about, style = f"{about} (not here: {method.reason})", "dim"
         proves = "yes" if method.exact else "no"
         engine = method.engines[0] if method.engines else as_text.NOTHING
-        table.add_row(*(_text(text, style) for text in (method.name, proves, engine, about)))
+        table.add_row(*(cell(text, style) for text in (method.name, proves, engine, about)))
     return table
 
 
 def catalog_table(entries: Iterable[Any], width: int = 80) -> RenderableType:
     """Return the catalog's entries: name and what it is."""
-    table = _plain(("name", "what it is"), wrap="what it is")
+    table = plain(("name", "what it is"), wrap="what it is")
     for entry in entries:
-        table.add_row(_text(entry.name), _text(entry.description))
+        table.add_row(cell(entry.name), cell(entry.description))
     return table
 
 
@@ -294,22 +244,23 @@ def parameters_table(entry: Any, width: int = 80) -> RenderableType:
     """Return the parameters of one entry of the catalog: name, default, meaning."""
     from stagepack.instances.catalog import VOCABULARY
 
-    table = _plain(("parameter", "default", "what it is"), wrap="what it is")
+    table = plain(("parameter", "default", "what it is"), wrap="what it is")
     for name, default in entry.parameters.items():
         shown = as_text.NOTHING if default is None else _figure(default)
         known = VOCABULARY[name]
         choices = f": {', '.join(known.choices)}" if known.choices else ""
-        table.add_row(_text(name), _text(shown), _text(known.description + choices))
+        table.add_row(cell(name), cell(shown), cell(known.description + choices))
     return table
 
 
-def _plain(
+def plain(
     columns: tuple[str, ...],
     *,
     left: tuple[str, ...] | None = None,
     header: bool = True,
     wrap: str = "value",
 ) -> Table:
+    """Return an empty table without lines; all columns but `wrap` stay on one line."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, SPACE, 0, 0), show_header=header)
@@ -320,12 +271,14 @@ def _plain(
     return table
 
 
-def _natural(header: list[str], lines: list[list[str]]) -> int:
+def natural(header: list[str], lines: list[list[str]]) -> int:
+    """Return the width that a table needs to cut nothing."""
     widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
     return sum(widths) + SPACE * (len(widths) - 1)
 
 
-def _text(content: str, style: str = "") -> Any:
+def cell(content: str, style: str = "") -> Any:
+    """Return a cell that shows `content` as it is."""
     from rich.text import Text
 
     return Text(content, style=style)

@@ -11,7 +11,7 @@ import pytest
 
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.estimate import estimate
-from stagepack.report import figures
+from stagepack.report import figures, pipeline_figures
 from stagepack.report.html import to_html, write_html
 from stagepack.result import InputError, StagepackError
 from tests.report.sample import METHODS, comparison
@@ -168,6 +168,6 @@ def test_without_plotly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 def test_choices_share_a_unit() -> None:
     instance = PipelinePartition.from_arrays([1, 1, 1], devices=2, exclusive=[600, 600, 10])
     ends = [estimate(instance, PipelineSolution.in_order([0, cut, 3])) for cut in (1, 2)]
-    drawn = [figures.memory_bars(one, ends) for one in ends]
+    drawn = [pipeline_figures.memory_bars(one, ends) for one in ends]
     assert {figure.layout.yaxis.title.text for figure in drawn} == {"Memory (KiB)"}
     assert drawn[0].data[0].y[0] == pytest.approx(600 / 1024)

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report import format as as_text
 from stagepack.report import summary
+from stagepack.report.pipeline import against_table, estimate_table
 from stagepack.report.table import (
-    against_table,
     catalog_table,
     comparison_table,
-    estimate_table,
     facts_table,
     methods_table,
     parameters_table,
@@ -151,7 +149,13 @@ def test_other_tables() -> None:
     assert "training, 4 microbatches" in text
     methods = [
         SimpleNamespace(
-            name="dp", exact=True, engines=(), available=False, reason="no", description="fast"
+            name="dp",
+            kind="k",
+            exact=True,
+            engines=(),
+            available=False,
+            reason="no",
+            description="fast",
         )
     ]
     assert "fast (not here: no)" in printed(methods_table(methods, 80), 80)
@@ -167,7 +171,7 @@ def test_lines_for_people() -> None:
     lines = dict(summary.lines(instance))
     assert lines["Mode"] == "training, 4 microbatches"
     assert lines["Layers"] == "10"
-    assert summary.estimate(instance, PipelineSolution.in_order([0, 1, 2, 3, 10])).stages
+    assert (lines["Problem"], lines["Objective"]) == ("pipeline-partition", "transfer-bounded")
 
 
 def test_is_a_renderable() -> None:

@@ -39,7 +39,7 @@ class Blocks:
     time : ndarray of int64, shape (sections,)
         A moment in each section (an index, where a conflict graph replaces time).
     load : ndarray of int64, shape (sections,)
-        Bytes occupied in each section.
+        Bytes that each section needs at least: of blocks that may share, only the largest count.
     fixed : ndarray of int64, shape (b,)
         Given offsets; -1: free.
     range_ptr : ndarray of int64, shape (b + 1,)
@@ -92,28 +92,33 @@ class Blocks:
         if len(owner) > b or not np.array_equal(owner, np.arange(b)):
             order = np.lexsort((first, owner))
             first, end, low, high = first[order], end[order], low[order], high[order]
+        pairs = block[np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)]
+        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+        pairs = np.unique(np.sort(pairs, axis=1), axis=0)
+        ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         load = np.zeros(len(time) + 1, dtype=np.int64)
         np.add.at(load, first, high - low)
         np.add.at(load, end, low - high)
-        pairs = block[np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)]
-        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+        load = np.cumsum(load)[:-1]
+        if len(pairs):
+            load -= _shared(pairs, ptr, first, end, high - low, len(time))
         range_ptr, range_low, range_high = _ranges(instance, block, size, fixed)
         return cls(
             block=block,
             size=size,
             alignment=alignment,
-            piece_ptr=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+            piece_ptr=ptr,
             first=first,
             end=end,
             low=low,
             high=high,
             time=time,
-            load=np.cumsum(load)[:-1],
+            load=load,
             fixed=fixed,
             range_ptr=range_ptr,
             range_low=range_low,
             range_high=range_high,
-            may_share=np.unique(np.sort(pairs, axis=1), axis=0),
+            may_share=pairs,
             unit=_unit(instance, alignment, range_low, range_high),
             linear=instance.conflicts is None and instance.period is None,
         )
@@ -299,8 +304,8 @@ def _pieces(instance: LmemPacking, block: Array) -> tuple[Array, Array, Array, A
     if instance.colocated:
         pieces = _union(pieces, np.bincount(block))
     columns = np.array(pieces, dtype=np.int64).reshape(-1, 5).T
-    owner, start, end, low, high = (np.ascontiguousarray(column) for column in columns)
-    return owner, start, end, low, high
+    first, second, third, fourth, fifth = (np.ascontiguousarray(column) for column in columns)
+    return first, second, third, fourth, fifth
 
 
 def _turns(piece: Piece, period: int) -> list[Piece]:
@@ -321,7 +326,7 @@ def _union(pieces: list[Piece], members: Array) -> list[Piece]:
         if members[piece[0]] > 1:
             groups.setdefault(piece[0], []).append(piece)
     for owner, parts in groups.items():
-        moments = sorted({t for _, start, end, _, _ in parts for t in (start, end)})
+        moments = sorted({moment for part in parts for moment in part[1:3]})
         running: dict[tuple[int, int], int] = {}  # bytes held -> since when
         for begin, stop in itertools.pairwise(moments):
             spans = [(p[3], p[4]) for p in parts if p[1] <= begin and stop <= p[2]]
@@ -332,6 +337,37 @@ def _union(pieces: list[Piece], members: Array) -> list[Piece]:
                 running.setdefault(span, begin)
         found += [(owner, since, moments[-1], *span) for span, since in running.items()]
     return found
+
+
+def _shared(
+    pairs: Array, ptr: Array, first: Array, end: Array, held: Array, sections: int
+) -> Array:
+    """Return, per section, what sharing can save at most: all but the largest of each cluster."""
+    root: dict[int, int] = {}
+
+    def find(block: int) -> int:
+        while root.setdefault(block, block) != block:
+            block = root[block]
+        return block
+
+    for i, j in pairs.tolist():
+        root[find(i)] = find(j)
+    clusters: dict[int, list[int]] = {}
+    for block in list(root):
+        clusters.setdefault(find(block), []).append(block)
+    saved = np.zeros(sections, dtype=np.int64)
+    for members in clusters.values():
+        begin = min(int(first[ptr[i] : ptr[i + 1]].min()) for i in members)
+        stop = max(int(end[ptr[i] : ptr[i + 1]].max()) for i in members)
+        most = np.zeros(stop - begin, dtype=np.int64)
+        for i in members:
+            alone = np.zeros(stop - begin, dtype=np.int64)
+            for piece in range(ptr[i], ptr[i + 1]):
+                alone[first[piece] - begin : end[piece] - begin] += held[piece]
+            saved[begin:stop] += alone
+            np.maximum(most, alone, out=most)
+        saved[begin:stop] -= most
+    return saved
 
 
 def _compress(start: Array, stop: Array) -> tuple[Array, Array, Array]:

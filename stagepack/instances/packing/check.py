@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
@@ -268,47 +267,14 @@ def _rectangles(instance: LmemPacking, offsets: Array) -> tuple[Array, ...]:
 
 def _collides(part: list[Array]) -> bool:
     """Tell whether any two rectangles intersect."""
+    from stagepack.instances.packing.sweep import sweep  # compiled code: loaded when used
+
     _, start, end, low, high = part
     count = len(start)
     times = np.concatenate([end, start])
     # At equal times ends come first: lifetimes are half-open.
     events = np.argsort(times, kind="stable")
-    return bool(_sweep(events, count, low, high))
-
-
-@compiled
-def _sweep(events: Array, count: int, low: Array, high: Array) -> bool:
-    """Play births and deaths in time, keeping what is alive sorted by address."""
-    lows = np.empty(count, np.int64)
-    highs = np.empty(count, np.int64)
-    alive = 0
-    for event in events:
-        birth = event >= count
-        item = event - count if birth else event
-        left, right = 0, alive
-        while left < right:
-            middle = (left + right) // 2
-            if lows[middle] < low[item]:
-                left = middle + 1
-            else:
-                right = middle
-        if birth:
-            if left > 0 and highs[left - 1] > low[item]:
-                return True
-            if left < alive and lows[left] < high[item]:
-                return True
-            for k in range(alive, left, -1):
-                lows[k] = lows[k - 1]
-                highs[k] = highs[k - 1]
-            lows[left] = low[item]
-            highs[left] = high[item]
-            alive += 1
-        else:
-            alive -= 1
-            for k in range(left, alive):
-                lows[k] = lows[k + 1]
-                highs[k] = highs[k + 1]
-    return False
+    return bool(sweep(events, count, low, high))
 
 
 def _colliding(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -375,6 +375,42 @@ class LmemPacking:
             known["start"] = known["end"] = None
         return type(self).from_arrays(**{**known, **changes})
 
+    def select(self, buffers: Sequence[int], **changes: Any) -> LmemPacking:
+        """Return the instance of some buffers only, in the order given, with fields changed.
+
+        What names a buffer left out is dropped: gaps, ranges, pairs and groups of others stay.
+        """
+        keep = np.asarray(buffers, dtype=np.int64)
+        place = {int(buffer): at for at, buffer in enumerate(keep)}
+
+        def both(pairs: Iterable[Iterable[int]]) -> list[tuple[int, ...]]:
+            groups = (tuple(place[int(i)] for i in group if int(i) in place) for group in pairs)
+            return [group for group in groups if len(group) > 1]
+
+        banks = self.banks
+        if banks is not None:
+            pairs = np.array(both(banks.pairs.tolist()), dtype=np.int64).reshape(-1, 2)
+            banks = Banks(banks.count, banks.nbytes, pairs, banks.weight)
+        columns = ("size", "start", "end", "alignment", "fixed", "accesses", "previous", "hint")
+        fields: dict[str, Any] = {name: getattr(self, name)[keep] for name in columns}
+        fields |= {
+            "ids": None if self.ids is None else [self.ids[int(i)] for i in keep],
+            "gaps": [
+                replace(gap, buffer=place[gap.buffer]) for gap in self.gaps if gap.buffer in place
+            ],
+            "allowed": [
+                replace(item, buffer=place[item.buffer])
+                for item in self.allowed
+                if item.buffer in place
+            ],
+            "colocated": both(self.colocated),
+            "in_place": both(self.in_place),
+            "banks": banks,
+        }
+        if self.conflicts is not None:
+            fields["conflicts"] = np.array(both(self.conflicts.tolist())).reshape(-1, 2)
+        return self.replace(**{**fields, **changes})
+
     # ------------------------------------------------------------------ derived figures
 
     @property
@@ -439,6 +475,15 @@ class LmemPacking:
         from stagepack.instances.packing.check import evaluate
 
         return evaluate(self, solution)
+
+    def secondary(self, solution: PackingSolution) -> int:
+        """Return what decides between solutions of equal value: bytes moved, or else the peak."""
+        from stagepack.instances.packing.check import measure
+
+        found = measure(self, solution)
+        if self.objective in (Objective.MOVES, Objective.SPILL):
+            return found.peak
+        return found.moved_bytes or 0
 
     def check(self, solution: PackingSolution) -> tuple[Any, ...]:
         """Return the violations of `solution`, () if it is valid; see :mod:`.check`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -188,8 +188,6 @@ def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[in
 
 def banks(given: Banks, n: int) -> Banks:
     """Return banks with their pairs read and their numbers checked."""
-    from stagepack.instances.packing.instance import Banks
-
     count, nbytes = integer(given.count, "banks.count"), integer(given.nbytes, "banks.nbytes")
     weight = None if given.weight is None else integer(given.weight, "banks.weight")
     for name, value, least in (("count", count, 1), ("nbytes", nbytes, 1), ("weight", weight, 0)):
@@ -197,7 +195,8 @@ def banks(given: Banks, n: int) -> Banks:
             raise InputError(
                 f"is {value}", field=f"banks.{name}", remedy=f"give an integer >= {least}"
             )
-    return Banks(count, nbytes, pairs(given.pairs, "banks.pairs", n), weight)
+    found = pairs(given.pairs, "banks.pairs", n)
+    return replace(given, count=count, nbytes=nbytes, pairs=found, weight=weight)
 
 
 # ---------------------------------------------------------------------- the whole
@@ -339,28 +338,26 @@ def _places(given: LmemPacking) -> None:
 
 
 def _objectives(given: LmemPacking) -> None:
-    from stagepack.instances.packing.instance import Objective
-
-    objective = given.objective
-    if objective in (Objective.FIT, Objective.MOVES) and given.capacity is None:
+    objective = str(given.objective)
+    if objective in ("fit", "moves") and given.capacity is None:
         raise InputError(
             f"is missing, and the objective {objective} needs it",
             field="capacity",
             remedy="give a capacity (--capacity), or minimise the peak",
         )
-    if objective is Objective.BANK_CONFLICTS and given.banks is None:
+    if objective == "bank-conflicts" and given.banks is None:
         raise InputError(
             f"is missing, and the objective {objective} needs it",
             field="banks",
             remedy="give banks, or minimise the peak",
         )
-    if objective is Objective.MOVES and not (given.previous >= 0).any():
+    if objective == "moves" and not (given.previous >= 0).any():
         raise InputError(
             f"is missing, and the objective {objective} needs it",
             field="previous",
             remedy="give the old offsets",
         )
-    if (objective is Objective.SPILL) != bool(given.memories):
+    if (objective == "spill") != bool(given.memories):
         if given.memories:
             raise InputError(
                 f"{objective} does not choose memories",

@@ -1,0 +1,249 @@
+"""The map of a memory: which buffer holds which addresses when, and the load above it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stagepack.plots.packing import MemoryMap, memory_map_of, thinned
+from stagepack.plots.style import (
+    BOUND,
+    CAPACITY,
+    CLASH,
+    GRID,
+    INK,
+    MUTED,
+    PEAK,
+    RESERVED,
+    axes,
+    buffer_colours,
+    byte_step,
+    byte_unit,
+    quiet,
+    save,
+)
+
+if TYPE_CHECKING:
+    from stagepack.instances.packing import LmemPacking
+
+FEW = 1500  # up to so many rectangles, each has a border and, where there is room, its name
+STEPS = 3000  # points of the load
+MOST_BANKS = 64  # up to so many banks are numbered
+
+
+def memory_map(
+    instance: LmemPacking,
+    solution: Any,
+    path: str | Path | None = None,
+    ax: Any = None,
+    *,
+    scale: str = "auto",
+    title: str | None = None,
+) -> Any:
+    """Draw the rectangles of all buffers over time and address, and the load over time above.
+
+    Buffers take colours in turn; fixed ones have a thick border, those in a bank conflict a red
+    one; reserved addresses are hatched; banks, capacity, peak and load bound are lines.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        The instance.
+    solution : PackingSolution or Result
+        What to draw, valid or not.
+    path : path-like, optional
+        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    scale : {"auto", "time", "sections"}
+        Real time, or time compressed to sections of equal width; by default what shows more.
+    title : str, optional
+        Title; the instance's name by default.
+
+    Returns
+    -------
+    matplotlib Axes
+        Those of the map; the load has inset axes of its own.
+    """
+    drawn = memory_map_of(instance, solution, scale)
+    if path is not None and Path(path).suffix == ".html":
+        from stagepack.report.html import write_figure
+
+        write_figure(instance, solution, path, scale=scale)
+        path = None
+    ax = axes(ax, 10.0, 6.4)
+    factor, unit = byte_unit(drawn.top / 4)
+    _rectangles(ax, instance, drawn, factor)
+    _banks(ax, instance, drawn, factor)
+    for low, high in instance.reserved:
+        ax.axhspan(
+            low / factor, min(high, drawn.top) / factor, facecolor="none", edgecolor=RESERVED,
+            hatch="////", linewidth=0,
+        )  # fmt: skip
+    lines = _lines(ax, drawn, factor)
+    _finish(ax, drawn, factor, unit)
+    _load(ax, drawn, factor, unit, lines)
+    name = title if title is not None else instance.name
+    few = f" (the {len(drawn.shown):,} largest rectangles)" if drawn.hidden else ""
+    ax.set_title(f"{name} — {instance.n:,} buffers{few}", loc="left", fontsize=10, y=1.25, pad=14)
+    if path is not None:
+        save(ax.figure, path)
+    return ax
+
+
+def _rectangles(ax: Any, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
+    from matplotlib.collections import PolyCollection
+
+    low, high = drawn.low / factor, drawn.high / factor
+    x = np.column_stack([drawn.left, drawn.left, drawn.right, drawn.right])
+    y = np.column_stack([low, high, high, low])
+    corners = np.stack([x, y], axis=2)
+    colours = np.array(buffer_colours())
+    few = len(drawn.shown) <= FEW
+    ax.add_collection(
+        PolyCollection(
+            list(corners),
+            facecolors=colours[drawn.shown.buffer % len(colours)],
+            edgecolors="white" if few else "none",
+            linewidths=0.6 if few else 0,
+            antialiased=few,
+            rasterized=not few,  # an SVG of 30,000 shapes is no use to anybody
+        ),
+        autolim=False,
+    )
+    for chosen, colour, width in ((drawn.fixed, INK, 1.6), (drawn.clashing, CLASH, 1.3)):
+        marked = corners[chosen[drawn.shown.buffer]]
+        if len(marked):
+            ax.add_collection(
+                PolyCollection(
+                    list(marked), facecolors="none", edgecolors=colour, linewidths=width
+                ),
+                autolim=False,
+            )
+    if few:
+        _names(ax, instance, drawn, low, high)
+
+
+def _names(ax: Any, instance: LmemPacking, drawn: MemoryMap, low: Any, high: Any) -> None:
+    """Write the name of each buffer that has room for it."""
+    box = ax.get_window_extent()
+    pixels = 72 / ax.figure.dpi  # points
+    wide = box.width * pixels / (drawn.span[1] - drawn.span[0])
+    tall = box.height * pixels / (drawn.top / byte_unit(drawn.top / 4)[0])
+    for at, buffer in enumerate(drawn.shown.buffer.tolist()):
+        name = instance.buffer_id(buffer)
+        width = (drawn.right[at] - drawn.left[at]) * wide
+        height = (high[at] - low[at]) * tall * 0.75  # the load takes some of the room
+        size = min(8.0, 0.72 * height, 1.5 * width / max(1, len(name)))
+        if size >= 4.5:
+            ax.text(
+                (drawn.left[at] + drawn.right[at]) / 2, (low[at] + high[at]) / 2, name,
+                ha="center", va="center", fontsize=size, color=INK, clip_on=True, zorder=5,
+            )  # fmt: skip
+
+
+def _banks(ax: Any, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
+    if instance.banks is None:
+        return
+    nbytes, count = instance.banks.nbytes, instance.banks.count
+    shown = min(count, -(-drawn.top // nbytes))
+
+    for bank in range(shown):
+        if bank % 2:
+            ax.axhspan(
+                bank * nbytes / factor, (bank + 1) * nbytes / factor, color=GRID, alpha=0.55,
+                linewidth=0, zorder=0.5,
+            )  # fmt: skip
+        ax.axhline(bank * nbytes / factor, color=MUTED, linewidth=0.5, alpha=0.8)
+    if shown <= MOST_BANKS:
+        for bank in range(0, shown, -(-shown // 16)):
+            if (bank + 0.5) * nbytes > drawn.top:
+                break
+            ax.text(
+                1.004, (bank + 0.5) * nbytes / factor, f"bank {bank}", fontsize=7, color=MUTED,
+                transform=ax.get_yaxis_transform(), va="center",
+            )  # fmt: skip
+
+
+def _lines(ax: Any, drawn: MemoryMap, factor: int) -> list[Any]:
+    """Draw capacities, the peak and the load bound; return what the legend shows of them."""
+    found = []
+    for index, (base, name, capacity) in enumerate(drawn.bases):
+        if capacity is not None:
+            label = f"capacity {capacity:,}" if not index else None
+            if len(drawn.bases) > 1:
+                label = f"capacity of {name} {capacity:,}"
+            line = ax.axhline((base + capacity) / factor, color=CAPACITY, linewidth=1.8)
+            line.set_label(label)
+            found.append(line)
+        if len(drawn.bases) > 1:
+            ax.axhline(base / factor, color=INK, linewidth=1.2)
+            ax.text(
+                1.006, base / factor, name, transform=ax.get_yaxis_transform(), fontsize=8,
+                va="bottom",
+            )  # fmt: skip
+    if len(drawn.bases) == 1:
+        style = {"linewidth": 1.3, "linestyle": (0, (5, 3))}
+        found.append(
+            ax.axhline(drawn.peak / factor, color=PEAK, label=f"peak {drawn.peak:,}", **style)
+        )
+    if drawn.bound is not None:
+        label = f"load bound {drawn.bound:,}"
+        style = {"linewidth": 1.5, "linestyle": (0, (1, 1.6))}
+        found.append(ax.axhline(drawn.bound / factor, color=BOUND, label=label, **style))
+    return found
+
+
+def _finish(ax: Any, drawn: MemoryMap, factor: int, unit: str) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
+
+    ax.set_xlim(*drawn.span)
+    ax.set_ylim(0, drawn.top * 1.02 / factor)
+    ax.xaxis.set_major_locator(MaxNLocator(9, integer=True))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    if len(drawn.bases) == 1:
+        ax.yaxis.set_major_locator(MultipleLocator(byte_step(drawn.top) / factor))
+    else:
+        step = byte_step(drawn.top)
+        ends = [base for base, _, _ in drawn.bases[1:]] + [drawn.top]
+        ticks = [
+            (at, base)
+            for (base, _, _), end in zip(drawn.bases, ends, strict=True)
+            for at in range(base, end, step)
+        ]
+        labels = [f"{(at - base) / factor:g}" for at, base in ticks]
+        ax.set_yticks([at / factor for at, _ in ticks], labels)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(MUTED)
+    ax.tick_params(colors=INK, length=3)
+    ax.set_xlabel(drawn.axis)
+    ax.set_ylabel(f"Address ({unit})")
+
+
+def _load(ax: Any, drawn: MemoryMap, factor: int, unit: str, lines: list[Any]) -> None:
+    """Draw the load above the map, on the same axis of time."""
+    above = ax.inset_axes([0, 1.03, 1, 0.2], sharex=ax)
+    places, in_use = thinned(drawn.places, drawn.load / factor, STEPS)
+    above.fill_between(places, in_use, step="post", color="#b9c7d8", linewidth=0)
+    above.step(places, in_use, where="post", color="#5b7390", linewidth=0.8)
+    for line in lines:
+        if line.get_label().startswith(("peak", "load bound")):
+            above.axhline(
+                line.get_ydata()[0], color=line.get_color(), linestyle=line.get_linestyle(),
+                linewidth=1.0,
+            )  # fmt: skip
+    quiet(above, "y")
+    above.tick_params(labelbottom=False, labelsize=8)
+    above.set_ylim(0, max(drawn.peak if len(drawn.bases) == 1 else 1, *drawn.load) * 1.08 / factor)
+    from matplotlib.ticker import MaxNLocator
+
+    above.yaxis.set_major_locator(MaxNLocator(3))
+    above.set_ylabel(f"Load ({unit})", fontsize=8)
+    above.legend(
+        handles=lines, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8,
+        ncols=4, borderaxespad=0.1, handlelength=2.2,
+    )  # fmt: skip
