@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from stagepack.instances.formats import schema as schema
     from stagepack.instances.formats import write as write
     from stagepack.instances.formats import write_solution as write_solution
+    from stagepack.instances.packing import Allowed as Allowed
+    from stagepack.instances.packing import Banks as Banks
+    from stagepack.instances.packing import Gap as Gap
+    from stagepack.instances.packing import LmemPacking as LmemPacking
+    from stagepack.instances.packing import Memory as Memory
+    from stagepack.instances.packing import PackingSolution as PackingSolution
+    from stagepack.instances.packing import measure as measure
     from stagepack.instances.pipeline import Objective as Objective
     from stagepack.instances.pipeline import PipelinePartition as PipelinePartition
     from stagepack.instances.pipeline import PipelineSolution as PipelineSolution
@@ -47,21 +54,28 @@ if TYPE_CHECKING:
     from stagepack.result import Termination as Termination
     from stagepack.result import Trace as Trace
     from stagepack.solve import methods as methods
+    from stagepack.solve import pack as pack
     from stagepack.solve import solve as solve
     from stagepack.solve import versions as versions
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Allowed": "stagepack.instances.packing",
+    "Banks": "stagepack.instances.packing",
     "CheckError": "stagepack.result",
     "Cluster": "stagepack.instances.profile",
     "Comparison": "stagepack.compare",
     "Device": "stagepack.instances.profile",
+    "Gap": "stagepack.instances.packing",
     "InputError": "stagepack.result",
     "LayerProfile": "stagepack.instances.profile",
     "Link": "stagepack.instances.profile",
+    "LmemPacking": "stagepack.instances.packing",
+    "Memory": "stagepack.instances.packing",
     "ModelProfile": "stagepack.instances.profile",
     "Objective": "stagepack.instances.pipeline",
+    "PackingSolution": "stagepack.instances.packing",
     "PipelinePartition": "stagepack.instances.pipeline",
     "PipelineSolution": "stagepack.instances.pipeline",
     "Result": "stagepack.result",
@@ -76,7 +90,9 @@ _HOME = {
     "estimate": "stagepack.instances.pipeline.estimate",
     "formats": "stagepack.instances.formats",
     "load": "stagepack.instances.catalog",
+    "measure": "stagepack.instances.packing",
     "methods": "stagepack.solve",
+    "pack": "stagepack.solve",
     "read": "stagepack.instances.formats",
     "read_all": "stagepack.instances.formats",
     "read_measured": "stagepack.instances.pipeline.estimate",

@@ -9,15 +9,21 @@ import math
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stagepack import solvers
+from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.methods import Method, Settings
+from stagepack.methods import packing as packing_methods
 from stagepack.methods import pipeline as pipeline_methods
 from stagepack.result import InputError, Number, Progress, Result, Status, Stopped, Termination
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 REGISTRY: dict[str, tuple[Method, ...]] = {
-    methods[0].kind: methods for methods in (pipeline_methods.METHODS,)
+    methods[0].kind: methods for methods in (pipeline_methods.METHODS, packing_methods.METHODS)
 }
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 OPTIONS = {"deterministic": False}
@@ -88,7 +94,7 @@ def solve(
 
     Parameters
     ----------
-    instance : PipelinePartition
+    instance : PipelinePartition or LmemPacking
         What to solve.
     method : str
         A name from :func:`methods`; "auto" picks the fastest that proves its answer.
@@ -189,6 +195,51 @@ def solve(
         versions=versions(),
         trace=progress.trace,
     )
+
+
+def pack(
+    sizes: Any,
+    starts: Any,
+    ends: Any,
+    capacity: int | None = None,
+    *,
+    alignment: Any = None,
+    **options: Any,
+) -> tuple[NDArray[np.int64] | None, Result[PackingSolution]]:
+    """Place buffers that are given as three arrays.
+
+    Parameters
+    ----------
+    sizes, starts, ends : array_like of int, shape (n,)
+        Bytes, and lifetimes [start, end).
+    capacity : int, optional
+        Any placement that fits will do; without one the highest address used is minimised.
+    alignment : int or array_like of int, optional
+        Offsets are multiples of this.
+    **options
+        As for :func:`solve`: ``method``, ``time_limit``, ``threads``, ...
+
+    Returns
+    -------
+    offsets : ndarray of int64, shape (n,), or None
+        Address of each buffer; None when none were found.
+    result : Result
+        With status, bound and, where nothing fits, the reason.
+
+    Raises
+    ------
+    InputError
+        For arrays that are no packing instance; the message names the entry.
+
+    Examples
+    --------
+    >>> offsets, result = pack([4, 4, 4], [0, 3, 0], [3, 9, 9], capacity=12)
+    >>> offsets.tolist(), str(result.status)
+    ([4, 4, 0], 'OPTIMAL')
+    """
+    instance = LmemPacking.from_arrays(sizes, starts, ends, capacity=capacity, alignment=alignment)
+    result: Result[PackingSolution] = solve(instance, **options)
+    return (None if result.solution is None else result.solution.offsets), result
 
 
 @functools.cache

@@ -3,6 +3,8 @@
 >>> from stagepack.instances import catalog
 >>> catalog.load("pipeline/bert-large", cluster="ipu-pod8", training=True).k
 8
+>>> catalog.load("packing/random/planted", buffers=100).n
+100
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stagepack.instances.catalog import generators, networks
+from stagepack.instances.catalog import generators, networks, packing
 from stagepack.instances.catalog.best_known import BEST_KNOWN, BestKnown, best_known
 from stagepack.instances.catalog.clusters import cluster, preset
 from stagepack.instances.catalog.parameters import VOCABULARY, coerce, require_known, suggest
-from stagepack.instances.pipeline import KIND, PipelinePartition
+from stagepack.instances.packing import KIND as PACKING
+from stagepack.instances.packing import LmemPacking, Objective
+from stagepack.instances.pipeline import KIND as PIPELINE
 from stagepack.result import InputError
 
 __all__ = [
@@ -33,8 +37,8 @@ __all__ = [
     "suite",
 ]
 
-PREFIX = "pipeline/"
-RANDOM = "pipeline/random/"
+# Every packing may have a capacity and another objective.
+GIVEN = {"capacity": None, "objective": None}
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,8 @@ class Entry:
     description : str
         One line.
     parameters : dict
-        What may be chosen, with the defaults (None: as the cluster has it); their meaning is in
-        `VOCABULARY`.
+        What may be chosen, with the defaults (None: as it is made, or as the cluster has it);
+        their meaning is in `VOCABULARY`.
     """
 
     name: str
@@ -63,12 +67,16 @@ class Entry:
 def entries(kind: str | None = None) -> list[Entry]:
     """Return what the catalog has, for one kind of problem or all."""
     found = [
-        Entry(PREFIX + name, KIND, recipe.description, recipe.parameters)
+        Entry(f"pipeline/{name}", PIPELINE, recipe.description, recipe.parameters)
         for name, recipe in networks.NETWORKS.items()
     ]
     found += [
-        Entry(RANDOM + name, KIND, generator.description, dict(generator.parameters))
-        for name, generator in generators.GENERATORS.items()
+        Entry(f"pipeline/random/{name}", PIPELINE, made.description, dict(made.parameters))
+        for name, made in generators.GENERATORS.items()
+    ]
+    found += [
+        Entry(f"packing/{name}", PACKING, made.description, {**made.parameters, **GIVEN})
+        for name, made in packing.GENERATORS.items()
     ]
     return [entry for entry in found if kind in (None, entry.kind)]
 
@@ -87,7 +95,7 @@ def entry(name: str) -> Entry:
     return known[name]
 
 
-def load(name: str, **parameters: Any) -> PipelinePartition:
+def load(name: str, **parameters: Any) -> Any:
     """Return an instance of the catalog.
 
     Parameters
@@ -103,28 +111,51 @@ def load(name: str, **parameters: Any) -> PipelinePartition:
         For an unknown name (suggesting the nearest), an unknown parameter (listing the known
         ones), or a value that will not do.
     """
-    defaults = entry(name).parameters
+    found = entry(name)
+    defaults = found.parameters
     given = {key: value for key, value in parameters.items() if value is not None}
     require_known(given, defaults, name)
-    given = {key: coerce(key, value) for key, value in given.items()}
+    given = {key: coerce(key, value, found.kind) for key, value in given.items()}
     chosen = {**defaults, **given}
     try:
-        if name.startswith(RANDOM):
-            instance = generators.GENERATORS[name.removeprefix(RANDOM)].make(**chosen)
-            if chosen["seed"]:
-                instance = instance.replace(name=f"{instance.name}-seed{chosen['seed']}")
-        else:
-            instance = networks.build(name.removeprefix(PREFIX), chosen)
-            if chosen["training"]:
-                instance = instance.replace(name=f"{instance.name}-training")
+        instance = _make(found, chosen)
     except (OverflowError, MemoryError):
         raise InputError(
             "the instance would exceed 2**62 bytes or cycles",
             field=name,
             remedy="choose smaller parameters",
         ) from None
+    ends = "-training" if chosen.get("training") else ""
+    ends += f"-seed{chosen['seed']}" if chosen.get("seed") else ""
     changed = [f"{key}={value}" for key, value in given.items() if value != defaults[key]]
-    return instance.replace(source=" ".join([name, *changed]))
+    return instance.replace(name=instance.name + ends, source=" ".join([name, *changed]))
+
+
+def _make(found: Entry, chosen: dict[str, Any]) -> Any:
+    """Return the instance of an entry with all its parameters."""
+    _, _, name = found.name.partition("/")
+    if found.kind == PACKING:
+        made = packing.GENERATORS[name]
+        instance = made.make(**{key: chosen[key] for key in made.parameters})
+        return limited(instance, chosen["capacity"], chosen["objective"])
+    if name.startswith("random/"):
+        return generators.GENERATORS[name.removeprefix("random/")].make(**chosen)
+    return networks.build(name, chosen)
+
+
+def limited(instance: LmemPacking, capacity: int | None, objective: str | None) -> LmemPacking:
+    """Return a packing with another capacity or objective, where they are not None.
+
+    A capacity asks for a packing that fits it, unless something else is minimised.
+    """
+    if capacity is None and objective is None:
+        return instance
+    if objective is None and instance.objective is Objective.PEAK:
+        objective = Objective.FIT
+    return instance.replace(
+        capacity=instance.capacity if capacity is None else capacity,
+        objective=instance.objective if objective is None else objective,
+    )
 
 
 SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -143,9 +174,25 @@ SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
     ("pipeline/random/heterogeneous", {}),
     ("pipeline/random/unlike-devices", {}),
     ("pipeline/random/infeasible", {}),
+    # packing
+    ("packing/activations/bert-base", {"training": True}),
+    ("packing/activations/resnet-50", {"training": True}),
+    ("packing/random/planted", {}),
+    ("packing/random/pinwheel", {}),
+    ("packing/random/evolved", {}),
+    ("packing/random/pipelined", {}),
+    ("packing/adversarial/all", {}),
 )
 
 
-def suite() -> list[PipelinePartition]:
-    """Return the instances of `SUITE`, on which methods are compared unless others are named."""
-    return [load(name, **parameters) for name, parameters in SUITE]
+def suite(kind: str | None = None) -> list[Any]:
+    """Return the instances of `SUITE`, on which methods are compared unless others are named.
+
+    Parameters
+    ----------
+    kind : str, optional
+        Only those of one kind of problem.
+    """
+    return [
+        load(name, **parameters) for name, parameters in SUITE if kind in (None, entry(name).kind)
+    ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from stagepack.result import Number
 
 if TYPE_CHECKING:
+    from stagepack.instances.packing import LmemPacking
     from stagepack.instances.pipeline import PipelinePartition
 
 
@@ -22,7 +23,8 @@ class BestKnown:
     Attributes
     ----------
     name : str
-        The instance: a catalog name, or ``FILE`` or ``FILE#name`` of a public data set.
+        The instance: a catalog name (with its parameters), or ``FILE`` or ``FILE#name`` of a
+        public data set.
     digest : str
     objective : str
     value : int or float
@@ -39,6 +41,23 @@ class BestKnown:
     proved: bool
     source: str
 
+
+# Layer groups of blazeface_bm1688.json: least tops.
+GROUPS = (
+    ("blazeface-g0", "059b19b9a1ea5cb3", 65808),
+    ("blazeface-g1", "06b2a376799f372c", 43152),
+    ("blazeface-g2", "dd6b00e0ca626b26", 24720),
+    ("blazeface-g3", "526d6f14c0a29cdc", 16576),
+    ("blazeface-g4", "d840912c3082ef46", 19760),
+    ("blazeface-g5", "ec730377258f526e", 10544),
+    ("blazeface-g6", "271ae3f24befc058", 5936),
+    ("blazeface-g7", "df8f72023870fe2a", 6000),
+    ("blazeface-g8", "a41a6bdce46b9832", 7120),
+    ("blazeface-g9", "83cf573d4a51681f", 8800),
+    ("blazeface-g10", "7451a4909673ee26", 7648),
+    ("blazeface-g11", "45d405c3f04ae0a3", 4416),
+    ("blazeface-g12", "3eef0f7ee3f39179", 3584),
+)
 
 BEST_KNOWN: tuple[BestKnown, ...] = (
     BestKnown(
@@ -137,10 +156,125 @@ BEST_KNOWN: tuple[BestKnown, ...] = (
         True,
         "exhausted search, by two methods",
     ),
+    BestKnown(
+        "packing/random/planted",
+        "8a902e48d2f4749e",
+        "peak",
+        1048576,
+        True,
+        "cut from a rectangle of this height",
+    ),
+    BestKnown(
+        "packing/random/pinwheel",
+        "9c839f0ce61aa551",
+        "peak",
+        1048576,
+        True,
+        "cut from a rectangle of this height",
+    ),
+    BestKnown(
+        "packing/random/evolved",
+        "efd41e04ce494260",
+        "peak",
+        892,
+        True,
+        "exhausted search of its parts, by two methods",
+    ),
+    BestKnown(
+        "packing/above-load",
+        "5209fab718fa45ae",
+        "peak",
+        17,
+        True,
+        "exhausted search, by two methods",
+    ),
+    BestKnown(
+        "packing/adversarial/size",
+        "d53c090c7e18f183",
+        "peak",
+        2097157,
+        True,
+        "the load, and a packing that reaches it",
+    ),
+    BestKnown(
+        "packing/adversarial/start",
+        "856020ded7cf12bf",
+        "peak",
+        64,
+        True,
+        "the load, and a packing that reaches it",
+    ),
+    BestKnown(
+        "packing/adversarial/lifetime",
+        "3f3529077a9dc977",
+        "peak",
+        64,
+        True,
+        "the load, and a packing that reaches it",
+    ),
+    BestKnown(
+        "packing/adversarial/all",
+        "56d768b2c6434dcc",
+        "peak",
+        67109024,
+        True,
+        "the load, and a packing that reaches it",
+    ),
+    BestKnown(
+        "packing/activations/bert-base training=True",
+        "6fc964a7a7d73531",
+        "peak",
+        312985600,
+        True,
+        "the load, and a packing that reaches it",
+    ),
+    BestKnown(
+        "packing/activations/resnet-50 training=True",
+        "fc68067d7111602f",
+        "peak",
+        524238848,
+        True,
+        "the load, and a packing that reaches it",
+    ),
+    BestKnown(
+        "packing/random/pipelined",
+        "da225a1f9580c253",
+        "bank-conflicts",
+        224832,
+        True,
+        "exhausted search by CP-SAT",
+    ),
+    BestKnown(
+        "C.1048576.csv",
+        "f0e32678eda6a472",
+        "peak",
+        1039360,
+        True,
+        "exhausted search; MiniMalloc fits it at 1048576",
+    ),
+    BestKnown(
+        "C.1048576.csv",
+        "a09721481a190f6d",
+        "fit",
+        1039360,
+        True,
+        "exhausted search; MiniMalloc fits it at 1048576",
+    ),
+    *(
+        BestKnown(
+            f"blazeface_bm1688.json#{name}",
+            digest,
+            "peak",
+            top,
+            True,
+            "exhausted search by CP-SAT",
+        )
+        for name, digest, top in GROUPS
+    ),
 )
 
 
-def best_known(instance: PipelinePartition) -> BestKnown | None:
+def best_known(instance: PipelinePartition | LmemPacking) -> BestKnown | None:
     """Return what is known of exactly this instance, or None."""
     digest = instance.digest
     for known in BEST_KNOWN:

@@ -29,7 +29,7 @@ JOB = {"objective": "transfer-bounded", "host_transfer": True, "fewer_stages": F
 class Generator:
     """A function from parameters to an instance, their defaults, and what it is good for."""
 
-    make: Callable[..., PipelinePartition]
+    make: Callable[..., Any]
     parameters: Mapping[str, Any]
     description: str
 

@@ -16,7 +16,10 @@ from typing import Any
 
 from stagepack.result import InputError
 
-OBJECTIVES = ("bottleneck", "transfer-bounded", "sum", "overlap")
+OBJECTIVES = {
+    "pipeline-partition": ("bottleneck", "transfer-bounded", "sum", "overlap"),
+    "lmem-packing": ("peak", "fit", "bank-conflicts", "moves", "spill"),
+}
 LARGEST = 2**62
 
 
@@ -34,7 +37,7 @@ class Parameter:
     least, most : int or float
         Inclusive range of a number.
     choices : tuple of str
-        The words a string may be; empty: any.
+        The words a string may be; empty: any.  Those of an objective depend on the problem.
     """
 
     name: str
@@ -44,6 +47,10 @@ class Parameter:
     most: float = LARGEST
     choices: tuple[str, ...] = ()
 
+    def choices_of(self, kind: str) -> tuple[str, ...]:
+        """Return the words that fit a kind of problem."""
+        return OBJECTIVES[kind] if self.name == "objective" else self.choices
+
 
 VOCABULARY = {
     parameter.name: parameter
@@ -52,12 +59,12 @@ VOCABULARY = {
         Parameter("devices", int, "number of devices", 1, 2**20),
         Parameter("cluster", str, "name of a cluster of the catalog"),
         Parameter("bandwidth", float, "GB/s (2**30 bytes a second) of every link", 1e-9, 1e12),
-        Parameter("capacity", int, "usable bytes of every device"),
+        Parameter("capacity", int, "usable bytes of every device, or of the memory to pack"),
         Parameter("speed", list, "relative speed of the devices, one or one each", 1e-9, 1e9),
         # the job
         Parameter("training", bool, "count backward passes, gradients and stashes"),
         Parameter("microbatches", int, "microbatches of a training step", 1, 2**20),
-        Parameter("objective", str, "what to minimise", choices=OBJECTIVES),
+        Parameter("objective", str, "what to minimise", choices=sum(OBJECTIVES.values(), ())),
         Parameter("unit", str, "time unit of the instance", choices=("us", "ms", "ns")),
         Parameter("host_transfer", bool, "every device waits for the exchange with the host"),
         Parameter("fewer_stages", bool, "devices may stay unused"),
@@ -71,23 +78,35 @@ VOCABULARY = {
         Parameter("granularity", str, "what a layer is", choices=("block", "matmul")),
         Parameter("tied", bool, "the head uses the embedding's weights, not a copy"),
         Parameter("utilisation", float, "share of the peak arithmetic reached", 1e-3, 1),
+        # the memory
+        Parameter("alignment", int, "alignment of buffers that have none of their own", 1, 2**40),
+        Parameter("period", int, "lifetimes are circular modulo this", 1),
+        Parameter("fixed", bool, "the offsets of the file are given"),
+        Parameter("previous", bool, "the offsets of the file are the old placement"),
         # the generators
         Parameter("layers", int, "number of layers", 1, 2**24),
+        Parameter("buffers", int, "number of buffers", 1, 2**24),
+        Parameter("peak", int, "the optimum: height of the rectangle, in bytes", 1, 2**40),
+        Parameter("banks", int, "number of banks", 1, 2**10),
+        Parameter("copies", int, "how many gadgets, one after the other", 1, 2**20),
+        Parameter("levels", int, "how often sizes double", 1, 12),
         Parameter("seed", int, "seed of the random numbers"),
         Parameter("slack", float, "capacity beyond the least that is feasible", 0, 1e3),
     )
 }
 
 
-def coerce(name: str, value: Any) -> Any:
+def coerce(name: str, value: Any, kind: str) -> Any:
     """Return `value` as the type that the parameter `name` of the vocabulary has.
 
     Raises
     ------
     InputError
-        Naming the parameter, when the value is of another type or out of range.
+        Naming the parameter, when the value is of another type or out of range, or no objective
+        of this `kind` of problem.
     """
     parameter = VOCABULARY[name]
+    choices = parameter.choices_of(kind)
     if parameter.type is list:
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, Sequence):
@@ -102,11 +121,12 @@ def coerce(name: str, value: Any) -> Any:
     if parameter.type is str:
         if not isinstance(value, str):
             raise _refusal(parameter, value)
-        if parameter.choices and value not in parameter.choices:
+        if choices and value not in choices:
             raise InputError(
-                f"unknown {name} {str(value)!r}",
+                f"unknown {name} {str(value)!r}"
+                + (f" for {kind}" if value in parameter.choices else ""),
                 field=name,
-                remedy="choose one of " + ", ".join(parameter.choices),
+                remedy="choose one of " + ", ".join(choices),
             )
         return str(value)
     return _number(parameter, value, parameter.type)

@@ -1,8 +1,9 @@
 """Reading and writing instances and solutions: one file a format, one door for all.
 
-A format is recognised by the content of a file.  What a file does not say (devices, bandwidth,
-training, ...) is given beside it as keyword arguments, see :class:`.context.Context`.  To add a
-format, write a module with a :class:`.registry.Format` and list it in `FORMATS`.
+A format is recognised by the content of a file, and says which kinds of problem it can hold.
+What a file does not say (devices, capacity, objective, ...) is given beside it as keyword
+arguments, see :class:`.context.Context`.  To add a format, write a module with a
+:class:`.registry.Format` and list it in `FORMATS`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,25 @@ import gzip
 from pathlib import Path
 from typing import Any
 
-from stagepack.instances.catalog.parameters import suggest
-from stagepack.instances.formats import auto_pipeline, native, pipedream, strict
+from stagepack.instances.formats import (
+    auto_pipeline,
+    minimalloc,
+    native,
+    pipedream,
+    strict,
+    tpu_mlir,
+)
 from stagepack.instances.formats.context import Context
-from stagepack.instances.formats.registry import Format, by_content, by_name
+from stagepack.instances.formats.native import schema
+from stagepack.instances.formats.registry import Format, Instance, by_content, by_name
 from stagepack.instances.formats.solutions import read_solution, write_solution
-from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.result import InputError, write_atomically
 
 __all__ = [
     "FORMATS",
     "Context",
     "Format",
+    "Instance",
     "formats",
     "read",
     "read_all",
@@ -32,25 +40,18 @@ __all__ = [
     "write_solution",
 ]
 
-FORMATS = (native.FORMAT, pipedream.FORMAT, auto_pipeline.FORMAT)
-SCHEMAS = {KIND: native.schema}
+FORMATS = (
+    native.FORMAT,
+    pipedream.FORMAT,
+    auto_pipeline.FORMAT,
+    minimalloc.FORMAT,
+    tpu_mlir.FORMAT,
+)
 
 
 def formats() -> tuple[Format, ...]:
     """Return the formats there are: names, kinds, extensions, descriptions, context."""
     return FORMATS
-
-
-def schema(kind: str = KIND) -> dict[str, Any]:
-    """Return the JSON Schema of the native files of a kind of problem.
-
-    Raises
-    ------
-    InputError
-        For an unknown kind.
-    """
-    _require_kind(kind)
-    return SCHEMAS[kind]()
 
 
 def read(
@@ -59,7 +60,7 @@ def read(
     kind: str | None = None,
     format: str | None = None,  # noqa: A002 - the option's name
     **context: Any,
-) -> PipelinePartition:
+) -> Any:
     """Read the instance of a file; ``FILE#name`` selects one of several.
 
     Parameters
@@ -67,14 +68,15 @@ def read(
     path : str or Path
         The file; after ``#`` the name of an instance in it (or its position, from 0).
     kind : str, optional
-        The problem wanted, where a file fits several.
+        The problem wanted: a file that holds another one is refused.
     format : str, optional
         Name of the format; otherwise recognised by content.
     **context
         What the file does not say, or should not say: ``devices``, ``bandwidth`` (GB/s),
         ``capacity`` (bytes), ``speed``, ``cluster`` (a name of the catalog, or a `Cluster`),
         ``training``, ``microbatches``, ``objective``, ``unit``, ``fewer_stages``,
-        ``free_order``, ``host_transfer``.  None: not given.
+        ``free_order``, ``host_transfer``; for packing ``capacity``, ``objective``,
+        ``alignment``, ``period``, ``fixed``, ``previous``.  None: not given.
 
     Raises
     ------
@@ -98,7 +100,7 @@ def read_all(
     kind: str | None = None,
     format: str | None = None,  # noqa: A002 - the option's name
     **context: Any,
-) -> list[PipelinePartition]:
+) -> list[Any]:
     """Read every instance of a file (of ``FILE#name`` that one); see :func:`read`.
 
     Raises
@@ -108,25 +110,23 @@ def read_all(
     """
     file, name = _split(path)
     if kind is not None:
-        _require_kind(kind)
+        native.require_kind(kind)
     chosen = None if format is None else by_name(FORMATS, format)
     data = strict.load(file)
     try:
         if not strict.holds_text(data):
             raise InputError("is not text", remedy="give a text file in a known format")
         chosen = chosen or by_content(FORMATS, data)
-        understood = Context.of(context, chosen.context, chosen.name)
-        instances = chosen.parse(data, kind, understood)
+        found = chosen.kind_of(data, kind)
+        understood = Context.of(context, chosen.contexts[found], _what(chosen, found), found)
+        instances = chosen.parse(data, understood, file.name)
     except InputError as error:
         raise error.at(file) from None
-    if len(instances) == 1 and chosen is pipedream.FORMAT:
-        stem = file.name.removesuffix(".gz").removesuffix(".txt").removesuffix("_graph")
-        instances = [instances[0].replace(name=stem, source=file.name)]
     return instances if name is None else [_select(instances, name, file)]
 
 
 def write(
-    instance: PipelinePartition,
+    instance: Instance,
     path: str | Path,
     format: str | None = None,  # noqa: A002 - the option's name
 ) -> None:
@@ -145,11 +145,12 @@ def write(
     path = Path(path)
     writers = [candidate for candidate in FORMATS if candidate.writes]
     if format is None:
-        found = [f for f in writers if path.name.lower().endswith(f.extensions)]
+        fitting = [f for f in writers if instance.kind in f.kinds]
+        found = [f for f in fitting if path.name.lower().endswith(f.extensions)]
         if not found:
-            ends = sorted({end for writer in writers for end in writer.extensions})
+            ends = sorted({end for writer in fitting for end in writer.extensions})
             raise InputError(
-                f"no format is written to files named like {path.name!r}",
+                f"no format for {instance.kind} is written to files named like {path.name!r}",
                 file=path,
                 remedy=f"end the name in {' or '.join(ends)}, or name the format (--format)",
             )
@@ -162,15 +163,24 @@ def write(
             field="format",
             remedy="write " + " or ".join(writer.name for writer in writers),
         )
-    data = chosen.dump(instance)
+    if instance.kind not in chosen.kinds:
+        raise InputError(
+            f"{chosen.name} files hold no {instance.kind}",
+            field="format",
+            remedy="write " + " or ".join(w.name for w in writers if instance.kind in w.kinds),
+        )
+    try:
+        data = chosen.dump(instance, path.name)
+    except InputError as error:
+        raise error.at(path) from None
     if path.name.lower().endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
     write_atomically(path, data)
 
 
-def _require_kind(kind: str) -> None:
-    if kind not in SCHEMAS:
-        raise InputError(f"unknown kind {kind!r}", field="kind", remedy=suggest(kind, SCHEMAS))
+def _what(chosen: Format, kind: str) -> str:
+    """Name a format in messages; with the kind, where that makes a difference."""
+    return chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
 
 
 def _split(path: str | Path) -> tuple[Path, str | None]:
@@ -186,7 +196,7 @@ def _split(path: str | Path) -> tuple[Path, str | None]:
     return (Path(text), None) if exists else (Path(file), name)
 
 
-def _select(instances: list[PipelinePartition], name: str, file: Path) -> PipelinePartition:
+def _select(instances: list[Any], name: str, file: Path) -> Any:
     names = [instance.name for instance in instances]
     found = [instance for instance in instances if instance.name == name]
     if len(found) == 1:

@@ -82,7 +82,7 @@ def sniff(data: bytes) -> bool:
     return start == b"[" and (b'"connection"' in data or b'"cycles"' in data)
 
 
-def parse(data: bytes, kind: str | None, context: Context) -> list[PipelinePartition]:
+def parse(data: bytes, context: Context, file: str) -> list[PipelinePartition]:
     """Return the instances of a case file, in its order.
 
     Raises
@@ -90,7 +90,7 @@ def parse(data: bytes, kind: str | None, context: Context) -> list[PipelineParti
     InputError
         Naming the case and the field.
     """
-    del kind  # only one is possible
+    del file  # the cases have names
     if strict.first_byte(data) == b"{":
         return [build(strict.decode(data, Case, known=KNOWN_FIELDS), context)]
     cases = strict.decode(data, list[Case], known=KNOWN_FIELDS)
@@ -156,10 +156,9 @@ def build(case: Case, context: Context) -> PipelinePartition:
 
 FORMAT = Format(
     name="auto_pipeline",
-    kinds=(KIND,),
+    contexts={KIND: MACHINE | JOB - {"training", "microbatches"}},
     extensions=(".json",),
     description="Auto Pipeline case files: layer profiles with their cluster, several in a file",
-    context=MACHINE | JOB - {"training", "microbatches"},
     sniff=sniff,
     parse=parse,
 )

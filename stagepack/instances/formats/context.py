@@ -16,6 +16,7 @@ MACHINE = frozenset({"devices", "cluster", "bandwidth", "capacity", "speed"})
 JOB = frozenset(
     {"training", "microbatches", "objective", "host_transfer", "fewer_stages", "free_order"}
 )
+PACKING = frozenset({"capacity", "objective", "alignment", "period"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +32,19 @@ class Context:
     bandwidth : float
         GB/s (2**30 bytes a second) of every link.
     capacity : int
-        Usable bytes of every device.
+        Usable bytes of every device, or of the memory to pack.
     speed : list of float
         Relative speeds, one for all or one a device.
     training, microbatches, objective, host_transfer, fewer_stages, free_order
         As in :class:`stagepack.instances.pipeline.PipelinePartition`.
     unit : str
         Time unit of the instance: us, ms or ns.
+    alignment : int
+        Alignment of the buffers that have none of their own.
+    period : int
+        Lifetimes are circular modulo this.
+    fixed, previous : bool
+        The offsets of the file are given, or are the old placement; otherwise they are hints.
     """
 
     devices: int | None = None
@@ -52,15 +59,31 @@ class Context:
     fewer_stages: bool | None = None
     free_order: bool | None = None
     unit: str | None = None
+    alignment: int | None = None
+    period: int | None = None
+    fixed: bool | None = None
+    previous: bool | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], understood: Iterable[str], what: str) -> Context:
+    def of(
+        cls, given: Mapping[str, Any], understood: Iterable[str], what: str, kind: str
+    ) -> Context:
         """Check and convert what was given; entries that are None were not.
+
+        Parameters
+        ----------
+        given : mapping
+        understood : iterable of str
+            The names that may be given.
+        what : str
+            The format that is read, for messages.
+        kind : str
+            The problem, for the objectives it has.
 
         Raises
         ------
         InputError
-            For a name that `what` (a format) does not understand, or a value out of range.
+            For a name that is not understood, or a value out of range.
         """
         known = {field.name for field in fields(cls)}
         understood = frozenset(understood)
@@ -80,9 +103,9 @@ class Context:
             if name == "cluster" and isinstance(value, Cluster):
                 values[name] = value
             elif name == "cluster":
-                values[name] = clusters.cluster(coerce(name, value))
+                values[name] = clusters.cluster(coerce(name, value, kind))
             else:
-                values[name] = coerce(name, value)
+                values[name] = coerce(name, value, kind)
         return cls(**values)
 
     @property

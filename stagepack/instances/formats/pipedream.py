@@ -39,7 +39,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 
 from stagepack.instances.formats import strict
 from stagepack.instances.formats.context import JOB, MACHINE, Context, check_cluster
-from stagepack.instances.formats.registry import Format
+from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.instances.profile import LayerProfile, ModelProfile
 from stagepack.result import InputError
@@ -81,21 +81,21 @@ def sniff(data: bytes) -> bool:
     return b"forward_compute_time=" in data and b" -- " in data and strict.first_byte(data) != b"{"
 
 
-def parse(data: bytes, kind: str | None, context: Context) -> list[PipelinePartition]:
-    """Return the one instance of a profile.
+def parse(data: bytes, context: Context, file: str) -> list[PipelinePartition]:
+    """Return the one instance of a profile, named after its file.
 
     Raises
     ------
     InputError
         Naming the line.
     """
-    del kind  # only one is possible
     unit = context.unit or "us"
     cluster = context.cluster_for(CLOCK[unit])
     check_cluster(cluster)
     nodes = in_order(pruned(read_nodes(strict.text(data))))
     profile = chain(nodes, unit, training=bool(context.training))
-    return [PipelinePartition.from_profile(profile, cluster, name="pipedream", **context.job)]
+    name = stem_of(file).removesuffix("_graph")
+    return [PipelinePartition.from_profile(profile, cluster, name=name, source=file, **context.job)]
 
 
 def read_nodes(text: str) -> dict[str, Node]:
@@ -316,10 +316,9 @@ def _at(line: int, problem: str, remedy: str = "correct the line") -> InputError
 
 FORMAT = Format(
     name="pipedream",
-    kinds=(KIND,),
+    contexts={KIND: MACHINE | JOB | {"unit"}},
     extensions=(".txt",),
     description="PipeDream profiles (graph.txt), read as a chain; needs devices or a cluster",
-    context=MACHINE | JOB | {"unit"},
     sniff=sniff,
     parse=parse,
 )

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from stagepack.instances.catalog.parameters import suggest
 from stagepack.instances.formats.context import Context
-from stagepack.instances.pipeline import PipelinePartition
-from stagepack.result import InputError
+from stagepack.result import InputError, Number
+
+
+class Instance(Protocol):
+    """What every instance has, whichever problem it is of."""
+
+    @property
+    def kind(self) -> str:
+        """The problem."""
+
+    @property
+    def name(self) -> str:
+        """Name for tables and reports."""
+
+    @property
+    def source(self) -> str:
+        """Where it comes from."""
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of everything that matters to an answer."""
+
+    @property
+    def objective(self) -> str:
+        """What to minimise."""
+
+    def evaluate(self, solution: Any, /) -> Number:
+        """Return the objective value of a solution."""
+
+    def check(self, solution: Any, /) -> tuple[Any, ...]:
+        """Return the rules that a solution breaks."""
+
+    def replace(self, **changes: Any) -> Any:
+        """Return a copy with some fields changed."""
 
 
 @dataclass(frozen=True)
@@ -18,30 +51,41 @@ class Format:
     Attributes
     ----------
     name : str
-    kinds : tuple of str
-        Problems it can describe.
+    contexts : mapping of str to frozenset of str
+        The kinds of problem it can describe, and for each what may be said beside the file: names
+        of :class:`.context.Context`.
     extensions : tuple of str
         Usual ends of file names; reading goes by content, writing by these.
     description : str
         One line.
-    context : frozenset of str
-        What may be said beside the file: names of :class:`.context.Context`.
     sniff : callable
         Whether bytes look like this format, complete or not.
     parse : callable
-        ``(data, kind, context) -> instances``; raises `InputError` without the file's name.
+        ``(data, context, file name) -> instances``; raises `InputError` without the file's name.
     dump : callable, optional
-        ``instance -> bytes``.
+        ``(instance, file name) -> bytes``.
+    tell : callable, optional
+        Which kind the bytes hold, for a format of several.
     """
 
     name: str
-    kinds: tuple[str, ...]
+    contexts: Mapping[str, frozenset[str]]
     extensions: tuple[str, ...]
     description: str
-    context: frozenset[str]
     sniff: Callable[[bytes], bool]
-    parse: Callable[[bytes, str | None, Context], list[PipelinePartition]]
-    dump: Callable[[PipelinePartition], bytes] | None = None
+    parse: Callable[[bytes, Context, str], list[Any]]
+    dump: Callable[[Any, str], bytes] | None = None
+    tell: Callable[[bytes], str] | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Problems it can describe."""
+        return tuple(self.contexts)
+
+    @property
+    def context(self) -> frozenset[str]:
+        """What may be said beside a file of any of its kinds."""
+        return frozenset().union(*self.contexts.values())
 
     @property
     def reads(self) -> bool:
@@ -52,6 +96,23 @@ class Format:
     def writes(self) -> bool:
         """Whether the format can be written."""
         return self.dump is not None
+
+    def kind_of(self, data: bytes, wanted: str | None) -> str:
+        """Return the kind of problem that `data` holds.
+
+        Raises
+        ------
+        InputError
+            When it is not the one that is `wanted`.
+        """
+        kind = self.kinds[0] if self.tell is None else self.tell(data)
+        if wanted not in (None, kind):
+            raise InputError(
+                f"holds {kind}, not {wanted}",
+                field="problem",
+                remedy="give another file or kind (--kind)",
+            )
+        return kind
 
 
 def by_name(known: Iterable[Format], name: str) -> Format:
@@ -96,3 +157,10 @@ def by_content(known: Iterable[Format], data: bytes) -> Format:
         field="format",
         remedy="known are " + ", ".join(candidate.name for candidate in known),
     )
+
+
+def stem_of(file: str) -> str:
+    """Return a file's name without the folder, ``.gz`` and the extension."""
+    name = file.removesuffix(".gz")
+    stem, _, _ = name.rpartition(".")
+    return stem or name

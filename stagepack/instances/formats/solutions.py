@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from stagepack.instances.formats import strict
+from stagepack.instances.formats import minimalloc, strict
+from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.result import InputError, write_atomically
 
+SAME = "give a solution of this instance, read with the same options"
 
-class Solution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+
+class _Stages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Stage j is the layers [boundaries[j], boundaries[j + 1]) on device devices[j]."""
 
     boundaries: list[int]
     devices: list[int] | None = None
+
+
+class _Places(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The offset of each buffer and, where there are several memories, which it lies in."""
+
+    offsets: dict[str, int]
+    memories: dict[str, str] | None = None
 
 
 class _Result(msgspec.Struct, frozen=True):
@@ -24,21 +35,32 @@ class _Result(msgspec.Struct, frozen=True):
     solution: Any = None
     status: Any = None
     boundaries: Any = None
+    offsets: Any = None
 
 
-class _Solved(msgspec.Struct, frozen=True):
-    solution: Solution
+class _WithStages(msgspec.Struct, frozen=True):
+    solution: _Stages
 
 
-def read_solution(path: str | Path, instance: PipelinePartition | None = None) -> PipelineSolution:
-    """Read ``{"boundaries": [0, ..., n], "devices": [...]}`` or a result that contains it.
+class _WithPlaces(msgspec.Struct, frozen=True):
+    solution: _Places
+
+
+def read_solution(
+    path: str | Path, instance: PipelinePartition | LmemPacking | None = None
+) -> PipelineSolution | PackingSolution:
+    """Read a solution, or a result that contains it.
+
+    That of a pipeline is ``{"boundaries": [0, ..., n], "devices": [...]}``; that of a packing
+    ``{"offsets": {id: int}}``, with ``"memories": {id: name}`` where there are several, or a CSV
+    of the buffers with a column ``offset``.
 
     Parameters
     ----------
     path : path-like
-    instance : PipelinePartition, optional
+    instance : PipelinePartition or LmemPacking, optional
         What the solution should be for: one that cannot be, by the digest that a result records
-        or by its numbers of layers and devices, is refused.
+        or by what it names, is refused.  The offsets of a packing cannot be read without it.
 
     Raises
     ------
@@ -47,63 +69,125 @@ def read_solution(path: str | Path, instance: PipelinePartition | None = None) -
     """
     data = strict.load(path)
     try:
+        if minimalloc.sniff(data):
+            return minimalloc.offsets(data, _packing(instance))
         header = strict.decode(data, _Result)
-        solution: Solution
-        if header.solution is not None:
-            solution = strict.decode(data, _Solved).solution
-        elif header.status is not None and header.boundaries is None:
+        inside = header.solution is not None
+        given = header.solution if inside else msgspec.structs.asdict(header)
+        if not inside and header.status is not None and header.boundaries is header.offsets is None:
             raise InputError(
                 f"the result holds no solution (status {str(header.status)[:20]})",
                 field="solution",
                 remedy="give a solution, or a result that has one",
             )
-        else:
-            solution = strict.decode(data, Solution, known=("boundaries", "devices"))
+        if instance is not None:
+            _require_digest(header.digest, instance)
+        placed = isinstance(given, dict) and given.get("offsets") is not None
+        if placed or isinstance(instance, LmemPacking):
+            return _places(data, inside, _packing(instance))
+        return _stages(data, inside, instance)
     except InputError as error:
         raise error.at(path) from None
+
+
+def _stages(data: bytes, inside: bool, instance: PipelinePartition | None) -> PipelineSolution:
+    if inside:
+        solution = strict.decode(data, _WithStages).solution
+    else:
+        solution = strict.decode(data, _Stages, known=("boundaries", "devices"))
     given = {"boundaries": solution.boundaries}
     if solution.devices is not None:
         given["devices"] = solution.devices
     answer = PipelineSolution.from_dict(given)
     if instance is not None:
-        _require_same(instance, answer, header.digest, path)
+        _require_same(instance, answer)
     return answer
 
 
-def _require_same(
-    instance: PipelinePartition, answer: PipelineSolution, digest: Any, path: str | Path
-) -> None:
-    remedy = "give a solution of this instance, read with the same options"
+def _places(data: bytes, inside: bool, instance: LmemPacking) -> PackingSolution:
+    if inside:
+        solution = strict.decode(data, _WithPlaces).solution
+    else:
+        solution = strict.decode(data, _Places, known=("offsets", "memories"))
+    try:
+        return PackingSolution.from_dict(msgspec.structs.asdict(solution), instance)
+    except InputError as error:
+        error.field = f"solution.{error.field}" if inside else error.field
+        raise
+
+
+def _packing(instance: PipelinePartition | LmemPacking | None) -> LmemPacking:
+    """Return the instance that offsets need: they name its buffers."""
+    if instance is None:
+        raise InputError(
+            "offsets can only be read with their instance",
+            field="offsets",
+            remedy="give the instance too: read_solution(path, instance)",
+        )
+    if not isinstance(instance, LmemPacking):
+        raise InputError(
+            f"holds offsets, no solution for {instance.kind}",
+            field="offsets",
+            remedy='write {"boundaries": [0, ..., n]}',
+        )
+    return instance
+
+
+def _require_digest(digest: Any, instance: PipelinePartition | LmemPacking) -> None:
     if isinstance(digest, str) and digest and digest != instance.digest:
         raise InputError(
             f"is a result for another instance ({digest}, not {instance.digest})",
-            file=path,
             field="digest",
-            remedy=remedy,
+            remedy=SAME,
         )
+
+
+def _require_same(instance: PipelinePartition, answer: PipelineSolution) -> None:
     end = answer.boundaries[-1] if answer.boundaries else 0
     if end != instance.n:
         raise InputError(
             f"ends at layer {end} but {instance.name} has {instance.n} layers",
-            file=path,
             field="boundaries",
-            remedy=remedy,
+            remedy=SAME,
         )
     if any(not 0 <= device < instance.k for device in answer.devices):
         raise InputError(
-            f"names a device outside 0..{instance.k - 1}",
-            file=path,
-            field="devices",
-            remedy=remedy,
+            f"names a device outside 0..{instance.k - 1}", field="devices", remedy=SAME
         )
 
 
-def write_solution(solution: PipelineSolution, path: str | Path) -> None:
-    """Write a solution as JSON, whole or not at all.
+def write_solution(
+    solution: PipelineSolution | PackingSolution,
+    path: str | Path,
+    instance: LmemPacking | None = None,
+) -> None:
+    """Write a solution, whole or not at all; names that end in ``.gz`` are compressed.
+
+    Parameters
+    ----------
+    solution : PipelineSolution or PackingSolution
+    path : path-like
+        JSON; a packing to ``.csv`` as the buffers of its `instance` with their offsets.
+    instance : LmemPacking, optional
+        What the solution is of, for CSV.
 
     Raises
     ------
     InputError
-        When the file cannot be written.
+        When the file cannot be written, or CSV cannot say it.
     """
-    write_atomically(path, msgspec.json.encode(solution.to_dict()) + b"\n")
+    name = Path(path).name.lower()
+    if name.removesuffix(".gz").endswith(".csv"):
+        if not isinstance(solution, PackingSolution) or instance is None:
+            raise InputError(
+                "CSV takes the offsets of a packing, with the instance",
+                file=path,
+                remedy="end the name in .json, or give write_solution the instance",
+            )
+        try:
+            data = minimalloc.dump_offsets(solution, instance)
+        except InputError as error:
+            raise error.at(path) from None
+    else:
+        data = msgspec.json.encode(solution.to_dict()) + b"\n"
+    write_atomically(path, gzip.compress(data, mtime=0) if name.endswith(".gz") else data)

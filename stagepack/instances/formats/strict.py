@@ -9,7 +9,7 @@ import zlib
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import msgspec
 
@@ -130,7 +130,7 @@ def _mismatch(message: str, data: bytes, shape: type, known: tuple[str, ...]) ->
         field = f"{field}.{lacking[2]}" if field else lacking[2]
         if lacking[1].startswith("missing"):
             return InputError("is missing", field=field, remedy="add it")
-        near = get_close_matches(lacking[2], known, n=1)
+        near = get_close_matches(lacking[2], [word for word in known if word != lacking[2]], n=1)
         remedy = f"did you mean {near[0]}?" if near else "remove it"
         return InputError("unknown field", field=field, remedy=remedy)
     if what == "Number out of range":
@@ -199,8 +199,9 @@ def _choices(shape: type, path: str) -> str:
     """Return a remedy that lists the words a field of `shape` takes."""
     name = path.removeprefix(".")
     for field in msgspec.structs.fields(shape) if issubclass(shape, msgspec.Struct) else ():
-        if field.name == name and isinstance(field.type, type) and issubclass(field.type, Enum):
-            return "choose one of " + ", ".join(str(member.value) for member in field.type)
+        for kind in (field.type, *get_args(field.type)):
+            if field.name == name and isinstance(kind, type) and issubclass(kind, Enum):
+                return "choose one of " + ", ".join(str(member.value) for member in kind)
     return "correct the value"
 
 

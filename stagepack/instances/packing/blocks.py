@@ -32,6 +32,8 @@ class Blocks:
         Block of each buffer.
     size, alignment : ndarray of int64, shape (b,)
         Bytes of each block and what its offset is a multiple of.
+    duration : ndarray of int64, shape (b,)
+        How long each block is alive, in the instance's own time (cliques, for a graph).
     piece_ptr : ndarray of int64, shape (b + 1,)
         Block i has the pieces piece_ptr[i] .. piece_ptr[i + 1] - 1, ascending in time.
     first, end, low, high : ndarray of int64, shape (pieces,)
@@ -57,6 +59,7 @@ class Blocks:
     block: Array
     size: Array
     alignment: Array
+    duration: Array
     piece_ptr: Array
     first: Array
     end: Array
@@ -84,10 +87,14 @@ class Blocks:
         if instance.conflicts is None:
             owner, start, stop, low, high = _pieces(instance, block)
             first, end, time = _compress(start, stop)
+            lasting = stop - start
         else:
-            owner, first, cliques = _clique_cover(instance, block, b)
-            end, time = first + 1, np.arange(cliques)
-            low, high = np.zeros(len(owner), dtype=np.int64), size[owner]
+            buffer, first, cliques = _clique_cover(instance, block)
+            owner, end, time = block[buffer], first + 1, np.arange(cliques)
+            low, high = np.zeros(len(owner), dtype=np.int64), instance.size[buffer]
+            lasting = np.ones(len(owner), dtype=np.int64)
+        duration = np.zeros(b, dtype=np.int64)
+        np.add.at(duration, owner, lasting)
         count = np.bincount(owner, minlength=b)
         if len(owner) > b or not np.array_equal(owner, np.arange(b)):
             order = np.lexsort((first, owner))
@@ -103,10 +110,12 @@ class Blocks:
         if len(pairs):
             load -= _shared(pairs, ptr, first, end, high - low, len(time))
         range_ptr, range_low, range_high = _ranges(instance, block, size, fixed)
+        unit = _unit(instance, alignment, range_low)
         return cls(
             block=block,
             size=size,
             alignment=alignment,
+            duration=duration,
             piece_ptr=ptr,
             first=first,
             end=end,
@@ -119,7 +128,7 @@ class Blocks:
             range_low=range_low,
             range_high=range_high,
             may_share=pairs,
-            unit=_unit(instance, alignment, range_low, range_high),
+            unit=unit,
             linear=instance.conflicts is None and instance.period is None,
         )
 
@@ -170,7 +179,8 @@ class Blocks:
         i, j = owner[left], owner[right]
         keep = i != j
         codes = np.concatenate([i[keep] * self.b + j[keep], j[keep] * self.b + i[keep]])
-        codes = np.unique(codes) if len(self.first) > self.b else np.sort(codes)
+        several = int(np.diff(self.piece_ptr).max()) > 1
+        codes = np.unique(codes) if several else np.sort(codes)
         ptr = np.zeros(self.b + 1, dtype=np.int64)
         np.cumsum(np.bincount(codes // self.b, minlength=self.b), out=ptr[1:])
         return ptr, codes % self.b
@@ -198,13 +208,13 @@ def _alignment(instance: LmemPacking, block: Array, b: int) -> Array:
     return alignment
 
 
-def _unit(instance: LmemPacking, alignment: Array, low: Array, high: Array) -> int:
+def _unit(instance: LmemPacking, alignment: Array, low: Array) -> int:
     """Return the gcd of all lengths an offset can be made of.
 
-    A block slides down until it meets another, an end of a range or a multiple of its alignment;
+    A block slides down until it meets another, the begin of a range or a multiple of its alignment;
     for bank conflicts also the begin of a bank, for moves its previous offset.
     """
-    lengths = [instance.size, low, high, instance.fixed[instance.fixed >= 0]]
+    lengths = [instance.size, low, instance.fixed[instance.fixed >= 0]]
     lengths += [np.array([x for gap in instance.gaps for x in (gap.low, gap.high)], dtype=np.int64)]
     if instance.objective is Objective.BANK_CONFLICTS and instance.banks is not None:
         lengths.append(np.array([instance.banks.nbytes]))
@@ -353,7 +363,7 @@ def _shared(
     for i, j in pairs.tolist():
         root[find(i)] = find(j)
     clusters: dict[int, list[int]] = {}
-    for block in list(root):
+    for block in [block for block in root if ptr[block] < ptr[block + 1]]:
         clusters.setdefault(find(block), []).append(block)
     saved = np.zeros(sections, dtype=np.int64)
     for members in clusters.values():
@@ -376,6 +386,9 @@ def _compress(start: Array, stop: Array) -> tuple[Array, Array, Array]:
     A section is a maximal set of intervals that are alive together: it is full at the last start
     before an end.  O(n) where times span less than a few n, else O(n log n).
     """
+    if not len(start):  # nothing is ever alive
+        nothing = np.zeros(0, dtype=np.int64)
+        return nothing, nothing, np.zeros(1, dtype=np.int64)
     origin = int(start.min())
     span = int(stop.max()) - origin
     if span <= 8 * len(start) + 1024:
@@ -401,26 +414,23 @@ def _compress(start: Array, stop: Array) -> tuple[Array, Array, Array]:
     return before[begin], before[leave], time
 
 
-def _clique_cover(instance: LmemPacking, block: Array, b: int) -> tuple[Array, Array, int]:
-    """Return members (block, clique) of cliques that cover every conflict, and their number.
+def _clique_cover(instance: LmemPacking, block: Array) -> tuple[Array, Array, int]:
+    """Return members (buffer, clique) of cliques that cover every conflict, and their number.
 
-    Greedy: a clique grows from an uncovered pair by the block that covers most new pairs, the
-    larger first.  O(pairs * degree).
+    Greedy: a clique grows from an uncovered pair by the buffer that covers most new pairs, the
+    larger first.  Buffers of one block never conflict.  O(pairs * degree).
     """
     assert instance.conflicts is not None
-    adjacent: list[set[int]] = [set() for _ in range(b)]
-    for i, j in block[instance.conflicts].tolist():
-        if i != j:
-            adjacent[i].add(j)
-            adjacent[j].add(i)
-    size = np.zeros(b, dtype=np.int64)
-    np.maximum.at(size, block, instance.size)
-    weight = size.tolist()
+    adjacent: list[set[int]] = [set() for _ in range(instance.n)]
+    for i, j in instance.conflicts[np.diff(block[instance.conflicts], axis=1)[:, 0] != 0].tolist():
+        adjacent[i].add(j)
+        adjacent[j].add(i)
+    weight = instance.size.tolist()
     uncovered = [set(others) for others in adjacent]
-    owner: list[int] = []
+    buffer: list[int] = []
     clique: list[int] = []
     count = 0
-    for i in sorted(range(b), key=lambda block: -weight[block]):
+    for i in sorted(range(instance.n), key=lambda i: -weight[i]):
         alone = not adjacent[i]
         while uncovered[i] or alone:
             alone = False
@@ -435,7 +445,7 @@ def _clique_cover(instance: LmemPacking, block: Array, b: int) -> tuple[Array, A
                 candidates &= adjacent[best]
             for member in members:
                 uncovered[member].difference_update(members)
-            owner += members
+            buffer += members
             clique += [count] * len(members)
             count += 1
-    return np.array(owner, dtype=np.int64), np.array(clique, dtype=np.int64), count
+    return np.array(buffer, dtype=np.int64), np.array(clique, dtype=np.int64), count

@@ -338,7 +338,7 @@ class LmemPacking:
             conflicts=None if conflicts is None else validate.pairs(conflicts, "conflicts", n),
             capacity=None if capacity is None else validate.integer(capacity, "capacity"),
             alignment=integers(np.full(n, one) if np.ndim(one) == 0 else one, "alignment", n),
-            gaps=tuple(validate.records(gaps, Gap, "gaps")),
+            gaps=tuple(sorted(validate.records(gaps, Gap, "gaps"), key=_by_time)),
             fixed=integers(none if fixed is None else fixed, "fixed", n),
             allowed=tuple(validate.records(allowed, Allowed, "allowed")),
             reserved=validate.ranges(reserved, "reserved"),
@@ -490,6 +490,10 @@ class LmemPacking:
         from stagepack.instances.packing.check import check
 
         return check(self, solution)
+
+
+def _by_time(gap: Gap) -> tuple[int, int]:
+    return gap.buffer, gap.start
 
 
 def _objective(given: Any, capacity: Any, memories: Any) -> Objective:

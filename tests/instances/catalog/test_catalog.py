@@ -7,6 +7,7 @@ import pytest
 from stagepack.instances import catalog, formats
 from stagepack.instances.catalog import clusters
 from stagepack.instances.catalog.parameters import coerce
+from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import Objective, PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Link
@@ -17,21 +18,30 @@ ENTRIES = {entry.name: entry for entry in catalog.entries()}
 
 
 def test_every_entry_says_what_it_takes() -> None:
-    assert {entry.kind for entry in ENTRIES.values()} == {"pipeline-partition"}
-    assert catalog.entries("pipeline-partition") == catalog.entries()
+    kinds = {"pipeline-partition": "pipeline/", "lmem-packing": "packing/"}
+    assert {entry.kind for entry in ENTRIES.values()} == set(kinds)
+    for kind, prefix in kinds.items():
+        assert all(entry.name.startswith(prefix) for entry in catalog.entries(kind))
+    assert sum(len(catalog.entries(kind)) for kind in kinds) == len(ENTRIES)
     assert catalog.entries("graph-partition") == []
     for entry in ENTRIES.values():
         assert entry.description
         assert set(entry.parameters) <= set(catalog.VOCABULARY)
         for name, value in entry.parameters.items():
-            assert value is None or coerce(name, str(value)) == value
+            assert value is None or coerce(name, str(value), entry.kind) == value
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_defaults_load_and_are_feasible(name: str) -> None:
+def test_defaults_load(name: str) -> None:
     instance = catalog.load(name)
+    assert instance.kind == ENTRIES[name].kind
     assert instance.source == name
     assert instance.digest == catalog.load(name).digest
+
+
+@pytest.mark.parametrize("name", [n for n in ENTRIES if n.startswith("pipeline/")])
+def test_default_pipelines_are_feasible(name: str) -> None:
+    instance = catalog.load(name)
     assert instance.whole
     feasible = optimum(instance) is not None
     assert feasible == (name != "pipeline/random/infeasible")
@@ -88,6 +98,14 @@ def test_the_machine_may_be_changed() -> None:
         ("pipeline/vit-l-16", {"batch": 2**16, "image": 2**13, "training": True}, "2**62"),
         ("pipeline/random/bert-like", {"layers": 3}, "3 layers for 8 devices"),
         ("pipeline/random/bert-like", {"seed": -1}, "-1 will not do"),
+        ("pipeline/bert-base", {"objective": "peak"}, "'peak' for pipeline-partition; choose one"),
+        ("packing/random/planted", {"objective": "sum"}, "choose one of peak, fit, bank"),
+        ("packing/random/planted", {"objective": "fit"}, "give a capacity"),
+        ("packing/random/planted", {"buffers": 0}, "from 1 to"),
+        ("packing/random/evolved", {"buffers": 7}, "give at least 8"),
+        ("packing/adversarial/start", {"levels": 13}, "from 1 to 12"),
+        ("packing/activations/resnet-50", {"image": 48}, "multiple of 32"),
+        ("packing/random/plantd", {}, "did you mean packing/random/planted"),
     ],
 )
 def test_wrong_parameters_are_named(name: str, parameters: dict[str, Any], words: str) -> None:
@@ -116,7 +134,13 @@ def test_clusters() -> None:
 
 
 def test_the_suite_covers_the_ground() -> None:
-    instances = catalog.suite()
+    assert len(catalog.suite("pipeline-partition")) + len(catalog.suite("lmem-packing")) == len(
+        catalog.suite()
+    )
+    packings: list[LmemPacking] = catalog.suite("lmem-packing")
+    assert {packing.objective.value for packing in packings} == {"peak", "bank-conflicts"}
+    assert all(packing.n < 200 for packing in packings)
+    instances: list[PipelinePartition] = catalog.suite("pipeline-partition")
     assert 8 <= len(instances) <= 10
     assert {instance.objective for instance in instances} == set(Objective)
     assert {instance.training for instance in instances} == {True, False}
@@ -124,16 +148,17 @@ def test_the_suite_covers_the_ground() -> None:
     assert all(instance.n <= 62 and instance.k <= 8 for instance in instances)
     assert sum(RangeCosts(instance).classes > 2 for instance in instances) >= 1
     assert [optimum(i) is None for i in instances].count(True) == 1
-    for instance in instances:
+    for instance in catalog.suite():
         name, *settings = instance.source.split()
         again = catalog.load(name, **dict(setting.split("=") for setting in settings))
         assert again.digest == instance.digest
 
 
 def test_best_known_values_are_reached() -> None:
-    named = {known.name: known for known in catalog.BEST_KNOWN}
+    named = {(known.name, known.objective) for known in catalog.BEST_KNOWN}
+    assert len(named) == len(catalog.BEST_KNOWN)
     assert len(named) == len({known.digest for known in catalog.BEST_KNOWN})
-    for instance in catalog.suite():
+    for instance in catalog.suite("pipeline-partition"):
         known = catalog.best_known(instance)
         value = optimum(instance)
         assert (known is None) == (value is None)

@@ -14,7 +14,9 @@ from tests.instances.catalog.exact import optimum, pareto
 @pytest.mark.parametrize("name", GENERATORS)
 def test_same_seed_same_instance(name: str) -> None:
     def load(seed: int) -> PipelinePartition:
-        return catalog.load(f"pipeline/random/{name}", seed=seed, layers=24, devices=3)
+        loaded = catalog.load(f"pipeline/random/{name}", seed=seed, layers=24, devices=3)
+        assert isinstance(loaded, PipelinePartition)
+        return loaded
 
     instance = load(5)
     assert instance.digest == load(5).digest

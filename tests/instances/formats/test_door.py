@@ -10,28 +10,40 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stagepack.instances import formats
+from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.result import InputError
+from tests.instances.formats import test_native_packing
 from tests.instances.formats.test_auto_pipeline import CASE
+from tests.instances.formats.test_minimalloc import FULL
 from tests.instances.formats.test_native import BY_HAND, full
+from tests.instances.formats.test_native_packing import BY_HAND as BUFFERS
 from tests.instances.formats.test_pipedream import SMALL
+from tests.instances.formats.test_tpu_mlir import GROUPS
 
 
 def test_the_list_of_formats() -> None:
     found = {f.name: f for f in formats.formats()}
-    assert set(found) == {"native", "pipedream", "auto_pipeline"}
+    assert {name: entry.kinds for name, entry in found.items()} == {
+        "native": ("pipeline-partition", "lmem-packing"),
+        "pipedream": ("pipeline-partition",),
+        "auto_pipeline": ("pipeline-partition",),
+        "minimalloc": ("lmem-packing",),
+        "tpu_mlir": ("lmem-packing",),
+    }
     for entry in found.values():
-        assert entry.kinds == ("pipeline-partition",)
         assert entry.reads
         assert entry.description
         assert entry.extensions
-        assert "devices" in entry.context
-    assert [name for name, entry in found.items() if entry.writes] == ["native"]
+        assert ("devices" in entry.context) == ("pipeline-partition" in entry.kinds)
+        assert {"capacity", "objective"} <= entry.context
+    assert [name for name, entry in found.items() if entry.writes] == ["native", "minimalloc"]
 
 
 def test_content_decides_not_the_name(tmp_path: Path) -> None:
@@ -97,7 +109,7 @@ def test_unknown_words(tmp_path: Path) -> None:
 
 def test_writing(tmp_path: Path) -> None:
     instance = full()
-    with pytest.raises(InputError, match=r"end the name in \.json"):
+    with pytest.raises(InputError, match=r"end the name in \.json or \.json\.gz, or"):
         formats.write(instance, tmp_path / "file.txt")
     formats.write(instance, tmp_path / "file.txt", format="native")
     assert formats.read(tmp_path / "file.txt").digest == instance.digest
@@ -135,6 +147,57 @@ def test_solutions(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(InputError):
             formats.read_solution(path)
+
+
+def test_solutions_of_packings(tmp_path: Path) -> None:
+    instance = LmemPacking.from_arrays(
+        [4, 6], [0, 1], [2, 3], ids=["a", "b"], memories=[("near", 8, 1), ("far", None, 9)]
+    )
+    solution = PackingSolution.of(instance, [0, 4], [0, 1])
+    for name in ("solution.json", "solution.json.gz"):
+        formats.write_solution(solution, tmp_path / name)
+        assert formats.read_solution(tmp_path / name, instance) == solution
+    path = tmp_path / "solution.json"
+    result = {"status": "OPTIMAL", "digest": instance.digest, "solution": solution.to_dict()}
+    path.write_text(json.dumps(result))
+    assert formats.read_solution(path, instance) == solution
+    places = {"a": "near", "b": "far"}
+    chain = full()
+    for document, of, field, words in (
+        (result, None, "offsets", "only be read with their instance"),
+        ({"offsets": {"a": 0}}, None, "offsets", "only be read with their instance"),
+        (result | {"digest": "x" * 16}, instance, "digest", "for another instance"),
+        (result | {"digest": None}, chain, "offsets", "no solution for pipeline-partition"),
+        ({"offsets": {"a": 0, "b": 4}, "memory": places}, instance, "memory", "mean memories"),
+        ({"offsets": {"a": 0, "b": 4.5}, "memories": places}, instance, "offsets.b", "4.5"),
+        ({"offsets": {"a": 0}, "memories": places}, instance, "offsets.b", "is missing"),
+        ({"solution": {"offsets": {"a": 0}}}, instance, "solution.offsets.b", "is missing"),
+        ({"boundaries": [0, 2]}, instance, "boundaries", "unknown field"),
+        ({"status": "INFEASIBLE", "solution": None}, instance, "solution", "holds no solution"),
+        ({}, instance, "offsets", "is missing"),
+        ([], instance, "", "expected object"),
+    ):
+        path.write_text(json.dumps(document))
+        with pytest.raises(InputError, match=words) as caught:
+            formats.read_solution(path, of)
+        assert caught.value.field == field
+        assert caught.value.file == str(path)
+    path.write_text("id,lower,upper,size,offset\na,0,2,4,0\nb,1,3,6,4\n")
+    with pytest.raises(InputError, match="only be read with their instance"):
+        formats.read_solution(path)
+    with pytest.raises(InputError, match="no solution for pipeline-partition"):
+        formats.read_solution(path, chain)
+
+
+def test_writing_goes_by_the_kind_too(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no format for pipeline-partition is written to files"):
+        formats.write(full(), tmp_path / "file.csv")
+    with pytest.raises(InputError, match="minimalloc files hold no pipeline-partition"):
+        formats.write(full(), tmp_path / "file.csv", format="minimalloc")
+    with pytest.raises(InputError, match=r"end the name in \.csv or \.csv\.gz or \.json"):
+        formats.write(LmemPacking.from_arrays([4], [0], [2]), tmp_path / "file.txt")
+    with pytest.raises(InputError, match="with the instance"):
+        formats.write_solution(PipelineSolution((0, 1), (0,)), tmp_path / "file.csv")
 
 
 def test_importing_is_light() -> None:
@@ -194,8 +257,14 @@ def parses_or_refuses(path: Path, content: bytes, **context: Any) -> bool:
         assert refusal.file == str(path)
         assert "\n" not in str(refusal)
     for instance in instances:
-        assert isinstance(instance, PipelinePartition)
         assert len(instance.digest) == 16
+        if isinstance(instance, LmemPacking):
+            stacked = PackingSolution.of(instance, np.cumsum(instance.size) - instance.size)
+            if not instance.memories:
+                instance.check(stacked)
+                instance.evaluate(stacked)
+            continue
+        assert isinstance(instance, PipelinePartition)
         cuts = sorted({instance.n * j // instance.k for j in range(instance.k + 1)})
         solution = PipelineSolution.in_order(cuts)
         instance.check(solution)
@@ -217,6 +286,10 @@ VALID = {
     "columns": json.dumps(COLUMNS).encode(),
     "auto_pipeline": json.dumps([CASE]).encode(),
     "pipedream": "\n".join(SMALL).encode(),
+    "packing by hand": json.dumps(BUFFERS).encode(),
+    "packing columns": json.dumps(test_native_packing.COLUMNS).encode(),
+    "minimalloc": FULL.encode(),
+    "tpu_mlir": json.dumps(GROUPS).encode(),
 }
 
 
@@ -244,6 +317,11 @@ def test_public_files_mutated(data_dir: Path, tmp_path: Path) -> None:
     content = (data_dir / "pipedream" / "gnmt_graph.txt").read_bytes()
     for seed in range(100):
         parses_or_refuses(tmp_path / "file", mutated(content, seed, 2), devices=3, bandwidth=1)
-    content = (data_dir / "auto_pipeline" / "partition_cases.json").read_bytes()
-    for seed in range(100):
-        parses_or_refuses(tmp_path / "file", mutated(content, seed, 2))
+    for name in (
+        "auto_pipeline/partition_cases.json",
+        "tpu-mlir/blazeface_bm1688.json",
+        "minimalloc/A.1048576.csv",
+    ):
+        content = (data_dir / name).read_bytes()
+        for seed in range(100):
+            parses_or_refuses(tmp_path / "file", mutated(content, seed, 2))

@@ -1,10 +1,9 @@
-"""Native files: one instance as JSON, ``{"problem": "pipeline-partition", "version": 1, ...}``.
+"""Native files of pipeline partitions: ``{"problem": "pipeline-partition", "version": 1, ...}``.
 
 ``layers`` is either what people write, a list of layer objects whose tensors have names and, in
 ``tensors``, sizes; or what programs write, an object of columns with one entry a layer.  All other
 fields, their units and defaults are those of
-:class:`stagepack.instances.pipeline.PipelinePartition`; :func:`schema` gives them as JSON Schema.
-Unknown fields are errors.  Files whose name ends in ``.gz`` are gzip.
+:class:`stagepack.instances.pipeline.PipelinePartition`.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import msgspec
 import numpy as np
 
 from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import JOB, MACHINE, Context, check_cluster
-from stagepack.instances.formats.registry import Format
+from stagepack.instances.formats.context import Context, check_cluster
+from stagepack.instances.formats.native.lines import lines
 from stagepack.instances.pipeline import (
     KIND,
     Objective,
@@ -27,8 +26,6 @@ from stagepack.instances.pipeline import (
 )
 from stagepack.instances.profile import Array, Bytes, Cluster, LayerProfile, ModelProfile
 from stagepack.result import InputError
-
-VERSION = 1
 
 Time = (
     Annotated[int, msgspec.Meta(ge=0, le=2**62)] | Annotated[float, msgspec.Meta(ge=0, le=2.0**62)]
@@ -107,11 +104,6 @@ class Document(
     memory_table: Table | None = None
 
 
-class _Header(msgspec.Struct, frozen=True):
-    problem: Any = None
-    version: Any = None
-
-
 KNOWN_FIELDS = tuple(
     dict.fromkeys(
         field.name
@@ -121,62 +113,18 @@ KNOWN_FIELDS = tuple(
 )
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a native file."""
-    plain: dict[str, Any] = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"Stagepack {KIND}, version {VERSION}",
-        **msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Document))),
-    }
-    return plain
-
-
 # ---------------------------------------------------------------------- reading
 
 
-def sniff(data: bytes) -> bool:
-    """Whether `data` is a JSON object that says which problem it is (or nothing better)."""
-    start = strict.first_byte(data)
-    if start == b"{":
-        return b'"problem"' in data or b'"connection"' not in data
-    return start == b"[" and b'"connection"' not in data and b'"cycles"' not in data
-
-
-def parse(data: bytes, kind: str | None, context: Context) -> list[PipelinePartition]:
-    """Return the one instance of a native file.
+def parse(data: bytes, context: Context) -> PipelinePartition:
+    """Return the instance of a native file.
 
     Raises
     ------
     InputError
         Naming the field.
     """
-    header = strict.decode(data, _Header)
-    if not isinstance(header.problem, str):
-        raise InputError("is missing", field="problem", remedy=f'write "problem": "{KIND}"')
-    if kind is not None and header.problem != kind:
-        raise InputError(
-            f"holds a {header.problem!r}, not a {kind}",
-            field="problem",
-            remedy="give another file or kind (--kind)",
-        )
-    if header.problem != KIND:
-        raise InputError(
-            f"unknown problem {header.problem!r}", field="problem", remedy=f"known is {KIND}"
-        )
-    version = header.version
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise InputError(
-            "is missing" if version is None else f"is {version!r}"[:60],
-            field="version",
-            remedy=f'write "version": {VERSION}',
-        )
-    if version > VERSION:
-        raise InputError(
-            f"version {str(version)[:20]} is newer than {VERSION}, the newest known here",
-            field="version",
-            remedy="update Stagepack",
-        )
-    return [build(strict.decode(data, Document, known=KNOWN_FIELDS), context)]
+    return build(strict.decode(data, Document, known=KNOWN_FIELDS), context)
 
 
 def build(document: Document, context: Context) -> PipelinePartition:
@@ -314,7 +262,7 @@ def _require_small_sum(values: Any, field: str) -> None:
 # ---------------------------------------------------------------------- writing
 
 
-def dump(instance: PipelinePartition) -> bytes:
+def dump(instance: PipelinePartition) -> str:
     """Return the native file of an instance: columns, a line each, defaults left out.
 
     Raises
@@ -336,7 +284,7 @@ def dump(instance: PipelinePartition) -> bytes:
     }
     document: dict[str, Any] = {
         "problem": KIND,
-        "version": VERSION,
+        "version": 1,
         "name": instance.name,
         "source": instance.source or None,
         "objective": str(instance.objective),
@@ -358,7 +306,7 @@ def dump(instance: PipelinePartition) -> bytes:
         "compute_table": instance.compute_table,
         "memory_table": instance.memory_table,
     }
-    return _lines(document, "").encode() + b"\n"
+    return lines(document, opened="layers")
 
 
 def _column(column: Array) -> Array | None:
@@ -394,35 +342,3 @@ def _lean(struct: msgspec.Struct) -> dict[str, Any]:
             value = [_lean(item) for item in value]
         lean[field.encode_name] = value
     return lean
-
-
-def _lines(data: dict[str, Any], indent: str) -> str:
-    """Encode an object with a line for each entry, leaving out None; `layers` is opened too."""
-    rows = []
-    for key, value in data.items():
-        if value is None:
-            continue
-        if key == "layers" and isinstance(value, dict):
-            text = _lines(value, indent + " ")
-        else:
-            text = msgspec.json.encode(value, enc_hook=_plain).decode()
-        rows.append(f'{indent} "{key}": {text}')
-    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"{type(value)} is not JSON data")
-
-
-FORMAT = Format(
-    name="native",
-    kinds=(KIND,),
-    extensions=(".json", ".json.gz"),
-    description="Stagepack's own JSON: layers as objects or columns, with a published schema",
-    context=MACHINE | JOB,
-    sniff=sniff,
-    parse=parse,
-    dump=dump,
-)

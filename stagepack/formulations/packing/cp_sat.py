@@ -1,0 +1,441 @@
+"""CP-SAT: one integer variable a block, rectangles in time and address that must not overlap.
+
+Sets
+    B                blocks: buffers with one offset
+    M                memories (one, unless the instance gives several to choose from)
+    P_i              pieces of block i: in the sections [first, end) it occupies the units
+                     [o_i + low, o_i + high)
+    S                blocks such that every pair that may share an offset has one of them
+    E                pairs of buffers that should not share a bank, with those of the same blocks
+                     and sizes taken together
+Parameters
+    size_i, step_i   units of block i, and what its offset is a multiple of
+    D_ij             allowed distances o_j - o_i of blocks i and j that are alive together
+    limit_k          end of memory k
+    load_s           units in use in section s
+    bank             units of a bank
+Variables
+    q_i              offset of block i in steps, within its places; o_i = step_i q_i
+    z                peak (where the objective counts it)
+    m_ik             block i lies in memory k (where there are several)
+    x_ijt            o_j - o_i lies in run t of D_ij (for i or j in S)
+    stay_iv          block i keeps the previous offset v of some of its buffers
+    f_i, r_i         bank in which block i begins, and offset within it; o_i = bank f_i + r_i
+    g_ia             block i takes one bank more with the size a of one of its buffers than a
+                     begin at a bank's first unit would; it ends in bank
+                     l_ia = f_i + (a - 1) div bank + g_ia
+    below_e, above_e, c_e   the banks of the first buffer of pair e lie below, above, neither
+    p_ia             such a buffer shares no bank with a larger one of its pairs
+Objective
+    minimise    z                                    peak, fit
+                weight sum of count_e c_e + z        bank-conflicts
+                sum of bytes_iv (1 - stay_iv)        moves
+                sum of cost_ik m_ik                  spill
+Constraints
+    apart       the rectangles of P_i, i not in S, do not overlap (in each memory)
+    pairs       o_j - o_i in run t of D_ij where x_ijt; one x_ijt holds (where i and j lie in one
+                memory)
+    peak        z >= o_i + size_i, z >= load_s
+    memory      sum over k of m_ik = 1; o_i + size_i <= limit_k and sum over the blocks alive in
+                section s of size_i m_ik <= limit_k where m_ik
+    order       o_j >= o_i + d for blocks i, j that can be exchanged for one another
+    stay        o_i = v where stay_iv
+    banks       g_ia where r_i + (a - 1) mod bank >= bank
+    conflicts   below_e + above_e + c_e = 1; l_ia < f_j where below_e, l_jb < f_i where above_e
+    cliques     of buffers of which every two are in E, those with p_ia have banks of their own;
+                z >= all their banks, less those of the smaller buffer for each c_e
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item
+from stagepack.instances.packing.instance import LmemPacking, Objective, PackingSolution
+from stagepack.instances.profile import Array
+from stagepack.result import InputError
+
+LARGEST_VALUE = 2**44
+"""Numbers of the model are kept below this, where bounds written as floats are exact."""
+
+LARGEST_AREA = 2**62
+"""Sections times height: CP-SAT adds areas up in 64 bits."""
+
+TOLERANCE = 1e-6
+"""Subtracted from raw bounds (integers written as floats) before rounding up."""
+
+
+class CpSat:
+    """The rectangle model as a `cp_model.CpModel`; expresses every instance.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        The instance.
+    upper : int, optional
+        Objective value of a known solution: what is worth more may be cut off, nothing else is.
+    lower : int, optional
+        A known lower bound on the objective value.
+
+    Attributes
+    ----------
+    model : cp_model.CpModel or None
+        None when `infeasible`.
+    infeasible : bool
+        No solution worth at most `upper` exists: some block has no place, or a load is too high.
+
+    Raises
+    ------
+    InputError
+        When addresses or objective values exceed what the engine computes exactly.
+    """
+
+    def __init__(
+        self, instance: LmemPacking, *, upper: int | None = None, lower: int | None = None
+    ) -> None:
+        self.instance = instance
+        self.frame = Frame(instance, upper=upper, lower=lower)
+        self.infeasible = self.frame.infeasible
+        self.model: Any = None
+        if not self.infeasible:
+            self._require_exact()
+            self._build_model()
+
+    @staticmethod
+    def unsupported(instance: LmemPacking) -> str:
+        """Return '': rectangles express every instance, only the size of numbers is limited."""
+        return ""
+
+    def _require_exact(self) -> None:
+        frame, instance = self.frame, self.instance
+        largest = frame.height
+        match instance.objective:
+            case Objective.BANK_CONFLICTS:
+                assert instance.banks is not None
+                pairs = len(instance.banks.pairs)
+                largest = max(largest, (pairs + 1) * instance.conflict_weight // frame.gain)
+            case Objective.MOVES:
+                largest = max(largest, frame.movable // frame.gain)
+            case Objective.SPILL:
+                largest = max(largest, int(frame.spill.max(axis=1).sum()) // frame.gain)
+        area = largest * max(1, frame.blocks.sections)
+        if largest >= LARGEST_VALUE or area >= LARGEST_AREA:
+            raise InputError(
+                f"the CP-SAT model would count to {largest} (in units of {frame.unit} bytes), "
+                "beyond what it computes exactly",
+                field="size",
+                remedy="round sizes and alignments up to a coarser unit",
+            )
+
+    # ------------------------------------------------------------------ the model
+
+    def _build_model(self) -> None:
+        from ortools.sat.python import cp_model
+
+        self._cp = cp_model
+        self.model = cp_model.CpModel()
+        self._offsets()
+        self._memories()
+        self._apart()
+        self._pairs()
+        self._order()
+        self.z: Any = None
+        match self.instance.objective:
+            case Objective.MOVES:
+                self._stays()
+            case Objective.SPILL:
+                self._spill()
+            case Objective.BANK_CONFLICTS:
+                self._peak()
+                self._banks()
+                self._conflicts()
+            case _:
+                self._peak()
+                self.model.minimize(self.z)
+
+    def _domain(self, runs: list[Interval]) -> Any:
+        return self._cp.Domain.from_intervals([list(run) for run in runs])
+
+    def _offsets(self) -> None:
+        """o_i = step_i q_i within the places of block i."""
+        frame, model = self.frame, self.model
+        self.q, self.o = [], []
+        for i, places in enumerate(frame.places):
+            step = int(frame.step[i])
+            runs = [(first // step, last // step) for first, last in places]
+            q = model.new_int_var_from_domain(self._domain(runs), f"q{i}")
+            self.q.append(q)
+            self.o.append(step * q)
+
+    def _memories(self) -> None:
+        """Sum over k of m_ik = 1; o_i + size_i <= limit_k where m_ik; loads within limit_k."""
+        frame, model = self.frame, self.model
+        self.m: list[list[Any]] = []
+        if not frame.several:
+            return
+        for i in range(frame.blocks.b):
+            row = [model.new_bool_var(f"m{i},{k}") for k in range(len(frame.limits))]
+            self.m.append(row)
+            model.add_exactly_one(row)
+            for m, limit in zip(row, frame.limits, strict=True):
+                if limit < frame.height:
+                    model.add(self.o[i] <= limit - int(frame.size[i])).only_enforce_if(m)
+        alive: list[list[tuple[int, int]]] = [[] for _ in range(frame.blocks.sections)]
+        for i, pieces in enumerate(frame.pieces):
+            for first, end, low, high in pieces:
+                if i not in frame.sharing:
+                    for section in alive[first:end]:
+                        section.append((i, high - low))
+        for section in alive:
+            total = sum(height for _, height in section)
+            for k, limit in enumerate(frame.limits):
+                if total > limit:
+                    model.add(sum(height * self.m[i][k] for i, height in section) <= limit)
+
+    def _apart(self) -> None:
+        """Rectangles of the blocks outside S do not overlap, in each memory."""
+        frame = self.frame
+        alone = [i for i in range(frame.blocks.b) if i not in frame.sharing]
+        for part in _parts(frame, alone):
+            for k in range(len(frame.limits)):
+                self._apart_in(k, part)
+
+    def _apart_in(self, k: int, part: list[tuple[int, int, int, int, int]]) -> None:
+        model = self.model
+        sides = []
+        for i, first, end, low, high in part:
+            height, start = high - low, self.o[i] + low
+            if self.m:
+                side = model.new_optional_fixed_size_interval_var(
+                    start, height, self.m[i][k], f"y{i},{first},{k}"
+                )
+            else:
+                side = model.new_fixed_size_interval_var(start, height, f"y{i},{first}")
+            sides.append((model.new_fixed_size_interval_var(first, end - first, ""), side))
+        if len({(first, end) for _, first, end, _, _ in part}) == 1:
+            model.add_no_overlap([side for _, side in sides])
+            return
+        model.add_no_overlap_2d([time for time, _ in sides], [side for _, side in sides])
+
+    def _pairs(self) -> None:
+        """Let o_j - o_i lie in the run of D_ij that x_ijt chooses, within one memory."""
+        frame, model = self.frame, self.model
+        self.x: dict[tuple[int, int], list[tuple[Interval, Any]]] = {}
+        for i, j in frame.neighbours() if frame.sharing else ():
+            if i not in frame.sharing and j not in frame.sharing:
+                continue
+            # As one linear constraint with holes in its domain, CP-SAT 9.15 was seen to
+            # lose solutions in presolve.
+            self.x[i, j] = []
+            for run in frame.distances(i, j):
+                x = model.new_bool_var(f"x{i},{j},{run[0]}")
+                model.add(self.o[j] - self.o[i] >= run[0]).only_enforce_if(x)
+                model.add(self.o[j] - self.o[i] <= run[1]).only_enforce_if(x)
+                self.x[i, j].append((run, x))
+            runs = [x for _, x in self.x[i, j]]
+            if not self.m:
+                model.add_exactly_one(runs)
+                continue
+            for one, other in zip(self.m[i], self.m[j], strict=True):
+                model.add_bool_or(~one, ~other, *runs)
+
+    def _order(self) -> None:
+        """o_j >= o_i + d for exchangeable blocks (the memory of j no earlier, with several)."""
+        for i, j, apart in self.frame.successors():
+            if self.m:
+                number = [sum(k * m for k, m in enumerate(self.m[at])) for at in (i, j)]
+                self.model.add(number[0] <= number[1])
+            else:
+                self.model.add(self.o[j] - self.o[i] >= apart)
+
+    def _peak(self) -> None:
+        """Let z >= o_i + size_i, z >= load_s."""
+        frame = self.frame
+        self.z = self.model.new_int_var(frame.least_peak, frame.height, "z")
+        for i in range(frame.blocks.b):
+            self.model.add(self.z >= self.o[i] + int(frame.size[i]))
+
+    def _minimise(self, weights: list[int], variables: list[Any], constant: int) -> None:
+        """Minimise a sum in multiples of `gain`, between `least` and `upper`."""
+        frame = self.frame
+        weights = [weight // frame.gain for weight in weights]
+        total = self._cp.LinearExpr.weighted_sum(variables, weights) + constant // frame.gain
+        self.model.minimize(total)
+        if frame.upper is not None:
+            self.model.add(total <= frame.upper // frame.gain)
+        if frame.least > 0:
+            self.model.add(total >= frame.least // frame.gain)
+
+    def _stays(self) -> None:
+        """o_i = v where stay_iv; minimise the bytes of the others."""
+        frame, model = self.frame, self.model
+        self.stay = [model.new_bool_var(f"stay{i},{at}") for i, at, _ in frame.stays]
+        for (i, at, _), stay in zip(frame.stays, self.stay, strict=True):
+            model.add(self.o[i] == at).only_enforce_if(stay)
+        self._minimise([-nbytes for _, _, nbytes in frame.stays], self.stay, frame.movable)
+
+    def _spill(self) -> None:
+        """Minimise the cost of all accesses."""
+        self._minimise(self.frame.spill.ravel().tolist(), [m for row in self.m for m in row], 0)
+
+    def _banks(self) -> None:
+        """o_i = bank f_i + r_i, and g_ia where r_i + (a - 1) mod bank >= bank."""
+        frame, model, bank = self.frame, self.model, self.frame.bank
+        self.f: dict[int, Any] = {}
+        self.r: dict[int, Any] = {}
+        self.g: dict[Item, Any] = {}
+        for i in sorted({i for i, _ in frame.bank_items}):
+            first, last = frame.places[i][0][0], frame.places[i][-1][1]
+            self.f[i] = model.new_int_var(first // bank, last // bank, f"f{i}")
+            self.r[i] = model.new_int_var(0, bank - 1, f"r{i}")
+            model.add(self.o[i] == bank * self.f[i] + self.r[i])
+        for i, size in frame.bank_items:
+            rest = (size - 1) % bank
+            if rest:
+                g = self.g[i, size] = model.new_bool_var(f"g{i},{size}")
+                model.add(self.r[i] >= bank - rest).only_enforce_if(g)
+                model.add(self.r[i] < bank - rest).only_enforce_if(~g)
+
+    def _last_bank(self, item: Item) -> Any:
+        """Return l_ia, the bank in which a buffer of size a ends that begins with block i."""
+        i, size = item
+        return self.f[i] + (size - 1) // self.frame.bank + self.g.get(item, 0)
+
+    def _conflicts(self) -> None:
+        """below_e + above_e + c_e = 1, and minimise conflicts and peak."""
+        frame, model = self.frame, self.model
+        weight = self.instance.conflict_weight
+        self.conflicts: dict[Any, tuple[Any, Any, Any]] = {}
+        for pair in frame.bank_pairs:
+            (i, _), (j, _) = one, other = pair
+            below, above, c = (model.new_bool_var(f"{name}{pair}") for name in ("b", "a", "c"))
+            model.add_exactly_one(below, above, c)
+            model.add(self._last_bank(one) < self.f[j]).only_enforce_if(below)
+            model.add(self._last_bank(other) < self.f[i]).only_enforce_if(above)
+            self.conflicts[pair] = below, above, c
+        self._cliques()
+        self._minimise(
+            [weight * count for count in frame.bank_pairs.values()] + [frame.unit],
+            [c for _, _, c in self.conflicts.values()] + [self.z],
+            weight * frame.certain_conflicts,
+        )
+
+    def _cliques(self) -> None:
+        """Banks of the buffers of a clique do not overlap where p_ia, and z covers them."""
+        frame, model, bank = self.frame, self.model, self.frame.bank
+        smaller: dict[Item, list[Any]] = {item: [] for item in frame.bank_items}
+        for pair, (_, _, c) in self.conflicts.items():
+            smaller[smaller_item(*pair)].append(c)
+        banks = {}
+        self.p: dict[Item, tuple[Any, list[Any]]] = {}
+        self.taken: dict[Item, Any] = {}
+        for item, conflicts in smaller.items():
+            p = model.new_bool_var(f"p{item}")
+            model.add_bool_or(p, *conflicts)
+            for c in conflicts:
+                model.add_implication(p, ~c)
+            self.p[item] = p, conflicts
+            size = (item[1] - 1) // bank + 1 + self.g.get(item, 0)
+            end = model.new_int_var(0, -(-frame.height // bank), f"l{item}")
+            model.add(end == self._last_bank(item) + 1)
+            self.taken[item] = end
+            banks[item] = model.new_optional_interval_var(
+                self.f[item[0]], size, end, p, f"banks{item}"
+            )
+        for clique in frame.bank_cliques:
+            model.add_no_overlap([banks[item] for item in clique])
+        for saved, total in frame.bank_loads():
+            less = sum(units * self.conflicts[pair][2] for pair, units in saved.items())
+            model.add(self.z + less >= total)
+
+    # ------------------------------------------------------------------ back and forth
+
+    def decode(self, values: Array) -> PackingSolution:
+        """Return the solution of values by variable index."""
+        found = np.rint(np.asarray(values, dtype=np.float64)).astype(np.int64)
+        offsets = self.frame.step * found[[q.index for q in self.q]]
+        memory = None
+        if self.m:
+            memory = np.array([found[[m.index for m in row]].argmax() for row in self.m])
+        return self.frame.solution(offsets, memory)
+
+    def hint(self, solution: PackingSolution) -> Array:
+        """Return the value of every variable, shape (variables,), for a solution.
+
+        Raises
+        ------
+        InputError
+            When the solution is not in the model: a block lies where it may not, or higher than
+            `upper` or an allocation without holes allows.
+        """
+        frame = self.frame
+        offsets, memory = frame.settled(solution)
+        values = np.zeros(len(self.model.proto.variables), dtype=np.int64)
+        for i, q in enumerate(self.q):
+            values[q.index] = offsets[i] // frame.step[i]
+        for i, row in enumerate(self.m):
+            assert memory is not None
+            values[row[int(memory[i])].index] = 1
+        for (i, j), runs in self.x.items():
+            if memory is None or memory[i] == memory[j]:
+                for (first, last), x in runs:
+                    values[x.index] = first <= offsets[j] - offsets[i] <= last
+        if self.z is not None:
+            values[self.z.index] = max(frame.least_peak, int((offsets + frame.size).max()))
+        match self.instance.objective:
+            case Objective.MOVES:
+                for (i, at, _), stay in zip(frame.stays, self.stay, strict=True):
+                    values[stay.index] = offsets[i] == at
+            case Objective.BANK_CONFLICTS:
+                self._hint_banks(values, offsets)
+        return values
+
+    def _hint_banks(self, values: Array, offsets: Array) -> None:
+        bank = self.frame.bank
+        for i, f in self.f.items():
+            values[f.index], values[self.r[i].index] = divmod(int(offsets[i]), bank)
+        for (i, size), g in self.g.items():
+            values[g.index] = offsets[i] % bank + (size - 1) % bank >= bank
+        for (i, size), end in self.taken.items():
+            values[end.index] = (offsets[i] + size - 1) // bank + 1
+        for ((i, a), (j, b)), (below, above, c) in self.conflicts.items():
+            one, other = int(offsets[i]), int(offsets[j])
+            if (one + a - 1) // bank < other // bank:
+                values[below.index] = 1
+            elif (other + b - 1) // bank < one // bank:
+                values[above.index] = 1
+            else:
+                values[c.index] = 1
+        for p, conflicts in self.p.values():
+            values[p.index] = not any(values[c.index] for c in conflicts)
+
+    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
+        """Return the value that no solution undercuts, from the engine's bound.
+
+        Lowered by `TOLERANCE` and rounded up to the next value that the objective can have; at
+        most upper + 1.
+        """
+        if not math.isfinite(raw):
+            return self.frame.safe_bound(-math.inf)
+        # The engine's bound is an integer written as a double, give or take its last bits.
+        slack = max(tolerance, TOLERANCE, 4 * math.ulp(raw))
+        return self.frame.safe_bound(math.ceil(raw - slack) * self.frame.gain)
+
+
+def _parts(frame: Frame, members: list[int]) -> list[list[tuple[int, int, int, int, int]]]:
+    """Return the pieces (block, first, end, low, high) of blocks in runs that share no section.
+
+    Parts with one piece need no constraint and are left out.
+    """
+    rows = sorted((*piece[:2], i, *piece[2:]) for i in members for piece in frame.pieces[i])
+    parts: list[list[tuple[int, int, int, int, int]]] = []
+    reach = -1
+    for first, end, i, low, high in rows:
+        if first >= reach:
+            parts.append([])
+        parts[-1].append((i, first, end, low, high))
+        reach = max(reach, end)
+    return [part for part in parts if len(part) > 1]

@@ -1,0 +1,445 @@
+"""What the models of packing have in common: the instance in units, its windows and distances.
+
+All addresses are in multiples of the unit of :class:`~stagepack.instances.packing.blocks.Blocks`
+(a step of the grid on which some best allocation lies), all buffers with one offset are a block.
+Two blocks that are ever alive together keep a distance d = offset_j - offset_i out of a few
+allowed intervals: below, above, or in the room that windows and gaps leave.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.instance import LmemPacking, Objective, PackingSolution
+from stagepack.instances.profile import Array
+from stagepack.result import InputError
+
+Interval = tuple[int, int]
+"""First and last of a run of integers."""
+
+Item = tuple[int, int]
+"""A block and the units of one of its buffers."""
+
+
+class Frame:
+    """A packing in units, for a model to be built from.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        The instance.
+    upper : int, optional
+        Objective value of a known solution: what is worth more may be cut off, nothing else is.
+    lower : int, optional
+        A known lower bound on the objective value.
+
+    Attributes
+    ----------
+    blocks : Blocks
+        The normal form.
+    unit : int
+        Bytes of a unit.
+    size, step : ndarray of int64, shape (b,)
+        Size of each block, and what its offset is a multiple of.
+    low, high : ndarray of int64, shape (pieces,)
+        What each piece occupies above the offset of its block.
+    limits : list of int
+        Where each memory ends: the first address that cannot be used, or that need not be.
+    height : int
+        The largest of `limits`, and of what `upper` leaves: no top lies above.
+    places : list of list of (int, int)
+        Runs of offsets, first to last, that each block may have.
+    infeasible : bool
+        Some block has no place.
+    least : int
+        Lower bound on the objective value from loads and from what nothing can change.
+    gain : int
+        Differences between objective values are multiples of this.
+    """
+
+    def __init__(
+        self, instance: LmemPacking, *, upper: int | None = None, lower: int | None = None
+    ) -> None:
+        self.instance = instance
+        self.blocks = blocks = Blocks.of(instance)
+        self.unit = unit = blocks.unit
+        self.size = blocks.size // unit
+        self.low, self.high = blocks.low // unit, blocks.high // unit
+        self.step = np.lcm(blocks.alignment, unit) // unit
+        self.upper = upper
+        self.limits = self._make_limits()
+        self.height = max(self.limits)
+        # Circular lifetimes, conflict graphs and gaps: a block has its pieces anywhere.
+        self.pieces = [
+            [
+                (int(blocks.first[p]), int(blocks.end[p]), int(self.low[p]), int(self.high[p]))
+                for p in range(blocks.piece_ptr[i], blocks.piece_ptr[i + 1])
+            ]
+            for i in range(blocks.b)
+        ]
+        self.least_peak = self._least_peak()
+        self.places = [self._places(i) for i in range(blocks.b)]
+        self._set_values(lower)
+        self.infeasible = (
+            not all(self.places)
+            or (upper is not None and self.least > upper)
+            or (self.minimises_peak and self.least_peak > self.height)
+        )
+
+    # ------------------------------------------------------------------ where memory ends
+
+    def _make_limits(self) -> list[int]:
+        """Return the end of each memory, in units; what an allocation needs where it has none."""
+        instance, unit = self.instance, self.unit
+        stacked = self._stacked()
+        limits = [memory.capacity for memory in instance.memories] or [instance.ceiling]
+        if instance.banks is not None:
+            end = instance.banks.count * instance.banks.nbytes
+            limits = [end if limit is None else min(limit, end) for limit in limits]
+        if self.upper is not None and self.minimises_peak:
+            # Allocations as high as the known one stay in the model, the known one with them.
+            limits = [self.upper if limit is None else min(limit, self.upper) for limit in limits]
+        return [stacked if limit is None else limit // unit for limit in limits]
+
+    def _stacked(self) -> int:
+        """Return a height that suffices: everything on top of one another, on any support."""
+        supports = [self.blocks.range_low]
+        if self.instance.objective is Objective.MOVES:
+            supports.append(self.instance.previous)
+        highest = max((int(part.max()) for part in supports if len(part)), default=0)
+        steps = int((self.size + self.step).sum())
+        return -(-highest // self.unit) + steps
+
+    @property
+    def minimises_peak(self) -> bool:
+        """Whether the objective value is never less than the peak."""
+        objective = self.instance.objective
+        return objective in (Objective.PEAK, Objective.FIT, Objective.BANK_CONFLICTS)
+
+    @property
+    def several(self) -> bool:
+        """Whether there is a memory to choose for each block."""
+        return bool(self.instance.memories)
+
+    def _places(self, i: int) -> list[Interval]:
+        """Return the runs of offsets of block i within its ranges and the memory."""
+        blocks, unit, size = self.blocks, self.unit, int(self.size[i])
+        top = self.height - size
+        ranges = range(blocks.range_ptr[i], blocks.range_ptr[i + 1])
+        runs = [
+            (
+                -(-int(blocks.range_low[r]) // unit),
+                min(top, (int(blocks.range_high[r]) - int(blocks.size[i])) // unit),
+            )
+            for r in ranges
+        ] or [(0, top)]
+        step = int(self.step[i])
+        runs = [(-(-first // step) * step, last // step * step) for first, last in runs]
+        return sorted((first, last) for first, last in runs if 0 <= first <= last)
+
+    # ------------------------------------------------------------------ what an answer is worth
+
+    def _set_values(self, lower: int | None) -> None:
+        """Set `least` and `gain`, and the tables of the objective at hand."""
+        instance, blocks = self.instance, self.blocks
+        self.stays: list[tuple[int, int, int]] = []
+        self.spill: Array = np.zeros((blocks.b, 0), dtype=np.int64)
+        self.gain, self.least = self.unit, self.least_peak * self.unit
+        match instance.objective:
+            case Objective.BANK_CONFLICTS:
+                weight = instance.conflict_weight
+                self.gain = math.gcd(self.unit, weight)
+                self.least += weight * self.certain_conflicts
+            case Objective.MOVES:
+                self._set_stays()
+            case Objective.SPILL:
+                cost = np.array([memory.cost for memory in instance.memories], dtype=np.int64)
+                accesses = np.zeros(blocks.b, dtype=np.int64)
+                np.add.at(accesses, blocks.block, instance.accesses)
+                self.spill = accesses[:, None] * cost[None, :]
+                self.gain = int(np.gcd.reduce(self.spill, axis=None)) or 1
+                self.least = int(self.spill.min(axis=1).sum())
+        if lower is not None:
+            self.least = max(self.least, -(-lower // self.gain) * self.gain)
+        if instance.objective in (Objective.PEAK, Objective.FIT):
+            self.least_peak = self.least // self.unit
+
+    def _set_stays(self) -> None:
+        """Set `stays`: (block, previous offset in units, bytes that stay with it)."""
+        instance = self.instance
+        bytes_at: dict[tuple[int, int], int] = {}
+        for buffer in np.flatnonzero(instance.previous >= 0).tolist():
+            key = int(self.blocks.block[buffer]), int(instance.previous[buffer]) // self.unit
+            bytes_at[key] = bytes_at.get(key, 0) + int(instance.size[buffer])
+        self.movable = sum(bytes_at.values())
+        self.gain = math.gcd(*bytes_at.values())
+        most: dict[int, int] = {}
+        for (i, at), nbytes in sorted(bytes_at.items()):
+            if any(first <= at <= last for first, last in self.places[i]):
+                self.stays.append((i, at, nbytes))
+                most[i] = max(most.get(i, 0), nbytes)
+        self.least = self.movable - sum(most.values())
+
+    def _least_peak(self) -> int:
+        """Return the units that must be used below the peak, from loads and single blocks."""
+        blocks, unit = self.blocks, self.unit
+        nbytes = max(int(blocks.load.max(initial=0)), int(blocks.size.max()))
+        for low, high in self.instance.reserved:
+            if low < nbytes:
+                nbytes += high - low
+        least = -(-nbytes // unit)
+        for i in range(blocks.b):
+            if blocks.range_ptr[i] < blocks.range_ptr[i + 1]:
+                lowest = int(blocks.range_low[blocks.range_ptr[i]])
+                least = max(least, (lowest + int(blocks.size[i])) // unit)
+        return least
+
+    def safe_bound(self, objective: float) -> int:
+        """Return the least value an allocation can have, given one on the objective in bytes."""
+        bound = self.least
+        if math.isfinite(objective):
+            bound = max(bound, math.ceil(objective / self.gain) * self.gain)
+        return bound if self.upper is None else min(bound, self.upper + 1)
+
+    # ------------------------------------------------------------------ who conflicts, and how
+
+    @cached_property
+    def shares(self) -> list[tuple[int, int]]:
+        """Pairs of blocks that may overlap at equal offsets.
+
+        With colocated buffers a pair of blocks may have members that must not: then it counts
+        only when those do not meet at equal offsets.
+        """
+        found = [(int(i), int(j)) for i, j in self.blocks.may_share]
+        if not found or not self.instance.colocated:
+            return found
+        single = Blocks.of(self.instance.replace(colocated=()))
+        members: list[list[int]] = [[] for _ in range(self.blocks.b)]
+        for buffer, i in enumerate(self.blocks.block.tolist()):
+            members[i].append(buffer)
+        exempt = set(self.instance.in_place)
+        return [
+            (i, j)
+            for i, j in found
+            if not any(
+                _meet_at_equal_offsets(single, x, y)
+                for x in members[i]
+                for y in members[j]
+                if (min(x, y), max(x, y)) not in exempt
+            )
+        ]
+
+    @cached_property
+    def sharing(self) -> set[int]:
+        """Blocks such that every pair in `shares` has one of them."""
+        found: set[int] = set()
+        for i, j in self.shares:
+            if i not in found and j not in found:
+                found.add(j)
+        return found
+
+    def neighbours(self) -> Iterator[tuple[int, int]]:
+        """Yield the pairs of blocks i < j that are ever alive together."""
+        ptr, other = self.blocks.neighbours()
+        for i in range(self.blocks.b):
+            for j in other[ptr[i] : ptr[i + 1]].tolist():
+                if i < j:
+                    yield i, j
+
+    def distances(self, i: int, j: int) -> list[Interval]:
+        """Return the runs of allowed values of offset_j - offset_i, ascending.
+
+        The first and the last end where the places of the two blocks end.
+        """
+        forbidden = [
+            (low - other_high + 1, high - other_low - 1)
+            for first, end, low, high in self.pieces[i]
+            for other_first, other_end, other_low, other_high in self.pieces[j]
+            if first < other_end and other_first < end
+        ]
+        least, most = self.reach(i, j)
+        may_meet = least <= 0 <= most and (min(i, j), max(i, j)) in self._share_set
+        allowed = []
+        for first, last in sorted(forbidden):
+            if least < first:
+                allowed.append((least, min(first - 1, most)))
+            least = max(least, last + 1)
+        allowed.append((least, most))
+        allowed = [(first, last) for first, last in allowed if first <= last]
+        if may_meet and not any(first <= 0 <= last for first, last in allowed):
+            allowed.append((0, 0))
+        return sorted(allowed)
+
+    def reach(self, i: int, j: int) -> Interval:
+        """Return the least and the largest offset_j - offset_i that their places leave."""
+        least = self.places[j][0][0] - self.places[i][-1][1]
+        return least, self.places[j][-1][1] - self.places[i][0][0]
+
+    @cached_property
+    def _share_set(self) -> set[tuple[int, int]]:
+        return set(self.shares)
+
+    # ------------------------------------------------------------------ who can be exchanged
+
+    @cached_property
+    def alike(self) -> list[list[int]]:
+        """Classes of two and more blocks that any allocation may exchange for one another."""
+        special = {i for pair in self.shares for i in pair}
+        special.update(i for i, _, _ in self.stays)
+        if self.instance.objective is Objective.BANK_CONFLICTS:
+            special.update(i for pair in self.bank_pairs for i, _ in pair)
+        classes: dict[object, list[int]] = {}
+        for i in range(self.blocks.b):
+            if i in special or not self.pieces[i]:
+                continue
+            key = (
+                int(self.size[i]),
+                int(self.step[i]),
+                tuple(self.pieces[i]),
+                tuple(self.places[i]),
+                tuple(self.spill[i].tolist()),
+            )
+            classes.setdefault(key, []).append(i)
+        return [members for members in classes.values() if len(members) > 1]
+
+    def successors(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (i, j, d): of exchangeable blocks, offset_j may be asked to be >= offset_i + d."""
+        for members in self.alike:
+            apart = max(high - low for _, _, low, high in self.pieces[members[0]])
+            for i, j in itertools.pairwise(members):
+                yield i, j, apart
+
+    # ------------------------------------------------------------------ banks
+
+    @property
+    def bank(self) -> int:
+        """Units of a bank."""
+        assert self.instance.banks is not None
+        return self.instance.banks.nbytes // self.unit
+
+    @cached_property
+    def bank_pairs(self) -> dict[tuple[Item, Item], int]:
+        """How many pairs of buffers are ((block, size), (block, size)), of different blocks."""
+        assert self.instance.banks is not None
+        size = self.instance.size // self.unit
+        block = self.blocks.block
+        found: dict[tuple[Item, Item], int] = {}
+        for x, y in self.instance.banks.pairs.tolist():
+            one, other = (int(block[x]), int(size[x])), (int(block[y]), int(size[y]))
+            if one[0] != other[0]:
+                key = (min(one, other), max(one, other))
+                found[key] = found.get(key, 0) + 1
+        return found
+
+    @cached_property
+    def bank_items(self) -> list[Item]:
+        """The (block, size) that occur in `bank_pairs`, ascending."""
+        return sorted({item for pair in self.bank_pairs for item in pair})
+
+    @property
+    def certain_conflicts(self) -> int:
+        """Pairs of buffers with one offset: they share a bank wherever they are."""
+        assert self.instance.banks is not None
+        return len(self.instance.banks.pairs) - sum(self.bank_pairs.values())
+
+    @cached_property
+    def bank_cliques(self) -> list[list[Item]]:
+        """Sets of (block, size) all of whose pairs should not share a bank; they cover all pairs.
+
+        Greedy: from every pair and every (block, size) on, the one with most banks joins first.
+        """
+        adjacent: dict[Item, set[Item]] = {}
+        for one, other in self.bank_pairs:
+            adjacent.setdefault(one, set()).add(other)
+            adjacent.setdefault(other, set()).add(one)
+        found: dict[frozenset[Item], None] = {}
+        covered: set[tuple[Item, Item]] = set()
+        seeds = [(item,) for item in sorted(adjacent)] + sorted(self.bank_pairs)
+        for seed in seeds:
+            if seed in covered:
+                continue
+            clique = list(seed)
+            candidates = set.intersection(*(adjacent[item] for item in seed))
+            while candidates:
+                clique.append(max(candidates, key=lambda item: (item[1], item)))
+                candidates &= adjacent[clique[-1]]
+            covered.update(itertools.combinations(sorted(clique), 2))
+            found[frozenset(clique)] = None
+        return [sorted(clique) for clique in found]
+
+    def bank_loads(self) -> Iterator[tuple[dict[tuple[Item, Item], int], int]]:
+        """Yield (saved, total): z >= total - sum of saved[pair] over conflicting pairs.
+
+        In a set of buffers without conflicts all fill whole banks but the topmost.  Leave out
+        the smaller buffer of every conflicting pair: such a set remains.
+        """
+        for clique in self.bank_cliques:
+            whole = {item: -(-item[1] // self.bank) * self.bank for item in clique}
+            spare = max(whole[item] - item[1] for item in clique)
+            pairs = itertools.combinations(clique, 2)
+            saved = {pair: whole[smaller_item(*pair)] for pair in pairs}
+            yield saved, sum(whole.values()) - spare
+
+    # ------------------------------------------------------------------ from and to solutions
+
+    def solution(self, offsets: Array, memory: Array | None = None) -> PackingSolution:
+        """Return the solution of offsets in units (and memories) of the blocks."""
+        chosen = None if memory is None else memory[self.blocks.block]
+        return PackingSolution.of(self.instance, self.blocks.expand(offsets) * self.unit, chosen)
+
+    def settled(self, solution: PackingSolution) -> tuple[Array, Array | None]:
+        """Return offsets in units (and memories) of the blocks, in the order models ask for.
+
+        Rounding all offsets down to the unit keeps every rule: distances, ends of ranges and
+        banks are multiples of the unit.
+
+        Raises
+        ------
+        InputError
+            When the solution is not in the model: some block lies where it may not, or higher
+            than `upper` or an allocation without holes allows.
+        """
+        leader = np.zeros(self.blocks.b, dtype=np.int64)
+        leader[self.blocks.block] = np.arange(self.instance.n)
+        offsets = solution.offsets[leader] // self.unit
+        memory = None if solution.memory is None else solution.memory[leader]
+        for i, places in enumerate(self.places):
+            at = int(offsets[i])
+            end = self.limits[0 if memory is None else int(memory[i])] - int(self.size[i])
+            if at > end or not any(first <= at <= last for first, last in places):
+                raise InputError(
+                    f"has buffer {self.instance.buffer_id(int(leader[i]))} at "
+                    f"{solution.offsets[leader[i]]}, outside the model",
+                    field="warm_start",
+                    remedy="give a valid solution without needless holes",
+                )
+        for members in self.alike:
+            key = offsets[members]
+            if memory is not None:
+                order = np.lexsort((key, memory[members]))
+                memory[members] = memory[members][order]
+            else:
+                order = np.argsort(key, kind="stable")
+            offsets[members] = key[order]
+        return offsets, memory
+
+
+def smaller_item(one: Item, other: Item) -> Item:
+    """Return which of two (block, size) is smaller; of equal ones, the first."""
+    return min(one, other, key=lambda item: (item[1], item))
+
+
+def _meet_at_equal_offsets(single: Blocks, x: int, y: int) -> bool:
+    """Tell whether two buffers overlap, at some time, when they have one offset."""
+    for p in range(single.piece_ptr[x], single.piece_ptr[x + 1]):
+        for q in range(single.piece_ptr[y], single.piece_ptr[y + 1]):
+            together = single.first[p] < single.end[q] and single.first[q] < single.end[p]
+            if together and single.low[p] < single.high[q] and single.low[q] < single.high[p]:
+                return True
+    return False

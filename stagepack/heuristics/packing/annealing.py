@@ -1,0 +1,167 @@
+"""Annealing over first-fit orders, from the offset order of the best packing known.
+
+A state is an order of the blocks; its packing is first fit in that order.  The energy is what
+sticks out above a target, summed over the sections, and three times what the peak does; when it
+reaches zero the target goes down.  A move changes the place of one block in the order; only blocks
+it concerns are placed again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing.annealing_kernels import (
+    ENERGY,
+    TARGET,
+    Search,
+    anneal,
+)
+from stagepack.heuristics.packing.greedy import KeepGoing
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+WORDS = 512
+"""Words of 64 units of memory that first fit marks; a heap where memory has more units."""
+
+BUDGET = 8_000_000
+"""Steps of a kernel call: about a tenth of a second."""
+
+HOT, COLD = 0.1, 0.01
+"""First and last temperature of a cooling, as parts of the mean size of a block."""
+
+LEGS = 30
+"""Kernel calls of one cooling; then the target is brought nearer, and it begins anew."""
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why first-fit orders do not cover `blocks`, or ''."""
+    if not blocks.rigid:
+        return "annealing needs blocks of full height at all times, without shared offsets"
+    if not (blocks.fixed[np.diff(blocks.range_ptr) > 0] >= 0).all():
+        return "annealing knows fixed offsets, but no ranges of addresses"
+    return ""
+
+
+def improve(
+    blocks: Blocks,
+    offsets: Array,
+    *,
+    target: int,
+    seed: int = 0,
+    movable: Array | None = None,
+    legs: int | None = None,
+    keep_going: KeepGoing | None = None,
+    on_solution: Callable[[Array], None] | None = None,
+) -> Array:
+    """Lower the peak of a packing.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Of the supported kind; their neighbours must fit in memory.
+    offsets : ndarray of int64, shape (b,)
+        A packing.
+    target : int
+        Stop at this peak: the best bound known.
+    seed : int
+    movable : ndarray of bool, shape (b,), optional
+        Blocks that may move; None: all that are not fixed.
+    legs : int, optional
+        Stop after so many kernel calls; None: when time is over.
+    keep_going : callable, optional
+        Asked several times a second.
+    on_solution : callable, optional
+        Called with the offsets at every improvement.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,)
+        Offsets of a peak no higher than before.
+    """
+    free = blocks.fixed < 0 if movable is None else movable & (blocks.fixed < 0)
+    # All is counted in units, of which the offsets of what stays are multiples too.
+    unit = math.gcd(blocks.unit, *offsets[~free].tolist())
+    target //= unit
+    best, peak = offsets, -(-int((offsets + blocks.size).max(initial=0)) // unit)
+    if peak <= target or not free.any():
+        return best
+    search = _search(blocks, offsets, free, unit, seed)
+    size = search.size
+    target = max(target, int((search.offsets + size)[~free].max(initial=0)))
+    scale = float(size[free].mean())
+    turnable = bool(free.all() and (search.alignment == 1).all())
+    length = LEGS if legs is None else min(LEGS, legs)
+    leg, step = 0, max(1, (peak - target) // 2)
+    search.state[TARGET], search.state[ENERGY] = max(target, peak - step), -1
+    while True:
+        now = int((search.offsets + size).max())
+        if now < peak:
+            best, peak = search.offsets * unit, now
+            if on_solution is not None:
+                on_solution(best)
+        if peak <= target or (legs is not None and legs <= 0):
+            return best
+        if keep_going is not None and not keep_going():
+            return best
+        if leg == length or search.state[ENERGY] == 0:
+            if search.state[ENERGY] > 0:
+                step = max(1, step // 2)
+                if turnable:
+                    _from_above(search)
+            leg %= length
+            search.state[TARGET] = max(target, peak - step)
+            search.state[ENERGY] = -1
+        anneal(search, scale * HOT * math.pow(COLD / HOT, leg / length), BUDGET)
+        leg += 1
+        legs = None if legs is None else legs - 1
+
+
+def _search(blocks: Blocks, offsets: Array, free: Array, unit: int, seed: int) -> Search:
+    """Return a search, in units, that starts with the free blocks in the order of offsets."""
+    ptr, other = blocks.neighbours()
+    order = np.flatnonzero(free)
+    order = order[np.argsort(offsets[order], kind="stable")]
+    place = np.full(blocks.b, -1, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    room = int(np.diff(ptr).max(initial=0)) + 1
+    small = int((offsets + blocks.size).max()) <= 64 * WORDS * unit
+    return Search(
+        ptr=ptr,
+        other=other,
+        size=blocks.size // unit,
+        alignment=blocks.alignment // np.gcd(blocks.alignment, unit),
+        piece_ptr=np.array(blocks.piece_ptr),
+        first=np.array(blocks.first),
+        end=np.array(blocks.end),
+        order=order,
+        place=place,
+        offsets=offsets // unit,
+        mark=np.zeros(blocks.b, dtype=np.int64),
+        excess=np.zeros(blocks.sections, dtype=np.int64),
+        undo_block=np.empty(blocks.b, dtype=np.int64),
+        undo_offset=np.empty(blocks.b, dtype=np.int64),
+        heap_low=np.empty(room, dtype=np.int64),
+        heap_high=np.empty(room, dtype=np.int64),
+        bits=np.zeros(WORDS if small else 0, dtype=np.uint64),
+        random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
+        state=np.zeros(3, dtype=np.int64),
+    )
+
+
+def place_all(search: Search) -> None:
+    """Place all movable blocks anew, in order."""
+    search.state[ENERGY] = -1
+    anneal(search, 0.0, 1)
+
+
+def _from_above(search: Search) -> None:
+    """Let all blocks fall to the ceiling, the highest first, then back to the floor."""
+    for _ in range(2):
+        ceiling = int((search.offsets + search.size).max())
+        search.offsets[:] = ceiling - search.offsets - search.size
+        search.order[:] = np.argsort(search.offsets, kind="stable")
+        search.place[search.order] = np.arange(len(search.order))
+        place_all(search)

@@ -1,0 +1,129 @@
+"""Compiled kernels of the lowest-offset dive: a heap of blocks over a skyline in a segment tree."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+
+class Dive(NamedTuple):
+    """A dive under way; int64 arrays.
+
+    Attributes
+    ----------
+    whole, most : ndarray, shape (2 * leaves,)
+        The skyline, a segment tree over sections: `whole` is a height all of a node's sections
+        have reached, `most` the greatest in it.  A block only ever raises the skyline under
+        itself, so that the height of a section is the greatest `whole` on the way to the root.
+    base, rank : ndarray, shape (b,)
+        Heap of the blocks to come, by (base, rank): an offset the block cannot go below, and its
+        place in the order.
+    left : ndarray, shape (1,)
+        How many are in the heap.
+    """
+
+    whole: Array
+    most: Array
+    base: Array
+    rank: Array
+    left: Array
+
+
+@compiled
+def begin(b: int, sections: int) -> Dive:  # pragma: no cover - compiled
+    """Return a dive with an empty skyline and all blocks to come."""
+    leaves = 1
+    while leaves < sections:
+        leaves *= 2
+    return Dive(
+        np.zeros(2 * leaves, np.int64),
+        np.zeros(2 * leaves, np.int64),
+        np.zeros(b, np.int64),
+        np.arange(b),
+        np.full(1, b),
+    )
+
+
+@compiled
+def proceed(
+    dive: Dive, order: Array, first: Array, end: Array, size: Array, offsets: Array, steps: int
+) -> int:  # pragma: no cover - compiled
+    """Place blocks on the skyline, always the one that can go lowest, until `steps` are done.
+
+    A step takes the top of the heap: it is placed if the skyline under it is no higher than its
+    base, else it goes back with the height found; O(log b + log sections).
+
+    Returns
+    -------
+    int
+        Blocks still to come.
+    """
+    whole, most, base, rank = dive.whole, dive.most, dive.base, dive.rank
+    leaves = len(whole) // 2
+    left = dive.left[0]
+    while left > 0 and steps > 0:
+        steps -= 1
+        r = rank[0]
+        i = order[r]
+        x, y = first[i] + leaves, end[i] - 1 + leaves
+        height = max(whole[x], whole[y])
+        lo, hi = x >> 1, y >> 1
+        while lo > 0:
+            height = max(height, whole[lo], whole[hi])
+            lo >>= 1
+            hi >>= 1
+        lo, hi = x, y + 1
+        while lo < hi:
+            if lo & 1:
+                height = max(height, most[lo])
+                lo += 1
+            if hi & 1:
+                hi -= 1
+                height = max(height, most[hi])
+            lo >>= 1
+            hi >>= 1
+        if height == base[0]:
+            offsets[i] = height
+            top = height + size[i]
+            lo, hi = x, y + 1
+            while lo < hi:
+                if lo & 1:
+                    whole[lo] = most[lo] = top
+                    lo += 1
+                if hi & 1:
+                    hi -= 1
+                    whole[hi] = most[hi] = top
+                lo >>= 1
+                hi >>= 1
+            lo, hi = x >> 1, y >> 1
+            while lo > 0:
+                most[lo] = max(most[lo], top)
+                most[hi] = max(most[hi], top)
+                lo >>= 1
+                hi >>= 1
+            left -= 1
+            height, r = base[left], rank[left]
+        # Sift (height, r) down from the top.
+        k = 0
+        while True:
+            child = 2 * k + 1
+            if child >= left:
+                break
+            if child + 1 < left and (
+                base[child + 1] < base[child]
+                or (base[child + 1] == base[child] and rank[child + 1] < rank[child])
+            ):
+                child += 1
+            if height < base[child] or (height == base[child] and r < rank[child]):
+                break
+            base[k] = base[child]
+            rank[k] = rank[child]
+            k = child
+        base[k] = height
+        rank[k] = r
+    dive.left[0] = left
+    return int(left)

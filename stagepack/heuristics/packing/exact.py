@@ -1,0 +1,469 @@
+"""Exact packing: branch and bound on canonical packings, component by component.
+
+Every component is searched by :mod:`~stagepack.heuristics.packing.exact_kernels`, round-robin over
+several orders with doubling node limits: what is proved does not depend on the order, so every
+restart is legal and the first search that ends counts.
+
+Source: the recipe extends MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
+Hardware-Accelerated Machine Learning", ASPLOS 2023) by exclusion inference and re-ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagepack.heuristics.packing import exact_kernels as kernels
+from stagepack.heuristics.packing.components import Component, Packing
+from stagepack.heuristics.packing.exact_kernels import CHANGE, FRAME, NOWHERE
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+from stagepack.result import Status
+
+WORK = 20_000_000
+"""Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
+
+ORDERS = (
+    (kernels.LOWEST_BLOCK, "TWA"),
+    (kernels.LOWEST_SECTION, "TAW"),
+    (kernels.LOWEST_BLOCK, "TAW"),
+    (kernels.LOWEST_SECTION, "TWA"),
+    (kernels.LOWEST_BLOCK, "TSA"),
+    (kernels.LOWEST_SECTION, "AWT"),
+)
+"""Where to branch, and which block is preferred there among equal bases.
+
+By descending largest load in a section (T), duration (W), number of sections (S), area (A).  Where
+the load comes first, ranks are computed anew whenever a component falls apart.
+"""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is known about one capacity.
+
+    Attributes
+    ----------
+    status : Status
+        FEASIBLE, INFEASIBLE or UNKNOWN.
+    offsets : ndarray of int64, shape (b,), optional
+        Offsets of the blocks, where feasible.
+    bound : int
+        A lower bound on the peak of the blocks; where infeasible it exceeds the capacity.
+    nodes : int
+        Nodes searched.
+    """
+
+    status: Status
+    offsets: Array | None
+    bound: int
+    nodes: int
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why the exact search does not apply to `blocks`, or ''."""
+    if len(blocks.may_share):
+        return "the exact search knows no buffers that may share an offset in place; use cp-sat"
+    if not blocks.rigid:
+        return "the exact search knows no gaps in which a buffer shrinks; use cp-sat"
+    return ""
+
+
+class Search:
+    """A search of one component for packings within a capacity, which can be paused.
+
+    Parameters
+    ----------
+    component : Component
+    """
+
+    def __init__(self, component: Component) -> None:
+        self.component = component
+        b, sections = component.b, len(component.sections)
+        self._frames = np.zeros(b + 2, dtype=FRAME)
+        self._trail = np.zeros(16 * (b + sections) + 64, dtype=CHANGE)
+        self._lists = np.zeros(8 * (b + sections), dtype=np.int64)
+        self._parts = np.zeros((4 * b, 4), dtype=np.int64)
+        self._queue = np.zeros(b + 1, dtype=np.int64)
+        self._control = np.zeros(7, dtype=np.int64)
+        self._blocks = component.blocks.copy()
+        self._sections = component.sections.copy()
+        self._capacity = 0
+
+    @property
+    def nodes(self) -> int:
+        """Nodes since the start."""
+        return int(self._control[kernels.NODES])
+
+    @property
+    def units(self) -> Array:
+        """Offsets in units, where a packing was found."""
+        return np.asarray(self._blocks["offset"].copy())
+
+    def start(self, capacity: int, rank: Array, weight: Array, focus: int) -> None:
+        """Begin anew.
+
+        Parameters
+        ----------
+        capacity : int
+            In units, above the lift.
+        rank : ndarray of int64, shape (b,)
+            A permutation: blocks of lower rank are preferred.
+        weight : ndarray of float, shape (b,)
+            What loads are multiplied by when they outrank `rank`; 0: they do not.
+        focus : int
+            LOWEST_BLOCK or LOWEST_SECTION.
+        """
+        component = self.component
+        self._blocks[:] = component.blocks
+        self._sections[:] = component.sections
+        scaled = weight * min(1.0, 2.0**40 / max(1, capacity))
+        self._blocks["weight"] = scaled
+        loads = (scaled * component.load()).astype(np.int64)
+        self._blocks["rank"] = rank - component.b * loads
+        b, sections = component.b, len(component.sections)
+        self._lists[: b + sections] = np.concatenate([np.arange(b), np.arange(sections)])
+        self._control[:] = 0
+        self._control[kernels.LISTS] = b + sections
+        self._control[kernels.FOCUS] = focus
+        frame = self._frames[:1]
+        frame["state"] = kernels.SELECT
+        frame["begin"], frame["count"] = 0, b
+        frame["section"], frame["section_end"] = b, b + sections
+        frame["level"] = 0
+        self._capacity = capacity
+
+    def run(self, node_limit: int) -> int:
+        """Go on for about :data:`WORK` steps; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
+        component = self.component
+        while True:
+            outcome = kernels.search(
+                self._capacity,
+                node_limit,
+                WORK,
+                component.linear,
+                self._blocks,
+                self._sections,
+                component.section_ptr,
+                component.section_of,
+                component.neighbour_ptr,
+                component.neighbours,
+                component.member_ptr,
+                component.members,
+                component.windows,
+                component.holes,
+                self._frames,
+                self._trail,
+                self._lists,
+                self._parts,
+                self._queue,
+                self._control,
+            )
+            if outcome != kernels.FULL:
+                return int(outcome)
+            self._trail = np.concatenate([self._trail, np.zeros_like(self._trail)])
+            self._lists = np.concatenate([self._lists, np.zeros_like(self._lists)])
+            self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)])
+
+
+class Portfolio:
+    """Searches of one component in many orders.
+
+    Parameters
+    ----------
+    component : Component
+    warm : ndarray of int64, shape (b,), optional
+        Offsets of some packing of the component's blocks, whose order is then tried too.
+    """
+
+    def __init__(self, component: Component, warm: Array | None = None) -> None:
+        self.component = component
+        self.search = Search(component)
+        self._nodes = 0
+        group = component.group
+        self._keys = {
+            "T": component.load().astype(float),
+            "W": group.duration.astype(float),
+            "S": np.diff(group.section_ptr).astype(float),
+            "A": group.duration * (group.size / component.unit),
+        }
+        self._warm = warm
+        self._random = np.random.default_rng(component.b)
+
+    @property
+    def searched(self) -> int:
+        """Nodes of all searches so far."""
+        return self._nodes + self.search.nodes
+
+    def round(self, capacity: int, number: int, go_on: Callable[[], bool]) -> int:
+        """Search once in every order, with a limit of nodes that doubles from round to round.
+
+        Parameters
+        ----------
+        capacity : int
+            In units, above the lift.
+        number : int
+            Of the round, from 0.
+        go_on : callable
+            Asked between chunks of work.
+
+        Returns
+        -------
+        int
+            FOUND, EXHAUSTED, LIMIT, or RUNNING when told to stop.
+        """
+        limit = 2 * self.component.b << number
+        for focus, rank, weight in self._orders(number):
+            self._nodes = self.searched
+            self.search.start(capacity, rank, weight, focus)
+            outcome = kernels.RUNNING
+            while outcome == kernels.RUNNING:
+                outcome = self.search.run(limit)
+                if outcome == kernels.RUNNING and not go_on():
+                    return kernels.RUNNING
+            if outcome != kernels.LIMIT:
+                return outcome
+            if not go_on():
+                return kernels.RUNNING
+        return kernels.LIMIT
+
+    def _orders(self, number: int) -> Iterator[tuple[int, Array, Array]]:
+        """Yield focus, ranks and weights of loads of each search of a round.
+
+        After the first round the first key but the load is multiplied by lognormal noise, mostly
+        little: it should break near ties in ever new ways, not the order.  Blocks of the same
+        sections get the same, since canonical packings have the larger of them below.
+        """
+        component = self.component
+        for focus, order in ORDERS:
+            keys = [-self._keys[key] for key in order if key != order[0] or key != "T"]
+            if number:
+                noise = self._random.lognormal(0.0, (0.1, 0.02, 0.02)[number % 3], component.b)
+                keys[0] = keys[0] * noise[component.life]
+            weight = np.full(component.b, float(order[0] == "T"))
+            yield focus, _ranks(keys[::-1]), weight
+        if self._warm is not None:
+            yield kernels.LOWEST_BLOCK, _ranks([self._warm]), np.zeros(component.b)
+
+
+def _ranks(keys: list[Array]) -> Array:
+    """Return the rank of each item by ascending keys, the last one first."""
+    rank = np.empty(len(keys[0]), dtype=np.int64)
+    rank[np.lexsort(keys)] = np.arange(len(rank))
+    return rank
+
+
+def decide(
+    blocks: Blocks,
+    capacity: int,
+    *,
+    keep_going: Callable[[], bool] | None = None,
+    node_limit: int | None = None,
+    warm: Array | None = None,
+) -> Decision:
+    """Decide whether the blocks can be packed below `capacity`.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        For which :func:`unsupported` has no objection.
+    capacity : int
+        Bytes.
+    keep_going : callable, optional
+        Asked at least every 0.2 s or so; the answer is UNKNOWN once it returns False.
+    node_limit : int, optional
+        Give up after about this many nodes; reproducible, unlike a clock.
+    warm : ndarray of int64, shape (b,), optional
+        Offsets of a packing of any height: parts of it that are low enough are kept, and its
+        order is tried.
+    """
+    return decide_packing(
+        Packing(blocks), capacity, keep_going=keep_going, node_limit=node_limit, warm=warm
+    )
+
+
+def decide_packing(
+    packing: Packing,
+    capacity: int,
+    *,
+    keep_going: Callable[[], bool] | None = None,
+    node_limit: int | None = None,
+    warm: Array | None = None,
+) -> Decision:
+    """Decide for components that are already made; see :func:`decide`."""
+    if packing.bound > capacity:
+        return Decision(Status.INFEASIBLE, None, packing.bound, 0)
+    offsets = packing.offsets.copy()
+    waiting = []
+    for component in packing.components:
+        known = None if warm is None else warm[component.index]
+        if known is not None and component.peak(known) <= capacity:
+            offsets[component.index] = known
+        else:
+            waiting.append(Portfolio(component, known))
+    portfolios = list(waiting)
+
+    def searched() -> int:
+        return sum(portfolio.searched for portfolio in portfolios)
+
+    def go_on() -> bool:
+        return (node_limit is None or searched() < node_limit) and (
+            keep_going is None or keep_going()
+        )
+
+    number = 0
+    while waiting:
+        for portfolio in list(waiting):
+            component = portfolio.component
+            outcome = portfolio.round(component.capacity(capacity), number, go_on)
+            if outcome == kernels.FOUND:
+                offsets[component.index] = component.offsets(portfolio.search.units)
+                waiting.remove(portfolio)
+            elif outcome == kernels.EXHAUSTED:
+                bound = component.next_peak(capacity)
+                return Decision(Status.INFEASIBLE, None, bound, searched())
+            elif outcome == kernels.RUNNING:
+                return Decision(Status.UNKNOWN, None, packing.bound, searched())
+        number += 1
+    return Decision(Status.FEASIBLE, offsets, packing.bound, searched())
+
+
+def minimise(
+    blocks: Blocks,
+    *,
+    upper: Array | None = None,
+    lower: int = 0,
+    on_solution: Callable[[Array], None] | None = None,
+    on_bound: Callable[[int], None] | None = None,
+    keep_going: Callable[[], bool] | None = None,
+    node_limit: int | None = None,
+) -> Status:
+    """Find and prove the least peak.
+
+    Round by round, with doubling limits of nodes: from below, is the bound a peak, else raise it;
+    from above, halve the way to the bound, in shorter steps while that fails, by a unit at last.
+    Only the components that decide the peak are searched.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        For which :func:`unsupported` has no objection.
+    upper : ndarray of int64, shape (b,), optional
+        Offsets of a packing to begin with.
+    lower : int
+        A lower bound on the peak in bytes.
+    on_solution : callable, optional
+        Called with the offsets of every packing that is better than all before (and `upper`).
+    on_bound : callable, optional
+        Called with every lower bound that is better than all before, the first one included.
+    keep_going, node_limit
+        As in :func:`decide`.
+
+    Returns
+    -------
+    Status
+        OPTIMAL: the last packing is proved; INFEASIBLE: there is none at all; FEASIBLE or
+        UNKNOWN: stopped with or without a packing.
+    """
+    descent = _Descent(Packing(blocks), upper, lower, on_solution, on_bound, keep_going, node_limit)
+    return descent.run()
+
+
+class _Descent:
+    """The state of :func:`minimise`: what is known about each component and the whole."""
+
+    def __init__(
+        self,
+        packing: Packing,
+        upper: Array | None,
+        lower: int,
+        on_solution: Callable[[Array], None] | None,
+        on_bound: Callable[[int], None] | None,
+        keep_going: Callable[[], bool] | None,
+        node_limit: int | None,
+    ) -> None:
+        self.packing = packing
+        self.offsets = packing.offsets.copy()
+        self.portfolios: list[Portfolio] = []
+        self.high: list[int] = []
+        for component in packing.components:
+            known = None if upper is None else upper[component.index]
+            self.portfolios.append(Portfolio(component, known))
+            self.high.append(NOWHERE if known is None else component.peak(known))
+            if known is not None:
+                self.offsets[component.index] = known
+        self.lower = max(lower, packing.bound)
+        self.known = NOWHERE if upper is None else self.upper
+        self._on_solution, self._on_bound = on_solution, on_bound
+        self._keep_going, self._node_limit = keep_going, node_limit
+
+    @property
+    def upper(self) -> int:
+        """Peak of the packing at hand, NOWHERE while there is none."""
+        return max([self.packing.peak, *self.high])
+
+    def go_on(self) -> bool:
+        """Return whether there is time and nodes left."""
+        searched = sum(portfolio.searched for portfolio in self.portfolios)
+        return (self._node_limit is None or searched < self._node_limit) and (
+            self._keep_going is None or self._keep_going()
+        )
+
+    def run(self) -> Status:
+        """Search until proved or stopped."""
+        if self.lower >= NOWHERE:
+            return Status.INFEASIBLE
+        if self._on_bound is not None:
+            self._on_bound(self.lower)
+        self._report()
+        number, stride = 0, NOWHERE
+        while self.upper > self.lower:
+            at = self.high.index(max(self.high))
+            if self.upper == NOWHERE:
+                outcome = self._try(at, NOWHERE - 1, number)
+                if outcome == kernels.EXHAUSTED:
+                    return Status.INFEASIBLE
+                number += outcome == kernels.LIMIT
+            else:
+                outcome = self._try(at, self.lower, number)
+                stride = min(stride, max(1, (self.upper - self.lower) // 2))
+                while outcome == kernels.LIMIT and self.upper > self.lower and stride:
+                    at = self.high.index(max(self.high))
+                    step = max(stride, self.portfolios[at].component.unit)
+                    lowered = self._try(at, max(self.lower, self.upper - step), number)
+                    if lowered == kernels.RUNNING:
+                        outcome = lowered
+                    if lowered == kernels.LIMIT:
+                        stride = stride // 4 if step == stride else 0
+                if outcome == kernels.LIMIT:
+                    number, stride = number + 1, max(1, (self.upper - self.lower) // 2)
+            if outcome == kernels.RUNNING:
+                return Status.UNKNOWN if self.upper >= NOWHERE else Status.FEASIBLE
+        return Status.OPTIMAL
+
+    def _try(self, at: int, capacity: int, number: int) -> int:
+        """Search a component once in every order; keep what is learned."""
+        portfolio = self.portfolios[at]
+        component = portfolio.component
+        outcome = portfolio.round(component.capacity(capacity), number, self.go_on)
+        if outcome == kernels.FOUND:
+            found = component.offsets(portfolio.search.units)
+            self.offsets[component.index] = found
+            self.high[at] = component.peak(found)
+            self._report()
+        elif outcome == kernels.EXHAUSTED and capacity < NOWHERE - 1:
+            proved = component.next_peak(capacity)
+            if proved > self.lower:
+                self.lower = proved
+                if self._on_bound is not None:
+                    self._on_bound(self.lower)
+        return outcome
+
+    def _report(self) -> None:
+        """Pass on the packing at hand if it is better than those before."""
+        if self.upper < self.known:
+            self.known = self.upper
+            if self._on_solution is not None:
+                self._on_solution(self.offsets.copy())

@@ -1,0 +1,543 @@
+"""Greedy rules: take the blocks in some order, put each into a gap between those placed before.
+
+A rule is an order and a choice among the gaps.  Placing n blocks costs O(n * m) steps with m
+blocks placed in the time of a block; orders in which long blocks come before short ones (by
+class: a power of two of sections) keep m near the number of blocks alive together and carry to
+millions of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.packing.greedy_kernels import (
+    BANKS,
+    BEST,
+    FAR,
+    FIRST,
+    TOP,
+    Lists,
+    Pieces,
+    fill_lists,
+    fill_slabs,
+    make_slabs,
+)
+from stagepack.instances.packing import Banks
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+STEP_BUDGET = 20_000_000
+"""List entries a kernel looks at before it returns to Python: some hundredths of a second."""
+
+FINEST_CLASS = 5
+"""Blocks of up to 2 ** 5 sections are one class: shorter slabs cost more than they save."""
+
+MOST_RUNS = 64
+"""Orders that change class more often than this are placed with one slab for all."""
+
+LARGE = 60_000
+"""More blocks than this need a rule that is `scalable`."""
+
+KeepGoing = Callable[[], bool]
+
+
+class Measures:
+    """What orders are made of, for every block; int64 arrays of shape (b,).
+
+    Parameters
+    ----------
+    blocks : Blocks
+    """
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+
+    @cached_property
+    def sections(self) -> Array:
+        """Number of sections in which the block lives."""
+        return self._per_block(np.asarray(self.blocks.end - self.blocks.first))
+
+    @cached_property
+    def lifetime(self) -> Array:
+        """Length of the block's life, as time is kept: from first to last moment of its pieces."""
+        blocks = self.blocks
+        if not blocks.linear:
+            return self.sections
+        return self._per_block(blocks.time[blocks.end - 1] - blocks.time[blocks.first] + 1)
+
+    @cached_property
+    def area(self) -> Array:
+        """Bytes times sections, as a float: only compared."""
+        blocks = self.blocks
+        return self._per_block((blocks.high - blocks.low) * (blocks.end - blocks.first) * 1.0)
+
+    @cached_property
+    def start(self) -> Array:
+        """First section."""
+        none = np.full(len(self.blocks.size), self.blocks.sections, dtype=np.int64)
+        np.minimum.at(none, self._owner, self.blocks.first)
+        return none
+
+    @cached_property
+    def size(self) -> Array:
+        """Bytes."""
+        return self.blocks.size
+
+    @cached_property
+    def length_class(self) -> Array:
+        """Logarithm to base 2 of the number of sections, rounded up."""
+        longest = np.maximum(self.sections - 1, 0).astype(np.float64)
+        return np.asarray(np.maximum(np.frexp(longest)[1].astype(np.int64), FINEST_CLASS))
+
+    @cached_property
+    def heaviest_load(self) -> Array:
+        """Greatest load among the sections of the block; O(sections log sections)."""
+        blocks = self.blocks
+        found = np.zeros(len(blocks.first), dtype=np.int64)
+        length = blocks.end - blocks.first
+        level, width = blocks.load, 1
+        while True:
+            # `level` holds maxima over `width` sections; two of them cover any piece this long.
+            here = (length >= width) & (length < 2 * width)
+            left, right = level[blocks.first[here]], level[blocks.end[here] - width]
+            found[here] = np.maximum(left, right)
+            if 2 * width > blocks.sections:
+                break
+            level = np.maximum(level[:-width], level[width:])
+            width *= 2
+        most = np.zeros(len(blocks.size), dtype=np.int64)
+        np.maximum.at(most, self._owner, found)
+        return most
+
+    @cached_property
+    def hot(self) -> Array:
+        """1 where the block lives in a section with at least 9/10 of the greatest load."""
+        return np.asarray(self.heaviest_load >= 0.9 * self.blocks.load.max(), dtype=np.int64)
+
+    @cached_property
+    def meetings(self) -> Array:
+        """Number of pieces that share a section with each piece, itself included; (pieces,)."""
+        blocks = self.blocks
+        begun = np.searchsorted(np.sort(blocks.first), blocks.end, side="left")
+        over = np.searchsorted(np.sort(blocks.end), blocks.first, side="right")
+        return np.asarray(begun - over)
+
+    @cached_property
+    def conflicts(self) -> Array:
+        """Number of pieces met by the block: its conflicts, where blocks have one piece each."""
+        return self._per_block(self.meetings)
+
+    @cached_property
+    def _owner(self) -> Array:
+        return np.repeat(np.arange(len(self.blocks.size)), np.diff(self.blocks.piece_ptr))
+
+    def _per_block(self, of_pieces: Array) -> Array:
+        if (np.diff(self.blocks.piece_ptr) == 1).all():
+            return of_pieces
+        total = np.zeros(len(self.blocks.size), dtype=of_pieces.dtype)
+        np.add.at(total, self._owner, of_pieces)
+        return total
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An order and a choice among gaps.
+
+    Attributes
+    ----------
+    name : str
+    keys : callable
+        Measures by which blocks are ordered, ascending, the most important first.
+    policy : int
+        Which gap: one of the kernels' FIRST, BEST, TOP, BANKS.
+    description, source : str
+    scalable : bool
+        Whether long blocks come before short ones, so that the rule carries to millions.
+    """
+
+    name: str
+    keys: Callable[[Measures], tuple[Array, ...]]
+    policy: int
+    description: str
+    source: str
+    scalable: bool = False
+
+    def order(self, measures: Measures) -> Array:
+        """Return the blocks in the order of this rule; ties by index."""
+        return np.lexsort(self.keys(measures)[::-1])
+
+
+def _rules() -> dict[str, Rule]:
+    """Return all rules, those that did best on the benchmark instances first."""
+    folklore = "folklore of dynamic storage allocation"
+    tflite = "Pisarchyk and Lee 2020 (arXiv 2001.03288), TensorFlow Lite"
+    xla = "XLA, GlobalDecreasingSizeBestFitHeap"
+    here = "this package"
+    rules = [
+        Rule(
+            "best-fit-lifetime",
+            lambda m: (-m.sections, -m.size),
+            BEST,
+            "longest lifetime (in sections) first, tightest gap",
+            folklore,
+            scalable=True,
+        ),
+        Rule(
+            "hot-classes",
+            lambda m: (-m.hot, -m.length_class, -m.area),
+            FIRST,
+            "blocks of nearly full sections first, long classes before short, by area",
+            here,
+            scalable=True,
+        ),
+        Rule(
+            "classes",
+            lambda m: (-m.length_class, -m.area),
+            FIRST,
+            "long classes before short, by area within a class, lowest gap",
+            here,
+            scalable=True,
+        ),
+        Rule(
+            "best-fit-heaviest",
+            lambda m: (-m.heaviest_load, -m.sections, -m.area),
+            BEST,
+            "blocks of the heaviest sections first, the longer and larger before, tightest gap",
+            here,
+        ),
+        Rule(
+            "greedy-by-size",
+            lambda m: (-m.size, m.start),
+            BEST,
+            "largest first, tightest gap",
+            tflite,
+        ),
+        Rule(
+            "greedy-by-breadth",
+            lambda m: (-m.heaviest_load, -m.size, m.start),
+            BEST,
+            "blocks of the heaviest sections first, the larger before, tightest gap",
+            tflite,
+        ),
+        Rule(
+            "xla-spatial",
+            lambda m: (-m.size, -m.lifetime, m.start),
+            BEST,
+            "largest first, the longer before, tightest gap",
+            xla,
+        ),
+        Rule(
+            "xla-temporal",
+            lambda m: (-m.lifetime, -m.size, m.start),
+            BEST,
+            "longest lifetime first, the larger before, tightest gap",
+            xla,
+        ),
+        Rule(
+            "first-fit-lifetime-size",
+            lambda m: (-m.lifetime, -m.size),
+            FIRST,
+            "longest lifetime first, the larger before, lowest gap",
+            "TPU-MLIR, allocation of local memory",
+        ),
+        Rule(
+            "first-fit-lifetime",
+            lambda m: (-m.sections,),
+            FIRST,
+            "longest lifetime (in sections) first, lowest gap",
+            folklore,
+            scalable=True,
+        ),
+        Rule("first-fit-area", lambda m: (-m.area,), FIRST, "largest area first", folklore),
+        Rule("best-fit-area", lambda m: (-m.area,), BEST, "largest area first", folklore),
+        Rule("first-fit-size", lambda m: (-m.size,), FIRST, "largest first", folklore),
+        Rule("first-fit-start", lambda m: (m.start, -m.size), FIRST, "earliest first", folklore),
+        Rule("best-fit-start", lambda m: (m.start, -m.size), BEST, "earliest first", folklore),
+        Rule(
+            "greedy-by-conflicts",
+            lambda m: (-m.conflicts, -m.size),
+            TOP,
+            "most conflicts first, on top of all it meets",
+            "TVM, unified static memory planner",
+        ),
+        Rule(
+            "bank-aware",
+            lambda m: (-m.lifetime, -m.size),
+            BANKS,
+            "longest lifetime first, where fewest partners share its banks, within one bank",
+            "TPU-MLIR, allocation of local memory",
+        ),
+    ]
+    return {rule.name: rule for rule in rules}
+
+
+RULES = _rules()
+
+
+class BankPairs(NamedTuple):
+    """Banks in terms of blocks.
+
+    Attributes
+    ----------
+    number, nbytes : int
+    ptr, other : ndarray of int64
+        other[ptr[i] : ptr[i + 1]] are the blocks that should not be in a bank of block i; once a
+        pair of buffers.
+    """
+
+    number: int
+    nbytes: int
+    ptr: Array
+    other: Array
+
+    @classmethod
+    def of(cls, blocks: Blocks, banks: Banks) -> BankPairs:
+        """Return the pairs of `banks` between different blocks."""
+        pairs = blocks.block[np.asarray(banks.pairs, dtype=np.int64).reshape(-1, 2)]
+        ptr, other = _rows(pairs[pairs[:, 0] != pairs[:, 1]], blocks.b)
+        return cls(banks.count, banks.nbytes, ptr, other)
+
+
+def whole(blocks: Blocks) -> bool:
+    """Whether every block is one full-height piece that may lie anywhere: slabs apply."""
+    return (
+        blocks.rigid and not len(blocks.range_low) and bool((np.diff(blocks.piece_ptr) == 1).all())
+    )
+
+
+def place(
+    blocks: Blocks,
+    rule: Rule,
+    *,
+    ceiling: int | None = None,
+    keep_going: KeepGoing | None = None,
+    banks: BankPairs | None = None,
+    measures: Measures | None = None,
+) -> Array | None:
+    """Place all blocks by one rule.
+
+    Blocks with given offsets come first, then those with upper limits, whatever the order.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    rule : Rule
+    ceiling : int, optional
+        Address that no block may exceed.
+    keep_going : callable, optional
+        Asked several times a second.
+    banks : BankPairs, optional
+        Nothing is put beyond the last of them; the rule `bank-aware` needs it.
+    measures : Measures, optional
+        Of `blocks`, to be used again.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,), or None
+        Offsets; None when a block finds no place or time is over.
+    """
+    return place_in_order(
+        blocks,
+        rule.order(measures or Measures(blocks)),
+        policy=rule.policy,
+        ceiling=ceiling,
+        keep_going=keep_going,
+        banks=banks,
+    )
+
+
+def place_in_order(
+    blocks: Blocks,
+    order: Array,
+    *,
+    policy: int = FIRST,
+    ceiling: int | None = None,
+    keep_going: KeepGoing | None = None,
+    banks: BankPairs | None = None,
+    placed: Array | None = None,
+) -> Array | None:
+    """Place all blocks in the order given; see :func:`place`.
+
+    With `placed`, int64 of shape (b,), blocks stay at the offsets given there (-1: not placed);
+    only for blocks that are :func:`whole`.
+    """
+    if policy == BANKS and banks is None:
+        raise ValueError("the bank-aware rule needs banks")
+    offsets = np.full(blocks.b, -1, dtype=np.int64) if placed is None else placed.copy()
+    order = order[offsets[order] < 0]
+    limit = FAR // 2 if ceiling is None else ceiling
+    if banks is not None:
+        limit = min(limit, banks.number * banks.nbytes)
+    if policy != BANKS and whole(blocks):
+        done = _by_slabs(blocks, order, policy, limit, keep_going, offsets)
+    elif placed is not None:
+        raise ValueError("blocks placed before must be whole")
+    else:
+        done = _by_lists(blocks, order, policy, limit, keep_going, banks, offsets)
+    return offsets if done else None
+
+
+def portfolio(
+    blocks: Blocks,
+    *,
+    ceiling: int | None = None,
+    keep_going: KeepGoing | None = None,
+    on_solution: Callable[[Array, str], None] | None = None,
+) -> Array | None:
+    """Run every rule that suits the number of blocks and return the lowest placement.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    ceiling, keep_going
+        As for :func:`place`.
+    on_solution : callable, optional
+        Called with offsets and the rule's name at every improvement.
+    """
+    measures = Measures(blocks)
+    floor = int(blocks.load.max(initial=0))
+    best, least = None, FAR
+    for rule in RULES.values():
+        if rule.policy == BANKS or (blocks.b > LARGE and not rule.scalable):
+            continue
+        if keep_going is not None and not keep_going():
+            break
+        offsets = place(blocks, rule, ceiling=ceiling, keep_going=keep_going, measures=measures)
+        if offsets is None:
+            continue
+        peak = int((offsets + blocks.size).max(initial=0))
+        if peak < least:
+            best, least = offsets, peak
+            if on_solution is not None:
+                on_solution(offsets, rule.name)
+        if least <= floor:
+            break
+    return best
+
+
+def _by_slabs(
+    blocks: Blocks,
+    order: Array,
+    policy: int,
+    ceiling: int,
+    keep_going: KeepGoing | None,
+    offsets: Array,
+) -> bool:
+    """Place blocks of one full-height piece; fill `offsets`, return whether all found a place."""
+    first, end, size, alignment = (
+        np.array(values) for values in (blocks.first, blocks.end, blocks.size, blocks.alignment)
+    )
+    length_class = Measures(blocks).length_class[order]
+    cuts = np.flatnonzero(np.diff(length_class)) + 1
+    if len(cuts) >= MOST_RUNS:
+        cuts, length_class = cuts[:0], np.full(len(order), int(length_class.max()))
+    placed = np.flatnonzero(offsets >= 0)
+    placed = placed[np.argsort(offsets[placed], kind="stable")]
+    begin = 0
+    for todo in np.split(order, cuts) if len(order) else []:
+        shift = int(length_class[begin])
+        begin += len(todo)
+        slabs = make_slabs(placed, todo, first, end, size, offsets, shift)
+        at = 0
+        while at < len(todo):
+            if keep_going is not None and not keep_going():
+                return False
+            at = fill_slabs(
+                todo, at, policy, first, end, size, alignment, ceiling, slabs, offsets, STEP_BUDGET
+            )
+            if at < 0:
+                return False
+        placed = np.concatenate([placed, todo])
+        placed = placed[np.argsort(offsets[placed], kind="stable")]
+    return True
+
+
+def _by_lists(
+    blocks: Blocks,
+    order: Array,
+    policy: int,
+    ceiling: int,
+    keep_going: KeepGoing | None,
+    banks: BankPairs | None,
+    offsets: Array,
+) -> bool:
+    """Place blocks of any kind; fill `offsets`, return whether all found a place."""
+    pieces, lists = _pieces(blocks, banks), _lists(blocks)
+    limited = np.zeros(blocks.b, dtype=bool)
+    some = np.flatnonzero(np.diff(blocks.range_ptr))
+    limited[some] = blocks.range_high[blocks.range_ptr[some + 1] - 1] < FAR // 2
+    urgency = np.where(blocks.fixed >= 0, 0, np.where(limited, 1, 2))[order]
+    order = np.ascontiguousarray(order[np.argsort(urgency, kind="stable")])
+    at = 0
+    while at < len(order):
+        if keep_going is not None and not keep_going():
+            return False
+        at = fill_lists(order, at, policy, ceiling, pieces, lists, offsets, STEP_BUDGET)
+        if at < 0:
+            return False
+    return True
+
+
+def _pieces(blocks: Blocks, banks: BankPairs | None) -> Pieces:
+    share_ptr, share = _rows(blocks.may_share, blocks.b)
+    none = np.zeros(blocks.b + 1, dtype=np.int64)
+    return Pieces(
+        size=np.array(blocks.size),
+        alignment=np.array(blocks.alignment),
+        piece_ptr=np.array(blocks.piece_ptr),
+        first=np.array(blocks.first),
+        end=np.array(blocks.end),
+        low=np.array(blocks.low),
+        high=np.array(blocks.high),
+        range_ptr=np.array(blocks.range_ptr),
+        range_low=np.array(blocks.range_low),
+        range_high=np.array(blocks.range_high),
+        share_ptr=share_ptr,
+        share=share,
+        bank_ptr=none if banks is None else banks.ptr,
+        bank_other=none[:0] if banks is None else banks.other,
+        bank_bytes=0 if banks is None else banks.nbytes,
+        bank_count=0 if banks is None else banks.number,
+    )
+
+
+def _lists(blocks: Blocks) -> Lists:
+    """Return empty lists for slabs so long that pieces touch three of them on average."""
+    shift = 0
+    while True:
+        left, right = blocks.first >> shift, (blocks.end - 1) >> shift
+        if (right - left).sum() <= 2 * len(left):
+            break
+        shift += 1
+    slabs = (blocks.sections >> shift) + 1
+    entries = np.zeros(slabs + 2, dtype=np.int64)
+    np.add.at(entries, left + 1, 1)
+    np.add.at(entries, right + 2, -1)
+    ptr = np.cumsum(np.cumsum(entries))
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    met = np.zeros(blocks.b, dtype=np.int64)
+    np.add.at(met, owner, Measures(blocks).meetings)
+    room = int((2 * met + np.diff(blocks.range_ptr)).max(initial=0)) + 2
+    return Lists(
+        ptr=ptr,
+        length=np.zeros(slabs + 1, dtype=np.int64),
+        entry=np.empty(int(ptr[-1]), dtype=np.int64),
+        owner=owner,
+        heap_low=np.empty(room, dtype=np.int64),
+        heap_high=np.empty(room, dtype=np.int64),
+        shift=shift,
+    )
+
+
+def _rows(pairs: Array, b: int) -> tuple[Array, Array]:
+    """Return symmetric pairs as rows (ptr, other)."""
+    both = np.concatenate([pairs, pairs[:, ::-1]]).reshape(-1, 2)
+    both = both[np.argsort(both[:, 0], kind="stable")]
+    ptr = np.zeros(b + 1, dtype=np.int64)
+    np.cumsum(np.bincount(both[:, 0], minlength=b), out=ptr[1:])
+    return ptr, np.ascontiguousarray(both[:, 1])

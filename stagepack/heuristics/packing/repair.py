@@ -1,0 +1,119 @@
+"""Repair of large packings: where they are too high, a window of time is packed anew.
+
+The highest block decides.  Blocks that live wholly within some sections around it are taken out
+and placed again, by annealing over first-fit orders, beside those that reach beyond; the window
+grows where that does not help.  A packing never gets worse.  A window costs O(b) to cut out, and
+then what is spent on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import annealing
+from stagepack.heuristics.packing.greedy import KeepGoing
+from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+LARGEST_WINDOW = 4000
+"""Blocks in a window; with more, first-fit orders change too slowly."""
+
+LEGS = 2
+"""Kernel calls of annealing in the first window at a place; doubled as it grows."""
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why windows cannot be repaired, or ''."""
+    if not blocks.plain:
+        return "repair needs plain blocks: no gaps, circular time, ranges or odd alignments"
+    return ""
+
+
+def improve(
+    blocks: Blocks,
+    offsets: Array,
+    *,
+    target: int,
+    seed: int = 0,
+    keep_going: KeepGoing | None = None,
+    on_solution: Callable[[Array], None] | None = None,
+) -> Array:
+    """Lower the peak of a packing window by window.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Plain ones.
+    offsets : ndarray of int64, shape (b,)
+        A packing.
+    target : int
+        Stop at this peak: the best bound known.
+    seed : int
+    keep_going : callable, optional
+        Asked several times a second.
+    on_solution : callable, optional
+        Called with offsets whenever the peak has fallen.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,)
+        Offsets of a peak no higher than before.
+    """
+    offsets = offsets.copy()
+    top = offsets + blocks.size
+    reported = int(top.max(initial=0))
+    tries = np.zeros(blocks.sections, dtype=np.int64)
+    while (peak := int(top.max(initial=0))) > target:
+        if peak < reported:
+            reported = peak
+            if on_solution is not None:
+                on_solution(offsets.copy())
+        if keep_going is not None and not keep_going():
+            return offsets
+        worst = int(np.argmax(top))
+        first, end = int(blocks.first[worst]), int(blocks.end[worst])
+        attempt = int(tries[first:end].max())
+        tries[first:end] += 1
+        members, begin, stop = _window(blocks, first, end, attempt)
+        window, inside = _clipped(blocks, members, begin, stop)
+        found = annealing.improve(
+            window,
+            offsets[members],
+            target=target,
+            seed=seed + attempt,
+            movable=inside,
+            legs=LEGS << min(attempt, 8),
+            keep_going=keep_going,
+        )
+        offsets[members] = found
+        top[members] = found + blocks.size[members]
+    if peak < reported and on_solution is not None:
+        on_solution(offsets.copy())
+    return offsets
+
+
+def _window(blocks: Blocks, first: int, end: int, attempt: int) -> tuple[Array, int, int]:
+    """Return the blocks alive around [first, end), the more the later the attempt, and where."""
+    while True:
+        margin = (end - first + 8) << min(attempt, 20)
+        begin, stop = max(0, first - margin), min(blocks.sections, end + margin)
+        members = np.flatnonzero((blocks.first < stop) & (blocks.end > begin))
+        if len(members) <= LARGEST_WINDOW or attempt == 0:
+            return members, begin, stop
+        attempt -= 1
+
+
+def _clipped(blocks: Blocks, members: Array, begin: int, stop: int) -> tuple[Blocks, Array]:
+    """Return `members` in the sections [begin, stop) alone, and which of them end there."""
+    first, end = blocks.first[members], blocks.end[members]
+    inside = (first >= begin) & (end <= stop)
+    window = LmemPacking.from_arrays(
+        blocks.size[members],
+        np.maximum(first, begin),
+        np.minimum(end, stop),
+        alignment=blocks.alignment[members],
+    )
+    return Blocks.of(window), inside

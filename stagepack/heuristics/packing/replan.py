@@ -1,0 +1,133 @@
+"""Re-planning: a placement within the capacity that moves as few bytes as a search can do.
+
+Buffers keep their previous offsets as long as these fit together; the others go into what is
+left.  Where they find no room, some of the kept ones are released, the smallest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import greedy
+from stagepack.instances.packing import LmemPacking, Objective
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+
+def place(
+    instance: LmemPacking,
+    capacity: int,
+    *,
+    keep_going: Callable[[], bool],
+    on_solution: Callable[[Array], object],
+) -> None:
+    """Report placements within `capacity`, shape (n,), each moving fewer bytes than the last.
+
+    Releases kept buffers until the rest fits, then tries to keep each released one again, the
+    largest first.  O(n) greedy packings at most.
+    """
+    kept = _consistent(instance, capacity)
+    found = None
+    while found is None and keep_going():
+        found, beyond = _with(instance, kept, capacity, keep_going)
+        if found is None:
+            if not kept.any():
+                return
+            kept &= ~_in_the_way(instance, kept, beyond)
+    if found is None:
+        return
+    on_solution(found)
+    for buffer in sorted(np.flatnonzero(_moved(instance, found)), key=lambda i: -instance.size[i]):
+        if not keep_going():
+            return
+        again = kept.copy()
+        again[buffer] = True
+        again[instance.previous == found] = True
+        if not _agree(instance, again, capacity):
+            continue
+        better, _ = _with(instance, again, capacity, keep_going)
+        if better is not None and _bytes(instance, better) < _bytes(instance, found):
+            found, kept = better, again
+            on_solution(found)
+
+
+def _moved(instance: LmemPacking, offsets: Array) -> Array:
+    return np.asarray((instance.previous >= 0) & (instance.previous != offsets))
+
+
+def _bytes(instance: LmemPacking, offsets: Array) -> int:
+    return int(instance.size[_moved(instance, offsets)].sum())
+
+
+def _consistent(instance: LmemPacking, capacity: int) -> Array:
+    """Return a mask of buffers whose previous offsets are valid together, the largest first."""
+    kept = np.zeros(instance.n, dtype=bool)
+    previous = np.flatnonzero(instance.previous >= 0)
+    alone = previous[[_fits_alone(instance, int(i), capacity) for i in previous]]
+    if _agree(instance, _mask(alone, instance.n), capacity):
+        return _mask(alone, instance.n)
+    blocks = Blocks.of(instance)
+    pointer, other = blocks.neighbours()
+    low = instance.previous
+    high = low + instance.size
+    for buffer in sorted(alone.tolist(), key=lambda i: (-int(instance.size[i]), i)):
+        block = blocks.block[buffer]
+        near = np.isin(blocks.block, other[pointer[block] : pointer[block + 1]]) & kept
+        together = (blocks.block == block) & kept & (low != low[buffer])
+        if not (near & (low < high[buffer]) & (low[buffer] < high)).any() and not together.any():
+            kept[buffer] = True
+    return kept
+
+
+def _mask(buffers: Array, n: int) -> Array:
+    mask = np.zeros(n, dtype=bool)
+    mask[buffers] = True
+    return mask
+
+
+def _fits_alone(instance: LmemPacking, buffer: int, capacity: int) -> bool:
+    one = instance.select([buffer], objective=Objective.FIT, capacity=capacity, memories=())
+    return _agree(one, np.ones(1, dtype=bool), capacity)
+
+
+def _agree(instance: LmemPacking, kept: Array, capacity: int) -> bool:
+    """Whether the previous offsets of some buffers break no rule."""
+    from stagepack.instances.packing import PackingSolution
+
+    if not kept.any():
+        return True
+    part = instance.select(
+        np.flatnonzero(kept).tolist(), objective=Objective.FIT, capacity=capacity, memories=()
+    )
+    return not part.check(PackingSolution.of(part, part.previous))
+
+
+def _with(
+    instance: LmemPacking, kept: Array, capacity: int, keep_going: Callable[[], bool]
+) -> tuple[Array | None, Array]:
+    """Return a placement that keeps these buffers (None), and the buffers that found no room."""
+    fixed = np.where(kept, instance.previous, instance.fixed)
+    part = instance.replace(fixed=fixed, objective=Objective.PEAK)
+    blocks = Blocks.of(part)
+    found = greedy.portfolio(blocks, keep_going=keep_going)
+    if found is None:
+        return None, np.flatnonzero(~kept)
+    offsets = blocks.expand(found)
+    beyond = np.flatnonzero(offsets + instance.size > capacity)
+    return (None, beyond) if len(beyond) else (offsets, beyond)
+
+
+def _in_the_way(instance: LmemPacking, kept: Array, beyond: Array) -> Array:
+    """Return a mask of kept buffers to release: the smaller half of those alive with `beyond`."""
+    blocks = Blocks.of(instance)
+    pointer, other = blocks.neighbours()
+    near = np.zeros(blocks.b, dtype=bool)
+    for block in blocks.block[beyond]:
+        near[other[pointer[block] : pointer[block + 1]]] = True
+    candidates = np.flatnonzero(kept & near[blocks.block])
+    if not len(candidates):
+        candidates = np.flatnonzero(kept)
+    by_size = candidates[np.argsort(instance.size[candidates], kind="stable")]
+    return _mask(by_size[: (len(by_size) + 1) // 2], instance.n)

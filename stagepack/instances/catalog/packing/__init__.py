@@ -1,0 +1,89 @@
+"""Packings of the catalog: networks' activations, generated, with known optima, adversarial."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from stagepack.instances.catalog.generators import Generator
+from stagepack.instances.catalog.networks import NETWORKS
+from stagepack.instances.catalog.packing import (
+    adversarial,
+    dissections,
+    evolved,
+    random,
+)
+from stagepack.instances.catalog.packing.activations import activations
+
+__all__ = ["GENERATORS"]
+
+
+def _shape(network: str) -> dict[str, Any]:
+    """Return the parameters of a network, as fine as it can be taken."""
+    shape = dict(NETWORKS[network].shape)
+    return {**shape, "granularity": "matmul"} if "granularity" in shape else shape
+
+
+GENERATORS: dict[str, Generator] = {
+    **{
+        f"activations/{name}": Generator(
+            partial(activations, name),
+            {**_shape(name), "training": False},
+            f"activations of {recipe.description.partition(',')[0].partition(':')[0]}",
+        )
+        for name, recipe in NETWORKS.items()
+    },
+    "random/powerlaw": Generator(
+        random.powerlaw,
+        {"buffers": 1000, "seed": 0},
+        "lifetimes and sizes over many orders of magnitude, up to millions of buffers",
+    ),
+    "random/constant-load": Generator(
+        random.constant_load,
+        {"buffers": 20, "seed": 0},
+        "small and tight: what ends is refilled at once; the optimum may exceed the load",
+    ),
+    "random/planted": Generator(
+        dissections.planted,
+        {"buffers": 60, "seed": 0, "peak": 2**20},
+        "a rectangle cut by straight cuts: a packing without any waste exists",
+    ),
+    "random/pinwheel": Generator(
+        dissections.pinwheel,
+        {"buffers": 45, "seed": 0, "peak": 2**20},
+        "a rectangle cut into pinwheels: a packing without any waste exists",
+    ),
+    "random/evolved": Generator(
+        evolved.evolved,
+        {"buffers": 40, "seed": 0},
+        "the optimum exceeds the load: no packing is as low as the load at its highest",
+    ),
+    "random/pipelined": Generator(
+        random.pipelined,
+        {"buffers": 9, "seed": 0, "banks": 4},
+        "a software-pipelined loop: circular lifetimes, banks, pairs that should not share one",
+    ),
+    "above-load": Generator(
+        evolved.smallest, {}, "the smallest packing known whose optimum exceeds its load"
+    ),
+    "adversarial/size": Generator(
+        adversarial.against_size,
+        {"copies": 3},
+        "twice the optimum for first fit by size and TFLite's greedies by size and breadth",
+    ),
+    "adversarial/start": Generator(
+        adversarial.against_start,
+        {"levels": 4},
+        "1 + levels / 2 times the optimum for first and best fit by start",
+    ),
+    "adversarial/lifetime": Generator(
+        adversarial.against_lifetime,
+        {"levels": 4},
+        "1 + levels / 2 times the optimum for first and best fit by lifetime or area",
+    ),
+    "adversarial/all": Generator(
+        adversarial.against_all,
+        {"levels": 3},
+        "the three others one after the other: against portfolios of greedies",
+    ),
+}

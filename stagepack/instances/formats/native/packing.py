@@ -1,0 +1,381 @@
+"""Native files of LMEM packings: ``{"problem": "lmem-packing", "version": 1, ...}``.
+
+``buffers`` is either what people write, a list of buffer objects; or what programs write, an
+object of columns with one entry a buffer.  Everything else that speaks of buffers (pairs, groups,
+gaps and ranges beside columns) names them by their ids, which are "0", "1", ... where none are
+given.  Fields, units and defaults are those of :class:`stagepack.instances.packing.LmemPacking`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from stagepack.instances.formats import strict
+from stagepack.instances.formats.context import Context
+from stagepack.instances.formats.native.lines import lines
+from stagepack.instances.packing import KIND, Banks, Gap, LmemPacking, Objective
+from stagepack.instances.profile import Array, Bytes
+from stagepack.result import InputError
+
+Moment = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
+Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
+Offset = Annotated[int, msgspec.Meta(ge=-1, lt=2**62)]
+Id = str | int
+Range = tuple[Bytes, Bytes]
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """In [start, end) a buffer uses only its bytes [low, high); none: it is dead."""
+
+    start: Moment
+    end: Moment
+    low: Bytes = 0
+    high: Bytes = 0
+
+
+class Buffer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One buffer: bytes, the lifetime [start, end), and rules for its offset.
+
+    `fixed` is a given offset, `previous` the old one, `hint` one to begin with; `allowed` are
+    ranges [low, high) of addresses, one of which must hold the buffer.
+    """
+
+    size: Positive
+    start: Moment | None = None
+    end: Moment | None = None
+    id: Id | None = None
+    alignment: Positive = 1
+    gaps: list[Span] = []
+    fixed: Bytes | None = None
+    allowed: list[Range] = []
+    accesses: Bytes | None = None
+    previous: Bytes | None = None
+    hint: Bytes | None = None
+
+
+class ColumnGap(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A gap of the buffer named `buffer`."""
+
+    buffer: Id
+
+
+class ColumnRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A range [low, high) that may hold the buffer named `buffer`."""
+
+    buffer: Id
+    low: Bytes
+    high: Bytes
+
+
+class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Buffers by column: arrays with an entry a buffer; offsets are -1 where there is none."""
+
+    size: list[Positive]
+    start: list[Moment] | None = None
+    end: list[Moment] | None = None
+    ids: list[Id] | None = None
+    alignment: list[Positive] | None = None
+    fixed: list[Offset] | None = None
+    accesses: list[Bytes] | None = None
+    previous: list[Offset] | None = None
+    hint: list[Offset] | None = None
+    gaps: list[ColumnGap] = []
+    allowed: list[ColumnRange] = []
+
+
+class BankLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`count` banks of `nbytes`, and the pairs of buffers that should not share one.
+
+    `weight` is how many bytes of peak a conflict is worth; without it conflicts come first.
+    """
+
+    count: Positive
+    nbytes: Positive
+    pairs: list[tuple[Id, Id]] = []
+    weight: Bytes | None = None
+
+
+class MemoryLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of several memories: its bytes (left out: no limit) and the cost of an access."""
+
+    name: str
+    cost: Bytes
+    capacity: Bytes | None = None
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An lmem-packing instance.
+
+    The default objective is fit with a capacity, spill with memories, otherwise peak.
+    """
+
+    problem: Literal["lmem-packing"]
+    version: Literal[1]
+    buffers: list[Buffer] | Columns
+    name: str = "packing"
+    source: str = ""
+    objective: Objective | None = None
+    capacity: Bytes | None = None
+    period: Positive | None = None
+    conflicts: list[tuple[Id, Id]] | None = None
+    reserved: list[Range] = []
+    colocated: list[list[Id]] = []
+    in_place: list[tuple[Id, Id]] = []
+    banks: BankLayout | None = None
+    memories: list[MemoryLevel] = []
+
+
+KNOWN_FIELDS = tuple(
+    dict.fromkeys(
+        field.name
+        for struct in (Document, Columns, Buffer, ColumnGap, BankLayout, MemoryLevel)
+        for field in msgspec.structs.fields(struct)
+    )
+)
+COLUMNS = ("ids", "size", "start", "end", "alignment", "fixed", "accesses", "previous", "hint")
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def parse(data: bytes, context: Context) -> LmemPacking:
+    """Return the instance of a native file, changed as `context` says.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
+    document = strict.decode(data, Document, known=KNOWN_FIELDS)
+    listed = isinstance(document.buffers, list)
+    columns = document.buffers if isinstance(document.buffers, Columns) else None
+    given = _columns(document.buffers) if columns is None else _of_columns(columns)
+    ids = given["ids"]
+    if not given["size"]:
+        raise InputError("no buffers", field="buffers", remedy="give at least one buffer")
+    if ids is not None and len(set(ids)) < len(ids):
+        twice = next(name for name, count in Counter(ids).items() if count > 1)
+        raise InputError(
+            f"two buffers are named {twice!r}",
+            field="buffers",
+            remedy="give each a name of its own",
+        )
+    index = _Index(len(given["size"]) if ids is None else ids)
+    if columns is not None:
+        given["gaps"] = [
+            (at, gap.start, gap.end, gap.low, gap.high)
+            for gap, at in zip(
+                columns.gaps,
+                index.each((gap.buffer for gap in columns.gaps), "buffers.gaps[{}].buffer"),
+                strict=True,
+            )
+        ]
+        given["allowed"] = [
+            (at, item.low, item.high)
+            for item, at in zip(
+                columns.allowed,
+                index.each((a.buffer for a in columns.allowed), "buffers.allowed[{}].buffer"),
+                strict=True,
+            )
+        ]
+    banks = document.banks
+    alignment = given["alignment"]
+    if context.alignment is not None:
+        own = np.ones(len(index), dtype=np.int64) if alignment is None else np.asarray(alignment)
+        given["alignment"] = np.where(own == 1, context.alignment, own)
+    try:
+        return LmemPacking.from_arrays(
+            **given,
+            name=document.name,
+            source=document.source,
+            objective=document.objective if context.objective is None else context.objective,
+            capacity=document.capacity if context.capacity is None else context.capacity,
+            period=document.period if context.period is None else context.period,
+            conflicts=None
+            if document.conflicts is None
+            else index.pairs(document.conflicts, "conflicts"),
+            reserved=document.reserved,
+            colocated=[
+                list(index.each(group, f"colocated[{at}][{{}}]"))
+                for at, group in enumerate(document.colocated)
+            ],
+            in_place=index.pairs(document.in_place, "in_place"),
+            banks=None
+            if banks is None
+            else Banks(
+                banks.count,
+                banks.nbytes,
+                np.array(index.pairs(banks.pairs, "banks.pairs"), dtype=np.int64).reshape(-1, 2),
+                banks.weight,
+            ),
+            memories=[(item.name, item.capacity, item.cost) for item in document.memories],
+        )
+    except InputError as error:
+        if error.field.partition("[")[0] in (*COLUMNS, "gaps", "allowed"):
+            error.field = "buffers" if listed else f"buffers.{error.field}"
+        raise
+
+
+def _columns(buffers: Any) -> dict[str, Any]:
+    """Return a list of buffer objects as columns, gaps and ranges by index."""
+    ids = [buffer.id for buffer in buffers]
+    unnamed = [at for at, name in enumerate(ids) if name is None]
+    if unnamed and len(unnamed) < len(ids):
+        raise InputError(
+            "is missing", field=f"buffers[{unnamed[0]}].id", remedy="name all buffers or none"
+        )
+    missing = [
+        at for at, buffer in enumerate(buffers) if (buffer.start is None) != (buffer.end is None)
+    ]
+    if missing:
+        lacking = "start" if buffers[missing[0]].start is None else "end"
+        raise InputError("is missing", field=f"buffers[{missing[0]}].{lacking}", remedy="add it")
+    alive = any(buffer.start is not None for buffer in buffers)
+    homeless = [at for at, buffer in enumerate(buffers) if alive and buffer.start is None]
+    if homeless:
+        raise InputError("is missing", field=f"buffers[{homeless[0]}].start", remedy="add it")
+    spared = any(buffer.accesses is not None for buffer in buffers)
+    return {
+        "ids": None if unnamed else [str(name) for name in ids],
+        "size": [buffer.size for buffer in buffers],
+        "start": [buffer.start for buffer in buffers] if alive else None,
+        "end": [buffer.end for buffer in buffers] if alive else None,
+        "alignment": [buffer.alignment for buffer in buffers],
+        "gaps": [
+            (at, gap.start, gap.end, gap.low, gap.high)
+            for at, buffer in enumerate(buffers)
+            for gap in buffer.gaps
+        ],
+        "allowed": [
+            (at, low, high) for at, buffer in enumerate(buffers) for low, high in buffer.allowed
+        ],
+        "accesses": [b.size if b.accesses is None else b.accesses for b in buffers]
+        if spared
+        else None,
+        **{
+            name: [-1 if value is None else value for value in (getattr(b, name) for b in buffers)]
+            for name in ("fixed", "previous", "hint")
+        },
+    }
+
+
+def _of_columns(columns: Columns) -> dict[str, Any]:
+    given = {name: getattr(columns, name) for name in COLUMNS}
+    if columns.ids is not None:
+        given["ids"] = [str(name) for name in columns.ids]
+        if len(columns.ids) != len(columns.size):
+            raise InputError(
+                f"{len(columns.ids)} names for {len(columns.size)} buffers",
+                field="buffers.ids",
+                remedy="give one name a buffer",
+            )
+    return given
+
+
+class _Index:
+    """Where the buffers are, by id."""
+
+    def __init__(self, ids: Sequence[str] | int) -> None:
+        self.ids = list(map(str, range(ids))) if isinstance(ids, int) else ids
+        self._at: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def each(self, names: Iterable[Id], where: str) -> Iterable[int]:
+        """Yield the position of each name; `where` is the field, with {} for the entry."""
+        for entry, name in enumerate(names):
+            if not self._at:
+                self._at = {known: at for at, known in enumerate(self.ids)}
+            if str(name) not in self._at:
+                raise InputError(
+                    f"{name!r} is no buffer",
+                    field=where.format(entry),
+                    remedy="name buffers by their ids",
+                )
+            yield self._at[str(name)]
+
+    def pairs(self, pairs: Iterable[tuple[Id, Id]], where: str) -> list[tuple[int, int]]:
+        """Return pairs of names as pairs of positions."""
+        found = []
+        for at, pair in enumerate(pairs):
+            one, other = self.each(pair, f"{where}[{at}][{{}}]")
+            found.append((one, other))
+        return found
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def dump(instance: LmemPacking) -> str:
+    """Return the native file of an instance: columns, a line each, defaults left out."""
+    name = instance.buffer_id
+    alive = instance.conflicts is None
+    columns: dict[str, Any] = {
+        "ids": instance.ids,
+        "size": instance.size,
+        "start": instance.start if alive else None,
+        "end": instance.end if alive else None,
+        "alignment": _unless(instance.alignment, 1),
+        "fixed": _unless(instance.fixed, -1),
+        "accesses": _unless(instance.accesses, instance.size),
+        "previous": _unless(instance.previous, -1),
+        "hint": _unless(instance.hint, -1),
+        "gaps": [_gap(gap, name(gap.buffer)) for gap in instance.gaps] or None,
+        "allowed": [
+            {"buffer": name(item.buffer), "low": item.low, "high": item.high}
+            for item in instance.allowed
+        ]
+        or None,
+    }
+    usual = Objective.PEAK if instance.capacity is None else Objective.FIT
+    usual = Objective.SPILL if instance.memories else usual
+    document: dict[str, Any] = {
+        "problem": KIND,
+        "version": 1,
+        "name": instance.name,
+        "source": instance.source or None,
+        "objective": None if instance.objective is usual else str(instance.objective),
+        "capacity": instance.capacity,
+        "period": instance.period,
+        "buffers": columns,
+        "conflicts": None if instance.conflicts is None else _named(instance, instance.conflicts),
+        "reserved": [list(span) for span in instance.reserved] or None,
+        "colocated": [[name(i) for i in group] for group in instance.colocated] or None,
+        "in_place": _named(instance, instance.in_place) or None,
+        "banks": _banks(instance),
+        "memories": [
+            {"name": memory.name, "capacity": memory.capacity, "cost": memory.cost}
+            for memory in instance.memories
+        ]
+        or None,
+    }
+    return lines(document, opened="buffers")
+
+
+def _unless(column: Array, usual: Any) -> Array | None:
+    """Return a column, or None where its default says the same."""
+    return None if (column == usual).all() else column
+
+
+def _gap(gap: Gap, name: str) -> dict[str, Any]:
+    whole = {"buffer": name, "start": gap.start, "end": gap.end, "low": gap.low, "high": gap.high}
+    return {key: value for key, value in whole.items() if value or key not in ("low", "high")}
+
+
+def _named(instance: LmemPacking, pairs: Iterable[Any]) -> list[list[str]]:
+    return [[instance.buffer_id(int(i)) for i in pair] for pair in pairs]
+
+
+def _banks(instance: LmemPacking) -> dict[str, Any] | None:
+    banks = instance.banks
+    if banks is None:
+        return None
+    found = {"count": banks.count, "nbytes": banks.nbytes, "weight": banks.weight}
+    found = {key: value for key, value in found.items() if value is not None}
+    return {**found, "pairs": _named(instance, banks.pairs)}

@@ -1,0 +1,128 @@
+"""Annealing: never worse, valid, the same for a seed."""
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.packing import annealing, greedy
+from stagepack.heuristics.packing.annealing_kernels import ENERGY, TARGET
+from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from tests.heuristics.packing.test_greedy import random_plain, stack_one_by_one
+from tests.packing_cases import random_packing, tight
+
+
+@pytest.fixture(autouse=True)
+def short_legs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(annealing, "BUDGET", 100_000)
+
+
+def poor(blocks: Blocks) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    offsets = greedy.place(blocks, greedy.RULES["first-fit-start"])
+    assert offsets is not None
+    return offsets
+
+
+@pytest.mark.parametrize("scale", [1, 1024, 1_000_003])
+def test_peak_falls_for_any_unit(scale: int) -> None:
+    instance = random_plain(np.random.default_rng(1), 150, longest=60)
+    instance = instance.replace(size=instance.size * scale)
+    blocks = Blocks.of(instance)
+    start = poor(blocks)
+    offsets = annealing.improve(blocks, start, target=int(blocks.load.max()), legs=40)
+    assert instance.check(PackingSolution(offsets)) == ()
+    assert blocks.load.max() <= (offsets + blocks.size).max() < (start + blocks.size).max()
+
+
+@pytest.mark.parametrize("words", [1, 512])
+def test_marks_and_heap_place_alike(monkeypatch: pytest.MonkeyPatch, words: int) -> None:
+    monkeypatch.setattr(annealing, "WORDS", words)
+    instance = random_plain(np.random.default_rng(2), 120, longest=60)
+    blocks = Blocks.of(instance)
+    start = poor(blocks)
+    search = annealing._search(blocks, start, np.ones(blocks.b, dtype=bool), 1, 0)
+    assert (len(search.bits) == 0) == (words == 1)
+    rng = np.random.default_rng(3)
+    search.order[:] = rng.permutation(blocks.b)
+    search.place[search.order] = np.arange(blocks.b)
+    search.state[TARGET] = int(blocks.load.max())
+    annealing.place_all(search)
+    expected = stack_one_by_one(instance, search.order, tightest=False)
+    assert search.offsets.tolist() == expected
+    top = np.zeros(blocks.sections, dtype=np.int64)
+    for i in range(blocks.b):
+        part = top[blocks.first[i] : blocks.end[i]]
+        np.maximum(part, search.offsets[i] + blocks.size[i], out=part)
+    excess = np.maximum(top - blocks.load.max(), 0)
+    assert search.state[ENERGY] == excess.sum() + 3 * excess.max()
+
+
+def test_same_seed_same_answer() -> None:
+    blocks = Blocks.of(random_plain(np.random.default_rng(4), 100, longest=60))
+    bound = int(blocks.load.max())
+    one, two = (
+        annealing.improve(blocks, poor(blocks), target=bound, seed=7, legs=15) for _ in range(2)
+    )
+    assert np.array_equal(one, two)
+
+
+def test_what_may_not_move_stays() -> None:
+    instance = random_plain(np.random.default_rng(5), 100, longest=60)
+    blocks = Blocks.of(instance)
+    start = poor(blocks)
+    movable = start + blocks.size > blocks.load.max() * 3 // 4
+    offsets = annealing.improve(
+        blocks, start, target=int(blocks.load.max()), movable=movable, legs=10
+    )
+    assert np.array_equal(offsets[~movable], start[~movable])
+    assert instance.check(PackingSolution(offsets)) == ()
+
+
+def test_valid_with_circular_time_graphs_alignment_and_fixed_offsets() -> None:
+    rng = np.random.default_rng(6)
+    moved = 0
+    for _ in range(60):
+        features = [
+            name
+            for name in ("alignment", "fixed", "circular", "conflicts", "colocated")
+            if rng.random() < 0.4
+        ]
+        instance = random_packing(rng, features=features)
+        blocks = Blocks.of(instance)
+        start = greedy.place(blocks, greedy.RULES["first-fit-start"])
+        if start is None or annealing.unsupported(blocks):
+            continue
+        offsets = annealing.improve(blocks, start, target=int(blocks.load.max()), legs=3)
+        assert instance.check(PackingSolution(blocks.expand(offsets))) == ()
+        assert (offsets + blocks.size).max() <= (start + blocks.size).max()
+        moved += not np.array_equal(offsets, start)
+    assert moved
+
+
+def test_finds_the_optimum_above_the_load() -> None:
+    blocks = Blocks.of(tight())
+    reports: list[int] = []
+    offsets = annealing.improve(
+        blocks,
+        poor(blocks),
+        target=17,
+        legs=20,
+        on_solution=lambda found: reports.append(int((found + blocks.size).max())),
+    )
+    assert (offsets + blocks.size).max() == 17
+    assert reports == sorted(set(reports), reverse=True)
+
+
+def test_stops_when_told() -> None:
+    blocks = Blocks.of(random_plain(np.random.default_rng(8), 100, longest=60))
+    start = poor(blocks)
+    found = annealing.improve(
+        blocks, start, target=int(blocks.load.max()), keep_going=lambda: False
+    )
+    assert (found + blocks.size).max() <= (start + blocks.size).max()
+
+
+def test_unsupported_names_what_is_in_the_way() -> None:
+    ranged = LmemPacking.from_arrays([2, 3], [0, 1], [2, 3], reserved=((4, 5),))
+    assert "ranges" in annealing.unsupported(Blocks.of(ranged))
+    fixed = LmemPacking.from_arrays([2, 3], [0, 1], [2, 3], fixed=np.array([4, -1]))
+    assert annealing.unsupported(Blocks.of(fixed)) == ""

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from stagepack.instances.packing import (
+    Allowed,
+    Gap,
+    LmemPacking,
+    Objective,
+    PackingSolution,
+    measure,
+)
+from stagepack.instances.packing.blocks import Blocks
+from tests.instances.packing.moments import held, overlap
+from tests.packing_cases import FEATURES, brute_force, random_packing
+
+cases = {
+    "seed": st.integers(0, 2**32),
+    "features": st.sets(st.sampled_from(FEATURES)).map(sorted),
+}
+
+
+def case(seed: int, features: list[str]) -> tuple[LmemPacking, Blocks]:
+    instance = random_packing(np.random.default_rng(seed), features=features)
+    assume(never_dead(instance))
+    return instance, Blocks.of(instance)
+
+
+def never_dead(instance: LmemPacking) -> bool:
+    """Tell whether every buffer holds something at some moment."""
+    return not instance.gaps or all(held(instance, i) for i in range(instance.n))
+
+
+DEAD = LmemPacking.from_arrays(
+    [4, 2, 6], [0, 0, 0], [2, 4, 4], gaps=[Gap(0, 0, 2), Gap(1, 1, 2)], in_place=[(0, 1)]
+)
+"""A buffer that is dead all its life, and one in two pieces: as many pieces as blocks."""
+
+
+def test_a_buffer_that_is_always_dead_may_share() -> None:
+    assert Blocks.of(DEAD).load.max() == 8
+
+
+def test_neighbours_are_told_once() -> None:
+    ptr, other = Blocks.of(DEAD.replace(in_place=())).neighbours()
+    assert [other[a:b].tolist() for a, b in pairwise(ptr)] == [[], [2], [1]]
+
+
+def test_nothing_is_ever_alive() -> None:
+    blocks = Blocks.of(LmemPacking.from_arrays([4], [0], [2], gaps=[Gap(0, 0, 2)]))
+    assert (blocks.sections, blocks.load.tolist()) == (1, [0])
+
+
+def pieces(blocks: Blocks) -> list[tuple[int, int, int, int, int]]:
+    """Return (block, first, end, low, high) of every piece."""
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    rows = zip(owner, blocks.first, blocks.end, blocks.low, blocks.high, strict=True)
+    return [(int(o), int(f), int(e), int(low), int(high)) for o, f, e, low, high in rows]
+
+
+def members(blocks: Blocks) -> list[set[int]]:
+    """Return the blocks of each section."""
+    found: list[set[int]] = [set() for _ in range(blocks.sections)]
+    for owner, first, end, _, _ in pieces(blocks):
+        for section in range(first, end):
+            found[section].add(owner)
+    return found
+
+
+@settings(max_examples=300)
+@given(**cases)
+def test_two_blocks_overlap_as_their_buffers_do(seed: int, features: list[str]) -> None:
+    instance, blocks = case(seed, features)
+    if instance.conflicts is None or not instance.colocated:
+        require_equal_overlaps(instance, blocks)
+
+
+def test_colocated_members_conflict_with_their_own_sizes() -> None:
+    instance = LmemPacking.from_arrays([2, 8, 3], conflicts=[(0, 2)], colocated=[(0, 1)])
+    assert instance.check(PackingSolution.of(instance, [0, 0, 2])) == ()
+    require_equal_overlaps(instance, Blocks.of(instance))
+
+
+def require_equal_overlaps(instance: LmemPacking, blocks: Blocks) -> None:
+    for i in range(instance.n):
+        for j in range(i):
+            one, other = int(blocks.block[i]), int(blocks.block[j])
+            if one == other:
+                continue
+            mine = [n for n in range(instance.n) if blocks.block[n] == one]
+            theirs = [n for n in range(instance.n) if blocks.block[n] == other]
+            for distance in range(-12, 13):
+                expected = any(overlap(instance, a, b, distance) for a in mine for b in theirs)
+                found = any(
+                    f < g and h < e and low < top + distance and bottom + distance < high
+                    for o, f, e, low, high in pieces(blocks)
+                    if o == one
+                    for p, h, g, bottom, top in pieces(blocks)
+                    if p == other
+                )
+                assert found == expected
+
+
+@settings(max_examples=300)
+@given(**cases)
+def test_sections_are_maximal_cliques(seed: int, features: list[str]) -> None:
+    instance, blocks = case(seed, features)
+    sections = members(blocks)
+    if instance.conflicts is None:
+        alive: dict[int, set[int]] = {}
+        for i in range(instance.n):
+            for moment in held(instance, i):
+                alive.setdefault(moment, set()).add(int(blocks.block[i]))
+        for together in alive.values():
+            assert any(together <= section for section in sections)
+        # A moment of each section, in order: what is alive then is what the section holds.
+        assert [alive[int(moment)] for moment in blocks.time] == sections
+        assert (np.diff(blocks.time) > 0).all()
+    else:
+        for i, j in instance.conflicts.tolist():
+            if blocks.block[i] != blocks.block[j]:
+                pair = {int(blocks.block[i]), int(blocks.block[j])}
+                assert any(pair <= section for section in sections)
+    if blocks.linear and not instance.gaps and not instance.colocated:
+        for at, section in enumerate(sections):
+            assert not any(section <= other for other in sections[:at] + sections[at + 1 :])
+
+
+@settings(max_examples=300)
+@given(**cases)
+def test_load_pieces_and_neighbours(seed: int, features: list[str]) -> None:
+    instance, blocks = case(seed, features)
+    load = np.zeros(blocks.sections, dtype=np.int64)
+    last: dict[int, int] = {}
+    for owner, first, end, low, high in pieces(blocks):
+        assert 0 <= low < high <= blocks.size[owner]
+        assert last.get(owner, 0) <= first < end <= blocks.sections
+        last[owner] = end
+        load[first:end] += high - low
+    if len(blocks.may_share):
+        assert (blocks.load <= load).all()
+        assert (blocks.load > 0).all()
+    else:
+        assert np.array_equal(load, blocks.load)
+    ptr, other = blocks.neighbours()
+    sections = members(blocks)
+    for i in range(blocks.b):
+        row = other[ptr[i] : ptr[i + 1]].tolist()
+        assert row == sorted(set().union(*(s for s in sections if i in s)) - {i})
+    assert len(other) == ptr[-1]
+    assert (blocks.size[blocks.block] >= instance.size).all()
+    whole = all((low, high) == (0, blocks.size[o]) for o, _, _, low, high in pieces(blocks))
+    assert blocks.rigid == (whole and not len(blocks.may_share))
+    if blocks.plain:
+        assert blocks.rigid
+        assert len(blocks.first) == blocks.b
+    assert np.array_equal(blocks.expand(np.arange(blocks.b)), blocks.block)
+
+
+@settings(max_examples=60)
+@given(**cases)
+def test_ranges_are_the_offsets_that_rules_allow(seed: int, features: list[str]) -> None:
+    instance, blocks = case(seed, features)
+    rules = {"range", "reserved", "fixed", "offsets"}
+    for at in range(blocks.b):
+        ranges = range(blocks.range_ptr[at], blocks.range_ptr[at + 1])
+        size = int(blocks.size[at])
+        inside = [i for i in range(instance.n) if blocks.block[i] == at]
+        for offset in range(40):
+            offsets = 1000 * np.arange(1, instance.n + 1)
+            offsets[inside] = offset
+            names = {instance.buffer_id(i) for i in inside}
+            fine = not any(
+                violation.rule in rules and violation.detail.split()[1] in names
+                for violation in instance.check(PackingSolution.of(instance, offsets))
+            )
+            found = not len(ranges) or any(
+                blocks.range_low[r] <= offset and offset + size <= blocks.range_high[r]
+                for r in ranges
+            )
+            assert found == fine
+    for at, group in enumerate(instance.colocated):
+        assert len({int(blocks.block[i]) for i in group}) == 1, at
+
+
+@settings(max_examples=120)
+@given(
+    seed=st.integers(0, 2**32),
+    features=st.sets(st.sampled_from(FEATURES), max_size=3).map(sorted),
+    objective=st.sampled_from(
+        [Objective.PEAK, Objective.FIT, Objective.BANK_CONFLICTS, Objective.MOVES]
+    ),
+)
+def test_multiples_of_the_unit_will_do(
+    seed: int, features: list[str], objective: Objective
+) -> None:
+    rng = np.random.default_rng(seed)
+    instance = random_packing(rng, features=features, objective=objective, n=4)
+    assume(never_dead(instance))
+    blocks = Blocks.of(instance)
+    unit = blocks.unit
+    assert unit >= 1
+    fixed = instance.fixed
+    assert (fixed[fixed >= 0] % unit == 0).all()
+    one = brute_force(instance)
+    assert one is None or measure(instance, one).peak >= blocks.load.max()
+    if unit == 1:
+        return
+    other = brute_force(instance.replace(alignment=np.lcm(instance.alignment, unit)))
+    assert (one is None) == (other is None)
+    if one is not None and other is not None:
+        assert instance.evaluate(one) == instance.evaluate(other)
+
+
+def test_the_units_of_known_instances() -> None:
+    def unit(**options: object) -> int:
+        given = {"size": [12, 18], "start": [0, 0], "end": [1, 1], **options}
+        return Blocks.of(LmemPacking.from_arrays(**given)).unit  # type: ignore[arg-type]
+
+    assert unit() == 6
+    assert unit(alignment=[4, 4]) == 2
+    assert unit(alignment=[2, 3]) == 6
+    assert unit(fixed=[4, -1]) == 2
+    assert unit(allowed=[Allowed(0, 4, 40)]) == 2
+    assert unit(gaps=[Gap(0, 0, 1, 3, 9)]) == 3
+    assert unit(previous=[5, -1], capacity=90, objective="moves") == 1
+
+
+def test_the_unit_beside_a_reserved_range() -> None:
+    instance = LmemPacking.from_arrays([12, 18], [0, 0], [1, 1], reserved=[(9, 15)])
+    assert Blocks.of(instance).unit == 3
+
+
+def test_a_case_by_hand() -> None:
+    instance = LmemPacking.from_arrays(
+        [4, 6, 2, 8],
+        [-5, 0, 10, 10],
+        [0, 10, 12, 30],
+        colocated=[(0, 2)],
+        gaps=[Gap(3, 20, 30, 2, 5)],
+        in_place=[(1, 0)],
+        alignment=[2, 1, 3, 1],
+    )
+    blocks = Blocks.of(instance)
+    assert blocks.block.tolist() == [0, 1, 0, 2]
+    assert blocks.size.tolist() == [4, 6, 8]
+    assert blocks.alignment.tolist() == [6, 1, 1]
+    assert blocks.sections == 4
+    assert pieces(blocks) == [
+        (0, 0, 1, 0, 4), (0, 2, 3, 0, 2), (1, 1, 2, 0, 6), (2, 2, 3, 0, 8), (2, 3, 4, 2, 5),
+    ]  # fmt: skip
+    assert blocks.load.tolist() == [4, 6, 10, 3]
+    assert blocks.duration.tolist() == [7, 10, 20]
+    assert blocks.may_share.tolist() == [[0, 1]]
+    assert not blocks.rigid
+    assert not blocks.plain
+    assert blocks.expand(np.array([7, 8, 9])).tolist() == [7, 8, 7, 9]
+
+
+@pytest.mark.parametrize("span", [1, 10**6, 2**60])
+def test_moments_far_apart(span: int) -> None:
+    instance = LmemPacking.from_arrays(
+        [1, 2, 4], [-span, 0, span], [span, 2 * span, 2 * span + 1], ids=["a", "b", "c"]
+    )
+    blocks = Blocks.of(instance)
+    assert blocks.load.tolist() == [3, 6]
+    assert blocks.plain
+    assert blocks.unit == math.gcd(1, 2, 4)
+    far = LmemPacking.from_arrays([1, 2], [-(2**61), 2**61], [2 - 2**61, 2**61 + 1])
+    assert Blocks.of(far).load.tolist() == [1, 2]
+
+
+def test_a_million_buffers() -> None:
+    rng = np.random.default_rng(0)
+    n = 1_000_000
+    start = rng.integers(0, n, n)
+    instance = LmemPacking.from_arrays(
+        rng.integers(1, 1000, n), start, start + rng.integers(1, 20, n)
+    )
+    blocks = Blocks.of(instance)
+    assert blocks.plain
+    assert blocks.b == n
+    events = np.zeros(n + 20, dtype=np.int64)
+    np.add.at(events, instance.start, instance.size)
+    np.add.at(events, instance.end, -instance.size)
+    assert blocks.load.max() == np.cumsum(events).max()

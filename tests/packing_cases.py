@@ -1,0 +1,379 @@
+"""Random small packings with every option, and their optimum by enumeration.
+
+The enumeration knows the rules of :mod:`stagepack.instances.packing` from their definition only:
+it plays all moments of time one by one and shares no code with the normal form or the checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stagepack.instances.packing import (
+    Allowed,
+    Banks,
+    Gap,
+    LmemPacking,
+    Memory,
+    Objective,
+    PackingSolution,
+)
+
+FEATURES = (
+    "alignment",
+    "gaps",
+    "fixed",
+    "allowed",
+    "reserved",
+    "colocated",
+    "in-place",
+    "circular",
+    "conflicts",
+    "banks",
+)
+"""Options of an instance that a random one may have; the objective is chosen apart."""
+
+Random = np.random.Generator
+
+TIGHT = ((0, 2, 4), (0, 1, 6), (0, 3, 5), (1, 2, 4), (1, 4, 2), (2, 5, 7), (3, 4, 7), (4, 5, 8))
+"""(start, end, size) of a packing whose load is 16 and whose optimum is 17."""
+
+
+def tight() -> LmemPacking:
+    """Return the smallest packing known whose optimum exceeds its load."""
+    start, end, size = np.array(TIGHT).T
+    return LmemPacking.from_arrays(size, start, end, name="tight")
+
+
+# ---------------------------------------------------------------------- random instances
+
+
+def random_packing(
+    rng: Random,
+    *,
+    features: Collection[str] = (),
+    objective: Objective | str = Objective.PEAK,
+    n: int | None = None,
+) -> LmemPacking:
+    """Return a random packing of 3 to 7 small buffers.
+
+    Parameters
+    ----------
+    rng : Generator
+        Where the numbers come from.
+    features : collection of str
+        Out of `FEATURES`; "conflicts" replaces lifetimes, "circular" and "gaps" need them.
+    objective : Objective
+        What to minimise; what it needs (capacity, banks, memories, old offsets) is added.
+    n : int, optional
+        Number of buffers.
+    """
+    objective = Objective(objective)
+    n = int(rng.integers(3, 8 if objective is Objective.PEAK else 6)) if n is None else n
+    scale = int(rng.choice([1, 1, 2, 3]))
+    size = rng.integers(1, 6, n) * scale
+    given: dict[str, Any] = {"objective": objective, "size": size}
+    given |= _times(rng, n, features)
+    if "alignment" in features:
+        given["alignment"] = rng.choice([1, 1, 2, 3, 4], n)
+    if "gaps" in features and "conflicts" not in features:
+        given["gaps"] = _random_gaps(rng, size, given["start"], given["end"])
+    if "reserved" in features:
+        given["reserved"] = _spans(rng, int(rng.integers(1, 3)), 4 * scale)
+    if "allowed" in features:
+        given["allowed"] = [
+            Allowed(i, low, high + int(size[i]))
+            for i in rng.permutation(n)[:2].tolist()
+            for low, high in _spans(rng, int(rng.integers(1, 3)), 6 * scale)
+        ]
+    if "colocated" in features:
+        given["colocated"] = [rng.permutation(n)[: int(rng.integers(2, 4))].tolist()]
+    if "fixed" in features:
+        fixed = np.full(n, -1)
+        i = int(rng.integers(n))
+        alignment = int(given["alignment"][i]) if "alignment" in given else 1
+        fixed[i] = int(rng.integers(0, 6)) * alignment
+        given["fixed"] = fixed
+    if "in-place" in features:
+        given["in_place"] = [
+            tuple(rng.permutation(n)[:2].tolist()) for _ in range(int(rng.integers(1, 4)))
+        ]
+    load = int(size.sum())
+    if objective in (Objective.FIT, Objective.MOVES) or (
+        objective is not Objective.SPILL and rng.random() < 0.3
+    ):
+        given["capacity"] = max(int(size.max()), int(load * rng.uniform(0.4, 1.2)))
+    if "banks" in features or objective is Objective.BANK_CONFLICTS:
+        given["banks"] = _random_banks(rng, n, load, scale)
+    if objective is Objective.MOVES or rng.random() < 0.1:
+        given["previous"] = np.where(rng.random(n) < 0.8, rng.integers(0, load + 1, n), -1)
+        given["previous"][0] = 0
+    if objective is Objective.SPILL:
+        small = max(1, int(load * rng.uniform(0.2, 0.7)))
+        last = None if rng.random() < 0.5 else load
+        given["memories"] = [Memory("near", small, 1), Memory("far", last, int(rng.integers(1, 5)))]
+        given["accesses"] = rng.integers(0, 9, n)
+    return LmemPacking.from_arrays(**given)
+
+
+def _times(rng: Random, n: int, features: Collection[str]) -> dict[str, Any]:
+    if "conflicts" in features:
+        pairs = [(i, j) for i in range(n) for j in range(i) if rng.random() < 0.6]
+        return {"conflicts": np.array(pairs, dtype=np.int64).reshape(-1, 2)}
+    if "circular" in features:
+        period = int(rng.integers(3, 7))
+        start = rng.integers(0, period, n)
+        return {"period": period, "start": start, "end": start + rng.integers(1, period + 1, n)}
+    start = rng.integers(0, 5, n)
+    return {"start": start, "end": start + rng.integers(1, 4, n)}
+
+
+def _random_gaps(rng: Random, size: Any, start: Any, end: Any) -> list[Gap]:
+    gaps = []
+    for i in rng.permutation(len(size))[:3].tolist():
+        begin = int(rng.integers(start[i], end[i]))
+        stop = int(rng.integers(begin + 1, end[i] + 1))
+        low, high = sorted(rng.integers(0, size[i] + 1, 2).tolist())
+        gaps.append(Gap(i, begin, stop, *((low, high) if rng.random() < 0.7 else (0, 0))))
+    return gaps
+
+
+def _spans(rng: Random, count: int, most: int) -> list[tuple[int, int]]:
+    lows = rng.integers(0, most, count)
+    return [(int(low), int(low + rng.integers(1, 4))) for low in lows]
+
+
+def _random_banks(rng: Random, n: int, load: int, scale: int) -> Banks:
+    nbytes = int(rng.integers(2, 6)) * int(rng.choice([1, scale]))
+    count = max(1, int(1.3 * load) // nbytes)
+    pairs = [(i, j) for i in range(n) for j in range(i) if rng.random() < 0.5]
+    weight = None if rng.random() < 0.5 else int(rng.integers(0, 6))
+    return Banks(count, nbytes, np.array(pairs, dtype=np.int64).reshape(-1, 2), weight)
+
+
+# ---------------------------------------------------------------------- enumeration
+
+
+@dataclass
+class Found:
+    """The best allocation met so far."""
+
+    value: float = float("inf")
+    offsets: list[int] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
+
+
+def brute_force(instance: LmemPacking, ceiling: int | None = None) -> PackingSolution | None:
+    """Return a best solution, by trying all offsets below a ceiling; None when there is none.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        Few buffers, small numbers.
+    ceiling : int, optional
+        No buffer ends above it; by default high enough for some best solution.
+    """
+    if ceiling is None:
+        ceiling = sufficient_ceiling(instance)
+    search = _Enumeration(instance, ceiling)
+    if all(search.starts):
+        search.go({}, search.starts)
+    if not search.found.offsets:
+        return None
+    memory = search.found.memory if instance.memories else None
+    solution = PackingSolution.of(instance, search.found.offsets, memory)
+    assert instance.check(solution) == ()
+    assert instance.evaluate(solution) == search.found.value
+    return solution
+
+
+def sufficient_ceiling(instance: LmemPacking) -> int:
+    """Return a height that some best solution does not exceed: all stacked on any support."""
+    support = [0, *(high for _, high in instance.reserved), *instance.fixed.tolist()]
+    support += [item.low for item in instance.allowed]
+    if instance.objective is Objective.MOVES:
+        support += instance.previous.tolist()
+    ceiling = int(max(support) + (instance.size + instance.alignment - 1).sum())
+    if instance.banks is not None:
+        ceiling = min(ceiling + instance.banks.nbytes, instance.banks.count * instance.banks.nbytes)
+    return ceiling if instance.ceiling is None else min(ceiling, instance.ceiling)
+
+
+class _Enumeration:
+    """Depth first: buffer after buffer at every place that those before leave it.
+
+    A place is (memory, offset), held as one bit of an integer.
+    """
+
+    def __init__(self, instance: LmemPacking, ceiling: int) -> None:
+        self.instance = instance
+        self.height = ceiling + 1
+        self.found = Found()
+        self.limits = [memory.capacity for memory in instance.memories] or [instance.ceiling]
+        self.ceiling = ceiling
+        self.starts = [self._unary(i) for i in range(instance.n)]
+        self.forbidden = self._forbidden()
+        self.share = {pair for i, j in instance.in_place for pair in ((i, j), (j, i))}
+        self.group = {i: at for at, part in enumerate(instance.colocated) for i in part}
+        peaks = (Objective.PEAK, Objective.FIT)
+        self.least = self._least_peak() if instance.objective in peaks else 0
+
+    def _unary(self, i: int) -> int:
+        """Return the places that buffer i may have on its own."""
+        instance, size = self.instance, int(self.instance.size[i])
+        bits = 0
+        allowed = [item for item in instance.allowed if item.buffer == i]
+        for memory, limit in enumerate(self.limits):
+            end = self.ceiling if limit is None else min(limit, self.ceiling)
+            for offset in range(end - size + 1):
+                fine = (
+                    offset % int(instance.alignment[i]) == 0
+                    and int(instance.fixed[i]) in (-1, offset)
+                    and not any(
+                        low < offset + size and offset < high for low, high in instance.reserved
+                    )
+                    and (
+                        not allowed
+                        or any(
+                            item.low <= offset and offset + size <= item.high for item in allowed
+                        )
+                    )
+                )
+                bits |= fine << (memory * self.height + offset)
+        return bits
+
+    def _held(self, i: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (moment, low, high): the bytes above its offset that a buffer holds."""
+        instance = self.instance
+        for moment in range(int(instance.start[i]), int(instance.end[i])):
+            low, high = 0, int(instance.size[i])
+            for gap in instance.gaps:
+                if gap.buffer == i and gap.start <= moment < gap.end:
+                    low, high = gap.low, gap.high
+            if low < high:
+                yield moment if instance.period is None else moment % instance.period, low, high
+
+    def _forbidden(self) -> dict[tuple[int, int], set[int]]:
+        """Return the values of offset_j - offset_i at which buffers i and j overlap."""
+        instance, n = self.instance, self.instance.n
+        held = [{moment: (low, high) for moment, low, high in self._held(i)} for i in range(n)]
+        pairs = {(i, j) for i in range(n) for j in range(n) if i != j}
+        if instance.conflicts is not None:
+            listed = {tuple(pair) for pair in instance.conflicts.tolist()}
+            pairs = {(i, j) for i, j in pairs if (i, j) in listed or (j, i) in listed}
+        found: dict[tuple[int, int], set[int]] = {}
+        for i, j in pairs:
+            found[i, j] = {
+                distance
+                for moment in held[i].keys() & held[j].keys()
+                for distance in range(
+                    held[i][moment][0] - held[j][moment][1] + 1,
+                    held[i][moment][1] - held[j][moment][0],
+                )
+            }
+        return found
+
+    def _least_peak(self) -> int:
+        """Return the load where every buffer counts fully, else the largest size."""
+        instance = self.instance
+        if instance.conflicts is not None or instance.in_place or instance.colocated:
+            return int(instance.size.max())
+        load: dict[int, int] = {}
+        for i in range(instance.n):
+            for moment, low, high in self._held(i):
+                load[moment] = load.get(moment, 0) + high - low
+        return max(int(instance.size.max()), *load.values(), 0)
+
+    def _left(self, placed: int, memory: int, offset: int, other: int, bits: int) -> int:
+        """Return what a placed buffer leaves to another."""
+        mask = (1 << self.height) - 1
+        if other in self.group and self.group.get(placed) == self.group[other]:
+            # One offset; we take what has one address to be in one memory too.
+            return bits & (1 << (memory * self.height + offset))
+        taken = 0
+        for distance in self.forbidden.get((placed, other), ()):
+            if distance == 0 and (placed, other) in self.share:
+                continue
+            if 0 <= offset + distance < self.height:
+                taken |= 1 << (offset + distance)
+        return bits & ~((taken & mask) << (memory * self.height))
+
+    def go(self, chosen: dict[int, tuple[int, int]], left: list[int]) -> None:
+        """Place the buffer with the fewest places left, in every one of them."""
+        value = self._value(chosen, left)
+        if value >= self.found.value or self.found.value <= self.least:
+            return
+        n = self.instance.n
+        open_ = [i for i in range(n) if i not in chosen]
+        if not open_:
+            self.found.value = value
+            self.found.memory = [chosen[i][0] for i in range(n)]
+            self.found.offsets = [chosen[i][1] for i in range(n)]
+            return
+        i = min(open_, key=lambda i: left[i].bit_count())
+        bits = left[i]
+        while bits:
+            lowest = bits & -bits
+            bits ^= lowest
+            memory, offset = divmod(lowest.bit_length() - 1, self.height)
+            rest = [
+                self._left(i, memory, offset, j, left[j]) if j in open_ and j != i else 0
+                for j in range(n)
+            ]
+            if all(rest[j] for j in open_ if j != i):
+                self.go({**chosen, i: (memory, offset)}, rest)
+
+    def _value(self, chosen: dict[int, tuple[int, int]], left: list[int]) -> int:
+        """Return what the chosen places cost, and the places left to the others at least."""
+        instance = self.instance
+        tops = [offset + int(instance.size[i]) for i, (_, offset) in chosen.items()]
+        match instance.objective:
+            case Objective.MOVES:
+                return sum(
+                    int(instance.size[i])
+                    for i in range(instance.n)
+                    if instance.previous[i] != -1 and self._moves(i, chosen, left)
+                )
+            case Objective.SPILL:
+                return sum(
+                    int(instance.accesses[i]) * self._cost(i, chosen, left)
+                    for i in range(instance.n)
+                )
+            case Objective.BANK_CONFLICTS:
+                conflicts = self._bank_conflicts(chosen)
+                return instance.conflict_weight * conflicts + max(tops, default=0)
+        lowest = (
+            (left[i] & -left[i]).bit_length() - 1 + int(instance.size[i])
+            for i in range(instance.n)
+            if i not in chosen
+        )
+        return max([*tops, *lowest])
+
+    def _moves(self, i: int, chosen: dict[int, tuple[int, int]], left: list[int]) -> bool:
+        previous = int(self.instance.previous[i])
+        if i in chosen:
+            return chosen[i][1] != previous
+        return not left[i] >> previous & 1
+
+    def _cost(self, i: int, chosen: dict[int, tuple[int, int]], left: list[int]) -> int:
+        mask = (1 << self.height) - 1
+        return min(
+            memory.cost
+            for k, memory in enumerate(self.instance.memories)
+            if (chosen[i][0] == k if i in chosen else left[i] >> (k * self.height) & mask)
+        )
+
+    def _bank_conflicts(self, chosen: dict[int, tuple[int, int]]) -> int:
+        banks = self.instance.banks
+        assert banks is not None
+        touched = {
+            i: {byte // banks.nbytes for byte in range(at, at + int(self.instance.size[i]))}
+            for i, (_, at) in chosen.items()
+        }
+        return sum(
+            i in touched and j in touched and bool(touched[i] & touched[j])
+            for i, j in banks.pairs.tolist()
+        )
