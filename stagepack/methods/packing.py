@@ -129,11 +129,11 @@ def portfolio(instance: LmemPacking, progress: PackingProgress, settings: Settin
     _start(Search(instance, progress), settings)
 
 
-def diving(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
+def diving(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Place the block with the lowest place first, in several orders."""
     search = Search(instance, progress)
     _compile(progress)
-    _dive(search)
+    _dive(search, settings)
 
 
 def anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -154,7 +154,7 @@ def repair(instance: LmemPacking, progress: PackingProgress, settings: Settings)
     """Pack windows of time anew, from the best dive or greedy placement."""
     search = Search(instance, progress)
     _start(search, settings)
-    _dive(search)
+    _dive(search, settings)
     _repair(search, settings, search.keep_going)
 
 
@@ -312,9 +312,11 @@ def _anneal(search: Search, settings: Settings, keep_going: Callable[[], bool]) 
     )
 
 
-def _dive(search: Search) -> None:
+def _dive(search: Search, settings: Settings) -> None:
     dive.best(
         search.blocks,
+        target=search.instance.goal,
+        seed=settings.seed,
         keep_going=search.keep_going,
         on_solution=search.offer,
     )
@@ -418,23 +420,20 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
         next(method for method in METHODS if method.name == name).run(instance, progress, settings)
         return
     search = Search(instance, progress)
+    if search.peak_only and search.blocks.b > LARGE and not dive.unsupported(search.blocks):
+        if settings.warm_start != "auto":
+            _start(search, settings)
+        _compile(progress)
+        _dive(search, settings)  # runs the rules that scale, too
+        return
     low = _start(search, settings)
-    if search.peak_only and search.blocks.b > LARGE:
-        _dive_and_repair(search, settings)
-    elif search.peak_only and not exact.unsupported(search.blocks):
+    if search.peak_only and not exact.unsupported(search.blocks):
         _search_all(search, low, settings)
     elif search.keep_going() and search.blocks.b <= MODELLED:
         engine = load_engine("cp-sat", progress, settings)
         _model(search, low, engine, "CpSat", settings)
     if search.peak_only and (instance.previous >= 0).any() and progress.solution is not None:
         _settle(search)
-
-
-def _dive_and_repair(search: Search, settings: Settings) -> None:
-    if not dive.unsupported(search.blocks) and search.keep_going():
-        _dive(search)
-    if search.keep_going():
-        _repair(search, settings, search.keep_going)
 
 
 def _search_all(search: Search, low: Array | None, settings: Settings) -> None:

@@ -89,6 +89,9 @@ HASTY = 3
 """After the first round, which is to give something soon, so many end as soon as a block is to
 join, before the rest is placed."""
 
+MOST_LEGS = 96
+"""Kernel calls of annealing in a round: twice as many as before when nothing joined."""
+
 FEW = 20
 """Blocks that stick out and may join the core after one round."""
 
@@ -220,7 +223,7 @@ def _by_cores(
                 break
         core[joining] = True
         if not len(joining):
-            legs *= 2
+            legs = min(2 * legs, MOST_LEGS)
 
 
 def _part(blocks: Blocks, members: Array) -> Blocks:

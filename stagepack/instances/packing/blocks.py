@@ -99,9 +99,7 @@ class Blocks:
         if len(owner) > b or not np.array_equal(owner, np.arange(b)):
             order = np.lexsort((first, owner))
             first, end, low, high = first[order], end[order], low[order], high[order]
-        pairs = block[np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)]
-        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-        pairs = np.unique(np.sort(pairs, axis=1), axis=0)
+        pairs = _sharing(instance, block)
         ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         load = np.zeros(len(time) + 1, dtype=np.int64)
         np.add.at(load, first, high - low)
@@ -155,7 +153,7 @@ class Blocks:
         return (
             self.linear
             and self.rigid
-            and len(self.first) == self.b
+            and bool((np.diff(self.piece_ptr) == 1).all())
             and not len(self.range_low)
             and bool((self.unit % self.alignment == 0).all())
         )
@@ -198,6 +196,27 @@ def _grouping(instance: LmemPacking) -> tuple[Array, int]:
         leader[list(group)] = group[0]
     leaders, block = np.unique(leader, return_inverse=True)
     return block.astype(np.int64), len(leaders)
+
+
+def _sharing(instance: LmemPacking, block: Array) -> Array:
+    """Return the pairs of blocks that may overlap at equal offsets, ascending.
+
+    All their members that are alive together must be in-place pairs.
+    """
+    pairs = block[np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)]
+    pairs = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
+    if not len(pairs) or not instance.colocated:
+        return pairs
+    ptr, other = Blocks.of(instance.replace(colocated=())).neighbours()
+    allowed = set(instance.in_place)
+    forbidden = {
+        (int(block[i]), int(block[j]))
+        for i in range(instance.n)
+        for j in other[ptr[i] : ptr[i + 1]].tolist()
+        if (min(i, j), max(i, j)) not in allowed
+    }
+    keep = [pair not in forbidden for pair in map(tuple, pairs.tolist())]
+    return np.asarray(pairs[keep])
 
 
 def _alignment(instance: LmemPacking, block: Array, b: int) -> Array:
