@@ -279,8 +279,8 @@ def _exact(search: Search, low: Array | None, keep_going: Callable[[], bool]) ->
     if not keep_going():
         return
     if instance.objective is Objective.FIT:
-        assert instance.capacity is not None
-        found = exact.decide(blocks, instance.capacity, keep_going=keep_going, warm=low)
+        assert instance.ceiling is not None
+        found = exact.decide(blocks, instance.ceiling, keep_going=keep_going, warm=low)
         if found.status is Status.INFEASIBLE:
             _conclude_infeasible(search, low, "exhausted search")
         elif found.offsets is not None:
@@ -294,7 +294,8 @@ def _exact(search: Search, low: Array | None, keep_going: Callable[[], bool]) ->
         on_bound=lambda bound: progress.raise_bound(bound, "exhausted search"),
         keep_going=keep_going,
     )
-    if status is Status.INFEASIBLE:
+    beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
+    if status is Status.INFEASIBLE or beyond:
         _conclude_infeasible(search, low, "exhausted search")
 
 

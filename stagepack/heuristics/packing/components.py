@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagepack.heuristics.packing.exact_kernels import BLOCK, NOWHERE, SECTION
+from stagepack.heuristics.packing.exact_kernels import BLOCK, NOWHERE, SECTION, linear_neighbours
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 
@@ -53,7 +53,7 @@ class Group:
     places : dict of int to Spans
         By position in the group, where a block may lie; blocks not in it may lie anywhere.
     linear : bool
-        Every row is a run of consecutive sections.
+        Every row is a run of consecutive sections; the blocks of a part ascend in the first one.
     """
 
     index: Array
@@ -110,21 +110,14 @@ class Group:
     def neighbours(self) -> tuple[Array, Array]:
         """Return the blocks that share a section with each, as rows, ascending."""
         if self.linear:
-            order = np.argsort(self.first, kind="stable")
-            first, last = self.first[order], self.last[order]
-            count = np.searchsorted(first, last, side="right") - np.arange(self.b) - 1
-            left = np.repeat(np.arange(self.b), count)
-            right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
-            i, j = order[left], order[right]
-            codes = np.sort(np.concatenate([i * self.b + j, j * self.b + i]))
-        else:
-            ptr, members = transposed(
-                self.section_ptr, self.section_of, int(self.section_of.max()) + 1
-            )
-            i = np.repeat(np.arange(self.b), np.diff(self.section_ptr))
-            at, own = rows(ptr, self.section_of)
-            i, j = np.repeat(i, np.diff(own)), members[at]
-            codes = np.unique(i[i != j] * self.b + j[i != j])
+            return linear_neighbours(self.first, self.last)
+        ptr, members = transposed(
+            self.section_ptr, self.section_of, int(self.section_of.max()) + 1
+        )
+        i = np.repeat(np.arange(self.b), np.diff(self.section_ptr))
+        at, own = rows(ptr, self.section_of)
+        i, j = np.repeat(i, np.diff(own)), members[at]
+        codes = np.unique(i[i != j] * self.b + j[i != j])
         ptr = np.zeros(self.b + 1, dtype=np.int64)
         np.cumsum(np.bincount(codes // self.b, minlength=self.b), out=ptr[1:])
         return ptr, codes % self.b

@@ -22,7 +22,7 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.result import Status
 
-WORK = 20_000_000
+WORK = 12_000_000
 """Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
 
 ORDERS = (
@@ -214,7 +214,8 @@ class Portfolio:
         int
             FOUND, EXHAUSTED, LIMIT, or RUNNING when told to stop.
         """
-        limit = 2 * self.component.b << number
+        b = self.component.b
+        limit = b << number if number else b + b // 8  # first those that need hardly any search
         for focus, rank, weight in self._orders(number):
             self._nodes = self.searched
             self.search.start(capacity, rank, weight, focus)
@@ -232,15 +233,15 @@ class Portfolio:
     def _orders(self, number: int) -> Iterator[tuple[int, Array, Array]]:
         """Yield focus, ranks and weights of loads of each search of a round.
 
-        After the first round the first key but the load is multiplied by lognormal noise, mostly
+        After two rounds the first key but the load is multiplied by lognormal noise, mostly
         little: it should break near ties in ever new ways, not the order.  Blocks of the same
         sections get the same, since canonical packings have the larger of them below.
         """
         component = self.component
         for focus, order in ORDERS:
             keys = [-self._keys[key] for key in order if key != order[0] or key != "T"]
-            if number:
-                noise = self._random.lognormal(0.0, (0.1, 0.02, 0.02)[number % 3], component.b)
+            if number > 1:
+                noise = self._random.lognormal(0.0, (0.02, 0.1, 0.02)[number % 3], component.b)
                 keys[0] = keys[0] * noise[component.life]
             weight = np.full(component.b, float(order[0] == "T"))
             yield focus, _ranks(keys[::-1]), weight

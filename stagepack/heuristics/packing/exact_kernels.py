@@ -54,17 +54,18 @@ SELECT, PLACED, EXCLUDE = range(3)
 
 BLOCK = np.dtype(
     [
+        # What the scans read comes first, on one cache line.
+        ("offset", np.int64),  # -1: unplaced
+        ("base", np.int64),
+        ("effective", np.int64),
         ("size", np.int64),
+        ("rank", np.int64),  # the lower is preferred among equal bases
+        ("under", np.int64),  # the block that last raised the base, or -1
+        ("twin", np.int64),  # the next identical block, or -1
+        ("family", np.int64),  # blocks of the same sections that may swap places; -1: none
         ("step", np.int64),  # offsets are multiples of this
         ("window", np.int64),  # its rows of `windows` are window .. window_end - 1
         ("window_end", np.int64),  # equal to window: may lie anywhere
-        ("family", np.int64),  # blocks of the same sections that may swap places; -1: none
-        ("twin", np.int64),  # the next identical block, or -1
-        ("base", np.int64),
-        ("effective", np.int64),
-        ("offset", np.int64),  # -1: unplaced
-        ("under", np.int64),  # the block that last raised the base, or -1
-        ("rank", np.int64),  # the lower is preferred among equal bases
         ("label", np.int64),  # scratch: part of the block
         ("weight", np.float64),  # of the load when ranks are computed anew; 0: ranks stay
     ],
@@ -112,6 +113,38 @@ CHANGE = np.dtype(
     align=True,
 )
 BOUNDS, OFFSET, PROFILE, RANK = range(4)
+
+
+@compiled
+def linear_neighbours(
+    first: Array, last: Array
+) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """Return the blocks that share a section with each, as rows (ptr, other), ascending.
+
+    The blocks are alive in the sections first .. last, and ascend in `first`.  O(b + pairs).
+    """
+    b = len(first)
+    ptr = np.zeros(b + 1, dtype=np.int64)
+    for i in range(b):
+        j = i + 1
+        while j < b and first[j] <= last[i]:
+            ptr[j + 1] += 1
+            j += 1
+        ptr[i + 1] += j - i - 1
+    for i in range(b):
+        ptr[i + 1] += ptr[i]
+    other = np.empty(ptr[b], dtype=np.int64)
+    used = ptr[:-1].copy()
+    for i in range(b):
+        # Every row has its earlier blocks by now.
+        j = i + 1
+        while j < b and first[j] <= last[i]:
+            other[used[i]] = j
+            other[used[j]] = i
+            used[i] += 1
+            used[j] += 1
+            j += 1
+    return ptr, other
 
 
 @numba.njit(inline="always")
@@ -401,25 +434,32 @@ def _in_lowest_section(
             or (section.floor == lowest and section.total > sections[where].total)
         ):
             where, lowest = lists[q], section.floor
-    choice, base, rank = -1, NOWHERE, np.int64(0)
-    for r in range(member_ptr[where], member_ptr[where + 1]):
-        i = members[r]
-        block = blocks[i]
-        if (
-            block.offset >= 0
-            or block.effective != block.base
-            or block.base > base
-            or (block.base == base and block.rank > rank)
-        ):
-            continue
+    tried_base, tried_rank = np.int64(-1), np.int64(0)
+    while True:
+        choice, base, rank = -1, NOWHERE, np.int64(0)
+        for r in range(member_ptr[where], member_ptr[where + 1]):
+            block = blocks[members[r]]
+            if (
+                block.offset < 0
+                and block.effective == block.base
+                and (block.base < base or (block.base == base and block.rank < rank))
+                and (
+                    block.base > tried_base
+                    or (block.base == tried_base and block.rank > tried_rank)
+                )
+            ):
+                choice, base, rank = members[r], block.base, block.rank
+        if choice < 0:
+            return -1
         settled = True
-        for q in range(neighbour_ptr[i], neighbour_ptr[i + 1]):
-            other = blocks[neighbours[q]]
-            if other.offset < 0 and other.effective + other.size <= block.base:
+        for r in range(neighbour_ptr[choice], neighbour_ptr[choice + 1]):
+            other = blocks[neighbours[r]]
+            if other.offset < 0 and other.effective + other.size <= base:
                 settled = False
                 break
         if settled:
-            choice, base, rank = i, block.base, block.rank
+            break
+        tried_base, tried_rank = base, rank
     for q in range(frame.begin, frame.begin + frame.count):
         if lists[q] == choice:
             return q

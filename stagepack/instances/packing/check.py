@@ -130,7 +130,8 @@ def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, 
         )
         room = limits[solution.memory]
     else:
-        room = np.full(n, 2**62 if instance.ceiling is None else instance.ceiling)
+        enforced = instance.capacity is not None and instance.objective != "peak"
+        room = np.full(n, instance.capacity if enforced else 2**62)
     tell(
         "capacity",
         tops > room,

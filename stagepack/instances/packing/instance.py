@@ -420,8 +420,11 @@ class LmemPacking:
 
     @property
     def ceiling(self) -> int | None:
-        """The capacity where an allocation must respect it, else None."""
-        return None if self.objective is Objective.PEAK else self.capacity
+        """The address that no buffer may exceed: the capacity where it counts, the last bank."""
+        limits = [] if self.objective is Objective.PEAK else [self.capacity]
+        if self.banks is not None:
+            limits.append(self.banks.count * self.banks.nbytes)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     @property
     def goal(self) -> int | None:
