@@ -204,6 +204,7 @@ class _Drive:
     running: Any = None
     last_report: float = -math.inf
     loose: bool = False
+    presolves: bool = True
     started: bool = False
     passed: bool = False
     log: _Log = field(default_factory=_Log)
@@ -242,7 +243,13 @@ class _Drive:
         if lp.sense_ == highspy.ObjSense.kMaximize:
             raise StagepackError("the model maximises; minimise the negated objective")
         self.hint = checked_hint(hint, lp.num_col_)
-        is_mip = any(kind != highspy.HighsVarType.kContinuous for kind in lp.integrality_)
+        kinds = lp.integrality_
+        is_mip = any(kind != highspy.HighsVarType.kContinuous for kind in kinds)
+        # Presolve of HiGHS 1.12 can lose optima of general integers with coefficients above 1.
+        wide = np.flatnonzero(np.asarray(lp.col_upper_) - np.asarray(lp.col_lower_) > 1)
+        self.presolves = not is_mip or all(
+            kinds[column] == highspy.HighsVarType.kContinuous for column in wide.tolist()
+        )
         start = self._completed(lp, self.hint) if is_mip and self.hint is not None else None
         solver = self._loaded(lp)
         try:
@@ -281,6 +288,7 @@ class _Drive:
             "primal_feasibility_tolerance": tolerance,
             "dual_feasibility_tolerance": tolerance,
             "mip_feasibility_tolerance": tolerance,
+            "presolve": "choose" if self.presolves else "off",
             "mip_rel_gap": 0.0,
             "mip_abs_gap": float(self.limits.absolute_gap),
         }.items():

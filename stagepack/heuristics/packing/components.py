@@ -111,9 +111,7 @@ class Group:
         """Return the blocks that share a section with each, as rows, ascending."""
         if self.linear:
             return linear_neighbours(self.first, self.last)
-        ptr, members = transposed(
-            self.section_ptr, self.section_of, int(self.section_of.max()) + 1
-        )
+        ptr, members = transposed(self.section_ptr, self.section_of, int(self.section_of.max()) + 1)
         i = np.repeat(np.arange(self.b), np.diff(self.section_ptr))
         at, own = rows(ptr, self.section_of)
         i, j = np.repeat(i, np.diff(own)), members[at]

@@ -19,7 +19,8 @@ import numpy as np
 
 from stagepack.heuristics.packing import annealing, repair
 from stagepack.heuristics.packing.dive_kernels import begin, proceed
-from stagepack.heuristics.packing.greedy import LARGE, RULES, KeepGoing, Measures, place_in_order
+from stagepack.heuristics.packing.greedy import LARGE, KeepGoing, place_in_order
+from stagepack.heuristics.packing.rules import RULES, Measures
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array

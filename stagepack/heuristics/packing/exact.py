@@ -40,6 +40,10 @@ the load comes first, ranks are computed anew whenever a component falls apart.
 """
 
 
+LARGEST_PAIRS = 10_000_000
+"""Pairs of blocks alive together that the search holds in memory: 16 bytes each."""
+
+
 @dataclass(frozen=True)
 class Decision:
     """What is known about one capacity.
@@ -64,6 +68,19 @@ class Decision:
 
 def unsupported(blocks: Blocks) -> str:
     """Return why the exact search does not apply to `blocks`, or ''."""
+    reason = unknown_rule(blocks)
+    if reason:
+        return reason
+    first, end = np.sort(blocks.first), np.sort(blocks.end)
+    # Pieces that overlap: those begun before a piece ends, less those ended before, itself and it.
+    pairs = int((np.searchsorted(first, end, side="left") - np.arange(1, len(end) + 1)).sum())
+    if pairs > LARGEST_PAIRS:
+        return f"{pairs} pairs of buffers alive together are too many for the exact search"
+    return ""
+
+
+def unknown_rule(blocks: Blocks) -> str:
+    """Return which rule in `blocks` the exact search does not know, or ''."""
     if len(blocks.may_share):
         return "the exact search knows no buffers that may share an offset in place; use cp-sat"
     if not blocks.rigid:

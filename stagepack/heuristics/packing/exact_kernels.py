@@ -459,7 +459,7 @@ def _in_lowest_section(
                 break
         if settled:
             break
-        tried_base, tried_rank = base, rank
+        tried_base, tried_rank = np.int64(base), rank
     for q in range(frame.begin, frame.begin + frame.count):
         if lists[q] == choice:
             return q

@@ -13,11 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.packing.rules import BANKS, BEST, FIRST, TOP
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
-
-FIRST, BEST, TOP, BANKS = range(4)
-"""Which gap: the lowest, the one least larger than the block, above everything, by banks."""
 
 NOWHERE = -1
 FAR = 1 << 62

@@ -53,7 +53,7 @@ def unsupported(blocks: Blocks) -> str:
     """Return why there are no windows in `blocks`, or ''."""
     if not blocks.linear:
         return "windows need lifetimes on a line, neither circular nor a conflict graph"
-    return exact.unsupported(blocks)
+    return exact.unknown_rule(blocks)
 
 
 def windows(

@@ -240,8 +240,11 @@ def _unit(instance: LmemPacking, alignment: Array, low: Array) -> int:
     if instance.objective is Objective.MOVES:
         lengths.append(instance.previous[instance.previous >= 0])
     unit = math.gcd(*(int(np.gcd.reduce(part)) for part in lengths if len(part)))
-    finer = alignment[unit % alignment != 0]
-    return math.gcd(unit, int(np.gcd.reduce(finer))) if len(finer) else unit
+    while True:  # an alignment that divided the unit may not divide a smaller one
+        finer = alignment[(unit % alignment != 0) & (alignment % unit != 0)]
+        if not len(finer):
+            return unit
+        unit = math.gcd(unit, int(np.gcd.reduce(finer)))
 
 
 def _ranges(

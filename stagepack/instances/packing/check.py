@@ -185,10 +185,15 @@ def _memory_violations(instance: LmemPacking, solution: PackingSolution) -> list
     if memory is None or memory.shape != (instance.n,):
         return [Violation("memory", "the memory of each buffer is missing")]
     wrong = np.flatnonzero((memory < 0) | (memory >= len(instance.memories)))
-    return [
+    found = [
         Violation("memory", f"buffer {instance.buffer_id(int(at))} is in memory {memory[at]}")
         for at in wrong[:LISTED]
     ]
+    for group in instance.colocated:
+        if not found and len(set(memory[list(group)].tolist())) > 1:
+            places = ", ".join(f"{instance.buffer_id(i)} in {memory[i]}" for i in group[:LISTED])
+            found.append(Violation("colocation", f"one memory is asked for, not {places}"))
+    return found
 
 
 def _in_ranges(instance: LmemPacking, offsets: Array) -> Array:

@@ -444,6 +444,8 @@ class LmemPacking:
             top = int(self.size.sum() + self.alignment.sum())
             top += max([0, *(high for _, high in self.reserved)])
             top += int(self.fixed.max()) + max([0, *(item.low for item in self.allowed)])
+        if self.banks is not None:
+            top = max(top, self.banks.count * self.banks.nbytes)
         weight = 10
         while weight <= top:
             weight *= 10

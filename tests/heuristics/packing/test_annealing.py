@@ -5,6 +5,7 @@ import pytest
 
 from stagepack.heuristics.packing import annealing, greedy
 from stagepack.heuristics.packing.annealing_kernels import ENERGY, TARGET
+from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.test_greedy import random_plain, stack_one_by_one
@@ -17,7 +18,7 @@ def short_legs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def poor(blocks: Blocks) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    offsets = greedy.place(blocks, greedy.RULES["first-fit-start"])
+    offsets = greedy.place(blocks, RULES["first-fit-start"])
     assert offsets is not None
     return offsets
 
@@ -88,7 +89,7 @@ def test_valid_with_circular_time_graphs_alignment_and_fixed_offsets() -> None:
         ]
         instance = random_packing(rng, features=features)
         blocks = Blocks.of(instance)
-        start = greedy.place(blocks, greedy.RULES["first-fit-start"])
+        start = greedy.place(blocks, RULES["first-fit-start"])
         if start is None or annealing.unsupported(blocks):
             continue
         offsets = annealing.improve(blocks, start, target=int(blocks.load.max()), legs=3)

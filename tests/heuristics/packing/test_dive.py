@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing import dive
-from stagepack.heuristics.packing.greedy import Measures
+from stagepack.heuristics.packing.rules import Measures
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing import greedy
-from stagepack.heuristics.packing.greedy import RULES, BankPairs, Measures
-from stagepack.heuristics.packing.greedy_kernels import BEST, FIRST
+from stagepack.heuristics.packing.greedy import BankPairs
+from stagepack.heuristics.packing.rules import BEST, FIRST, RULES, Measures, Rule
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -44,7 +44,7 @@ def stack_one_by_one(instance: LmemPacking, order: Array, *, tightest: bool) -> 
 
 
 @pytest.mark.parametrize("rule", PLAIN_RULES, ids=lambda rule: rule.name)
-def test_rules_are_valid_with_every_option(rule: greedy.Rule) -> None:
+def test_rules_are_valid_with_every_option(rule: Rule) -> None:
     rng = np.random.default_rng(1)
     placed = 0
     for _ in range(80):
@@ -63,7 +63,7 @@ def test_rules_are_valid_with_every_option(rule: greedy.Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", PLAIN_RULES, ids=lambda rule: rule.name)
-def test_rules_are_valid_and_repeat_on_larger_instances(rule: greedy.Rule) -> None:
+def test_rules_are_valid_and_repeat_on_larger_instances(rule: Rule) -> None:
     instance = random_plain(np.random.default_rng(2), 400, longest=200)
     blocks = Blocks.of(instance)
     offsets = greedy.place(blocks, rule)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing import annealing, greedy, repair
+from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.test_greedy import random_plain
@@ -26,7 +27,7 @@ def test_repair_lowers_the_peak(monkeypatch: pytest.MonkeyPatch, window: int) ->
     monkeypatch.setattr(repair, "LARGEST_WINDOW", window)
     instance = random_plain(np.random.default_rng(1), 500, longest=40)
     blocks = Blocks.of(instance)
-    start = greedy.place(blocks, greedy.RULES["first-fit-start"])
+    start = greedy.place(blocks, RULES["first-fit-start"])
     assert start is not None
     before = start.copy()
     bound = int(blocks.load.max())

@@ -1,4 +1,4 @@
-"""Methods of LMEM packing: greedy rules, local search, exact search, models, and ``auto``."""
+"""What the methods of LMEM packing do; loaded, with its compiled kernels, when one runs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,17 @@ from stagepack.heuristics.packing import repair as repairing
 from stagepack.heuristics.packing import replan as replanning
 from stagepack.heuristics.packing import spill as spilling
 from stagepack.heuristics.packing import windows as narrowing
-from stagepack.heuristics.packing.greedy_kernels import BANKS
-from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
+from stagepack.heuristics.packing.rules import BANKS, RULES
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-from stagepack.methods import Method, Settings
+from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, run_model
 from stagepack.result import CheckError, InputError, Progress, Status, Stopped
 from stagepack.solvers import Engine
 
 PackingProgress = Progress[PackingSolution]
-
-COMPARED = ("best-fit-lifetime", "first-fit-lifetime-size", "greedy-by-size", "bank-aware")
-"""Greedy rules that comparisons run unasked."""
+Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 
 LARGE = 20_000
 """Blocks from which on `auto` keeps to methods whose cost grows like a sort."""
@@ -105,16 +103,16 @@ class Search:
 # ---------------------------------------------------------------------- without an engine
 
 
-def run_rule(name: str) -> Callable[[LmemPacking, PackingProgress, Settings], None]:
+def run_rule(name: str) -> Run:
     """Return the `run` of one greedy rule."""
 
     def run(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
         search = Search(instance, progress)
-        _compile(progress)
+        _compile(search, "greedy", *(["lists"] if RULES[name].policy == BANKS else []))
         banks = instance.banks
         pairs = None if banks is None else greedy.BankPairs.of(search.blocks, banks)
         offsets = greedy.place(
-            search.blocks, greedy.RULES[name], banks=pairs, keep_going=search.keep_going
+            search.blocks, RULES[name], banks=pairs, keep_going=search.keep_going
         )
         if offsets is None:
             progress.reason = progress.reason or f"{name} finds no place for some buffer"
@@ -132,7 +130,6 @@ def portfolio(instance: LmemPacking, progress: PackingProgress, settings: Settin
 def diving(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Place the block with the lowest place first, in several orders."""
     search = Search(instance, progress)
-    _compile(progress)
     _dive(search, settings)
 
 
@@ -167,7 +164,7 @@ def replan(instance: LmemPacking, progress: PackingProgress, settings: Settings)
 def spill(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
     search = Search(instance, progress)
-    _compile(progress)
+    _compile(search, "greedy", "lists")
     placed = spilling.place(instance, search.keep_going)
     if placed is None:
         progress.reason = "spill-by-value finds no memory for some buffers"
@@ -178,7 +175,7 @@ def spill(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None
 def _replan(search: Search) -> None:
     ceiling = search.instance.capacity
     assert ceiling is not None
-    _compile(search.progress)
+    _compile(search, "greedy", "lists")
     replanning.place(
         search.instance,
         ceiling,
@@ -187,23 +184,41 @@ def _replan(search: Search) -> None:
     )
 
 
-def _compile(progress: PackingProgress) -> None:
-    """Compile kernels (the first time) outside of the time limit."""
-    with progress.setup("compiling kernels"):
-        _warm_up()
+def _compile(search: Search, *parts: str) -> None:
+    """Compile what a method needs (the first time) outside of the time limit."""
+    if "greedy" in parts and not search.blocks.plain:
+        parts += ("lists",)
+    with search.progress.setup("compiling kernels"):
+        warm_up(*parts)
 
 
 @functools.cache
-def _warm_up() -> None:
-    """Run every heuristic on three buffers, so that its kernels are compiled or loaded."""
-    tiny = LmemPacking.from_arrays([2, 3, 2], [0, 1, 2], [2, 3, 4])
-    blocks = Blocks.of(tiny)
-    tiny.check(PackingSolution.of(tiny, [0, 2, 0]))
-    offsets = greedy.portfolio(blocks)
-    assert offsets is not None
-    for rule in greedy.RULES.values():
-        if rule.policy != BANKS:
-            greedy.place(blocks, rule, ceiling=9)
+def warm_up(*parts: str) -> None:
+    """Run heuristics on few buffers, so that their kernels are compiled or loaded.
+
+    Parameters
+    ----------
+    *parts : str
+        Out of "greedy", "lists" (greedy for more than plain blocks), "dive", "exact", "anneal".
+    """
+    # Its load is 16 and its optimum 17, so that nothing is decided without a search.
+    instance = LmemPacking.from_arrays(
+        [4, 6, 5, 4, 2, 7, 7, 8], [0, 0, 0, 1, 1, 2, 3, 4], [2, 1, 3, 2, 4, 5, 4, 5]
+    )
+    blocks = Blocks.of(instance)
+    rule = RULES["classes"]
+    low = np.array([0, 4, 10, 4, 15, 0, 7, 7])
+    instance.check(PackingSolution.of(instance, low))
+    if "greedy" in parts:
+        greedy.place(blocks, rule)
+    if "lists" in parts:
+        greedy.place(Blocks.of(instance.replace(fixed=[0] + [-1] * 7)), rule)
+    if "dive" in parts:
+        dive.place(blocks, np.arange(8))
+    if "exact" in parts:
+        exact.decide(blocks, 16)
+    if "anneal" in parts:
+        annealing.improve(blocks, low, target=16, legs=1)
 
 
 def _start(search: Search, settings: Settings) -> Array | None:
@@ -212,7 +227,8 @@ def _start(search: Search, settings: Settings) -> Array | None:
     The placement, shape (b,), may exceed the capacity: searches start from it all the same.
     """
     wanted, instance, progress = settings.warm_start, search.instance, search.progress
-    _compile(progress)
+    extended = instance.objective not in (Objective.PEAK, Objective.FIT)
+    _compile(search, "greedy", *(["lists"] if extended else []))
     if wanted is None:
         return None
     if isinstance(wanted, Mapping):  # as a result records it
@@ -246,7 +262,7 @@ def _start(search: Search, settings: Settings) -> Array | None:
     if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
         pairs = greedy.BankPairs.of(search.blocks, instance.banks)
         apart = greedy.place(
-            search.blocks, greedy.RULES["bank-aware"], banks=pairs, ceiling=instance.ceiling
+            search.blocks, RULES["bank-aware"], banks=pairs, ceiling=instance.ceiling
         )
         if apart is not None:
             search.offer(apart, "bank-aware")
@@ -256,17 +272,13 @@ def _start(search: Search, settings: Settings) -> Array | None:
 def _method_start(
     wanted: object, instance: LmemPacking, progress: PackingProgress, settings: Settings
 ) -> None:
-    by_name = {m.name: m for m in METHODS if not m.engines and m.name != "auto"}
-    if not isinstance(wanted, str) or wanted not in by_name:
+    if not isinstance(wanted, str) or wanted not in STARTS:
         raise InputError(
             f"unknown warm start {wanted!r}",
             field="warm_start",
-            remedy="choose auto, none, or one of " + ", ".join(by_name),
+            remedy="choose auto, none, or one of " + ", ".join(STARTS),
         )
-    reason = by_name[wanted].unsupported(instance)
-    if reason:
-        raise InputError(f"{wanted}: {reason}", field="warm_start")
-    by_name[wanted].run(instance, progress, dataclasses.replace(settings, warm_start="auto"))
+    RUNS[wanted](instance, progress, dataclasses.replace(settings, warm_start="auto"))
     progress.reason = ""
 
 
@@ -278,6 +290,7 @@ def _exact(search: Search, low: Array | None, keep_going: Callable[[], bool]) ->
     instance, progress, blocks = search.instance, search.progress, search.blocks
     if not keep_going():
         return
+    _compile(search, "exact")
     if instance.objective is Objective.FIT:
         assert instance.ceiling is not None
         found = exact.decide(blocks, instance.ceiling, keep_going=keep_going, warm=low)
@@ -303,6 +316,7 @@ def _anneal(search: Search, settings: Settings, keep_going: Callable[[], bool]) 
     low = search.lowest
     if low is None or not keep_going():
         return
+    _compile(search, "anneal")
     annealing.improve(
         search.blocks,
         low,
@@ -314,6 +328,7 @@ def _anneal(search: Search, settings: Settings, keep_going: Callable[[], bool]) 
 
 
 def _dive(search: Search, settings: Settings) -> None:
+    _compile(search, "greedy", "dive")
     dive.best(
         search.blocks,
         target=search.instance.goal,
@@ -375,9 +390,7 @@ def _described(
 # ---------------------------------------------------------------------- on an engine
 
 
-def _on_engine(
-    formulation: str, own_engine: str
-) -> Callable[[LmemPacking, PackingProgress, Settings], None]:
+def _on_engine(formulation: str, own_engine: str) -> Run:
     """Return the `run` of a method that solves a model on an engine."""
 
     def run(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -417,14 +430,12 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
     Placements too many to search are dived for, then improved window by window.
     """
     if settings.engine is not None:
-        name = "milp" if settings.engine != "cp-sat" else "cp-sat"
-        next(method for method in METHODS if method.name == name).run(instance, progress, settings)
+        RUNS["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
     search = Search(instance, progress)
     if search.peak_only and search.blocks.b > LARGE and not dive.unsupported(search.blocks):
         if settings.warm_start != "auto":
             _start(search, settings)
-        _compile(progress)
         _dive(search, settings)  # runs the rules that scale, too
         return
     low = _start(search, settings)
@@ -476,145 +487,28 @@ def _settle(search: Search) -> None:
     )
 
 
-# ---------------------------------------------------------------------- what applies
+RUNS: dict[str, Run] = {
+    "auto": auto,
+    **{name: run_rule(name) for name in RULES},
+    "portfolio": portfolio,
+    "dive": diving,
+    "repair": repair,
+    "anneal": anneal,
+    "replan": replan,
+    "spill-by-value": spill,
+    "exact": searching,
+    "milp": _on_engine("Milp", "pyomo:highs"),
+    "cp-sat": _on_engine("CpSat", "cp-sat"),
+}
+"""What each method does."""
 
+STARTS = tuple(name for name in RUNS if name not in ("auto", "milp", "cp-sat"))
+"""Methods whose answer another one may start from."""
 
-def _placing(instance: LmemPacking) -> str:
-    """Say what a rule that only places buffers cannot do."""
-    if instance.objective is Objective.SPILL:
-        return "places buffers in one memory; use spill-by-value or cp-sat"
-    return ""
-
-
-def _peak_search(unsupported: Callable[[Blocks], str]) -> Callable[[LmemPacking], str]:
-    def reason(instance: LmemPacking) -> str:
-        if instance.objective not in (Objective.PEAK, Objective.FIT):
-            return f"looks at the peak, not at {instance.objective}; use cp-sat"
-        return unsupported(Blocks.of(instance))
-
-    return reason
-
-
-def _replannable(instance: LmemPacking) -> str:
-    if instance.objective is not Objective.MOVES:
-        return "re-plans for the objective moves"
-    return ""
-
-
-def _spilling(instance: LmemPacking) -> str:
-    return "" if instance.memories else "needs several memories"
-
-
-def _expressible(formulation: str) -> Callable[[LmemPacking], str]:
-    def unsupported(instance: LmemPacking) -> str:
-        reason: str = getattr(formulations, formulation).unsupported(instance)
-        return reason
-
-    return unsupported
-
-
-def _rule_method(rule: greedy.Rule) -> Method:
-    def unsupported(instance: LmemPacking) -> str:
-        if rule.policy == BANKS and instance.banks is None:
-            return "needs banks"
-        return _placing(instance)
-
-    return Method(
-        name=rule.name,
-        kind=KIND,
-        exact=False,
-        description=f"{rule.description} ({rule.source})",
-        run=run_rule(rule.name),
-        unsupported=unsupported,
-        default=rule.name in COMPARED,
-    )
-
-
-METHODS = (
-    Method(
-        name="auto",
-        kind=KIND,
-        exact=True,
-        description="greedy rules, then exact search or CP-SAT; dives and repairs when large",
-        run=auto,
-        default=False,
-    ),
-    *map(_rule_method, greedy.RULES.values()),
-    Method(
-        name="portfolio",
-        kind=KIND,
-        exact=False,
-        description="the best of all greedy rules",
-        run=portfolio,
-        unsupported=_placing,
-    ),
-    Method(
-        name="dive",
-        kind=KIND,
-        exact=False,
-        description="always the block that can lie lowest; for up to millions of buffers",
-        run=diving,
-        unsupported=_peak_search(dive.unsupported),
-    ),
-    Method(
-        name="repair",
-        kind=KIND,
-        exact=False,
-        description="packs windows of time anew, where the peak is",
-        run=repair,
-        unsupported=_peak_search(repairing.unsupported),
-        default=False,
-    ),
-    Method(
-        name="anneal",
-        kind=KIND,
-        exact=False,
-        description="annealing over first-fit orders, from the best greedy placement",
-        run=anneal,
-        unsupported=_peak_search(annealing.unsupported),
-        default=False,
-    ),
-    Method(
-        name="replan",
-        kind=KIND,
-        exact=False,
-        description="keeps what can stay where it was, places the rest greedily",
-        run=replan,
-        unsupported=_replannable,
-    ),
-    Method(
-        name="spill-by-value",
-        kind=KIND,
-        exact=False,
-        description="the buffers that save most per byte go to the cheapest memory",
-        run=spill,
-        unsupported=_spilling,
-    ),
-    Method(
-        name="exact",
-        kind=KIND,
-        exact=True,
-        description="branch and bound over placements from the bottom up",
-        run=searching,
-        unsupported=_peak_search(exact.unsupported),
-    ),
-    Method(
-        name="milp",
-        kind=KIND,
-        exact=True,
-        description="MILP: who lies below whom (Pyomo)",
-        run=_on_engine("Milp", "pyomo:highs"),
-        unsupported=_expressible("Milp"),
-        engines=("pyomo:highs", "highs", "pyomo:NAME"),
-        default=False,
-    ),
-    Method(
-        name="cp-sat",
-        kind=KIND,
-        exact=True,
-        description="CP-SAT: rectangles in time and address that do not overlap",
-        run=_on_engine("CpSat", "cp-sat"),
-        unsupported=_expressible("CpSat"),
-        engines=("cp-sat",),
-    ),
-)
+SEARCHES: dict[str, Callable[[Blocks], str]] = {
+    "dive": dive.unsupported,
+    "repair": repairing.unsupported,
+    "anneal": annealing.unsupported,
+    "exact": exact.unsupported,
+}
+"""Why the methods that look at the peak alone cannot take some blocks, or ''."""

@@ -1,0 +1,163 @@
+"""Methods of LMEM packing: greedy rules, local search, exact search, models, and ``auto``."""
+
+from __future__ import annotations
+
+from stagepack.formulations import packing as formulations
+from stagepack.heuristics.packing.rules import BANKS, RULES, Rule
+from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
+from stagepack.methods import Method, Settings
+from stagepack.result import Progress
+
+COMPARED = ("best-fit-lifetime", "first-fit-lifetime-size", "greedy-by-size", "bank-aware")
+"""Greedy rules that comparisons run unasked."""
+
+
+class _Run:
+    """The `run` of a method, which loads the kernels when it is called."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(
+        self, instance: LmemPacking, progress: Progress[PackingSolution], settings: Settings
+    ) -> None:
+        from stagepack.methods.packing.runs import RUNS
+
+        RUNS[self.name](instance, progress, settings)
+
+
+class _PeakOnly:
+    """The `unsupported` of a method that looks at the peak alone."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, instance: LmemPacking) -> str:
+        from stagepack.instances.packing.blocks import Blocks
+        from stagepack.methods.packing.runs import SEARCHES
+
+        if instance.objective not in (Objective.PEAK, Objective.FIT):
+            return f"looks at the peak, not at {instance.objective}; use cp-sat"
+        return SEARCHES[self.name](Blocks.of(instance))
+
+
+def _one_memory(instance: LmemPacking) -> str:
+    if instance.objective is Objective.SPILL:
+        return "places buffers in one memory; use spill-by-value or cp-sat"
+    return ""
+
+
+def _with_banks(instance: LmemPacking) -> str:
+    return _one_memory(instance) if instance.banks is not None else "needs banks"
+
+
+def _replannable(instance: LmemPacking) -> str:
+    if instance.objective is not Objective.MOVES:
+        return "re-plans for the objective moves"
+    return ""
+
+
+def _spilling(instance: LmemPacking) -> str:
+    return "" if instance.memories else "needs several memories"
+
+
+def _rule(rule: Rule) -> Method:
+    return Method(
+        name=rule.name,
+        kind=KIND,
+        exact=False,
+        description=f"{rule.description} ({rule.source})",
+        run=_Run(rule.name),
+        unsupported=_with_banks if rule.policy == BANKS else _one_memory,
+        default=rule.name in COMPARED,
+    )
+
+
+METHODS = (
+    Method(
+        name="auto",
+        kind=KIND,
+        exact=True,
+        description="greedy rules, then exact search or CP-SAT; dives when large",
+        run=_Run("auto"),
+        default=False,
+    ),
+    *map(_rule, RULES.values()),
+    Method(
+        name="portfolio",
+        kind=KIND,
+        exact=False,
+        description="the best of all greedy rules",
+        run=_Run("portfolio"),
+        unsupported=_one_memory,
+    ),
+    Method(
+        name="dive",
+        kind=KIND,
+        exact=False,
+        description="packs the crowded times first, then fills in; up to millions of buffers",
+        run=_Run("dive"),
+        unsupported=_PeakOnly("dive"),
+    ),
+    Method(
+        name="repair",
+        kind=KIND,
+        exact=False,
+        description="packs windows of time anew, where the peak is",
+        run=_Run("repair"),
+        unsupported=_PeakOnly("repair"),
+        default=False,
+    ),
+    Method(
+        name="anneal",
+        kind=KIND,
+        exact=False,
+        description="annealing over first-fit orders, from the best greedy placement",
+        run=_Run("anneal"),
+        unsupported=_PeakOnly("anneal"),
+        default=False,
+    ),
+    Method(
+        name="replan",
+        kind=KIND,
+        exact=False,
+        description="keeps what can stay where it was, places the rest greedily",
+        run=_Run("replan"),
+        unsupported=_replannable,
+    ),
+    Method(
+        name="spill-by-value",
+        kind=KIND,
+        exact=False,
+        description="the buffers that save most per byte go to the cheapest memory",
+        run=_Run("spill-by-value"),
+        unsupported=_spilling,
+    ),
+    Method(
+        name="exact",
+        kind=KIND,
+        exact=True,
+        description="branch and bound over placements from the bottom up",
+        run=_Run("exact"),
+        unsupported=_PeakOnly("exact"),
+    ),
+    Method(
+        name="milp",
+        kind=KIND,
+        exact=True,
+        description="MILP: who lies below whom (Pyomo)",
+        run=_Run("milp"),
+        unsupported=lambda instance: formulations.Milp.unsupported(instance),
+        engines=("pyomo:highs", "highs", "pyomo:NAME"),
+        default=False,
+    ),
+    Method(
+        name="cp-sat",
+        kind=KIND,
+        exact=True,
+        description="CP-SAT: rectangles in time and address that do not overlap",
+        run=_Run("cp-sat"),
+        unsupported=lambda instance: formulations.CpSat.unsupported(instance),
+        engines=("cp-sat",),
+    ),
+)
