@@ -21,7 +21,8 @@ class _Run:
     def __call__(
         self, instance: LmemPacking, progress: Progress[PackingSolution], settings: Settings
     ) -> None:
-        from stagepack.methods.packing.runs import RUNS
+        with progress.setup("loading compiled code"):
+            from stagepack.methods.packing.runs import RUNS
 
         RUNS[self.name](instance, progress, settings)
 

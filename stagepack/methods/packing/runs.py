@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
+import itertools
 import time
 from collections.abc import Callable, Mapping
 
@@ -27,6 +27,12 @@ from stagepack.solvers import Engine
 
 PackingProgress = Progress[PackingSolution]
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]
+
+DIVED, DIVE_STEPS = 500, 20
+"""Blocks from which on a short dive comes before the greedy rules, and how short it is."""
+
+NODES, LEGS = 500_000, 10
+"""Effort of the first turn of `auto`: nodes of the exact search, kernel calls of annealing."""
 
 LARGE = 20_000
 """Blocks from which on `auto` keeps to methods whose cost grows like a sort."""
@@ -91,13 +97,15 @@ class Search:
         self.progress.reason = ""
         self.progress.offer(PackingSolution.of(self.instance, offsets, memory), source)
 
-    def within(self, share: float) -> Callable[[], bool]:
-        """Return a `keep_going` that also ends after a share of the time that is left."""
-        left = self.progress.remaining
-        if math.isinf(left):
-            return self.progress.keep_going
-        end = time.perf_counter() + share * left
-        return lambda: time.perf_counter() < end and self.progress.keep_going()
+    def for_a_while(self, steps: int) -> Callable[[], bool]:
+        """Return a `keep_going` that also ends after so many looks: the same on any machine."""
+        left = [steps]
+
+        def go_on() -> bool:
+            left[0] -= 1
+            return left[0] >= 0 and self.progress.keep_going()
+
+        return go_on
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -136,15 +144,15 @@ def diving(instance: LmemPacking, progress: PackingProgress, settings: Settings)
 def anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Anneal over first-fit orders, from the best greedy placement."""
     search = Search(instance, progress)
-    _start(search, settings)
-    _anneal(search, settings, search.keep_going)
+    low = _start(search, settings)
+    _anneal(search, low, settings.seed)
 
 
 def searching(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Search exhaustively, from the best greedy placement."""
     search = Search(instance, progress)
     low = _start(search, settings)
-    _exact(search, low, search.keep_going)
+    _exact(search, low)
 
 
 def repair(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -258,6 +266,9 @@ def _start(search: Search, settings: Settings) -> Array | None:
     if instance.objective is Objective.MOVES:
         _replan(search)
         return None
+    if search.blocks.b >= DIVED and not dive.unsupported(search.blocks):
+        _dive(search, settings, search.for_a_while(DIVE_STEPS))
+        progress.require_time()
     low = greedy.portfolio(search.blocks, keep_going=search.keep_going, on_solution=search.offer)
     if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
         pairs = greedy.BankPairs.of(search.blocks, instance.banks)
@@ -285,15 +296,21 @@ def _method_start(
 # ---------------------------------------------------------------------- searches
 
 
-def _exact(search: Search, low: Array | None, keep_going: Callable[[], bool]) -> None:
+def _exact(search: Search, low: Array | None, node_limit: int | None = None) -> None:
     """Search exhaustively: for any placement within the capacity, else for the least peak."""
     instance, progress, blocks = search.instance, search.progress, search.blocks
-    if not keep_going():
+    if not progress.keep_going():
         return
     _compile(search, "exact")
     if instance.objective is Objective.FIT:
         assert instance.ceiling is not None
-        found = exact.decide(blocks, instance.ceiling, keep_going=keep_going, warm=low)
+        found = exact.decide(
+            blocks,
+            instance.ceiling,
+            keep_going=search.keep_going,
+            node_limit=node_limit,
+            warm=low,
+        )
         if found.status is Status.INFEASIBLE:
             _conclude_infeasible(search, low, "exhausted search")
         elif found.offsets is not None:
@@ -305,35 +322,39 @@ def _exact(search: Search, low: Array | None, keep_going: Callable[[], bool]) ->
         lower=int(progress.bound or 0),
         on_solution=lambda offsets: search.offer(offsets, "exact"),
         on_bound=lambda bound: progress.raise_bound(bound, "exhausted search"),
-        keep_going=keep_going,
+        keep_going=search.keep_going,
+        node_limit=node_limit,
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
         _conclude_infeasible(search, low, "exhausted search")
 
 
-def _anneal(search: Search, settings: Settings, keep_going: Callable[[], bool]) -> None:
-    low = search.lowest
-    if low is None or not keep_going():
-        return
+def _anneal(search: Search, low: Array | None, seed: int, legs: int | None = None) -> Array | None:
+    """Return the best placement that annealing comes to; it may exceed the capacity."""
+    progress = search.progress
+    if low is None or not progress.keep_going():
+        return low
     _compile(search, "anneal")
-    annealing.improve(
+    goal = search.instance.goal
+    return annealing.improve(
         search.blocks,
         low,
-        target=int(search.progress.bound or 0),
-        seed=settings.seed,
-        keep_going=keep_going,
+        target=max(int(progress.bound or 0), 0 if goal is None else goal),
+        seed=seed,
+        legs=legs,
+        keep_going=search.keep_going,
         on_solution=lambda offsets: search.offer(offsets, "anneal"),
     )
 
 
-def _dive(search: Search, settings: Settings) -> None:
-    _compile(search, "greedy", "dive")
+def _dive(search: Search, settings: Settings, keep_going: Callable[[], bool] | None = None) -> None:
+    _compile(search, "greedy", "dive", "anneal")
     dive.best(
         search.blocks,
         target=search.instance.goal,
         seed=settings.seed,
-        keep_going=search.keep_going,
+        keep_going=keep_going or search.keep_going,
         on_solution=search.offer,
     )
 
@@ -449,26 +470,38 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
 
 
 def _search_all(search: Search, low: Array | None, settings: Settings) -> None:
-    """Take turns: exhaustive search, local search from the best so far, bounds from windows."""
-    _exact(search, low, search.within(0.5))
-    if search.keep_going() and not annealing.unsupported(search.blocks):
-        _anneal(search, settings, search.within(0.5))
-    if search.keep_going() and not narrowing.unsupported(search.blocks):
-        _narrow(search, search.within(0.5))
-    if search.keep_going():
-        _exact(search, search.lowest if search.lowest is not None else low, search.keep_going)
+    """Take turns, each longer: exhaustive search, local search, bounds from windows of time.
+
+    Turns are measured in work, not in seconds, so that runs that end by themselves repeat.
+    """
+    blocks, seed = search.blocks, settings.seed
+    nodes, legs = NODES, LEGS
+    for turn in itertools.count(1):
+        _exact(search, low, nodes)
+        low = search.lowest if search.lowest is not None else low
+        if blocks.b <= LARGE and not annealing.unsupported(blocks):
+            low = _anneal(search, low, seed + turn, legs)
+        if search.keep_going() and not narrowing.unsupported(blocks):
+            _narrow(search, turn)
+        if not search.keep_going():
+            return
+        nodes, legs = 3 * nodes, 2 * legs
 
 
-def _narrow(search: Search, keep_going: Callable[[], bool]) -> None:
+def _narrow(search: Search, passes: int) -> None:
     """Raise the bound by windows of time that provably need more than the load."""
+    ceiling = search.instance.ceiling
     for window in narrowing.windows(
-        search.blocks, int(search.progress.bound or 0), keep_going=keep_going
+        search.blocks,
+        int(search.progress.bound or 0),
+        keep_going=search.keep_going,
+        passes=passes,
     ):
         first, last = search.blocks.time[window.first], search.blocks.time[window.end - 1]
-        search.progress.raise_bound(window.bound, f"exhausted window [{first}, {last}]")
-        ceiling = search.instance.ceiling
+        source = f"exhausted window [{first}, {last}]"
+        search.progress.raise_bound(window.bound, source)
         if ceiling is not None and window.bound > ceiling:
-            _conclude_infeasible(search, search.lowest, f"exhausted window [{first}, {last}]")
+            _conclude_infeasible(search, search.lowest, source)
             return
 
 
