@@ -257,6 +257,8 @@ class Component:
         Connected, of at least two blocks.
     lift : int
         Bytes below it.
+    bottom : list of (int, int)
+        The blocks that hold these bytes, and their sizes; they conflict with all of the group.
 
     Attributes
     ----------
@@ -272,7 +274,8 @@ class Component:
         Lower bound on its peak in bytes, lift included: the largest load of a section.
     """
 
-    def __init__(self, group: Group, lift: int) -> None:
+    def __init__(self, group: Group, lift: int, bottom: list[tuple[int, int]]) -> None:
+        self.bottom = bottom
         self.group, self.lift, self.index, self.linear = group, lift, group.index, group.linear
         self.unit = unit = _unit(group)
         used, self.section_of = np.unique(group.section_of, return_inverse=True)
@@ -312,6 +315,18 @@ class Component:
     def offsets(self, units: Array) -> Array:
         """Return offsets in bytes, shape (b,), from those in units."""
         return np.asarray(self.lift + self.unit * units)
+
+    def settled(self, packing: Array) -> Array:
+        """Return its blocks' offsets in a packing, moved so that the bottom blocks lie below.
+
+        Whatever lies above a bottom block lies above it entirely, so that taking the block out
+        and putting it at the bottom leaves a packing.
+        """
+        offsets = packing[self.index]
+        moved = offsets + self.lift
+        for block, nbytes in self.bottom:
+            moved = moved - nbytes * (packing[block] < offsets)
+        return np.asarray(moved)
 
     def peak(self, offsets: Array) -> int:
         """Return the highest top of its blocks, given their offsets in bytes."""
@@ -449,11 +464,11 @@ class Packing:
             )
             self.clash = outside or _overlap(blocks, held)
         group = movable(blocks, which, first, end)
-        waiting = [(group, 0)] if group.b else []
+        waiting: list[tuple[Group, list[tuple[int, int]]]] = [(group, [])] if group.b else []
         while waiting:
-            group, lift = waiting.pop()
+            group, bottom = waiting.pop()
             for part in group.parts():
-                rest = self._bottom(group.take(part), lift)
+                rest = self._bottom(group.take(part), bottom)
                 if rest is not None:
                     waiting.append(rest)
         self._place_dead(blocks, np.arange(blocks.b) if which is None else which)
@@ -470,24 +485,30 @@ class Packing:
         self.offsets[block] = offset
         self.peak = max(self.peak, offset + nbytes)
 
-    def _bottom(self, part: Group, lift: int) -> tuple[Group, int] | None:
+    def _bottom(
+        self, part: Group, bottom: list[tuple[int, int]]
+    ) -> tuple[Group, list[tuple[int, int]]] | None:
         """Place the blocks of a connected part that lie at its bottom; return the rest, if any.
 
-        A part without such blocks becomes a component.
+        A part without such blocks becomes a component.  `bottom` lists the blocks below the part
+        and their sizes.
         """
+        lift = sum(nbytes for _, nbytes in bottom)
         if part.b == 1:
             spans = part.places.get(0, ((lift, lift),))
             self._place(int(part.index[0]), spans[0][0], int(part.size[0]))
             return None
-        bottom = part.at_bottom() if part.floating else np.zeros(part.b, dtype=bool)
-        if not bottom.any():
-            self.components.append(Component(part, lift))
+        lowest = part.at_bottom() if part.floating else np.zeros(part.b, dtype=bool)
+        if not lowest.any():
+            self.components.append(Component(part, lift, bottom))
             return None
-        for i in np.flatnonzero(bottom).tolist():
+        bottom = list(bottom)
+        for i in np.flatnonzero(lowest).tolist():
             self._place(int(part.index[i]), lift, int(part.size[i]))
+            bottom.append((int(part.index[i]), int(part.size[i])))
             lift += int(part.size[i])
-        rest = np.flatnonzero(~bottom)
-        return (part.take(rest).compressed(), lift) if len(rest) else None
+        rest = np.flatnonzero(~lowest)
+        return (part.take(rest).compressed(), bottom) if len(rest) else None
 
     def _place_dead(self, blocks: Blocks, which: Array) -> None:
         """Place those of the blocks that are never alive."""

@@ -316,7 +316,7 @@ def decide_packing(
     offsets = packing.offsets.copy()
     waiting = []
     for component in packing.components:
-        known = None if warm is None else warm[component.index]
+        known = None if warm is None else component.settled(warm)
         if known is not None and component.peak(known) <= capacity:
             offsets[component.index] = known
         else:
@@ -407,7 +407,7 @@ class _Descent:
         self.portfolios: list[Portfolio] = []
         self.high: list[int] = []
         for component in packing.components:
-            known = None if upper is None else upper[component.index]
+            known = None if upper is None else component.settled(upper)
             self.portfolios.append(Portfolio(component, known))
             self.high.append(NOWHERE if known is None else component.peak(known))
             if known is not None:
