@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.heuristics.packing import greedy
-from stagepack.instances.packing import LmemPacking, Objective
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 
@@ -70,14 +70,15 @@ def _consistent(instance: LmemPacking, capacity: int) -> Array:
         return _mask(alone, instance.n)
     blocks = Blocks.of(instance)
     pointer, other = blocks.neighbours()
-    low = instance.previous
+    low = np.where(instance.fixed >= 0, instance.fixed, instance.previous)
     high = low + instance.size
+    placed = instance.fixed >= 0
     for buffer in sorted(alone.tolist(), key=lambda i: (-int(instance.size[i]), i)):
         block = blocks.block[buffer]
-        near = np.isin(blocks.block, other[pointer[block] : pointer[block + 1]]) & kept
-        together = (blocks.block == block) & kept & (low != low[buffer])
+        near = np.isin(blocks.block, other[pointer[block] : pointer[block + 1]]) & placed
+        together = (blocks.block == block) & placed & (low != low[buffer])
         if not (near & (low < high[buffer]) & (low[buffer] < high)).any() and not together.any():
-            kept[buffer] = True
+            kept[buffer] = placed[buffer] = True
     return kept
 
 
@@ -93,15 +94,15 @@ def _fits_alone(instance: LmemPacking, buffer: int, capacity: int) -> bool:
 
 
 def _agree(instance: LmemPacking, kept: Array, capacity: int) -> bool:
-    """Whether the previous offsets of some buffers break no rule."""
-    from stagepack.instances.packing import PackingSolution
-
+    """Whether the previous offsets of some buffers break no rule, fixed ones in place."""
     if not kept.any():
         return True
+    members = np.flatnonzero(kept | (instance.fixed >= 0))
+    offsets = np.where(kept, instance.previous, instance.fixed)[members]
     part = instance.select(
-        np.flatnonzero(kept).tolist(), objective=Objective.FIT, capacity=capacity, memories=()
+        members.tolist(), objective=Objective.FIT, capacity=capacity, memories=()
     )
-    return not part.check(PackingSolution.of(part, part.previous))
+    return not part.check(PackingSolution.of(part, offsets))
 
 
 def _with(

@@ -190,6 +190,8 @@ def _replan(search: Search) -> None:
         keep_going=search.keep_going,
         on_solution=lambda offsets: search.offer_buffers(offsets, "replan"),
     )
+    if search.progress.solution is None:
+        search.progress.reason = "replan finds no placement within the capacity"
 
 
 def _compile(search: Search, *parts: str) -> None:
@@ -384,13 +386,28 @@ def _conclude_infeasible(search: Search, low: Array | None, source: str) -> None
         return
     reason = f"{source}: no placement within the capacity of {ceiling}"
     if not exact.unsupported(blocks):
-        end = time.perf_counter() + min(2.0, max(0.0, progress.remaining))
-        found = conflict.explain(blocks, ceiling, keep_going=lambda: time.perf_counter() < end)
+        found = conflict.explain(
+            blocks, ceiling, keep_going=lambda: progress.remaining > 0, node_limit=NODES // 10
+        )
         if found is not None:
             reason = f"{source}: {_described(instance, blocks, found, ceiling)}"
-    if low is not None and not exact.unsupported(blocks):
-        reason += f"; {int((low + blocks.size).max())} would do"
+        least = _least_capacity(search, low)
+        if least is not None:
+            reason += f"; a capacity of {least} would do"
     progress.prove_infeasible(reason)
+
+
+def _least_capacity(search: Search, low: Array | None) -> int | None:
+    """Return the least peak that a short search finds; None without any packing."""
+    peaks = [] if low is None else [int((low + search.blocks.size).max())]
+    exact.minimise(
+        search.blocks,
+        upper=low,
+        on_solution=lambda offsets: peaks.append(int((offsets + search.blocks.size).max())),
+        keep_going=lambda: search.progress.remaining > 0,
+        node_limit=NODES // 10,
+    )
+    return min(peaks, default=None)
 
 
 def _described(

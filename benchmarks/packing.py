@@ -1,0 +1,589 @@
+"""LMEM packing against the best of the others: times, quality and what is proved.
+
+    python -m benchmarks.packing [--only a,b,c,d,e] [--limit 60] [--repeats 5] [--no-peak]
+
+a  MiniMalloc's instances: does it fit into 1 MiB, and the minimum peak
+b  the same from the command line, each time a new process
+c  idealloc's instances: peak and time
+d  a million buffers, read from a CSV
+e  the layer groups of TPU-MLIR's blazeface: minimum peak, then minimum bank conflicts
+
+Everything is measured in one run on one machine.  Methods take turns on an instance; the first
+turn warms up and is left out, unless it took over two seconds: then it is the only one.  Every run
+gets an instance without anything cached in it.  Wall time of ours is all of `solve`, checks
+included; of the others it is the call alone, their own data structures made beforehand.  Ours run
+on one thread, the others on as many as they like.  Every answer is checked by our checker.  What
+did not end within the limit is a time-out, and its time no more than a lower bound.
+
+The others need the extra `bench` (OmniMalloc 1.0.0).  Data: STAGEPACK_DATA, or ../shared/data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import stagepack as sp
+from stagepack.result import Status
+
+ROOT = Path(__file__).parent.parent
+DATA = Path(os.environ.get("STAGEPACK_DATA", ROOT / ".." / "shared" / "data"))
+MINIMALLOC = tuple("ACEGIK")
+CAPACITY = 1_048_576
+IDEALLOC = ("G_1", "resnet50", "S_1")
+MODELLED = 2_000  # buffers: larger ones are no task for the plain model
+SLOW = 2.0  # seconds: what takes longer runs once
+CORES = os.cpu_count() or 1
+
+
+# ---------------------------------------------------------------------- who runs
+
+
+@dataclass
+class Answer:
+    """What one run gave: offsets (None: nothing) and whether it calls them optimal."""
+
+    offsets: Any | None
+    proved: bool = False
+    note: str = ""
+
+
+@dataclass
+class Runner:
+    """One way to pack: `prepare` is not measured, what it returns is."""
+
+    name: str
+    prepare: Callable[[Any, float], Callable[[], Answer]]
+
+
+@dataclass
+class Times:
+    """Wall and processor seconds of some runs, and the last answer."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    answer: Answer | None = None
+    peak: int | None = None
+    once: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Median of wall time."""
+        return statistics.median(self.wall)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Median of processor time, all threads."""
+        return statistics.median(self.cpu)
+
+
+def ours(name: str, method: str, *, threads: int = 1, **options: Any) -> Runner:
+    """Return a method of this package."""
+
+    def prepare(instance: Any, limit: float) -> Callable[[], Answer]:
+        def run() -> Answer:
+            result = sp.solve(instance, method, time_limit=limit, threads=threads, **options)
+            offsets = None if result.solution is None else result.solution.offsets
+            fits = instance.capacity is not None and str(instance.objective) == "fit"
+            return Answer(offsets, result.status is Status.OPTIMAL or (fits and offsets is not None))
+
+        return run
+
+    return Runner(name, prepare)
+
+
+def plain_model() -> Runner:
+    """Return the CP-SAT model with nothing to start from, on all cores."""
+    return ours("plain CP-SAT model", "cp-sat", threads=CORES, warm_start=None)
+
+
+def allocations(instance: Any) -> tuple[Any, ...]:
+    """Return the buffers as OmniMalloc takes them."""
+    import omnimalloc
+
+    columns = (instance.size.tolist(), instance.start.tolist(), instance.end.tolist())
+    return tuple(
+        omnimalloc.Allocation(i, size, start, end)
+        for i, (size, start, end) in enumerate(zip(*columns, strict=True))
+    )
+
+
+def offsets_of(placed: Iterable[Any], n: int) -> Any:
+    """Return OmniMalloc's placement as offsets in our order."""
+    offsets = np.full(n, -1, dtype=np.int64)
+    for allocation in placed:
+        offsets[allocation.id] = allocation.offset
+    return offsets
+
+
+def omnimalloc_rule(name: str, make: Callable[[Any, float], Any]) -> Runner:
+    """Return an allocator of OmniMalloc; `make` gets its module and the limit."""
+
+    def prepare(instance: Any, limit: float) -> Callable[[], Answer]:
+        from omnimalloc import allocators
+
+        buffers, allocator = allocations(instance), make(allocators, limit)
+        return lambda: Answer(offsets_of(allocator.allocate(buffers), instance.n))
+
+    return Runner(name, prepare)
+
+
+def supermalloc() -> Runner:
+    """Return OmniMalloc's branch and bound, as it minimises."""
+
+    def prepare(instance: Any, limit: float) -> Callable[[], Answer]:
+        from omnimalloc.allocators import SupermallocAllocator
+
+        buffers, allocator = allocations(instance), SupermallocAllocator(timeout=limit)
+
+        def run() -> Answer:
+            found = allocator.solve(buffers)
+            return Answer(offsets_of(found.allocations, instance.n), found.proved_optimal)
+
+        return run
+
+    return Runner("OmniMalloc SuperMalloc", prepare)
+
+
+def supermalloc_bounded() -> Runner:
+    """Return OmniMalloc's branch and bound, told the capacity: its own orders, all inferences."""
+
+    def prepare(instance: Any, limit: float) -> Callable[[], Answer]:
+        from omnimalloc._cpp import Partition, try_solve_many
+        from omnimalloc.allocators.supermalloc import DEFAULT_HEURISTICS
+
+        buffers, bound = allocations(instance), instance.capacity + 1  # its bounds are exclusive
+
+        def run() -> Answer:
+            whole = Partition.from_allocations(buffers)
+            orders = ["".join(heuristic) for heuristic in DEFAULT_HEURISTICS]
+            found = try_solve_many(
+                [whole.reorder(order).with_bound(bound) for order in orders],
+                bound,
+                None,
+                canonical=True,
+                dominance=True,
+                floor_inference=True,
+                monotonic_floor=True,
+                decompose=True,
+                timeout=limit,
+                num_threads=CORES,
+            )
+            if found is None:
+                return Answer(None)
+            return Answer(offsets_of(found.allocations, instance.n), proved=True)
+
+        return run
+
+    return Runner("OmniMalloc SuperMalloc, bounded", prepare)
+
+
+def omnimalloc_rules(*, searches: bool = True) -> list[Runner]:
+    """Return OmniMalloc's greedy rules, and its searches with all the time there is."""
+    found = [
+        omnimalloc_rule("OmniMalloc best-fit", lambda m, _: m.BestFitAllocator()),
+        omnimalloc_rule("OmniMalloc greedy-by-size", lambda m, _: m.GreedyBySizeAllocator()),
+        omnimalloc_rule("OmniMalloc greedy-by-all", lambda m, _: m.GreedyByAllAllocator()),
+        omnimalloc_rule("OmniMalloc omni", lambda m, _: m.OmniAllocator()),
+    ]
+    if searches:
+        endless = 10**9
+        found += [
+            omnimalloc_rule(
+                "OmniMalloc hill-climb",
+                lambda m, limit: m.HillClimbAllocator(max_iterations=endless, timeout=limit),
+            ),
+            omnimalloc_rule(
+                "OmniMalloc tabu-search",
+                lambda m, limit: m.TabuSearchAllocator(max_iterations=endless, timeout=limit),
+            ),
+        ]
+    return found
+
+
+def with_omnimalloc() -> bool:
+    """Return whether OmniMalloc is installed."""
+    try:
+        importlib.metadata.version("omnimalloc")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------- measuring
+
+
+def fresh(instance: Any) -> Any:
+    """Return the same instance without anything cached in it."""
+    return instance.replace(name=instance.name)
+
+
+def peak_of(instance: Any, answer: Answer) -> int | None:
+    """Return the peak of an answer that our checker accepts."""
+    if answer.offsets is None:
+        return None
+    solution = sp.PackingSolution.of(instance, answer.offsets)
+    violations = instance.replace(objective="peak").check(solution)
+    assert violations == (), violations[:3]
+    return int((answer.offsets + instance.size).max())
+
+
+def measured(
+    instance: Any, runners: Sequence[Runner], limit: float, repeats: int
+) -> dict[str, Times]:
+    """Run all methods in turns; the first turn only warms up what is quick."""
+    times = {runner.name: Times() for runner in runners}
+    for turn in range(repeats + 1):
+        for runner in runners:
+            kept = times[runner.name]
+            if kept.once:
+                continue
+            run = runner.prepare(fresh(instance), limit)
+            gc.collect()
+            cpu, wall = time.process_time(), time.perf_counter()
+            answer = run()
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            kept.answer, kept.peak = answer, peak_of(instance, answer)
+            kept.once = turn == 0 and wall > SLOW
+            if turn > 0 or kept.once:
+                kept.wall.append(wall)
+                kept.cpu.append(cpu)
+    return times
+
+
+def warm_up(runners: Sequence[Runner]) -> None:
+    """Import engines and load kernels."""
+    tiny = sp.LmemPacking.from_arrays([2, 3, 2], [0, 1, 2], [2, 3, 4], capacity=9)
+    for runner in runners:
+        runner.prepare(tiny, 5.0)()
+
+
+def duration(seconds: float) -> str:
+    """Return seconds with three digits or so."""
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def ratio(seconds: float, reference: float) -> str:
+    """Return how many times longer."""
+    factor = seconds / reference
+    return f"{factor:.1f} x" if factor < 10 else f"{factor:.0f} x"
+
+
+def highest_load(instance: Any) -> int:
+    """Return the largest sum of sizes alive at one time."""
+    at = np.concatenate([instance.end, instance.start])  # what ends makes room first
+    change = np.concatenate([-instance.size, instance.size])
+    return int(np.cumsum(change[np.argsort(at, kind="stable")]).max())
+
+
+def title(text: str) -> None:
+    """Print a heading."""
+    print(f"\n{text}\n{'-' * len(text)}", flush=True)
+
+
+# ---------------------------------------------------------------------- a: MiniMalloc's instances
+
+
+def minimalloc(name: str, objective: str) -> Any:
+    """Read one of MiniMalloc's instances."""
+    return sp.read(DATA / "minimalloc" / f"{name}.{CAPACITY}.csv", objective=objective)
+
+
+def fits(limit: float, repeats: int) -> None:
+    """Print how long it takes to fit MiniMalloc's instances into their capacity."""
+    title(f"a1. MiniMalloc's instances fit into {CAPACITY:,} bytes: wall (processor) seconds")
+    runners = [ours("exact", "exact"), ours("auto", "auto"), plain_model()]
+    if with_omnimalloc():
+        runners.append(supermalloc_bounded())
+    warm_up(runners)
+    table = {
+        name: measured(minimalloc(name, "fit"), runners, limit, repeats) for name in MINIMALLOC
+    }
+    print(f"{'method':<33}" + "".join(f"{name:>17}" for name in (*MINIMALLOC, "all")))
+    ended: dict[str, bool] = {}
+    total: dict[str, float] = {}
+    for runner in runners:
+        cells, wall, cpu = [], 0.0, 0.0
+        ended[runner.name] = True
+        for name in MINIMALLOC:
+            times = table[name][runner.name]
+            wall, cpu = wall + times.seconds, cpu + times.cpu_seconds
+            if times.peak is None or times.peak > CAPACITY:
+                ended[runner.name] = False
+                cells.append(f"time-out {times.seconds:.0f} s")
+            else:
+                cells.append(f"{times.seconds:.4f} ({times.cpu_seconds:.4f})")
+        total[runner.name] = wall
+        least = "" if ended[runner.name] else "> "
+        cells.append(f"{least}{wall:.3f} ({cpu:.3f})")
+        print(f"{runner.name:<33}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
+    for runner in runners[1:]:
+        least = "" if ended[runner.name] else "at least "
+        print(f"{runner.name}: {least}{ratio(total[runner.name], total['exact'])} the time of exact")
+
+
+def peaks(limit: float) -> None:
+    """Print how low MiniMalloc's instances can be packed, and by whom."""
+    title(f"a2. MiniMalloc's instances, minimum peak, {limit:g} s each")
+    instances = [minimalloc(name, "peak") for name in MINIMALLOC]
+    compare_peaks(
+        list(zip(MINIMALLOC, instances, strict=True)),
+        [ours("exact", "exact"), ours("auto", "auto"), plain_model()],
+        limit,
+        repeats=1,
+    )
+
+
+def compare_peaks(
+    instances: Sequence[tuple[str, Any]], own: Sequence[Runner], limit: float, repeats: int
+) -> None:
+    """Print peak over load, time and proof of each method on each instance."""
+    runners = list(own)
+    if with_omnimalloc():
+        runners += [supermalloc(), *omnimalloc_rules()]
+    warm_up(runners)
+    print(f"{'instance':<10}{'method':<28}{'peak':>14}{'/ load':>9}{'/ best':>9}{'time':>12}"
+          f"{'/ first':>10}  proved")  # fmt: skip
+    for name, instance in instances:
+        taking = [r for r in runners if r.name != "plain CP-SAT model" or instance.n <= MODELLED]
+        found = measured(instance, taking, limit, repeats)
+        load = highest_load(instance)
+        best = min(times.peak for times in found.values() if times.peak is not None)
+        first = found[taking[0].name].seconds
+        for runner in taking:
+            times = found[runner.name]
+            assert times.answer is not None
+            late = times.seconds >= 0.98 * limit
+            if times.peak is None:
+                print(f"{name:<10}{runner.name:<28}{'time-out':>14}{'':>18}"
+                      f"{duration(times.seconds):>12}")  # fmt: skip
+                continue
+            proof = "optimal" if times.answer.proved else "time-out" if late else ""
+            if times.peak == load and not proof:
+                proof = "(at the load)"
+            print(
+                f"{name:<10}{runner.name:<28}{times.peak:>14,}{times.peak / load:>9.4f}"
+                f"{times.peak / best:>9.4f}{duration(times.seconds):>12}"
+                f"{ratio(times.seconds, first):>10}  {proof}",
+                flush=True,
+            )
+
+
+# ---------------------------------------------------------------------- b: the command line
+
+
+def cold(repeats: int) -> None:
+    """Print how long the command takes from nothing, its kernels once compiled."""
+    title("b. A new process for each: stagepack solve FILE, median wall seconds")
+    told = []
+    for name in MINIMALLOC:
+        path = DATA / "minimalloc" / f"{name}.{CAPACITY}.csv"
+        command = [sys.executable, "-m", "stagepack", "solve", str(path)]
+        walls = []
+        for turn in range(repeats + 1):
+            began = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+            if turn:  # the first may have to compile
+                walls.append(time.perf_counter() - began)
+        told.append(f"{name} {statistics.median(walls):.2f} (worst {max(walls):.2f})")
+        print(told[-1], flush=True)
+
+
+# ---------------------------------------------------------------------- c: idealloc's instances
+
+
+def idealloc(limit: float, repeats: int) -> None:
+    """Print peaks and times on idealloc's instances."""
+    title(f"c. idealloc's instances, minimum peak, {limit:g} s each")
+    instances = [
+        (name, sp.read(DATA / "idealloc" / f"{name}.csv", objective="peak")) for name in IDEALLOC
+    ]
+    compare_peaks(
+        instances,
+        [ours("auto", "auto"), ours("portfolio", "portfolio"), plain_model()],
+        limit,
+        repeats,
+    )
+    title("c2. auto: seconds until the peak is that near to the load")
+    ratios = (1.05, 1.01, 1.0025, 1.0)
+    print(f"{'instance':<10}{'buffers':>8}" + "".join(f"{r:>10}" for r in ratios) + f"{'final':>12}")
+    for name, instance in instances:
+        result = sp.solve(fresh(instance), time_limit=limit)
+        reached = [first_at(result, r * highest_load(instance)) for r in ratios]
+        cells = ["-" if at is None else f"{at:.3f}" for at in reached]
+        last = result.objective / highest_load(instance)
+        print(f"{name:<10}{instance.n:>8}" + "".join(f"{c:>10}" for c in cells) + f"{last:>12.5f}")
+
+
+def first_at(result: Any, value: float) -> float | None:
+    """Return when a result first had a solution as good as `value`."""
+    return next((e.time for e in result.trace.incumbents if e.value <= value), None)
+
+
+# ---------------------------------------------------------------------- d: a million buffers
+
+MILLION = 1_000_000
+
+
+def million(limit: float) -> None:
+    """Print how a million buffers are read and packed, each method in a process of its own."""
+    title(f"d. powerlaw, {MILLION:,} buffers, from a CSV")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "powerlaw.csv"
+        instance = sp.load("packing/random/powerlaw", buffers=MILLION, seed=0)
+        began = time.perf_counter()
+        sp.write(instance, path)
+        print(f"written in {time.perf_counter() - began:.2f} s, {path.stat().st_size:,} bytes")
+        del instance
+        gc.collect()
+        told = child("solve_million", path, limit)
+        for key, value in told.items():
+            print(f"  auto: {key} {value}", flush=True)
+        if with_omnimalloc():
+            for rule in ("OmniMalloc omni", "OmniMalloc best-fit", "OmniMalloc SuperMalloc"):
+                told = child("peer_million", path, limit, rule)
+                print(f"  {rule}: " + ", ".join(f"{k} {v}" for k, v in told.items()), flush=True)
+
+
+def child(function: str, *given: Any) -> dict[str, Any]:
+    """Run a function of this module in a process of its own; it prints JSON last."""
+    values = ", ".join(repr(str(value)) for value in given)
+    code = f"from benchmarks.packing import {function}; {function}({values})"
+    patience = 4 * float(given[1]) + 120
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=patience,
+        )
+    except subprocess.TimeoutExpired:
+        return {"time-out after": f"{patience:.0f} s"}
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1:]}
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def solve_million(path: str, limit: str) -> None:
+    """Read and solve; print what happened as JSON."""
+    import resource
+
+    sp.solve(sp.load("packing/random/powerlaw", buffers=30_000, seed=1), time_limit=2)  # warm-up
+    began = time.perf_counter()
+    instance = sp.read(path, objective="peak")
+    read = time.perf_counter() - began
+    load = highest_load(instance)
+    began = time.perf_counter()
+    result = sp.solve(instance, time_limit=float(limit))
+    took = time.perf_counter() - began
+    told: dict[str, Any] = {"read in": f"{read:.2f} s"}
+    for near in (1.05, 1.02):
+        at = first_at(result, near * load)
+        told[f"within {near} of the load after"] = "never" if at is None else f"{at:.2f} s"
+    told["first solution"] = f"{result.trace.incumbents[0].value / load:.5f} of the load"
+    told["final"] = f"{result.objective / load:.5f} of the load, {result.status}"
+    told["solved in"] = f"{took:.2f} s"
+    told["together"] = f"{read + took:.2f} s"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    unit = 1 if platform.system() == "Darwin" else 1024
+    told["memory at most"] = f"{peak * unit / 2**30:.2f} GiB"
+    print(json.dumps(told))
+
+
+def peer_million(path: str, limit: str, rule: str) -> None:
+    """Pack by a rule of OmniMalloc; print what happened as JSON."""
+    runner = next(r for r in (supermalloc(), *omnimalloc_rules()) if r.name == rule)
+    instance = sp.read(path, objective="peak")
+    run = runner.prepare(instance, float(limit))
+    began = time.perf_counter()
+    answer = run()
+    took = time.perf_counter() - began
+    peak = peak_of(instance, answer)
+    assert peak is not None
+    near = f"{peak / highest_load(instance):.5f} of the load"
+    print(json.dumps({"final": near, "packed in": f"{took:.2f} s"}))
+
+
+# ---------------------------------------------------------------------- e: blazeface
+
+
+def blazeface(limit: float) -> None:
+    """Print minimum peaks and minimum bank conflicts of the layer groups, with one thread."""
+    title("e. blazeface on BM1688, layer groups: auto, one thread")
+    path = DATA / "tpu-mlir" / "blazeface_bm1688.json"
+    lowest = sp.read_all(path, objective="peak")
+    apart = sp.read_all(path, objective="bank-conflicts")
+    print(f"{'group':<15}{'buffers':>8}{'load':>8}{'peak':>8}{'proved':>9}{'seconds':>9}"
+          f"{'conflicts':>11}{'peak':>8}{'proved':>9}{'seconds':>9}")  # fmt: skip
+    sp.solve(fresh(lowest[0]), time_limit=limit)
+    sp.solve(fresh(apart[0]), time_limit=limit)
+    sums = [0.0, 0.0]
+    for low, wide in zip(lowest, apart, strict=True):
+        row = [f"{low.name:<15}{low.n:>8}"]
+        for number, instance in enumerate((low, wide)):
+            began = time.perf_counter()
+            result = sp.solve(fresh(instance), time_limit=limit, threads=1)
+            took = time.perf_counter() - began
+            sums[number] += took
+            if result.solution is None:
+                row.append("time-out")
+                continue
+            measure = sp.measure(instance, result.solution)
+            start = f"{result.trace.bounds[0].value:>8}" if number == 0 else (
+                f"{measure.bank_conflicts:>11}"
+            )
+            row.append(f"{start}{measure.peak:>8}{result.status:>9}{took:>9.3f}")
+        print("".join(row), flush=True)
+    print(f"all: minimum peaks {sums[0]:.3f} s, minimum conflicts {sums[1]:.3f} s")
+
+
+def main() -> None:
+    """Print everything that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="a,b,c,d,e", help="parts, by their letters")
+    parser.add_argument("--limit", type=float, default=60, help="seconds for what does not end")
+    parser.add_argument("--repeats", type=int, default=5, help="measured runs of what is quick")
+    parser.add_argument("--peak", action=argparse.BooleanOptionalAction, default=True)
+    given = parser.parse_args()
+    parts = given.only.split(",")
+    print("versions:", ", ".join(f"{k} {v}" for k, v in sp.versions().items()))
+    if with_omnimalloc():
+        print("omnimalloc", importlib.metadata.version("omnimalloc"))
+    else:
+        print("OmniMalloc is left out: install the extra `bench`")
+    load = f"{os.getloadavg()[0]:.1f}"
+    print(f"{CORES} cores, {platform.machine()}, load of the machine at the start {load}")
+    if "a" in parts:
+        fits(given.limit, given.repeats)
+        if given.peak:
+            peaks(given.limit)
+    if "b" in parts:
+        cold(given.repeats)
+    if "c" in parts:
+        idealloc(min(given.limit, 30), given.repeats)
+    if "d" in parts:
+        million(min(given.limit, 30))
+    if "e" in parts:
+        blazeface(given.limit)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Methods of packing through the one door: agreement, certificates, objectives, warm starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stagepack as sp
+from stagepack.instances.catalog.packing.dissections import planted
+from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
+from stagepack.result import InputError, Status, Termination
+from stagepack.solve import REGISTRY, methods, pack, solve
+from tests.packing_cases import FEATURES, brute_force, random_packing, tight
+
+EXACT = [method.name for method in REGISTRY["lmem-packing"] if method.exact]
+CONSTANT = (  # buffer 0 lives as long as all others: a search takes it out
+    [5, 4, 6, 5, 4, 2, 7, 7, 8],
+    [0, 0, 0, 0, 1, 1, 2, 3, 4],
+    [5, 2, 1, 3, 2, 4, 5, 4, 5],
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.sampled_from(FEATURES), max_size=3, unique=True),
+    st.sampled_from(list(Objective)),
+)
+def test_all_methods_agree_with_enumeration(
+    seed: int, features: list[str], objective: Objective
+) -> None:
+    if objective is Objective.SPILL:
+        features = [feature for feature in features if feature != "banks"]
+    try:
+        instance = random_packing(
+            np.random.default_rng(seed), features=features, objective=objective
+        )
+    except InputError:  # features that contradict each other
+        return
+    best = brute_force(instance)
+    for info in methods(instance):
+        if not info.available:
+            assert info.reason
+            continue
+        if not info.exact and info.name not in ("portfolio", "dive", "replan", "spill-by-value"):
+            continue
+        result = solve(instance, info.name, time_limit=30)
+        if best is None:
+            assert result.solution is None
+            assert result.status is Status.INFEASIBLE or not info.exact
+            assert result.reason
+            continue
+        value = instance.evaluate(best)
+        assert result.status is not Status.INFEASIBLE, (info.name, result.reason)
+        assert result.bound is None or result.bound <= value, info.name
+        assert result.objective is None or result.objective >= value, info.name
+        if info.exact and objective is Objective.FIT:
+            assert result.termination is Termination.TARGET, info.name
+        elif info.exact:
+            assert (result.status, result.objective) == (Status.OPTIMAL, value), info.name
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_every_exact_method_proves_a_peak_above_the_load(method: str) -> None:
+    result = solve(tight(), method, time_limit=60)
+    assert (result.status, result.objective, result.bound) == (Status.OPTIMAL, 17, 17)
+    fits = solve(tight().replace(capacity=17, objective="fit"), method, time_limit=60)
+    assert fits.termination is Termination.TARGET
+    assert fits.objective == 17
+    low = solve(tight().replace(capacity=16, objective="fit"), method, time_limit=60)
+    assert low.status is Status.INFEASIBLE
+    assert "16" in low.reason
+
+
+def test_fit_is_optimal_only_when_the_peak_meets_the_bound() -> None:
+    result = solve(tight().replace(capacity=40, objective="fit"))
+    assert result.termination is Termination.TARGET
+    assert result.bound == 16
+    assert result.status is Status.FEASIBLE
+    flat = solve(LmemPacking.from_arrays([3, 4], [0, 0], [1, 1], capacity=9))
+    assert (flat.status, flat.termination) == (Status.OPTIMAL, Termination.TARGET)
+
+
+def test_a_packing_with_blocks_that_never_die_is_improved() -> None:
+    instance = LmemPacking.from_arrays(*CONSTANT)
+    high = PackingSolution.of(instance, [40, 0, 4, 10, 4, 15, 0, 20, 7])
+    assert not instance.check(high)
+    for method in ("exact", "auto", "anneal"):
+        result = solve(instance, method, warm_start=high, time_limit=5)
+        assert result.objective is not None
+        assert result.objective < 45, method
+    assert solve(instance, "exact", warm_start=high).objective == 22
+
+
+def test_infeasible_names_the_buffers_and_what_would_do() -> None:
+    result = solve(tight().replace(capacity=16, objective="fit"))
+    assert "do not fit together in 16 bytes" in result.reason
+    assert "17" in result.reason
+    crowded = solve(tight().replace(capacity=15, objective="fit"))
+    assert "1 more than the capacity of 15" in crowded.reason
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_planted_packings_are_found(seed: int) -> None:
+    instance = planted(40, seed, 1024)
+    result = solve(instance, objective="peak", time_limit=30)
+    assert (result.status, result.objective) == (Status.OPTIMAL, 1024)
+
+
+def test_replanning_keeps_what_can_stay() -> None:
+    # Buffer 3 is new and needs room beside 0, 1 and 2; moving 2 alone is enough.
+    instance = LmemPacking.from_arrays(
+        [4, 4, 2, 6],
+        [0, 0, 0, 0],
+        [4, 4, 4, 4],
+        capacity=16,
+        previous=[0, 4, 12, -1],
+        objective="moves",
+    )
+    result = solve(instance)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == 2
+    assert measure(instance, _solution(result)).moved == 1
+
+
+def test_an_old_placement_decides_between_equal_peaks() -> None:
+    instance = LmemPacking.from_arrays([4, 4, 4], [0] * 3, [1] * 3, previous=[8, 4, 0])
+    result = solve(instance)
+    assert result.objective == 12
+    assert _solution(result).offsets.tolist() == [8, 4, 0]
+
+
+def test_spilling_keeps_what_is_used_most() -> None:
+    instance = LmemPacking.from_arrays(
+        [4, 4, 4],
+        [0] * 3,
+        [1] * 3,
+        accesses=[1, 9, 5],
+        memories=[Memory("fast", 8, 1), Memory("slow", None, 10)],
+    )
+    for method in ("auto", "spill-by-value", "cp-sat", "milp"):
+        result = solve(instance, method)
+        assert result.objective == 9 + 5 + 10, method
+    assert _solution(result).to_dict()["memories"] == {"0": "slow", "1": "fast", "2": "fast"}
+
+
+def test_same_seed_same_answer() -> None:
+    instance = planted(60, 3, 4096)
+    one, other = (solve(instance, objective="peak", seed=5, time_limit=60) for _ in range(2))
+    assert one.objective == other.objective
+    assert one.solution == other.solution
+
+
+def test_three_arrays_are_enough() -> None:
+    offsets, result = pack([4, 4, 4], [0, 3, 0], [3, 9, 9], capacity=12)
+    assert offsets is not None
+    assert result.status is Status.OPTIMAL
+    assert sp.pack is pack
+    none, result = pack([4, 4, 4], [0, 3, 0], [3, 9, 9], capacity=7, method="exact")
+    assert none is None
+    assert result.status is Status.INFEASIBLE
+    with pytest.raises(InputError, match="end"):
+        pack([4], [3], [3])
+
+
+def test_warm_starts_are_checked_and_used() -> None:
+    instance = tight()
+    best = solve(instance)
+    again = solve(instance, "cp-sat", warm_start=best.solution)
+    assert again.trace.warm_starts
+    assert again.trace.incumbents[0].value == 17
+    wrong = PackingSolution.of(instance, np.zeros(8))
+    with pytest.raises(InputError, match="overlap"):
+        solve(instance, "exact", warm_start=wrong)
+    with pytest.raises(InputError, match="unknown warm start"):
+        solve(instance, "exact", warm_start="auto-magic")
+
+
+def _solution(result: Any) -> PackingSolution:
+    assert isinstance(result.solution, PackingSolution)
+    return result.solution
