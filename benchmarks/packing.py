@@ -100,7 +100,9 @@ def ours(name: str, method: str, *, threads: int = 1, **options: Any) -> Runner:
             result = sp.solve(instance, method, time_limit=limit, threads=threads, **options)
             offsets = None if result.solution is None else result.solution.offsets
             fits = instance.capacity is not None and str(instance.objective) == "fit"
-            return Answer(offsets, result.status is Status.OPTIMAL or (fits and offsets is not None))
+            return Answer(
+                offsets, result.status is Status.OPTIMAL or (fits and offsets is not None)
+            )
 
         return run
 
@@ -334,7 +336,9 @@ def fits(limit: float, repeats: int) -> None:
         print(f"{runner.name:<33}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
     for runner in runners[1:]:
         least = "" if ended[runner.name] else "at least "
-        print(f"{runner.name}: {least}{ratio(total[runner.name], total['exact'])} the time of exact")
+        print(
+            f"{runner.name}: {least}{ratio(total[runner.name], total['exact'])} the time of exact"
+        )
 
 
 def peaks(limit: float) -> None:
@@ -421,12 +425,14 @@ def idealloc(limit: float, repeats: int) -> None:
     )
     title("c2. auto: seconds until the peak is that near to the load")
     ratios = (1.05, 1.01, 1.0025, 1.0)
-    print(f"{'instance':<10}{'buffers':>8}" + "".join(f"{r:>10}" for r in ratios) + f"{'final':>12}")
+    print(
+        f"{'instance':<10}{'buffers':>8}" + "".join(f"{r:>10}" for r in ratios) + f"{'final':>12}"
+    )
     for name, instance in instances:
         result = sp.solve(fresh(instance), time_limit=limit)
         reached = [first_at(result, r * highest_load(instance)) for r in ratios]
         cells = ["-" if at is None else f"{at:.3f}" for at in reached]
-        last = result.objective / highest_load(instance)
+        last = (result.objective or 0) / highest_load(instance)
         print(f"{name:<10}{instance.n:>8}" + "".join(f"{c:>10}" for c in cells) + f"{last:>12.5f}")
 
 
@@ -499,7 +505,7 @@ def solve_million(path: str, limit: str) -> None:
         at = first_at(result, near * load)
         told[f"within {near} of the load after"] = "never" if at is None else f"{at:.2f} s"
     told["first solution"] = f"{result.trace.incumbents[0].value / load:.5f} of the load"
-    told["final"] = f"{result.objective / load:.5f} of the load, {result.status}"
+    told["final"] = f"{(result.objective or 0) / load:.5f} of the load, {result.status}"
     told["solved in"] = f"{took:.2f} s"
     told["together"] = f"{read + took:.2f} s"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -547,8 +553,10 @@ def blazeface(limit: float) -> None:
                 row.append("time-out")
                 continue
             measure = sp.measure(instance, result.solution)
-            start = f"{result.trace.bounds[0].value:>8}" if number == 0 else (
-                f"{measure.bank_conflicts:>11}"
+            start = (
+                f"{result.trace.bounds[0].value:>8}"
+                if number == 0
+                else (f"{measure.bank_conflicts:>11}")
             )
             row.append(f"{start}{measure.peak:>8}{result.status:>9}{took:>9.3f}")
         print("".join(row), flush=True)

@@ -48,14 +48,15 @@ class Tally:
     """What was proved, how long it took, and what was wrong."""
 
     counts: collections.Counter[tuple[str, str]] = field(default_factory=collections.Counter)
-    seconds: collections.Counter[str] = field(default_factory=collections.Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: collections.defaultdict(float))
     families: collections.Counter[str] = field(default_factory=collections.Counter)
     wrong: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
         """Take in what another process found."""
         self.counts.update(other.counts)
-        self.seconds.update(other.seconds)
+        for method, seconds in other.seconds.items():
+            self.seconds[method] += seconds
         self.families.update(other.families)
         self.wrong += other.wrong
 
@@ -194,9 +195,7 @@ class Trial:
         instance = self.case.instance
         blocks = Blocks.of(instance)
         unit = blocks.unit if self.number % 2 else 1
-        names = [name for name in ("exact", "cp-sat") if name in self.answers]
-        if "milp" in self.answers:
-            names.append("milp")
+        names = [name for name in ("exact", "cp-sat", "milp") if name in self.answers]
         below = optimum - unit
         at = instance.replace(objective="fit", capacity=optimum)
         for name in names:

@@ -129,7 +129,9 @@ def dissection(rng: Random, count: int, width: int, height: int, *, pinwheel: bo
 def _planted(rng: Random, *, pinwheel: bool) -> Case:
     """Return pieces of a rectangle, with options that the planted placement respects."""
     objective = Objective(
-        rng.choice(["peak", "fit", "bank-conflicts", "moves", "spill"], p=[0.5, 0.3, 0.1, 0.06, 0.04])
+        rng.choice(
+            ["peak", "fit", "bank-conflicts", "moves", "spill"], p=[0.5, 0.3, 0.1, 0.06, 0.04]
+        )
     )
     hard = objective not in (Objective.PEAK, Objective.FIT)
     count = int(rng.integers(4, 9 if hard else 15))
@@ -254,7 +256,9 @@ def _with_gaps(rng: Random, pieces: list[Piece]) -> tuple[list[Piece], list[Gap]
     left = list(pieces)
     joined: list[tuple[Piece, list[Piece]]] = []
     for _ in range(int(rng.integers(1, 4))):
-        follows = [(a, b) for a in left for b in left if a[1] <= b[0] and a[2] < b[3] and b[2] < a[3]]
+        follows = [
+            (a, b) for a in left for b in left if a[1] <= b[0] and a[2] < b[3] and b[2] < a[3]
+        ]
         if not follows:
             break
         first, second = follows[int(rng.integers(len(follows)))]

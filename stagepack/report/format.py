@@ -24,14 +24,14 @@ def number(value: Any) -> str:
 
 
 def gap(value: float | None) -> str:
-    """Return a relative gap as ``1.23 %``; ``0 %`` only when there is none."""
+    """Return a relative gap as ``1.23%``; ``0%`` only when there is none."""
     if value is None:
         return NOTHING
     if value == 0:
-        return "0 %"
+        return "0%"
     if abs(value) < 0.00005:
-        return "<0.01 %" if value > 0 else ">-0.01 %"
-    return f"{value * 100:.2f} %" if abs(value) < 0.9995 else f"{value * 100:,.0f} %"
+        return "<0.01%" if value > 0 else ">-0.01%"
+    return f"{value * 100:.2f}%" if abs(value) < 0.9995 else f"{value * 100:,.0f}%"
 
 
 def seconds(value: float | None) -> str:
@@ -39,7 +39,7 @@ def seconds(value: float | None) -> str:
     if value is None:
         return NOTHING
     if value < 0.0005:
-        return "<0.001 s"
+        return "<1 ms"
     if value < 9.9995:
         return f"{value:.3f} s"
     return f"{value:.1f} s" if value < 999.95 else f"{value:,.0f} s"
@@ -53,7 +53,9 @@ def ratio(value: float | None) -> str:
         return "1"
     if value < 1.00005:
         return ">1.0000"
-    return f"{value:.4f}" if value < 100 else f"{value:,.1f}"
+    if value < 10:
+        return f"{value:.4f}"
+    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def quantity(nbytes: int | None) -> str:

@@ -8,7 +8,7 @@ from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSol
 from stagepack.methods import Method, Settings
 from stagepack.result import Progress
 
-COMPARED = ("best-fit-lifetime", "first-fit-lifetime-size", "greedy-by-size", "bank-aware")
+COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aware")
 """Greedy rules that comparisons run unasked."""
 
 
