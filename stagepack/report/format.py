@@ -52,7 +52,7 @@ def ratio(value: float | None) -> str:
     if value == 1:
         return "1"
     if value < 1.00005:
-        return ">1.0000"
+        return ">1"
     if value < 10:
         return f"{value:.4f}"
     return f"{value:.2f}" if value < 100 else f"{value:,.0f}"

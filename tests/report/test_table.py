@@ -118,7 +118,7 @@ def test_seeds_are_named() -> None:
         (as_text.seconds, 12.34, "12.3 s"),
         (as_text.seconds, 1234.0, "1,234 s"),
         (as_text.ratio, 1.0, "1"),
-        (as_text.ratio, 1.00001, ">1.0000"),
+        (as_text.ratio, 1.00001, ">1"),
         (as_text.ratio, 1.0123, "1.0123"),
         (as_text.quantity, 894 * 2**20, "894.0 MiB"),
         (as_text.quantity, 12, "12 B"),
