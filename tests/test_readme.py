@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.formats import read
+from stagepack.instances.packing import Objective as PackingObjective
 from stagepack.instances.pipeline import Objective
 from stagepack.solve import REGISTRY, solve
 
@@ -24,13 +26,18 @@ def test_ci_runs_the_very_test_command() -> None:
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-def test_the_example_runs() -> None:
-    (example,) = blocks("python")
+def test_the_examples_run() -> None:
+    stages, buffers = blocks("python")
     done = subprocess.run(
-        [sys.executable, "-c", example], capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"{stages}\nprint('---')\n{buffers}"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("OPTIMAL ")
+    first, second = done.stdout.split("---\n")
+    assert first.startswith("OPTIMAL ")
+    assert second == "[4 4 0] OPTIMAL 8\n"
 
 
 def test_the_profile_is_read_and_solved(tmp_path: Path) -> None:
@@ -43,7 +50,10 @@ def test_the_profile_is_read_and_solved(tmp_path: Path) -> None:
 def test_every_method_and_objective_is_described() -> None:
     for method in REGISTRY["pipeline-partition"]:
         assert f"`{method.name}`" in README
-    for objective in Objective:
+    for method in REGISTRY["lmem-packing"]:
+        if method.name not in RULES or method.name == "bank-aware":
+            assert f"`{method.name}`" in README
+    for objective in (*Objective, *PackingObjective):
         assert f"`{objective}`" in README
 
 

@@ -11,6 +11,9 @@ from stagepack.instances.packing.blocks import Blocks
 def peak_bound(blocks: Blocks) -> int:
     """Return a lower bound on the peak: the heaviest section, or what must lie high. O(b)."""
     bound = max(int(blocks.load.max()), int(blocks.size.max()))
+    # With one alignment for all, only the block on top leaves less than it is rounded up to.
+    slack = int((blocks.rounded.size - blocks.size).max())
+    bound = max(bound, int(blocks.rounded.load.max()) - slack)
     ranged = np.flatnonzero(np.diff(blocks.range_ptr))
     if len(ranged):
         lowest = blocks.range_low[blocks.range_ptr[ranged]] + blocks.size[ranged]

@@ -268,7 +268,7 @@ def _start(search: Search, settings: Settings) -> Array | None:
     if instance.objective is Objective.MOVES:
         _replan(search)
         return None
-    if search.blocks.b >= DIVED and not dive.unsupported(search.blocks):
+    if search.blocks.b >= DIVED and not dive.unsupported(search.blocks.rounded):
         _dive(search, settings, search.for_a_while(DIVE_STEPS))
         progress.require_time()
     low = greedy.portfolio(search.blocks, keep_going=search.keep_going, on_solution=search.offer)
@@ -353,7 +353,7 @@ def _anneal(search: Search, low: Array | None, seed: int, legs: int | None = Non
 def _dive(search: Search, settings: Settings, keep_going: Callable[[], bool] | None = None) -> None:
     _compile(search, "greedy", "dive", "anneal")
     dive.best(
-        search.blocks,
+        search.blocks.rounded,
         target=search.instance.goal,
         seed=settings.seed,
         keep_going=keep_going or search.keep_going,
@@ -471,13 +471,14 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
         RUNS["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
     search = Search(instance, progress)
-    if search.peak_only and search.blocks.b > LARGE and not dive.unsupported(search.blocks):
+    large = search.blocks.b > LARGE
+    if search.peak_only and large and not dive.unsupported(search.blocks.rounded):
         if settings.warm_start != "auto":
             _start(search, settings)
         _dive(search, settings)  # runs the rules that scale, too
         return
     low = _start(search, settings)
-    if search.peak_only and not exact.unsupported(search.blocks):
+    if search.peak_only and not large and not exact.unsupported(search.blocks):
         _search_all(search, low, settings)
     elif search.keep_going() and search.blocks.b <= MODELLED:
         engine = load_engine("cp-sat", progress, settings)
@@ -556,7 +557,7 @@ STARTS = tuple(name for name in RUNS if name not in ("auto", "milp", "cp-sat"))
 """Methods whose answer another one may start from."""
 
 SEARCHES: dict[str, Callable[[Blocks], str]] = {
-    "dive": dive.unsupported,
+    "dive": lambda blocks: dive.unsupported(blocks.rounded),
     "repair": repairing.unsupported,
     "anneal": annealing.unsupported,
     "exact": exact.unsupported,
