@@ -65,10 +65,14 @@ class Answer:
 
 @dataclass
 class Runner:
-    """One way to pack: `prepare` is not measured, what it returns is."""
+    """One way to pack: `prepare` is not measured, what it returns is.
+
+    Greedy rules are not `limited`: they end when they end.
+    """
 
     name: str
     prepare: Callable[[Any, float], Callable[[], Answer]]
+    limited: bool = True
 
 
 @dataclass
@@ -133,7 +137,9 @@ def offsets_of(placed: Iterable[Any], n: int) -> Any:
     return offsets
 
 
-def omnimalloc_rule(name: str, make: Callable[[Any, float], Any]) -> Runner:
+def omnimalloc_rule(
+    name: str, make: Callable[[Any, float], Any], *, limited: bool = False
+) -> Runner:
     """Return an allocator of OmniMalloc; `make` gets its module and the limit."""
 
     def prepare(instance: Any, limit: float) -> Callable[[], Answer]:
@@ -142,7 +148,7 @@ def omnimalloc_rule(name: str, make: Callable[[Any, float], Any]) -> Runner:
         buffers, allocator = allocations(instance), make(allocators, limit)
         return lambda: Answer(offsets_of(allocator.allocate(buffers), instance.n))
 
-    return Runner(name, prepare)
+    return Runner(name, prepare, limited)
 
 
 def supermalloc() -> Runner:
@@ -209,10 +215,12 @@ def omnimalloc_rules(*, searches: bool = True) -> list[Runner]:
             omnimalloc_rule(
                 "OmniMalloc hill-climb",
                 lambda m, limit: m.HillClimbAllocator(max_iterations=endless, timeout=limit),
+                limited=True,
             ),
             omnimalloc_rule(
                 "OmniMalloc tabu-search",
                 lambda m, limit: m.TabuSearchAllocator(max_iterations=endless, timeout=limit),
+                limited=True,
             ),
         ]
     return found
@@ -283,7 +291,13 @@ def duration(seconds: float) -> str:
 def ratio(seconds: float, reference: float) -> str:
     """Return how many times longer."""
     factor = seconds / reference
-    return f"{factor:.1f} x" if factor < 10 else f"{factor:.0f} x"
+    return (
+        f"{factor:.3f} x"
+        if factor < 0.1
+        else f"{factor:.1f} x"
+        if factor < 10
+        else f"{factor:.0f} x"
+    )
 
 
 def highest_load(instance: Any) -> int:
@@ -317,28 +331,30 @@ def fits(limit: float, repeats: int) -> None:
         name: measured(minimalloc(name, "fit"), runners, limit, repeats) for name in MINIMALLOC
     }
     print(f"{'method':<33}" + "".join(f"{name:>17}" for name in (*MINIMALLOC, "all")))
-    ended: dict[str, bool] = {}
-    total: dict[str, float] = {}
+    ended: dict[str, list[str]] = {}
     for runner in runners:
         cells, wall, cpu = [], 0.0, 0.0
-        ended[runner.name] = True
+        ended[runner.name] = []
         for name in MINIMALLOC:
             times = table[name][runner.name]
             wall, cpu = wall + times.seconds, cpu + times.cpu_seconds
             if times.peak is None or times.peak > CAPACITY:
-                ended[runner.name] = False
-                cells.append(f"time-out {times.seconds:.0f} s")
+                what = "time-out" if times.seconds >= 0.98 * limit else "gave up"
+                cells.append(f"{what} {times.seconds:.0f} s")
             else:
+                ended[runner.name].append(name)
                 cells.append(f"{times.seconds:.4f} ({times.cpu_seconds:.4f})")
-        total[runner.name] = wall
-        least = "" if ended[runner.name] else "> "
+        least = "" if len(ended[runner.name]) == len(MINIMALLOC) else "> "
         cells.append(f"{least}{wall:.3f} ({cpu:.3f})")
         print(f"{runner.name:<33}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
     for runner in runners[1:]:
-        least = "" if ended[runner.name] else "at least "
-        print(
-            f"{runner.name}: {least}{ratio(total[runner.name], total['exact'])} the time of exact"
-        )
+        told = []
+        for names, what in ((ended[runner.name], "those it solved"), (MINIMALLOC, "all")):
+            sums = [sum(table[n][r].seconds for n in names) for r in (runner.name, "exact")]
+            least = "" if set(names) <= set(ended[runner.name]) else "at least "
+            if names:
+                told.append(f"{least}{ratio(*sums)} on {what} ({len(names)})")
+        print(f"{runner.name}, wall time against exact: {', '.join(told)}")
 
 
 def peaks(limit: float) -> None:
@@ -372,9 +388,10 @@ def compare_peaks(
         for runner in taking:
             times = found[runner.name]
             assert times.answer is not None
-            late = times.seconds >= 0.98 * limit
+            late = runner.limited and times.seconds >= 0.98 * limit
             if times.peak is None:
-                print(f"{name:<10}{runner.name:<28}{'time-out':>14}{'':>18}"
+                what = "time-out" if late else "gave up"
+                print(f"{name:<10}{runner.name:<28}{what:>14}{'':>18}"
                       f"{duration(times.seconds):>12}")  # fmt: skip
                 continue
             proof = "optimal" if times.answer.proved else "time-out" if late else ""

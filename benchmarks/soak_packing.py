@@ -35,7 +35,7 @@ from tests.random_packings import FAMILIES, Case, as_python, case
 CHUNK = 25
 MILP_EVERY = 4
 LARGEST_MILP = 8
-LOCAL_EVERY = 6
+LOCAL_EVERY = 15
 LOCAL = ("anneal", "repair", "dive")
 """Methods that go on for as long as they may, where the load is not reached."""
 LOCAL_SECONDS = 0.05

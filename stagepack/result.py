@@ -407,6 +407,11 @@ class Progress(Generic[SolutionT]):
                 f"{source}: the bound {bound} exceeds the value {objective} of a valid solution"
             )
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was asked to end."""
+        return self._interrupted
+
     def interrupt(self) -> None:
         """Ask the run to end with what it has (Ctrl-C, or a caller's own thread)."""
         self._interrupted = True

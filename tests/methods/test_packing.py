@@ -33,8 +33,6 @@ CONSTANT = (  # buffer 0 lives as long as all others: a search takes it out
 def test_all_methods_agree_with_enumeration(
     seed: int, features: list[str], objective: Objective
 ) -> None:
-    if objective is Objective.SPILL:
-        features = [feature for feature in features if feature != "banks"]
     try:
         instance = random_packing(
             np.random.default_rng(seed), features=features, objective=objective

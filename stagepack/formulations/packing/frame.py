@@ -211,29 +211,8 @@ class Frame:
 
     @cached_property
     def shares(self) -> list[tuple[int, int]]:
-        """Pairs of blocks that may overlap at equal offsets.
-
-        With colocated buffers a pair of blocks may have members that must not: then it counts
-        only when those do not meet at equal offsets.
-        """
-        found = [(int(i), int(j)) for i, j in self.blocks.may_share]
-        if not found or not self.instance.colocated:
-            return found
-        single = Blocks.of(self.instance.replace(colocated=()))
-        members: list[list[int]] = [[] for _ in range(self.blocks.b)]
-        for buffer, i in enumerate(self.blocks.block.tolist()):
-            members[i].append(buffer)
-        exempt = set(self.instance.in_place)
-        return [
-            (i, j)
-            for i, j in found
-            if not any(
-                _meet_at_equal_offsets(single, x, y)
-                for x in members[i]
-                for y in members[j]
-                if (min(x, y), max(x, y)) not in exempt
-            )
-        ]
+        """Pairs of blocks that may overlap at equal offsets."""
+        return [(int(i), int(j)) for i, j in self.blocks.may_share]
 
     @cached_property
     def sharing(self) -> set[int]:
@@ -433,13 +412,3 @@ class Frame:
 def smaller_item(one: Item, other: Item) -> Item:
     """Return which of two (block, size) is smaller; of equal ones, the first."""
     return min(one, other, key=lambda item: (item[1], item))
-
-
-def _meet_at_equal_offsets(single: Blocks, x: int, y: int) -> bool:
-    """Tell whether two buffers overlap, at some time, when they have one offset."""
-    for p in range(single.piece_ptr[x], single.piece_ptr[x + 1]):
-        for q in range(single.piece_ptr[y], single.piece_ptr[y + 1]):
-            together = single.first[p] < single.end[q] and single.first[q] < single.end[p]
-            if together and single.low[p] < single.high[q] and single.low[q] < single.high[p]:
-                return True
-    return False

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagepack.heuristics.packing.exact_kernels import BLOCK, NOWHERE, SECTION, linear_neighbours
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.heuristics.packing.exact_kernels import linear_neighbours
+from stagepack.heuristics.packing.exact_state import BLOCK, NOWHERE, SECTION
+from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.profile import Array
 
 Spans = tuple[tuple[int, int], ...]
@@ -421,9 +422,7 @@ class Component:
 def _unit(group: Group) -> int:
     """Return the gcd of all lengths an offset of a canonical packing is made of."""
     lows = [low for spans in group.places.values() for low, _ in spans if low < NOWHERE]
-    unit = math.gcd(int(np.gcd.reduce(group.size)), *lows)
-    finer = group.alignment[unit % group.alignment != 0]
-    return math.gcd(unit, int(np.gcd.reduce(finer))) if len(finer) else unit
+    return aligned_unit(math.gcd(int(np.gcd.reduce(group.size)), *lows), group.alignment)
 
 
 class Packing:
@@ -462,7 +461,8 @@ class Packing:
                 all(not low <= blocks.fixed[i] <= high for low, high in _ranges(blocks, i))
                 for i in held.tolist()
             )
-            self.clash = outside or _overlap(blocks, held)
+            skew = (blocks.fixed[held] % blocks.alignment[held]).any()
+            self.clash = outside or bool(skew) or _overlap(blocks, held)
         group = movable(blocks, which, first, end)
         waiting: list[tuple[Group, list[tuple[int, int]]]] = [(group, [])] if group.b else []
         while waiting:

@@ -31,12 +31,13 @@ def place(instance: LmemPacking, keep_going: Callable[[], bool]) -> tuple[Array,
     left = groups
     for rank, index in enumerate(by_cost):
         last = rank == len(by_cost) - 1
-        chosen = left if last else _worth_most(instance, left, instance.memories[index].capacity)
+        limit = _limit(instance, index)
+        chosen = left if last else _worth_most(instance, left, limit)
         for _ in range(ROUNDS):
             if not chosen:
                 break
             buffers = np.array(sorted(i for group in chosen for i in group))
-            found = _pack(instance, buffers, instance.memories[index].capacity, keep_going)
+            found = _pack(instance, buffers, limit, keep_going)
             if found is not None and not found[1]:
                 offsets[buffers], memory[buffers] = found[0], index
                 break
@@ -47,6 +48,14 @@ def place(instance: LmemPacking, keep_going: Callable[[], bool]) -> tuple[Array,
             chosen = fewer if fewer and len(fewer) < len(chosen) else chosen[: len(chosen) // 2]
         left = [group for group in left if memory[group[0]] < 0]
     return None if (memory < 0).any() else (offsets, memory)
+
+
+def _limit(instance: LmemPacking, index: int) -> int | None:
+    """Return the address that ends a memory: its capacity or the last bank."""
+    limits = [instance.memories[index].capacity]
+    if instance.banks is not None:
+        limits.append(instance.banks.count * instance.banks.nbytes)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _groups(instance: LmemPacking) -> list[tuple[int, ...]]:

@@ -163,7 +163,8 @@ class Blocks:
         """The same blocks with sizes rounded up to the alignment, where all have one in common.
 
         Packings are the same, because what lies above a block begins at a multiple; only peaks
-        end up to ``alignment - 1`` bytes higher.  Alignment then costs nothing more.
+        end up to ``alignment - 1`` bytes higher.  Alignment then costs nothing more.  `unit` is
+        for the peak only, whatever the objective.
         """
         step = int(self.alignment[0])
         if step == 1 or not self.rigid or (self.alignment != step).any():
@@ -219,22 +220,34 @@ def _grouping(instance: LmemPacking) -> tuple[Array, int]:
 def _sharing(instance: LmemPacking, block: Array) -> Array:
     """Return the pairs of blocks that may overlap at equal offsets, ascending.
 
-    All their members that are alive together must be in-place pairs.
+    Members that are no in-place pairs must not meet at equal offsets.
     """
     pairs = block[np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)]
     pairs = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
     if not len(pairs) or not instance.colocated:
         return pairs
-    ptr, other = Blocks.of(instance.replace(colocated=())).neighbours()
-    allowed = set(instance.in_place)
-    forbidden = {
-        (int(block[i]), int(block[j]))
-        for i in range(instance.n)
-        for j in other[ptr[i] : ptr[i + 1]].tolist()
-        if (min(i, j), max(i, j)) not in allowed
-    }
-    keep = [pair not in forbidden for pair in map(tuple, pairs.tolist())]
+    single = Blocks.of(instance.replace(colocated=()))
+    exempt = set(instance.in_place)
+    keep = [
+        not any(
+            _meet_at_equal_offsets(single, x, y)
+            for x in np.flatnonzero(block == i).tolist()
+            for y in np.flatnonzero(block == j).tolist()
+            if (min(x, y), max(x, y)) not in exempt
+        )
+        for i, j in pairs.tolist()
+    ]
     return np.asarray(pairs[keep])
+
+
+def _meet_at_equal_offsets(single: Blocks, x: int, y: int) -> bool:
+    """Tell whether two buffers overlap, at some time, when they have one offset."""
+    for p in range(single.piece_ptr[x], single.piece_ptr[x + 1]):
+        for q in range(single.piece_ptr[y], single.piece_ptr[y + 1]):
+            together = single.first[p] < single.end[q] and single.first[q] < single.end[p]
+            if together and single.low[p] < single.high[q] and single.low[q] < single.high[p]:
+                return True
+    return False
 
 
 def _alignment(instance: LmemPacking, block: Array, b: int) -> Array:
@@ -258,6 +271,14 @@ def _unit(instance: LmemPacking, alignment: Array, low: Array) -> int:
     if instance.objective is Objective.MOVES:
         lengths.append(instance.previous[instance.previous >= 0])
     unit = math.gcd(*(int(np.gcd.reduce(part)) for part in lengths if len(part)))
+    return aligned_unit(unit, alignment)
+
+
+def aligned_unit(unit: int, alignment: Array) -> int:
+    """Return the unit of offsets made of multiples of `unit`, rounded up to alignments.
+
+    It divides `unit`, and each alignment divides it or is a multiple of it.
+    """
     while True:  # an alignment that divided the unit may not divide a smaller one
         finer = alignment[(unit % alignment != 0) & (alignment % unit != 0)]
         if not len(finer):

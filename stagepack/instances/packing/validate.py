@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -109,31 +109,34 @@ def _require_buffers(array: Array, name: str, n: int) -> None:
 
 def records(values: Iterable[Any], shape: type[RecordT], name: str) -> Iterator[RecordT]:
     """Yield `values` as records, given as such or as tuples of their fields."""
-    kinds = [item.type for item in fields(shape)]  # type: ignore[arg-type]
+    columns = [(item.name, str(item.type)) for item in fields(shape)]  # type: ignore[arg-type]
+    least = sum(item.default is MISSING for item in fields(shape))  # type: ignore[arg-type]
+    wanted = "give (" + ", ".join(column for column, _ in columns) + ")"
     for at, value in enumerate(values):
-        entries = value if isinstance(value, tuple | list) else None
-        if entries is None:
-            if not isinstance(value, shape):
-                raise InputError(
-                    f"{value!r} is no {shape.__name__}",
-                    field=f"{name}[{at}]",
-                    remedy="give (" + ", ".join(item.name for item in fields(shape)) + ")",  # type: ignore[arg-type]
-                )
-            entries = [getattr(value, item.name) for item in fields(shape)]  # type: ignore[arg-type]
-        read = [
-            entry
-            if kind == "str" or (entry is None and "None" in str(kind))
-            else integer(entry, f"{name}[{at}]")
-            for entry, kind in zip(entries, kinds, strict=False)
-        ]
-        try:
-            yield shape(*read)
-        except TypeError:
-            raise InputError(
-                f"has {len(entries)} entries",
-                field=f"{name}[{at}]",
-                remedy="give (" + ", ".join(item.name for item in fields(shape)) + ")",  # type: ignore[arg-type]
-            ) from None
+        where = f"{name}[{at}]"
+        if isinstance(value, tuple | list):
+            entries = list(value)
+        elif isinstance(value, shape):
+            entries = [getattr(value, column) for column, _ in columns]
+        else:
+            raise InputError(f"{value!r} is no {shape.__name__}", field=where, remedy=wanted)
+        if not least <= len(entries) <= len(columns):
+            raise InputError(f"has {len(entries)} entries", field=where, remedy=wanted)
+        yield shape(
+            *(
+                _entry(entry, kind, where)
+                for entry, (_, kind) in zip(entries, columns, strict=False)
+            )
+        )
+
+
+def _entry(value: object, kind: str, where: str) -> object:
+    """Return an entry of a record as its field's type, a name or an integer."""
+    if kind == "str":
+        if not isinstance(value, str):
+            raise InputError(f"{value!r} is no name", field=where, remedy="give a string")
+        return value
+    return None if value is None and "None" in kind else integer(value, where)
 
 
 def ranges(values: Iterable[Any], name: str) -> tuple[tuple[int, int], ...]:

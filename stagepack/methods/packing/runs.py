@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -279,7 +278,11 @@ def _start(search: Search, settings: Settings) -> Array | None:
         )
         if apart is not None:
             search.offer(apart, "bank-aware")
-    return low
+    best = search.lowest
+    if low is None or best is None:
+        return best if low is None else low
+    size = search.blocks.size
+    return low if (low + size).max() <= (best + size).max() else best
 
 
 def _method_start(
@@ -384,15 +387,16 @@ def _conclude_infeasible(search: Search, low: Array | None, source: str) -> None
     if ceiling is None:
         progress.prove_infeasible(f"{source}: fixed and limited buffers leave others no place")
         return
-    reason = f"{source}: no placement within the capacity of {ceiling}"
+    within = f"{ceiling} bytes" if ceiling == instance.capacity else f"the banks' {ceiling} bytes"
+    reason = f"{source}: no placement within {within}"
     if not exact.unsupported(blocks):
         found = conflict.explain(
             blocks, ceiling, keep_going=lambda: progress.remaining > 0, node_limit=NODES // 10
         )
         if found is not None:
-            reason = f"{source}: {_described(instance, blocks, found, ceiling)}"
+            reason = f"{source}: {_described(instance, blocks, found, within)}"
         least = _least_capacity(search, low)
-        if least is not None:
+        if least is not None and ceiling == instance.capacity:
             reason += f"; a capacity of {least} would do"
     progress.prove_infeasible(reason)
 
@@ -410,9 +414,7 @@ def _least_capacity(search: Search, low: Array | None) -> int | None:
     return min(peaks, default=None)
 
 
-def _described(
-    instance: LmemPacking, blocks: Blocks, found: conflict.Conflict, ceiling: int
-) -> str:
+def _described(instance: LmemPacking, blocks: Blocks, found: conflict.Conflict, within: str) -> str:
     """Return which buffers cannot be packed together, and when they are alive."""
     members = np.flatnonzero(np.isin(blocks.block, found.blocks))
     shown = ", ".join(instance.buffer_id(int(i)) for i in members[:12])
@@ -422,7 +424,7 @@ def _described(
     if blocks.linear:
         when = f" (alive between {blocks.time[found.first]} and {blocks.time[found.end - 1]})"
     fewer = "; any one fewer fits" if found.irreducible else ""
-    return f"buffers {shown}{when} do not fit together in {ceiling} bytes{fewer}"
+    return f"buffers {shown}{when} do not fit together in {within}{fewer}"
 
 
 # ---------------------------------------------------------------------- on an engine
@@ -471,6 +473,10 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
         RUNS["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
     search = Search(instance, progress)
+    if instance.objective is Objective.FIT and (instance.previous >= 0).any():
+        _fit_near_previous(search)
+        if not progress.keep_going():
+            return
     large = search.blocks.b > LARGE
     if search.peak_only and large and not dive.unsupported(search.blocks.rounded):
         if settings.warm_start != "auto":
@@ -483,7 +489,8 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
     elif search.keep_going() and search.blocks.b <= MODELLED:
         engine = load_engine("cp-sat", progress, settings)
         _model(search, low, engine, "CpSat", settings)
-    if search.peak_only and (instance.previous >= 0).any() and progress.solution is not None:
+    moving = instance.objective is Objective.PEAK and (instance.previous >= 0).any()
+    if moving and progress.solution is not None:
         _settle(search)
 
 
@@ -523,17 +530,31 @@ def _narrow(search: Search, passes: int) -> None:
             return
 
 
+def _fit_near_previous(search: Search) -> None:
+    """Offer the placement within the capacity that moves least, of those that re-planning finds."""
+    instance, progress = search.instance, search.progress
+    assert instance.ceiling is not None
+    _compile(search, "greedy", "lists")
+    found: list[Array] = []
+    replanning.place(
+        instance.replace(objective=Objective.MOVES),
+        instance.ceiling,
+        keep_going=lambda: progress.remaining > 0 and not progress.interrupted,
+        on_solution=found.append,
+    )
+    if found:
+        search.offer_buffers(found[-1], "replan")
+
+
 def _settle(search: Search) -> None:
     """Among placements as low as the best, find one that moves less from the previous offsets."""
     instance, progress = search.instance, search.progress
     assert progress.objective is not None
-    peak = instance.capacity if instance.objective is Objective.FIT else int(progress.objective)
-    end = time.perf_counter() + max(0.0, min(progress.remaining, 2.0))
-    assert peak is not None
+    peak = int(progress.objective)
     replanning.place(
         instance.replace(objective=Objective.MOVES, capacity=peak),
         peak,
-        keep_going=lambda: time.perf_counter() < end,
+        keep_going=lambda: progress.remaining > 0 and not progress.interrupted,
         on_solution=lambda offsets: search.offer_buffers(offsets, "replan"),
     )
 

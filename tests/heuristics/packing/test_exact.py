@@ -23,6 +23,7 @@ from tests.heuristics.packing.oracle import (
 )
 
 CEILING = 40
+SOME_ORDERS = [0, 1, 3, 8]  # either focus, ranks computed anew or not
 
 
 def peak_of(instance: LmemPacking, blocks: Blocks, offsets: Any) -> int:
@@ -32,7 +33,7 @@ def peak_of(instance: LmemPacking, blocks: Blocks, offsets: Any) -> int:
     return int((blocks.expand(offsets) + instance.size).max())
 
 
-@pytest.mark.parametrize("order", [None, *range(len(exact.ORDERS))])
+@pytest.mark.parametrize("order", [None, *SOME_ORDERS])
 @pytest.mark.parametrize("kind", KINDS)
 def test_agrees_with_trying_everything(
     kind: str, order: int | None, monkeypatch: pytest.MonkeyPatch
@@ -67,7 +68,7 @@ def test_agrees_with_trying_everything(
 
 
 @pytest.mark.parametrize("rows", ABOVE_LOAD)
-@pytest.mark.parametrize("order", range(len(exact.ORDERS)))
+@pytest.mark.parametrize("order", SOME_ORDERS)
 def test_proves_optima_above_the_load(
     rows: str, order: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,87 @@
+"""The state of the exact packing search, as its compiled kernel and Python share it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Record = Any
+"""An entry of a structured array."""
+
+NOWHERE = 2**60
+"""Larger than every address: no place is left."""
+
+RUNNING, FOUND, EXHAUSTED, LIMIT, FULL = range(5)
+"""Why :func:`search` returned: work done, packed, proved, too many nodes, arrays too short."""
+
+DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, FOCUS = range(7)
+"""Entries of `control`: frames, used rows of the arrays, nodes; last answer, where to branch."""
+
+LOWEST_BLOCK, LOWEST_SECTION = range(2)
+"""Where to branch: at the block of least base, or in the section of least floor."""
+
+SELECT, PLACED, EXCLUDE = range(3)
+"""What a frame does next: choose a block, hear how its parts went, exclude it from its base."""
+
+BLOCK = np.dtype(
+    [
+        # What the scans read comes first, on one cache line.
+        ("offset", np.int64),  # -1: unplaced
+        ("base", np.int64),
+        ("effective", np.int64),
+        ("size", np.int64),
+        ("rank", np.int64),  # the lower is preferred among equal bases
+        ("under", np.int64),  # the block that last raised the base, or -1
+        ("twin", np.int64),  # the next identical block, or -1
+        ("family", np.int64),  # blocks of the same sections that may swap places; -1: none
+        ("step", np.int64),  # offsets are multiples of this
+        ("window", np.int64),  # its rows of `windows` are window .. window_end - 1
+        ("window_end", np.int64),  # equal to window: may lie anywhere
+        ("label", np.int64),  # scratch: part of the block
+        ("weight", np.float64),  # of the load when ranks are computed anew; 0: ranks stay
+    ],
+    align=True,
+)
+
+SECTION = np.dtype(
+    [
+        ("floor", np.int64),  # lower bound on the effective offset of unplaced members
+        ("total", np.int64),  # sum of sizes of unplaced members
+        ("crossing", np.int64),  # unplaced blocks alive here and in the next section
+        ("witness", np.int64),  # a member that had the least effective offset
+        ("hole", np.int64),  # its rows of `holes` are hole .. hole_end - 1
+        ("hole_end", np.int64),
+        ("label", np.int64),  # scratch: part of the section
+    ],
+    align=True,
+)
+
+FRAME = np.dtype(
+    [
+        ("state", np.int64),
+        ("begin", np.int64),  # the part's unplaced blocks are lists[begin : begin + count]
+        ("count", np.int64),
+        ("section", np.int64),  # the part's sections are lists[section : section_end]
+        ("section_end", np.int64),
+        ("level", np.int64),  # no unplaced block lies lower
+        ("choice", np.int64),
+        ("trail", np.int64),  # tops of the arrays when `choice` was chosen
+        ("lists", np.int64),
+        ("parts", np.int64),
+        ("next", np.int64),  # the part to search next
+    ],
+    align=True,
+)
+
+CHANGE = np.dtype(
+    [
+        ("what", np.int64),  # one of the four kinds below
+        ("index", np.int64),
+        ("a", np.int64),
+        ("b", np.int64),
+        ("c", np.int64),
+    ],
+    align=True,
+)
+BOUNDS, OFFSET, PROFILE, RANK = range(4)
