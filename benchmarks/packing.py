@@ -46,7 +46,7 @@ DATA = Path(os.environ.get("STAGEPACK_DATA", ROOT / ".." / "shared" / "data"))
 MINIMALLOC = tuple("ACEGIK")
 CAPACITY = 1_048_576
 IDEALLOC = ("G_1", "resnet50", "S_1")
-MODELLED = 2_000  # buffers: larger ones are no task for the plain model
+MODELLED = 2_000  # buffers: the plain model is left out of larger ones
 SLOW = 2.0  # seconds: what takes longer runs once
 CORES = os.cpu_count() or 1
 
@@ -330,7 +330,7 @@ def fits(limit: float, repeats: int) -> None:
     table = {
         name: measured(minimalloc(name, "fit"), runners, limit, repeats) for name in MINIMALLOC
     }
-    print(f"{'method':<33}" + "".join(f"{name:>17}" for name in (*MINIMALLOC, "all")))
+    print(f"{'method':<33}" + "".join(f"{name:>19}" for name in (*MINIMALLOC, "all")))
     ended: dict[str, list[str]] = {}
     for runner in runners:
         cells, wall, cpu = [], 0.0, 0.0
@@ -346,7 +346,7 @@ def fits(limit: float, repeats: int) -> None:
                 cells.append(f"{times.seconds:.4f} ({times.cpu_seconds:.4f})")
         least = "" if len(ended[runner.name]) == len(MINIMALLOC) else "> "
         cells.append(f"{least}{wall:.3f} ({cpu:.3f})")
-        print(f"{runner.name:<33}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
+        print(f"{runner.name:<33}" + "".join(f"{cell:>19}" for cell in cells), flush=True)
     for runner in runners[1:]:
         told = []
         for names, what in ((ended[runner.name], "those it solved"), (MINIMALLOC, "all")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.metadata
+import inspect
 import math
 import platform
 from collections.abc import Callable, Mapping
@@ -115,8 +116,8 @@ def solve(
     on_incumbent : callable, optional
         Called with (solution, objective, bound) at each improvement.
     options : dict, optional
-        ``{"deterministic": True}`` limits engines by work (about `time_limit` seconds' worth)
-        instead of the clock, so that limited runs repeat exactly.
+        ``{"deterministic": True}`` limits engines and searches by work (about
+        `time_limit` seconds' worth) instead of the clock, so that limited runs repeat exactly.
 
     Returns
     -------
@@ -140,8 +141,9 @@ def solve(
     reason = chosen.unsupported(instance)
     if reason:
         raise InputError(reason, field=f"method {method}")
-    # Without an engine there is nothing to limit but the clock.
-    clock = None if settings.deterministic and chosen.engines else time_limit
+    # Some methods without an engine have nothing to limit but the clock.
+    measured = bool(chosen.engines) or chosen.limited_by_work
+    clock = None if settings.deterministic and measured else time_limit
     # Where anything that fits will do, the instance has a target of its own.
     goal = getattr(instance, "goal", None)
     progress: Progress[Any] = Progress(
@@ -217,7 +219,8 @@ def pack(
     alignment : int or array_like of int, optional
         Offsets are multiples of this.
     **options
-        As for :func:`solve`: ``method``, ``time_limit``, ``threads``, ...
+        As for :func:`solve`: ``method``, ``time_limit``, ``threads``, ...; all others as for
+        :meth:`LmemPacking.from_arrays`: ``fixed``, ``gaps``, ``period``, ...
 
     Returns
     -------
@@ -237,8 +240,26 @@ def pack(
     >>> offsets.tolist(), str(result.status)
     ([4, 4, 0], 'OPTIMAL')
     """
-    instance = LmemPacking.from_arrays(sizes, starts, ends, capacity=capacity, alignment=alignment)
-    result: Result[PackingSolution] = solve(instance, **options)
+    known = inspect.signature(solve).parameters
+    rest = {name: value for name, value in options.items() if name in known}
+    fields = {name: value for name, value in options.items() if name not in known}
+    unknown = sorted(set(fields) - set(inspect.signature(LmemPacking.from_arrays).parameters))
+    if unknown:
+        raise InputError(
+            "is no option of solve and no field of a packing",
+            field=unknown[0],
+            remedy="see the help of stagepack.pack",
+        )
+    instance = LmemPacking.from_arrays(
+        sizes,
+        starts,
+        ends,
+        capacity=capacity,
+        alignment=alignment,
+        objective=rest.pop("objective", None),
+        **fields,
+    )
+    result: Result[PackingSolution] = solve(instance, **rest)
     return (None if result.solution is None else result.solution.offsets), result
 
 

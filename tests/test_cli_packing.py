@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stagepack.solve import REGISTRY
 from tests.test_cli import CHAIN, run
 
 BUFFERS = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21,4\n"
 OFFSETS = {"b1": 8, "b2": 8, "b3": 4, "b4": 4, "b5": 0}
-
-solvable = pytest.mark.skipif("lmem-packing" not in REGISTRY, reason="nothing solves packings")
 
 
 @pytest.fixture
@@ -95,7 +92,6 @@ def test_what_goes_wrong_is_one_line(buffers: Path, solution: Path, tmp_path: Pa
         assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
-@solvable
 def test_solve(buffers: Path, tmp_path: Path) -> None:
     out, offsets = tmp_path / "result.json", tmp_path / "offsets.csv"
     done = run("solve", buffers, "-o", out, "--offsets", offsets)
@@ -109,7 +105,6 @@ def test_solve(buffers: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["status"] == "INFEASIBLE"
 
 
-@solvable
 def test_compare_both_kinds(buffers: Path, tmp_path: Path) -> None:
     chain = tmp_path / "chain.json"
     chain.write_text(json.dumps(CHAIN))
@@ -121,3 +116,36 @@ def test_compare_both_kinds(buffers: Path, tmp_path: Path) -> None:
     done = run("compare", buffers, chain, "-m", "nonsense", "--no-html")
     assert done.returncode == 2
     assert "nonsense" in done.stderr
+
+
+def test_an_old_placement_is_kept_after_a_change(
+    buffers: Path, solution: Path, tmp_path: Path
+) -> None:
+    changed = tmp_path / "changed.16.csv"
+    changed.write_text(BUFFERS.replace("b4,9,21,4", "b4,9,21,8") + "b6,0,3,4\n")
+    done = run(
+        "solve",
+        changed,
+        "--previous",
+        solution,
+        "--objective",
+        "moves",
+        "--capacity",
+        "16",
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    offsets = json.loads(done.stdout)["solution"]["offsets"]
+    assert offsets == {**OFFSETS, "b6": 12}
+    other = run("solve", changed, "--previous", tmp_path / "none.json")
+    assert (other.returncode, "none.json: no such file" in other.stderr) == (2, True)
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text('{"offsets": {"x": 3}}')
+    wrong = run("solve", changed, "--previous", foreign)
+    assert (wrong.returncode, "names no buffer" in wrong.stderr) == (2, True)
+
+
+def test_a_peak_beyond_the_capacity_is_told(buffers: Path) -> None:
+    done = run("solve", buffers, "--objective", "peak", "--capacity", "10")
+    assert done.returncode == 0
+    assert "exceeds the capacity of 10" in " ".join(done.stdout.split())

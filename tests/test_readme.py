@@ -41,10 +41,11 @@ def test_the_examples_run() -> None:
 
 
 def test_the_profile_is_read_and_solved(tmp_path: Path) -> None:
-    (profile,) = blocks("json")
-    path = tmp_path / "profile.json"
-    path.write_text(profile)
-    assert solve(read(path)).status == "OPTIMAL"
+    for number, text in enumerate(blocks("json")):
+        path = tmp_path / f"{number}.json"
+        path.write_text(text)
+        assert solve(read(path)).status == "OPTIMAL"
+    assert number == 1
 
 
 def test_every_method_and_objective_is_described() -> None:

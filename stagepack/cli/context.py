@@ -73,6 +73,13 @@ def _context(
         list[int] | None,
         typer.Option("--forbid-cut", metavar="LAYER", help="No stage begins here; repeatable."),
     ] = None,
+    previous: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Old placement (result or CSV): buffers of equal names should stay in place.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other parameter; repeatable."),
@@ -115,18 +122,24 @@ def takes_context(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def instance_of(source: str, context: dict[str, Any]) -> Any:
     """Return the instance that `source` names: a file or an entry of the catalog."""
-    cuts = {key: context[key] for key in ("fixed_cuts", "forbidden_cuts") if key in context}
-    given = {key: value for key, value in context.items() if key not in cuts}
-    problem = _source(source, given)
-    return problem.replace(**cuts) if cuts else problem
+    later = {"fixed_cuts", "forbidden_cuts"} & set(context)
+    if isinstance(context.get("previous"), Path):
+        later |= {"previous", "objective"} & set(context)  # to minimise moves needs something old
+    problem = _source(source, {key: context[key] for key in context if key not in later})
+    changes = {key: context[key] for key in later}
+    if "previous" in later:
+        from stagepack.instances import formats
+
+        changes["previous"] = formats.read_previous(context["previous"], problem)
+    return problem.replace(**changes) if changes else problem
 
 
 def instances_of(source: str, context: dict[str, Any]) -> list[Any]:
     """Return the instance that `source` names, or all those of a file that holds several."""
     from stagepack.instances import formats
 
-    cuts = {"fixed_cuts", "forbidden_cuts"} & set(context)
-    if cuts or not Path(source).is_file():
+    later = {"fixed_cuts", "forbidden_cuts", "previous"} & set(context)
+    if later or not Path(source).is_file():
         return [instance_of(source, context)]
     return list(formats.read_all(source, **context))
 

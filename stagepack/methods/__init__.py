@@ -54,6 +54,8 @@ class Method:
         ``unsupported(instance)`` is '' or one line saying why the method does not apply.
     engines : tuple of str
         Engines it can use, its own choice first; empty when it needs none.
+    limited_by_work : bool
+        Whether it keeps to work instead of the clock when runs are to repeat.
     default : bool
         Whether comparisons run it unasked.
     """
@@ -65,4 +67,5 @@ class Method:
     run: Callable[[Any, Progress[Any], Settings], None]
     unsupported: Callable[[Any], str] = lambda _instance: ""
     engines: tuple[str, ...] = ()
+    limited_by_work: bool = False
     default: bool = True

@@ -62,6 +62,7 @@ def run_model(
     start: Any = None,
     start_value: Number | None = None,
     bound_value: Callable[[int], Number | None] = lambda bound: bound,
+    work: float | None = None,
     conclude_infeasible: Callable[[], None],
 ) -> None:
     """Build a model, solve it on an engine, and report what it finds to `progress`.
@@ -78,6 +79,8 @@ def run_model(
         Where the engine starts.
     bound_value : callable
         Turns the model's bounds into objective values.
+    work : float, optional
+        End after so much work (see :class:`Limits`), which does not end the run.
     conclude_infeasible : callable
         Called when the model has no solution; it reports the reason, or contradicts.
     """
@@ -112,7 +115,7 @@ def run_model(
         hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),
         limits=solvers.Limits(
             time_limit=None if settings.deterministic else limit,
-            work_limit=settings.time_limit if settings.deterministic else None,
+            work_limit=settings.time_limit if work is None and settings.deterministic else work,
             threads=settings.threads,
             seed=settings.seed,
         ),
@@ -131,7 +134,7 @@ def run_model(
         on_solution(outcome.values, outcome.bound)
     elif outcome.bound is not None:
         on_bound(outcome.bound)
-    if not progress.keep_going():
+    if not progress.keep_going() or work is not None:
         return
     if settings.deterministic and outcome.status is not Status.OPTIMAL:
         progress.stop(Termination.TIME_LIMIT)

@@ -87,7 +87,7 @@ def memory_map(
     _load(ax, drawn, factor, unit, lines)
     name = title if title is not None else instance.name
     few = f" (the {len(drawn.shown):,} largest rectangles)" if drawn.hidden else ""
-    ax.set_title(f"{name} — {instance.n:,} buffers{few}", loc="left", fontsize=10, y=1.25, pad=14)
+    ax.set_title(f"{name} — {instance.n:,} buffers{few}", loc="left", fontsize=10, y=1.18, pad=12)
     if path is not None:
         save(ax.figure, path)
     return ax

@@ -178,6 +178,79 @@ def test_warm_starts_are_checked_and_used() -> None:
         solve(instance, "exact", warm_start="auto-magic")
 
 
+def test_an_answer_even_without_time() -> None:
+    result = solve(planted(200, 0, 4096), objective="peak", time_limit=1e-9)
+    assert result.status is Status.FEASIBLE
+    assert result.termination is Termination.TIME_LIMIT
+
+
+@pytest.mark.parametrize("method", ["auto", "exact", "anneal", "dive"])
+def test_runs_limited_by_work_repeat(method: str) -> None:
+    instance = planted(300, 1, 2**20)
+    options = {"deterministic": True}
+    one, other = (
+        solve(instance, method, objective="peak", time_limit=0.3, options=options) for _ in range(2)
+    )
+    assert one.solution == other.solution
+    assert one.objective == other.objective
+
+
+def test_graph_bounds_look_for_cliques() -> None:
+    # A cover by edges alone would say 5: the triangle needs 7.
+    pairs = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4)]
+    instance = LmemPacking.from_arrays([2, 3, 2, 1, 4], conflicts=pairs)
+    assert solve(instance, "first-fit-size").bound == 7
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 4, 6]))
+def test_rounding_to_one_alignment_is_a_bound(seed: int, step: int) -> None:
+    instance = random_packing(np.random.default_rng(seed)).replace(alignment=step)
+    best = brute_force(instance)
+    assert best is not None
+    for method in ("auto", "exact", "dive"):
+        result = solve(instance, method)
+        assert result.bound is not None
+        assert result.bound <= instance.evaluate(best)
+
+
+def test_rules_beside_colocation() -> None:
+    # At equal offsets buffers 1 and 2 hold different halves, so that all three share one place.
+    instance = LmemPacking.from_arrays(
+        [4, 4, 4],
+        [0, 2, 0],
+        [2, 4, 4],
+        gaps=[(1, 2, 4, 0, 2), (2, 2, 4, 2, 4)],
+        in_place=[(0, 2)],
+        colocated=[(0, 1)],
+    )
+    for method in ("auto", "cp-sat", "milp"):
+        assert solve(instance, method).objective == 4, method
+    skew = LmemPacking.from_arrays(
+        [4, 4], [0, 1], [2, 3], alignment=[4, 8], fixed=[4, -1], colocated=[(0, 1)]
+    )
+    for method in ("auto", "exact", "cp-sat", "milp"):
+        assert solve(skew, method).status is Status.INFEASIBLE, method
+
+
+def test_a_start_that_settles_lower_is_reported() -> None:
+    instance = LmemPacking.from_arrays([12, 4, 10], [0, 1, 2], [2, 3, 3])
+    start = PackingSolution.of(instance, [1000, 500, 0])
+    result = solve(instance, "exact", warm_start=start)
+    assert (result.status, result.objective) == (Status.OPTIMAL, 16)
+
+
+def test_mixed_alignments() -> None:
+    instance = LmemPacking.from_arrays(
+        [36, 12, 24, 36, 12, 24, 12, 36],
+        [3, 4, 5, 3, 4, 5, 1, 0],
+        [5, 6, 9, 7, 5, 7, 5, 1],
+        alignment=[3, 12, 6, 6, 8, 8, 8, 8],
+    )
+    values = {solve(instance, method).objective for method in ("exact", "cp-sat")}
+    assert len(values) == 1
+
+
 def _solution(result: Any) -> PackingSolution:
     assert isinstance(result.solution, PackingSolution)
     return result.solution

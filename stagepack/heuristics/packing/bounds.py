@@ -6,11 +6,72 @@ import numpy as np
 
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
 
 
 def peak_bound(blocks: Blocks) -> int:
     """Return a lower bound on the peak: the heaviest section, or what must lie high. O(b)."""
     return max(load_bound(blocks), placed_bound(blocks))
+
+
+CLIQUE_STEPS = 5_000
+"""Blocks looked at in search of the heaviest clique of a conflict graph."""
+
+
+def clique_bound(instance: LmemPacking, blocks: Blocks) -> int:
+    """Return the weight of the heaviest clique of a conflict graph that a short search finds.
+
+    The sections of a graph are cliques that cover it, not all there are.  Branch and bound, by a
+    greedy colouring: of each colour a clique takes one block at most.  Any clique is a bound, so
+    the search may end at any time.
+    """
+    if instance.conflicts is None or not blocks.rigid:
+        return 0
+    pointer, other = blocks.neighbours()
+    near = [0] * blocks.b
+    for i in range(blocks.b):
+        for j in other[pointer[i] : pointer[i + 1]].tolist():
+            near[i] |= 1 << j
+    weight = blocks.size.tolist()
+    best, steps = int(blocks.load.max()), CLIQUE_STEPS
+
+    def grow(held: int, candidates: list[int]) -> None:
+        nonlocal best, steps
+        best = max(best, held)
+        order, limits = _coloured(candidates, near, weight)
+        for at in range(len(order) - 1, -1, -1):
+            steps -= 1
+            if steps < 0 or held + limits[at] <= best:
+                return
+            chosen = order[at]
+            grow(held + weight[chosen], [i for i in order[:at] if near[chosen] >> i & 1])
+
+    grow(0, list(range(blocks.b)))
+    return best
+
+
+def _coloured(
+    candidates: list[int], near: list[int], weight: list[int]
+) -> tuple[list[int], list[int]]:
+    """Order blocks by colour, and bound the cliques within each prefix of the order."""
+    order: list[int] = []
+    limits: list[int] = []
+    waiting = sorted(candidates, key=lambda i: -weight[i])
+    limit = 0
+    while waiting:
+        colour, mask, rest = [], 0, []
+        for i in waiting:
+            if mask & near[i]:
+                rest.append(i)
+            else:
+                colour.append(i)
+                mask |= 1 << i
+        for i in reversed(colour):  # the heaviest last
+            order.append(i)
+            limits.append(limit + weight[i])
+        limit += weight[colour[0]]
+        waiting = rest
+    return order, limits
 
 
 def load_bound(blocks: Blocks) -> int:
@@ -34,7 +95,7 @@ def objective_bound(instance: LmemPacking, blocks: Blocks) -> int:
         return 0
     if instance.objective is Objective.SPILL:
         return int(instance.accesses.sum()) * min(memory.cost for memory in instance.memories)
-    return peak_bound(blocks)
+    return max(peak_bound(blocks), clique_bound(instance, blocks))
 
 
 def overload(instance: LmemPacking, blocks: Blocks) -> str:
@@ -70,11 +131,14 @@ def overload(instance: LmemPacking, blocks: Blocks) -> str:
     heaviest = int(blocks.load.argmax())
     excess = int(blocks.load[heaviest]) - ceiling
     if excess > 0:
-        alive = int(((blocks.first <= heaviest) & (heaviest < blocks.end)).sum())
-        when = f"at time {blocks.time[heaviest]}" if instance.conflicts is None else "in one clique"
+        owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+        alive = owner[(blocks.first <= heaviest) & (heaviest < blocks.end)]
+        when = f"alive at time {blocks.time[heaviest]}"
+        if instance.conflicts is not None:
+            when = "that all conflict with one another"
         return (
-            f"the {alive} buffers alive {when} hold {blocks.load[heaviest]} bytes, {excess} more "
-            f"than {limit}; at least {load_bound(blocks)} are needed"
+            f"{_listed(instance, blocks, alive)} {when} hold {blocks.load[heaviest]} bytes, "
+            f"{excess} more than {limit}; at least {load_bound(blocks)} are needed"
         )
     if instance.objective is Objective.SPILL:
         return ""
@@ -89,3 +153,14 @@ def overload(instance: LmemPacking, blocks: Blocks) -> str:
             f"{load_bound(blocks)} bytes, {load_bound(blocks) - ceiling} more than {limit}"
         )
     return ""
+
+
+def _listed(instance: LmemPacking, blocks: Blocks, members: Array, most: int = 12) -> str:
+    """Return the names of the buffers of some blocks, the largest first."""
+    buffers = np.flatnonzero(np.isin(blocks.block, members))
+    buffers = buffers[np.argsort(-instance.size[buffers], kind="stable")]
+    names = ", ".join(instance.buffer_id(int(i)) for i in buffers[:most])
+    if len(buffers) == 1:
+        return f"buffer {names}"
+    rest = f" and {len(buffers) - most} more" if len(buffers) > most else ""
+    return f"the {len(buffers)} buffers {names}{rest}"

@@ -12,11 +12,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import annealing
+from stagepack.heuristics.packing import annealing, exact
 from stagepack.heuristics.packing.greedy import KeepGoing
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
+
+SEARCHED, NODES = 600, 5_000
+"""Blocks of a window up to which it is first searched exhaustively, and nodes of the first try."""
 
 LARGEST_WINDOW = 4000
 """Blocks in a window; with more, first-fit orders change too slowly."""
@@ -79,20 +82,51 @@ def improve(
         tries[first:end] += 1
         members, begin, stop = _window(blocks, first, end, attempt)
         window, inside = _clipped(blocks, members, begin, stop)
-        found = annealing.improve(
-            window,
-            offsets[members],
-            target=target,
-            seed=seed + attempt,
-            movable=inside,
-            legs=LEGS << min(attempt, 8),
-            keep_going=keep_going,
-        )
+        found = _searched(window, inside, offsets[members], target, attempt, keep_going)
+        if found is None:
+            found = annealing.improve(
+                window,
+                offsets[members],
+                target=target,
+                seed=seed + attempt,
+                movable=inside,
+                legs=LEGS << min(attempt, 8),
+                keep_going=keep_going,
+            )
         offsets[members] = found
         top[members] = found + blocks.size[members]
     if peak < reported and on_solution is not None:
         on_solution(offsets.copy())
     return offsets
+
+
+def _searched(
+    window: Blocks,
+    inside: Array,
+    offsets: Array,
+    target: int,
+    attempt: int,
+    keep_going: KeepGoing | None,
+) -> Array | None:
+    """Return the offsets of a small window packed as low as its surroundings allow, or None."""
+    if len(inside) > SEARCHED or not inside.any():
+        return None
+    around = LmemPacking.from_arrays(
+        window.size,
+        window.time[window.first],
+        window.time[window.end - 1] + 1,
+        alignment=window.alignment,
+        fixed=np.where(inside, -1, offsets),
+    )
+    capacity = max(target, int((offsets + window.size)[~inside].max(initial=0)))
+    decision = exact.decide(
+        Blocks.of(around),
+        capacity,
+        keep_going=keep_going,
+        node_limit=NODES << min(attempt, 8),
+        warm=offsets,
+    )
+    return decision.offsets
 
 
 def _window(blocks: Blocks, first: int, end: int, attempt: int) -> tuple[Array, int, int]:

@@ -23,7 +23,7 @@ from stagepack.instances.formats import (
 from stagepack.instances.formats.context import Context
 from stagepack.instances.formats.native import schema
 from stagepack.instances.formats.registry import Format, Instance, by_content, by_name
-from stagepack.instances.formats.solutions import read_solution, write_solution
+from stagepack.instances.formats.solutions import read_previous, read_solution, write_solution
 from stagepack.result import InputError, write_atomically
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "formats",
     "read",
     "read_all",
+    "read_previous",
     "read_solution",
     "schema",
     "write",

@@ -298,6 +298,18 @@ def offsets(data: bytes, instance: LmemPacking) -> PackingSolution:
 # ---------------------------------------------------------------------- writing
 
 
+def named_offsets(data: bytes) -> dict[str, int]:
+    """Return the offsets of a file by the names of its buffers, whatever instance they are of.
+
+    Raises
+    ------
+    InputError
+        When there is no column of offsets.
+    """
+    (instance,) = parse(data, Context(previous=True), "")
+    return {instance.buffer_id(i): at for i, at in enumerate(instance.previous.tolist())}
+
+
 def dump(instance: LmemPacking, file: str) -> bytes:
     """Return an instance as CSV.
 

@@ -90,6 +90,48 @@ def read_solution(
         raise error.at(path) from None
 
 
+def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
+    """Read an old placement for an instance that has changed since.
+
+    Parameters
+    ----------
+    path : path-like
+        As for :func:`read_solution`; buffers are told by their names alone.
+    instance : LmemPacking
+
+    Returns
+    -------
+    list of int
+        The old offset of each buffer; -1 for those that the file does not name.
+
+    Raises
+    ------
+    InputError
+        Naming file and field: no placement inside, or none of this instance's buffers.
+    """
+    data = strict.load(path)
+    try:
+        instance = _packing(instance)
+        if minimalloc.sniff(data):
+            old = minimalloc.named_offsets(data)
+        else:
+            inside = strict.decode(data, _Result).solution is not None
+            if inside:
+                old = strict.decode(data, _WithPlaces).solution.offsets
+            else:
+                old = strict.decode(data, _Places, known=("offsets", "memories")).offsets
+        previous = [old.get(instance.buffer_id(i), -1) for i in range(instance.n)]
+        if max(previous) < 0:
+            raise InputError(
+                f"names no buffer of {instance.name}",
+                field="offsets",
+                remedy="give an old placement of this instance",
+            )
+    except InputError as error:
+        raise error.at(path) from None
+    return previous
+
+
 def _stages(data: bytes, inside: bool, instance: PipelinePartition | None) -> PipelineSolution:
     if inside:
         solution = strict.decode(data, _WithStages).solution

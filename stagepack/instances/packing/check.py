@@ -163,9 +163,13 @@ def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, 
             offsets,
         )
     for group in instance.colocated:
-        if len(set(offsets[list(group)].tolist())) > 1:
-            places = ", ".join(f"{name(i)} at {offsets[i]}" for i in group[:LISTED])
+        members = list(group)
+        if len(set(offsets[members].tolist())) > 1:
+            places = ", ".join(f"{name(i)} at {offsets[i]}" for i in members[:LISTED])
             found.append(Violation("colocation", f"one offset is asked for, not {places}"))
+        elif solution.memory is not None and len(set(solution.memory[members].tolist())) > 1:
+            names = ", ".join(name(i) for i in members[:LISTED])
+            found.append(Violation("colocation", f"{names} lie in different memories"))
     if instance.banks is not None:
         end = instance.banks.count * instance.banks.nbytes
         tell(
@@ -185,15 +189,10 @@ def _memory_violations(instance: LmemPacking, solution: PackingSolution) -> list
     if memory is None or memory.shape != (instance.n,):
         return [Violation("memory", "the memory of each buffer is missing")]
     wrong = np.flatnonzero((memory < 0) | (memory >= len(instance.memories)))
-    found = [
+    return [
         Violation("memory", f"buffer {instance.buffer_id(int(at))} is in memory {memory[at]}")
         for at in wrong[:LISTED]
     ]
-    for group in instance.colocated:
-        if not found and len(set(memory[list(group)].tolist())) > 1:
-            places = ", ".join(f"{instance.buffer_id(i)} in {memory[i]}" for i in group[:LISTED])
-            found.append(Violation("colocation", f"one memory is asked for, not {places}"))
-    return found
 
 
 def _in_ranges(instance: LmemPacking, offsets: Array) -> Array:

@@ -360,6 +360,10 @@ def _objectives(given: LmemPacking) -> None:
             field="previous",
             remedy="give the old offsets",
         )
+    if given.memories and given.capacity is not None:
+        raise InputError(
+            "goes with one memory", field="capacity", remedy="give each memory its own capacity"
+        )
     if (objective == "spill") != bool(given.memories):
         if given.memories:
             raise InputError(

@@ -6,7 +6,7 @@ from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
 from stagepack.methods import Method, Settings
-from stagepack.result import Progress
+from stagepack.result import Progress, Stopped
 
 COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aware")
 """Greedy rules that comparisons run unasked."""
@@ -24,7 +24,29 @@ class _Run:
         with progress.setup("loading compiled code"):
             from stagepack.methods.packing.runs import RUNS
 
-        RUNS[self.name](instance, progress, settings)
+        try:
+            RUNS[self.name](instance, progress, settings)
+        except (Stopped, KeyboardInterrupt):
+            self._conclude(instance, progress)
+            raise
+        self._conclude(instance, progress)
+
+    def _conclude(self, instance: LmemPacking, progress: Progress[PackingSolution]) -> None:
+        """Offer at least a stack where nothing was found; say what a peak means for a capacity."""
+        from stagepack.heuristics.packing.baselines import stack
+
+        if progress.solution is None and progress.infeasible_reason is None:
+            offsets = stack(instance)
+            if offsets is not None:
+                progress.offer(PackingSolution.of(instance, offsets), "stack")
+        peak, capacity = progress.objective, instance.capacity
+        if instance.objective is not Objective.PEAK or peak is None or capacity is None:
+            return
+        if peak > capacity:
+            progress.reason = (
+                f"the peak exceeds the capacity of {capacity}, which only the objective fit "
+                f"enforces, by {peak - capacity}"
+            )
 
 
 class _PeakOnly:
@@ -68,6 +90,7 @@ def _rule(rule: Rule) -> Method:
         kind=KIND,
         exact=False,
         description=f"{rule.description} ({rule.source})",
+        limited_by_work=True,
         run=_Run(rule.name),
         unsupported=_with_banks if rule.policy == BANKS else _one_memory,
         default=rule.name in COMPARED,
@@ -80,6 +103,7 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="greedy rules, then exact search or CP-SAT; dives when large",
+        limited_by_work=True,
         run=_Run("auto"),
         default=False,
     ),
@@ -89,6 +113,7 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="the best of all greedy rules",
+        limited_by_work=True,
         run=_Run("portfolio"),
         unsupported=_one_memory,
     ),
@@ -97,6 +122,7 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="packs the crowded times first, then fills in; up to millions of buffers",
+        limited_by_work=True,
         run=_Run("dive"),
         unsupported=_PeakOnly("dive"),
     ),
@@ -105,6 +131,7 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="packs windows of time anew, where the peak is",
+        limited_by_work=True,
         run=_Run("repair"),
         unsupported=_PeakOnly("repair"),
         default=False,
@@ -114,6 +141,7 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="annealing over first-fit orders, from the best greedy placement",
+        limited_by_work=True,
         run=_Run("anneal"),
         unsupported=_PeakOnly("anneal"),
         default=False,
@@ -123,6 +151,7 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="keeps what can stay where it was, places the rest greedily",
+        limited_by_work=True,
         run=_Run("replan"),
         unsupported=_replannable,
     ),
@@ -131,6 +160,7 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="the buffers that save most per byte go to the cheapest memory",
+        limited_by_work=True,
         run=_Run("spill-by-value"),
         unsupported=_spilling,
     ),
@@ -139,6 +169,7 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="branch and bound over placements from the bottom up",
+        limited_by_work=True,
         run=_Run("exact"),
         unsupported=_PeakOnly("exact"),
     ),
@@ -147,6 +178,7 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="MILP: who lies below whom (Pyomo)",
+        limited_by_work=True,
         run=_Run("milp"),
         unsupported=lambda instance: formulations.Milp.unsupported(instance),
         engines=("pyomo:highs", "highs", "pyomo:NAME"),
@@ -157,6 +189,7 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="CP-SAT: rectangles in time and address that do not overlap",
+        limited_by_work=True,
         run=_Run("cp-sat"),
         unsupported=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),

@@ -21,7 +21,7 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, run_model
-from stagepack.result import CheckError, InputError, Progress, Status, Stopped
+from stagepack.result import CheckError, InputError, Progress, Status, Stopped, Termination
 from stagepack.solvers import Engine
 
 PackingProgress = Progress[PackingSolution]
@@ -36,8 +36,11 @@ NODES, LEGS = 500_000, 10
 LARGE = 20_000
 """Blocks from which on `auto` keeps to methods whose cost grows like a sort."""
 
-MODELLED = 2_000
-"""Blocks up to which `auto` builds a model."""
+MODELLED = 20_000
+"""Blocks up to which `auto` builds a model where nothing else knows the rules."""
+
+PROPAGATED = 400
+"""Blocks up to which a model takes turns with the exact search."""
 
 
 class Search:
@@ -131,27 +134,49 @@ def run_rule(name: str) -> Run:
 
 def portfolio(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Run the greedy rules that suit the instance and keep the best."""
-    _start(Search(instance, progress), settings)
+    if _start(Search(instance, progress), settings) is None and progress.solution is None:
+        progress.reason = progress.reason or "no greedy rule finds a place for every buffer"
 
 
 def diving(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Place the block with the lowest place first, in several orders."""
     search = Search(instance, progress)
-    _dive(search, settings)
+    _dive(search, settings, _patience(search, settings))
+    _out_of_work(search, settings)
 
 
 def anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Anneal over first-fit orders, from the best greedy placement."""
     search = Search(instance, progress)
     low = _start(search, settings)
-    _anneal(search, low, settings.seed)
+    _anneal(search, low, settings.seed, _work(settings, LEGS))
+    _out_of_work(search, settings)
 
 
 def searching(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Search exhaustively, from the best greedy placement."""
     search = Search(instance, progress)
     low = _start(search, settings)
-    _exact(search, low)
+    _exact(search, low, _work(settings, NODES))
+    _out_of_work(search, settings)
+
+
+def _work(settings: Settings, a_second: int) -> int | None:
+    """Return the limit of a run in work, where it should not be the clock."""
+    if not settings.deterministic or settings.time_limit is None:
+        return None
+    return max(1, int(settings.time_limit * a_second))
+
+
+def _patience(search: Search, settings: Settings) -> Callable[[], bool]:
+    looks = _work(settings, LEGS)
+    return search.keep_going if looks is None else search.for_a_while(looks)
+
+
+def _out_of_work(search: Search, settings: Settings) -> None:
+    """Say why a run that is limited by work has ended."""
+    if settings.deterministic and search.keep_going():
+        search.progress.stop(Termination.TIME_LIMIT)
 
 
 def repair(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -384,6 +409,12 @@ def _conclude_infeasible(search: Search, low: Array | None, source: str) -> None
     if progress.solution is not None:
         raise CheckError(f"{source} calls an instance infeasible that has a valid placement")
     ceiling = instance.ceiling
+    if instance.memories:
+        progress.prove_infeasible(
+            f"{source}: the buffers do not fit into the memories, however they are spread; "
+            "give one of them more"
+        )
+        return
     if ceiling is None:
         progress.prove_infeasible(f"{source}: fixed and limited buffers leave others no place")
         return
@@ -421,8 +452,9 @@ def _described(instance: LmemPacking, blocks: Blocks, found: conflict.Conflict, 
     if len(members) > 12:
         shown += f" and {len(members) - 12} more"
     when = ""
-    if blocks.linear:
-        when = f" (alive between {blocks.time[found.first]} and {blocks.time[found.end - 1]})"
+    if instance.conflicts is None:
+        first, last = blocks.time[found.first], blocks.time[found.end - 1]
+        when = f" (alive at time {first})" if first == last else f" (alive from {first} to {last})"
     fewer = "; any one fewer fits" if found.irreducible else ""
     return f"buffers {shown}{when} do not fit together in {within}{fewer}"
 
@@ -444,7 +476,12 @@ def _on_engine(formulation: str, own_engine: str) -> Run:
 
 
 def _model(
-    search: Search, low: Array | None, engine: Engine, formulation: str, settings: Settings
+    search: Search,
+    low: Array | None,
+    engine: Engine,
+    formulation: str,
+    settings: Settings,
+    work: float | None = None,
 ) -> None:
     instance, progress = search.instance, search.progress
     upper = progress.objective
@@ -452,11 +489,12 @@ def _model(
     run_model(
         engine,
         lambda: getattr(formulations, formulation)(instance, upper=upper, lower=lower),
-        f"packing {formulation}",
+        formulation,
         progress,
         settings,
         start=progress.solution,
         start_value=upper,
+        work=work,
         conclude_infeasible=lambda: _conclude_infeasible(search, low, engine.name),
     )
 
@@ -481,7 +519,8 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
     if search.peak_only and large and not dive.unsupported(search.blocks.rounded):
         if settings.warm_start != "auto":
             _start(search, settings)
-        _dive(search, settings)  # runs the rules that scale, too
+        _dive(search, settings, _patience(search, settings))  # runs the rules that scale, too
+        _out_of_work(search, settings)
         return
     low = _start(search, settings)
     if search.peak_only and not large and not exact.unsupported(search.blocks):
@@ -501,14 +540,22 @@ def _search_all(search: Search, low: Array | None, settings: Settings) -> None:
     """
     blocks, seed = search.blocks, settings.seed
     nodes, legs = NODES, LEGS
+    work, spent = _work(settings, NODES), 0
     for turn in itertools.count(1):
+        if work is not None:
+            nodes = min(nodes, work - spent)
         _exact(search, low, nodes)
         low = search.lowest if search.lowest is not None else low
         if blocks.b <= LARGE and not annealing.unsupported(blocks):
             low = _anneal(search, low, seed + turn, legs)
         if search.keep_going() and not narrowing.unsupported(blocks):
             _narrow(search, turn)
-        if not search.keep_going():
+        if turn > 1 and blocks.b <= PROPAGATED and search.keep_going():
+            engine = load_engine("cp-sat", search.progress, settings)
+            _model(search, low, engine, "CpSat", settings, work=2.0**turn)
+        spent += 2 * nodes  # the rest of a turn takes about as long
+        if not search.keep_going() or (work is not None and spent >= work):
+            _out_of_work(search, settings)
             return
         nodes, legs = 3 * nodes, 2 * legs
 

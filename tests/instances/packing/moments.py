@@ -41,7 +41,8 @@ def violations(instance: LmemPacking, solution: PackingSolution) -> Counter[str]
     found: Counter[str] = Counter()
     for i, offset in enumerate(offsets):
         top = offset + int(instance.size[i])
-        limit = instance.memories[memory[i]].capacity if instance.memories else instance.ceiling
+        capacity = None if instance.objective == "peak" else instance.capacity
+        limit = instance.memories[memory[i]].capacity if instance.memories else capacity
         found["capacity"] += limit is not None and top > limit
         found["offsets"] += offset < 0
         found["alignment"] += offset % int(instance.alignment[i]) != 0
@@ -54,7 +55,7 @@ def violations(instance: LmemPacking, solution: PackingSolution) -> Counter[str]
         if instance.banks is not None:
             found["bank"] += top > instance.banks.count * instance.banks.nbytes
     for group in instance.colocated:
-        found["colocation"] += len({offsets[i] for i in group}) > 1
+        found["colocation"] += len({(offsets[i], memory[i]) for i in group}) > 1
     shrunken = {gap.buffer for gap in instance.gaps if gap.high > gap.low}
     for i in range(instance.n):
         for j in range(i + 1, instance.n):
