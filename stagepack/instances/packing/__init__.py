@@ -1,6 +1,6 @@
 """LMEM rectangle packing: instances, solutions, their checker and their normal form."""
 
-from stagepack.instances.packing.check import Measure, Violation, check, evaluate, measure
+from stagepack.instances.packing.check import Measure, check, evaluate, measure
 from stagepack.instances.packing.instance import (
     KIND,
     Allowed,
@@ -11,6 +11,7 @@ from stagepack.instances.packing.instance import (
     Objective,
     PackingSolution,
 )
+from stagepack.instances.violation import Violation
 
 __all__ = [
     "KIND",

@@ -14,23 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagepack.instances.profile import Array
+from stagepack.instances.violation import Violation
 
 if TYPE_CHECKING:
     from stagepack.instances.packing.instance import LmemPacking, PackingSolution
 
 LISTED = 100
 """Violations of one rule that are listed; more are counted."""
-
-
-@dataclass(frozen=True)
-class Violation:
-    """One broken rule: its name, and what breaks it by how much."""
-
-    rule: str
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.detail}"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Pipeline partitioning: instances, solutions, their checker and their range costs."""
 
-from stagepack.instances.pipeline.check import Violation, check, evaluate
+from stagepack.instances.pipeline.check import check, evaluate
 from stagepack.instances.pipeline.instance import (
     KIND,
     Objective,
@@ -9,6 +9,7 @@ from stagepack.instances.pipeline.instance import (
     SharedBytes,
     Variable,
 )
+from stagepack.instances.violation import Violation
 
 __all__ = [
     "KIND",

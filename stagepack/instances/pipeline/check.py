@@ -7,27 +7,16 @@ common with the range costs on which the algorithms work.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stagepack.instances.violation import Violation
 from stagepack.result import Number
 
 if TYPE_CHECKING:
     from stagepack.instances.pipeline.instance import PipelinePartition, PipelineSolution
-
-
-@dataclass(frozen=True)
-class Violation:
-    """One broken rule: its name, and what breaks it by how much."""
-
-    rule: str
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.detail}"
 
 
 def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Violation, ...]:

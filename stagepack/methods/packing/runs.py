@@ -403,7 +403,9 @@ def _repair(search: Search, settings: Settings, keep_going: Callable[[], bool]) 
     )
 
 
-def _conclude_infeasible(search: Search, low: Array | None, source: str) -> None:
+def _conclude_infeasible(
+    search: Search, low: Array | None, source: str, within: tuple[int, int] | None = None
+) -> None:
     """Report that nothing fits, and why: an irreducible set of buffers, found in little time."""
     instance, blocks, progress = search.instance, search.blocks, search.progress
     if progress.solution is not None:
@@ -418,14 +420,18 @@ def _conclude_infeasible(search: Search, low: Array | None, source: str) -> None
     if ceiling is None:
         progress.prove_infeasible(f"{source}: fixed and limited buffers leave others no place")
         return
-    within = f"{ceiling} bytes" if ceiling == instance.capacity else f"the banks' {ceiling} bytes"
-    reason = f"{source}: no placement within {within}"
+    room = f"{ceiling} bytes" if ceiling == instance.capacity else f"the banks' {ceiling} bytes"
+    reason = f"{source}: no placement within {room}"
     if not exact.unsupported(blocks):
         found = conflict.explain(
-            blocks, ceiling, keep_going=lambda: progress.remaining > 0, node_limit=NODES // 10
+            blocks,
+            ceiling,
+            within=within,
+            keep_going=lambda: progress.remaining > 0,
+            node_limit=NODES // 10,
         )
         if found is not None:
-            reason = f"{source}: {_described(instance, blocks, found, within)}"
+            reason = f"{source}: {_described(instance, blocks, found, room)}"
         least = _least_capacity(search, low)
         if least is not None and ceiling == instance.capacity:
             reason += f"; a capacity of {least} would do"
@@ -445,7 +451,7 @@ def _least_capacity(search: Search, low: Array | None) -> int | None:
     return min(peaks, default=None)
 
 
-def _described(instance: LmemPacking, blocks: Blocks, found: conflict.Conflict, within: str) -> str:
+def _described(instance: LmemPacking, blocks: Blocks, found: conflict.Conflict, room: str) -> str:
     """Return which buffers cannot be packed together, and when they are alive."""
     members = np.flatnonzero(np.isin(blocks.block, found.blocks))
     shown = ", ".join(instance.buffer_id(int(i)) for i in members[:12])
@@ -456,7 +462,7 @@ def _described(instance: LmemPacking, blocks: Blocks, found: conflict.Conflict, 
         first, last = blocks.time[found.first], blocks.time[found.end - 1]
         when = f" (alive at time {first})" if first == last else f" (alive from {first} to {last})"
     fewer = "; any one fewer fits" if found.irreducible else ""
-    return f"buffers {shown}{when} do not fit together in {within}{fewer}"
+    return f"buffers {shown}{when} do not fit together in {room}{fewer}"
 
 
 # ---------------------------------------------------------------------- on an engine
@@ -573,7 +579,8 @@ def _narrow(search: Search, passes: int) -> None:
         source = f"exhausted window [{first}, {last}]"
         search.progress.raise_bound(window.bound, source)
         if ceiling is not None and window.bound > ceiling:
-            _conclude_infeasible(search, search.lowest, source)
+            within = window.first, window.end
+            _conclude_infeasible(search, search.lowest, source, within)
             return
 
 
