@@ -100,7 +100,10 @@ def unknown_rule(blocks: Blocks) -> str:
     if len(blocks.may_share):
         return "the exact search knows no buffers that may share an offset in place; use cp-sat"
     if not blocks.rigid:
-        return "the exact search knows no gaps in which a buffer shrinks; use cp-sat"
+        return (
+            "the exact search knows no heights that change (gaps with a window, colocated "
+            "buffers of unlike sizes); use cp-sat"
+        )
     highest = max([0, *blocks.range_low.tolist(), *blocks.fixed.tolist()])
     if highest + float(blocks.size.sum()) + float(blocks.alignment.sum()) >= NOWHERE:
         return "the exact search counts to 2**60 bytes; use a coarser unit"
