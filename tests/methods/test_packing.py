@@ -240,6 +240,32 @@ def test_a_start_that_settles_lower_is_reported() -> None:
     assert (result.status, result.objective) == (Status.OPTIMAL, 16)
 
 
+def test_a_start_too_high_does_not_mix_with_the_bottom() -> None:
+    # Buffer 14 lies at the bottom of all; a start that has it elsewhere is settled first.
+    instance = LmemPacking.from_arrays(
+        [28, 14, 35, 28, 7, 7, 21, 7, 14, 7, 7, 35, 35, 21, 7],
+        [5, 5, 4, 3, 2, 2, 2, 1, 1, 0, 0, 1, 0, 0, 0],
+        [6, 6, 5, 6, 4, 3, 4, 5, 3, 4, 2, 2, 1, 1, 6],
+        capacity=83,
+    )
+    low, least = solve(instance, "exact"), solve(instance, "exact", objective="peak")
+    assert (low.status, least.status, least.objective) == (Status.INFEASIBLE, Status.OPTIMAL, 84)
+
+
+def test_replanning_beside_colocated_and_fixed_buffers() -> None:
+    instance = LmemPacking.from_arrays(
+        [8, 2, 6],
+        [3, 2, 4],
+        [5, 5, 5],
+        fixed=[-1, 2, -1],
+        previous=[0, 2, 6],
+        capacity=13,
+        colocated=[(0, 1, 2)],
+        in_place=[(1, 2)],
+    )
+    assert _solution(solve(instance)).offsets.tolist() == [2, 2, 2]
+
+
 def test_mixed_alignments() -> None:
     instance = LmemPacking.from_arrays(
         [36, 12, 24, 36, 12, 24, 12, 36],
