@@ -138,7 +138,9 @@ def solve(
             ),
             options={"deterministic": True} if deterministic else None,
         )
-    document = {**result.to_dict(), "command": command_line()}
+    document: dict[str, Any] = {}
+    if output is not None or as_json:  # a million offsets take a while to write down
+        document = {**result.to_dict(), "command": command_line()}
     if output is not None:
         write_json(output, document)
     if trace is not None:
