@@ -49,8 +49,9 @@ from stagepack.formulations.pipeline.windows import (
     min_over_covering,
     starts_before,
 )
-from stagepack.instances.pipeline.instance import Objective, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.instance import Objective, PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
+from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
 

@@ -5,10 +5,10 @@ from stagepack.instances.pipeline.instance import (
     KIND,
     Objective,
     PipelinePartition,
-    PipelineSolution,
-    SharedBytes,
     Variable,
 )
+from stagepack.instances.pipeline.shared import SharedBytes
+from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.violation import Violation
 
 __all__ = [

@@ -16,7 +16,8 @@ from stagepack.instances.violation import Violation
 from stagepack.result import Number
 
 if TYPE_CHECKING:
-    from stagepack.instances.pipeline.instance import PipelinePartition, PipelineSolution
+    from stagepack.instances.pipeline.instance import PipelinePartition
+    from stagepack.instances.pipeline.solution import PipelineSolution
 
 
 def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Violation, ...]:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.pipeline.check import plain
-from stagepack.instances.pipeline.instance import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Link
 from stagepack.result import InputError, Number, csv_text, finite, write_atomically
 

@@ -20,6 +20,8 @@ import numpy as np
 
 from stagepack.instances.pipeline import arrays
 from stagepack.instances.pipeline.arrays import LARGEST
+from stagepack.instances.pipeline.shared import SharedBytes
+from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Cluster, Device, Lifetimes, Link, ModelProfile
 from stagepack.result import InputError, Number
 
@@ -40,107 +42,12 @@ class Objective(StrEnum):
 
 
 @dataclass(frozen=True)
-class PipelineSolution:
-    """Stage j is the layers [boundaries[j], boundaries[j + 1]) on device devices[j]."""
-
-    boundaries: tuple[int, ...]
-    devices: tuple[int, ...]
-
-    @classmethod
-    def in_order(cls, boundaries: Iterable[int]) -> PipelineSolution:
-        """Return the partition with these boundaries on devices 0, 1, 2, ..."""
-        cuts = tuple(int(cut) for cut in boundaries)
-        return cls(cuts, tuple(range(len(cuts) - 1)))
-
-    @classmethod
-    def from_dict(cls, data: Any) -> PipelineSolution:
-        """Read ``{"boundaries": [0, ..., n], "devices": [...]}``; devices default to 0, 1, ...
-
-        Raises
-        ------
-        InputError
-            When a field is missing or is not a list of integers.
-        """
-        if not isinstance(data, Mapping):
-            raise InputError(
-                "a solution is an object",
-                remedy='write {"boundaries": [0, ..., n], "devices": [0, 1, ...]}',
-            )
-        for name in ("boundaries", "devices"):
-            values = data.get(name, [] if name == "devices" else None)
-            if not isinstance(values, list | tuple) or not all(
-                isinstance(value, int) and not isinstance(value, bool) for value in values
-            ):
-                raise InputError(
-                    "is missing" if values is None else "is not a list of integers",
-                    field=name,
-                    remedy='write {"boundaries": [0, ..., n], "devices": [0, 1, ...]}',
-                )
-        cuts = tuple(data["boundaries"])
-        return cls(cuts, tuple(data["devices"])) if "devices" in data else cls.in_order(cuts)
-
-    def to_dict(self) -> dict[str, list[int]]:
-        """Return the solution as JSON data."""
-        return {"boundaries": list(self.boundaries), "devices": list(self.devices)}
-
-    @property
-    def stages(self) -> list[tuple[int, int, int]]:
-        """Triples (first layer, end, device), one a stage."""
-        return list(zip(self.boundaries, self.boundaries[1:], self.devices, strict=False))
-
-
-@dataclass(frozen=True)
 class Variable:
     """Something used by layers `first` to `last`: no stage may end between them."""
 
     name: str
     first: int
     last: int
-
-
-@dataclass(frozen=True, eq=False)
-class SharedBytes:
-    """Bytes a device holds once for all its layers with the same key.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The keys.
-    nbytes : ndarray of int64, shape (keys,)
-        Bytes of each key.
-    layer, key : ndarray of int64, shape (uses,)
-        Layer `layer[u]` needs key `key[u]`; sorted by layer, no pair twice.
-    """
-
-    names: tuple[str, ...]
-    nbytes: Array
-    layer: Array
-    key: Array
-
-    @classmethod
-    def of(cls, uses: Mapping[str, tuple[int, Iterable[int]]]) -> SharedBytes:
-        """Build from ``{key: (bytes, layers)}``."""
-        pairs = sorted(
-            {(int(layer), k) for k, (_, layers) in enumerate(uses.values()) for layer in layers}
-        )
-        both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        return cls(
-            names=tuple(uses),
-            nbytes=np.array([nbytes for nbytes, _ in uses.values()], dtype=np.int64),
-            layer=both[:, 0].copy(),
-            key=both[:, 1].copy(),
-        )
-
-    def previous(self) -> Array:
-        """Return, shape (uses,), the previous layer with the same key, or -1."""
-        order = np.lexsort((self.layer, self.key))
-        layer, key = self.layer[order], self.key[order]
-        before = np.full(len(order), -1, dtype=np.int64)
-        again = key[1:] == key[:-1]
-        before[1:][again] = layer[:-1][again]
-        previous = np.empty_like(before)
-        previous[order] = before
-        return previous
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -21,11 +21,8 @@ from functools import cached_property
 import numpy as np
 
 from stagepack.instances.pipeline.arrays import LARGEST
-from stagepack.instances.pipeline.instance import (
-    Objective,
-    PipelinePartition,
-    PipelineSolution,
-)
+from stagepack.instances.pipeline.instance import Objective, PipelinePartition
+from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array
 from stagepack.result import InputError, Number
 

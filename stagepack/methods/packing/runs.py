@@ -183,8 +183,10 @@ def repair(instance: LmemPacking, progress: PackingProgress, settings: Settings)
     """Pack windows of time anew, from the best dive or greedy placement."""
     search = Search(instance, progress)
     _start(search, settings)
-    _dive(search, settings)
-    _repair(search, settings, search.keep_going)
+    patience = _patience(search, settings)
+    _dive(search, settings, patience)
+    _repair(search, settings, patience)
+    _out_of_work(search, settings)
 
 
 def replan(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
