@@ -1,0 +1,121 @@
+"""One run of a method of packing: its normal form, and how answers get to `progress`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import annealing, bounds, dive, exact, greedy
+from stagepack.heuristics.packing.rules import RULES
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+from stagepack.result import Progress, Stopped
+
+PackingProgress = Progress[PackingSolution]
+
+
+class Attempt:
+    """One instance being solved: its normal form, and how answers get to `progress`.
+
+    Raises
+    ------
+    Stopped
+        When a look at the loads shows that nothing fits; `progress` has the reason.
+    """
+
+    def __init__(self, instance: LmemPacking, progress: PackingProgress) -> None:
+        self.instance = instance
+        self.progress = progress
+        self.blocks = Blocks.of(instance)
+        reason = bounds.overload(instance, self.blocks)
+        if reason:
+            progress.prove_infeasible(reason)
+            raise Stopped
+        progress.raise_bound(bounds.objective_bound(instance, self.blocks), "load bound")
+
+    @property
+    def keep_going(self) -> Callable[[], bool]:
+        """Whether the run has a reason and the time to go on."""
+        return self.progress.keep_going
+
+    @property
+    def peak_only(self) -> bool:
+        """Whether only the peak counts."""
+        return self.instance.objective in (Objective.PEAK, Objective.FIT)
+
+    @property
+    def lowest(self) -> Array | None:
+        """The best placement known, shape (b,)."""
+        solution = self.progress.solution
+        if solution is None:
+            return None
+        offsets = np.empty(self.blocks.b, dtype=np.int64)
+        offsets[self.blocks.block] = solution.offsets
+        return offsets
+
+    def offer(self, offsets: Array, source: str) -> None:
+        """Offer offsets of all blocks if they respect the capacity; else say what they need."""
+        self.offer_buffers(self.blocks.expand(offsets), source)
+
+    def offer_buffers(self, offsets: Array, source: str, memory: Array | None = None) -> None:
+        """Offer offsets of all buffers if they respect the capacity; else say what they need."""
+        ceiling = self.instance.ceiling
+        peak = int((offsets + self.instance.size).max())
+        if memory is None and ceiling is not None and peak > ceiling:
+            if self.progress.solution is None:
+                self.progress.reason = (
+                    f"{source} needs {peak} bytes, {peak - ceiling} more than the capacity"
+                )
+            return
+        self.progress.reason = ""
+        self.progress.offer(PackingSolution.of(self.instance, offsets, memory), source)
+
+    def for_a_while(self, steps: int) -> Callable[[], bool]:
+        """Return a `keep_going` that also ends after so many looks: the same on any machine."""
+        left = [steps]
+
+        def go_on() -> bool:
+            left[0] -= 1
+            return left[0] >= 0 and self.progress.keep_going()
+
+        return go_on
+
+
+def compile_kernels(attempt: Attempt, *parts: str) -> None:
+    """Compile what a method needs (the first time) outside of the time limit."""
+    if "greedy" in parts and not attempt.blocks.plain:
+        parts += ("lists",)
+    with attempt.progress.setup("compiling kernels"):
+        warm_up(*parts)
+
+
+@functools.cache
+def warm_up(*parts: str) -> None:
+    """Run heuristics on few buffers, so that their kernels are compiled or loaded.
+
+    Parameters
+    ----------
+    *parts : str
+        Out of "greedy", "lists" (greedy for more than plain blocks), "dive", "exact", "anneal".
+    """
+    # Its load is 16 and its optimum 17, so that nothing is decided without a search.
+    instance = LmemPacking.from_arrays(
+        [4, 6, 5, 4, 2, 7, 7, 8], [0, 0, 0, 1, 1, 2, 3, 4], [2, 1, 3, 2, 4, 5, 4, 5]
+    )
+    blocks = Blocks.of(instance)
+    rule = RULES["classes"]
+    low = np.array([0, 4, 10, 4, 15, 0, 7, 7])
+    instance.check(PackingSolution.of(instance, low))
+    if "greedy" in parts:
+        greedy.place(blocks, rule)
+    if "lists" in parts:
+        greedy.place(Blocks.of(instance.replace(fixed=[0] + [-1] * 7)), rule)
+    if "dive" in parts:
+        dive.place(blocks, np.arange(8))
+    if "exact" in parts:
+        exact.decide(blocks, 16)
+    if "anneal" in parts:
+        annealing.improve(blocks, low, target=16, legs=1)
