@@ -1,0 +1,25 @@
+"""Pipeline schedules: instances, operations, solutions, their checker and their timing."""
+
+from stagepack.instances.schedule.check import Measure, check, evaluate, measure
+from stagepack.instances.schedule.instance import KIND, Objective, PipelineSchedule
+from stagepack.instances.schedule.operations import Operations
+from stagepack.instances.schedule.reasons import least_memory, reasons
+from stagepack.instances.schedule.solution import ScheduleSolution
+from stagepack.instances.schedule.timing import earliest
+from stagepack.instances.violation import Violation
+
+__all__ = [
+    "KIND",
+    "Measure",
+    "Objective",
+    "Operations",
+    "PipelineSchedule",
+    "ScheduleSolution",
+    "Violation",
+    "check",
+    "earliest",
+    "evaluate",
+    "least_memory",
+    "measure",
+    "reasons",
+]

@@ -1,0 +1,434 @@
+"""What a schedule is worth and whether it is right, straight from the definitions.
+
+Written for trust: rule by rule over the fields of the instance, with no code in common with the
+operations and arcs on which the algorithms work.  O(operations log(operations)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+from stagepack.instances.violation import Violation
+
+if TYPE_CHECKING:
+    from stagepack.instances.schedule.instance import PipelineSchedule
+    from stagepack.instances.schedule.solution import ScheduleSolution
+
+LISTED = 100
+"""Violations of one rule that are listed; more are counted."""
+LATEST = 2**62
+"""No operation may start at or after this."""
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A tensor that one operation makes and another one uses, and the slots it takes.
+
+    Attributes
+    ----------
+    producer, consumer : (int, str)
+        Stage and kind of the two operations.
+    depth : int
+        Slots of a ring buffer in which microbatch i has slot i modulo `depth`: the most
+        microbatches whose producer has started and whose consumer has not ended.
+    """
+
+    producer: tuple[int, str]
+    consumer: tuple[int, str]
+    depth: int
+
+
+@dataclass(frozen=True)
+class DeviceMeasure:
+    """What one device does in a step.
+
+    Attributes
+    ----------
+    busy : int
+        Cycles of its operations and its optimizer.
+    first, last : int
+        Its first start, and its last end without the optimizer.
+    span : int
+        From the first start to the last end, and the optimizer.
+    idle : int
+        Cycles of the span in which it waits.
+    bubble : float
+        Part of the span in which it waits.
+    step_bubble : float
+        Part of the makespan in which it does not work.
+    peak_memory : int
+        The most memory it holds, 0 where the instance gives none.
+    in_flight : int
+        The most microbatches (one for each stage that holds it) between the start of their F and
+        the end of their last operation.
+    """
+
+    busy: int
+    first: int
+    last: int
+    span: int
+    idle: int
+    bubble: float
+    step_bubble: float
+    peak_memory: int
+    in_flight: int
+
+
+@dataclass(frozen=True)
+class StageMeasure:
+    """What one stage holds.
+
+    Attributes
+    ----------
+    in_flight : int
+        The most microbatches between the start of their F and the end of their last operation.
+    """
+
+    in_flight: int
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a schedule amounts to.
+
+    Attributes
+    ----------
+    makespan, span : int
+        The two objectives, whichever is minimised.
+    total : int
+        Cycles of all steps: one after the other, or, where devices run their optimizers at once,
+        every longest span.
+    bubble : float
+        Part of the longest span in which its device waits.
+    step_bubble : float
+        Part of all devices' time up to the makespan in which they do not work.
+    devices : tuple of DeviceMeasure
+    stages : tuple of StageMeasure
+    rings : tuple of Ring
+        The stash of each stage (from F to its last operation, in training), then the tensors
+        that cross each edge, forward and backward.
+    """
+
+    makespan: int
+    span: int
+    total: int
+    bubble: float
+    step_bubble: float
+    devices: tuple[DeviceMeasure, ...]
+    stages: tuple[StageMeasure, ...]
+    rings: tuple[Ring, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON data."""
+        return asdict(self)
+
+
+# ---------------------------------------------------------------------- what it is worth
+
+
+def evaluate(instance: PipelineSchedule, solution: ScheduleSolution) -> int:
+    """Return the value of the instance's objective; see :class:`.instance.Objective`."""
+    first, last = _windows(instance, solution)
+    if instance.objective.value == "span":
+        return int((last - first + instance.optimizer).max())
+    return _makespan(instance, last)
+
+
+def _windows(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Array, Array]:
+    """Return the first start and the last end of each device."""
+    first, last = np.full(instance.d, LATEST), np.zeros(instance.d, dtype=np.int64)
+    for stage, rows in enumerate(solution.stages):
+        device = instance.devices[stage]
+        first[device] = min(first[device], rows.min())
+        ends = rows + np.array(_durations(instance, stage))[:, None]
+        last[device] = max(last[device], ends.max())
+    return first, last
+
+
+def _makespan(instance: PipelineSchedule, last: Array) -> int:
+    if instance.post_validation:
+        return int((last + instance.optimizer).max())
+    return int(last.max() + instance.optimizer.max())
+
+
+def _durations(instance: PipelineSchedule, stage: int) -> list[int]:
+    columns = (instance.forward, instance.backward, instance.weight)
+    return [int(column[stage]) for column in columns if column is not None]
+
+
+def _changes(instance: PipelineSchedule, stage: int) -> list[int]:
+    columns = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
+    return [int(column[stage]) for column in columns[: len(instance.kinds)]]
+
+
+def measure(instance: PipelineSchedule, solution: ScheduleSolution) -> Measure:
+    """Return times, bubbles, memory and microbatches in flight of a valid `solution`."""
+    starts = solution.stages
+    first, last = _windows(instance, solution)
+    spans = last - first + instance.optimizer
+    makespan, span = _makespan(instance, last), int(spans.max())
+    if instance.post_validation:
+        total = (instance.steps - 1) * span + makespan
+    else:
+        total = instance.steps * makespan
+    flights = [
+        (rows[0], rows[-1] + _durations(instance, stage)[-1]) for stage, rows in enumerate(starts)
+    ]
+    stages = tuple(StageMeasure(_most(*flight)) for flight in flights)
+    devices = []
+    for device in range(instance.d):
+        here = [stage for stage in range(instance.p) if instance.devices[stage] == device]
+        work = sum(sum(_durations(instance, s)) * int(instance.microbatches[s]) for s in here)
+        busy = work + int(instance.optimizer[device])
+        length = int(spans[device])
+        _, level = _memory(instance, solution, device)
+        devices.append(
+            DeviceMeasure(
+                busy=busy,
+                first=int(first[device]),
+                last=int(last[device]),
+                span=length,
+                idle=length - busy,
+                bubble=(length - busy) / length,
+                step_bubble=(makespan - busy) / makespan,
+                peak_memory=int(level.max(initial=0)),
+                in_flight=_most(
+                    np.concatenate([flights[s][0] for s in here]),
+                    np.concatenate([flights[s][1] for s in here]),
+                ),
+            )
+        )
+    rings = [
+        Ring((stage, "F"), (stage, instance.kinds[-1]), _ring(*flight))
+        for stage, flight in enumerate(flights)
+        if instance.training
+    ]
+    for a, b in instance.edges:
+        crossings = [((a, 0), (b, 0)), ((b, 1), (a, 1))]
+        for (maker, kind), (user, _) in crossings[: 1 + instance.training]:
+            ends = starts[user][kind] + _durations(instance, user)[kind]
+            word = instance.kinds[kind]
+            rings.append(Ring((maker, word), (user, word), _ring(starts[maker][kind], ends)))
+    return Measure(
+        makespan=makespan,
+        span=span,
+        total=total,
+        bubble=max(devices, key=lambda device: device.span).bubble,
+        step_bubble=1 - sum(device.busy for device in devices) / (makespan * instance.d),
+        devices=tuple(devices),
+        stages=stages,
+        rings=tuple(rings),
+    )
+
+
+def _most(starts: Array, ends: Array) -> int:
+    """Return the most of the intervals [start, end) that share a moment."""
+    times = np.concatenate([ends, starts])
+    order = np.argsort(times, kind="stable")  # at equal times ends come first
+    return int(np.cumsum(np.where(order < len(ends), -1, 1)).max())
+
+
+def _ring(starts: Array, ends: Array) -> int:
+    """Return the least r for which interval i + r never starts before i ends; both in order."""
+    started = np.searchsorted(starts, ends, side="left")  # before the end of each
+    return int((started - np.arange(len(starts))).max())
+
+
+# ---------------------------------------------------------------------- whether it is right
+
+
+def check(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Violation, ...]:
+    """Return every rule that `solution` breaks, by name; () when it is valid.
+
+    The names: ``shape`` (other stages, kinds or microbatches), ``start`` (negative or beyond
+    2**62), ``order`` (a kind of a stage out of the order of microbatches), ``overlap`` (of two
+    operations on a device), ``forward-dependency``, ``backward-dependency``,
+    ``weight-dependency`` (an operation before the end of one that it needs), ``link`` (after that
+    end, but before its result has arrived), ``memory``.  At most `LISTED` violations of a rule
+    are spelt out.
+    """
+    wrong = _shape(instance, solution)
+    if wrong:
+        return wrong
+    starts = solution.stages
+    found: list[Violation] = []
+    for rule in (_order, _dependencies, _overlaps):
+        found += rule(instance, starts)
+    for device in range(instance.d):
+        found += _over_limit(instance, solution, device)
+    return _limited(found)
+
+
+def _limited(found: list[Violation]) -> tuple[Violation, ...]:
+    kept: list[Violation] = []
+    count: dict[str, int] = {}
+    for violation in found:
+        count[violation.rule] = count.get(violation.rule, 0) + 1
+        if count[violation.rule] <= LISTED:
+            kept.append(violation)
+    kept += [
+        Violation(rule, f"and {number - LISTED} more")
+        for rule, number in count.items()
+        if number > LISTED
+    ]
+    return tuple(kept)
+
+
+def _shape(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Violation, ...]:
+    wanted = tuple(map(int, instance.microbatches))
+    start, kinds = solution.start, len(instance.kinds)
+    if solution.microbatches != wanted or solution.kinds != kinds:
+        return (
+            Violation(
+                "shape",
+                f"{solution.kinds} kinds of operations and microbatches {solution.microbatches} "
+                f"where there are {kinds} and {wanted}",
+            ),
+        )
+    if start.shape != (kinds * sum(wanted),) or start.dtype != np.int64:
+        return (
+            Violation("shape", f"{start.shape} {start.dtype} for {kinds * sum(wanted)} operations"),
+        )
+    outside = []
+    for stage, rows in enumerate(solution.stages):
+        for kind, microbatch in np.argwhere((rows < 0) | (rows >= LATEST)).tolist():
+            what = _operation(instance, stage, kind, microbatch)
+            outside.append(Violation("start", f"{what} starts at {rows[kind, microbatch]}"))
+    return _limited(outside)
+
+
+def _operation(instance: PipelineSchedule, stage: int, kind: int, microbatch: int) -> str:
+    return f"{instance.kinds[kind]} of {instance.stage_name(stage)} for microbatch {microbatch}"
+
+
+def _order(instance: PipelineSchedule, starts: list[Array]) -> list[Violation]:
+    found = []
+    for stage, rows in enumerate(starts):
+        for kind, i in np.argwhere(rows[:, 1:] < rows[:, :-1]).tolist():
+            found.append(
+                Violation(
+                    "order",
+                    f"{_operation(instance, stage, kind, i + 1)} starts at {rows[kind, i + 1]}, "
+                    f"{rows[kind, i] - rows[kind, i + 1]} before that of microbatch {i}",
+                )
+            )
+    return found
+
+
+def _dependencies(instance: PipelineSchedule, starts: list[Array]) -> list[Violation]:
+    rules = ("forward-dependency", "backward-dependency", "weight-dependency")
+    found: list[Violation] = []
+
+    def after(stage: int, kind: int, needed: int, its_kind: int, lag: int) -> None:
+        """Look for operations before the end (plus lag) of what they need."""
+        begin = starts[stage][kind]
+        end = starts[needed][its_kind] + _durations(instance, needed)[its_kind]
+        for i in np.flatnonzero(begin < end + lag).tolist():
+            early = begin[i] < end[i]
+            what = _operation(instance, stage, kind, i)
+            other = _operation(instance, needed, its_kind, i)
+            found.append(
+                Violation(
+                    rules[kind] if early else "link",
+                    f"{what} starts at {begin[i]}, {end[i] - begin[i]} before the end of {other}"
+                    if early
+                    else f"{what} starts at {begin[i]}, {end[i] + lag - begin[i]} before the "
+                    f"result of {other} arrives at {end[i] + lag}",
+                )
+            )
+
+    for (a, b), latency in zip(instance.edges, instance.latency.tolist(), strict=True):
+        lag = 0 if instance.devices[a] == instance.devices[b] else latency
+        after(b, 0, a, 0, lag)
+        if instance.training:
+            after(a, 1, b, 1, lag)
+    for stage in range(instance.p):
+        if instance.training:
+            after(stage, 1, stage, 0, 0)
+        if instance.split:
+            after(stage, 2, stage, 1, 0)
+    return found
+
+
+def _overlaps(instance: PipelineSchedule, starts: list[Array]) -> list[Violation]:
+    found = []
+    for device in range(instance.d):
+        runs: list[tuple[int, int, int, int, int]] = []
+        for stage in range(instance.p):
+            if instance.devices[stage] != device:
+                continue
+            for kind, duration in enumerate(_durations(instance, stage)):
+                for i, start in enumerate(starts[stage][kind].tolist()):
+                    runs.append((start, start + duration, stage, kind, i))
+        runs.sort()
+        running = runs[0]
+        for run in runs[1:]:
+            if run[0] < running[1]:
+                found.append(
+                    Violation(
+                        "overlap",
+                        f"on {instance.device_name(device)} {_operation(instance, *run[2:])} "
+                        f"starts at {run[0]}, {running[1] - run[0]} before the end of "
+                        f"{_operation(instance, *running[2:])}",
+                    )
+                )
+            if run[1] > running[1]:
+                running = run
+    return found
+
+
+def _memory(
+    instance: PipelineSchedule, solution: ScheduleSolution, device: int
+) -> tuple[Array, Array]:
+    """Return the moments at which the memory of a device changes, and what it holds from then."""
+    moments, amounts = [], []
+    for stage, rows in enumerate(solution.stages):
+        if instance.devices[stage] != device:
+            continue
+        durations, changes = _durations(instance, stage), _changes(instance, stage)
+        for kind, change in enumerate(changes):
+            moments.append(rows[kind] if change > 0 else rows[kind] + durations[kind])
+            amounts.append(np.full(len(rows[kind]), change))
+    at, amount = np.concatenate(moments), np.concatenate(amounts)
+    times, which = np.unique(at, return_inverse=True)
+    sums = np.zeros(len(times), dtype=np.int64)
+    np.add.at(sums, which, amount)
+    return times, np.cumsum(sums)
+
+
+def _over_limit(
+    instance: PipelineSchedule, solution: ScheduleSolution, device: int
+) -> list[Violation]:
+    if instance.limit is None:
+        return []
+    times, level = _memory(instance, solution, device)
+    limit = int(instance.limit[device])
+    if level.max() <= limit:
+        return []
+    most, first = int(level.argmax()), int(np.argmax(level > limit))
+    return [
+        Violation(
+            "memory",
+            f"{instance.device_name(device)} holds {level[most]:,} of {limit:,} at "
+            f"{times[most]}, {level[most] - limit:,} too much, and too much first at "
+            f"{times[first]}{_culprit(instance, solution, device, int(times[first]))}",
+        )
+    ]
+
+
+def _culprit(
+    instance: PipelineSchedule, solution: ScheduleSolution, device: int, moment: int
+) -> str:
+    """Name an operation that takes memory at `moment`."""
+    for stage, rows in enumerate(solution.stages):
+        if instance.devices[stage] != device:
+            continue
+        for kind, change in enumerate(_changes(instance, stage)):
+            if change > 0 and (rows[kind] == moment).any():
+                i = int(np.argmax(rows[kind] == moment))
+                return f", with {_operation(instance, stage, kind, i)}"
+    return ""

@@ -1,0 +1,168 @@
+"""Schedules of the stages of a pipeline partition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.check import stage_memory
+from stagepack.instances.profile import Array, Link
+from stagepack.result import InputError
+
+
+def arguments(
+    partition: PipelinePartition,
+    solution: PipelineSolution,
+    microbatches: Any,
+    split: bool,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what describes the stages that `solution` makes, for ``from_arrays`` of schedules.
+
+    F takes the forward cycles of the stage's layers on its device, rounded up.  The backward
+    cycles, rounded up too, are B; where split, half of them (rounded down) are W.  The latency
+    of an edge is the time in which the tensors of its cut leave one device and enter the next,
+    the slower of the two, rounded up.  F takes the stashes of the stage's layers and the tensors
+    it receives; B releases them, or B and W half each where split.  The limit of a device is its
+    memory less what its stages hold all the time.
+
+    Parameters
+    ----------
+    partition : PipelinePartition
+    solution : PipelineSolution
+        A valid partition.
+    microbatches : int or array_like
+        That of the partition when None.
+    split : bool
+    options : mapping
+        Arguments that replace what is derived; with `devices`, the limit of a device is its
+        stages' least memory less what they all hold.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    InputError
+        When the partition is invalid or says only forward and backward together, when a stage
+        takes no cycles, or a device is too small for what its stages hold all the time.
+    """
+    violations = partition.check(solution)
+    if violations:
+        raise InputError(
+            f"is no partition of {partition.name}: {violations[0]}",
+            field="solution",
+            remedy="give a valid solution",
+        )
+    training = partition.training
+    if partition.compute_table is not None and training:
+        raise InputError(
+            "says forward and backward cycles only together",
+            field="compute_table",
+            remedy="give forward and backward cycles of the layers",
+        )
+    stages = solution.stages
+    forward = [_cycles(partition, partition.forward, *stage) for stage in stages]
+    derived: dict[str, Any] = {
+        "forward": forward,
+        "microbatches": partition.microbatches if microbatches is None else microbatches,
+        "latency": [
+            max(
+                _transfer(partition, "send", stages[j][2], stages[j][1]),
+                _transfer(partition, "recv", stages[j + 1][2], stages[j + 1][0]),
+            )
+            for j in range(len(stages) - 1)
+        ],
+        "stage_names": [_name(partition, first, end) for first, end, _ in stages],
+        "name": partition.name,
+        "source": partition.source,
+    }
+    if "devices" not in options:
+        derived["device_names"] = [partition.device_name(stage[2]) for stage in stages]
+    if training:
+        backward = [_cycles(partition, partition.backward, *stage) for stage in stages]
+        if split and min(backward) == 1:
+            raise InputError(
+                f"the backward pass of stage {backward.index(1)} takes 1 cycle",
+                field="split",
+                remedy="choose a finer unit, or do not split",
+            )
+        stash = [
+            int(partition.stash[first:end].sum()) + int(partition.in_bytes[first])
+            for first, end, _ in stages
+        ]
+        weight = [cycles // 2 for cycles in backward] if split else [0] * len(stages)
+        given_later = [nbytes // 2 for nbytes in stash] if split else [0] * len(stages)
+        derived["backward"] = [a - b for a, b in zip(backward, weight, strict=True)]
+        derived["memory_forward"] = stash
+        derived["memory_backward"] = [b - a for a, b in zip(stash, given_later, strict=True)]
+        if split:
+            derived["weight"] = weight
+            derived["memory_weight"] = [-nbytes for nbytes in given_later]
+    derived |= options
+    if "limit" not in options:
+        devices = derived.get("devices")
+        derived["limit"] = _limits(
+            partition, stages, np.arange(len(stages)) if devices is None else np.asarray(devices)
+        )
+    return derived
+
+
+def _cycles(partition: PipelinePartition, column: Array, first: int, end: int, device: int) -> int:
+    """Return the cycles of the layers [first, end) on `device`, rounded up."""
+    if partition.compute_table is not None:
+        table = partition.compute_table
+        total = Fraction((table if table.ndim == 2 else table[device])[first, end].item())
+    else:
+        total = sum(map(Fraction, column[first:end].tolist()), Fraction(0))
+    return math.ceil(total / Fraction(str(partition.cluster.devices[device].speed)))
+
+
+def _transfer(partition: PipelinePartition, end: str, device: int, cut: int) -> int:
+    """Return the cycles in which a device sends or receives the tensors of `cut`, rounded up."""
+    table = getattr(partition, f"{end}_cycles")
+    if table is not None:
+        cycles: float = table[device, cut].item()
+        return math.ceil(cycles)
+    link: Link | None = getattr(partition.cluster.devices[device], end)
+    if link is None:
+        return 0
+    nbytes = int((partition.in_bytes if end == "recv" else partition.out_bytes)[cut])
+    return math.ceil(link.idle + nbytes / (link.GBps * 2**30 / partition.cluster.clock))
+
+
+def _limits(
+    partition: PipelinePartition, stages: list[tuple[int, int, int]], devices: Array
+) -> list[int] | None:
+    """Return what each device has left beside what its stages hold all the time."""
+    if len(devices) != len(stages):  # refused by name later
+        return None
+    memories = [partition.cluster.devices[device].memory for _, _, device in stages]
+    if all(memory is None for memory in memories):
+        return None
+    limits = []
+    for device in range(int(devices.max(initial=-1)) + 1):
+        here = np.flatnonzero(devices == device).tolist()
+        held = sum(stage_memory(partition, *stages[s], 0) for s in here)
+        known = [memory for s in here if (memory := memories[s]) is not None]
+        left = min(known) - held if known else 2**62 - 1
+        if left < 0:
+            raise InputError(
+                f"device {device} holds {held:,} bytes all the time, {-left:,} more than it has",
+                field="devices",
+                remedy="give fewer stages to it",
+            )
+        limits.append(left)
+    return limits
+
+
+def _name(partition: PipelinePartition, first: int, end: int) -> str:
+    if end == first + 1:
+        return partition.layer_name(first)
+    return f"{partition.layer_name(first)} to {partition.layer_name(end - 1)}"

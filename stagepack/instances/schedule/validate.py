@@ -1,0 +1,264 @@
+"""What users give of a schedule, read as arrays and refused by the name of its field."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+from stagepack.result import InputError
+
+if TYPE_CHECKING:
+    from stagepack.instances.schedule.instance import PipelineSchedule
+
+LARGEST = 2**62  # cycles, bytes and their sums beyond this are refused
+MOST_OPERATIONS = 2**31
+
+
+def integer(value: Any, name: str, least: int) -> int:
+    """Return `value` as an int of at least `least`, refused by the `name` of its field."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{value!r} is no integer", field=name, remedy="give an integer") from None
+    if isinstance(value, bool | np.bool_):
+        raise InputError(f"{value!r} is no integer", field=name, remedy="give an integer")
+    if number < least:
+        raise InputError(f"is {number}", field=name, remedy=f"give an integer of at least {least}")
+    if number >= LARGEST:
+        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
+    return number
+
+
+def integers(
+    values: Any, name: str, per: str, n: int | None = None, least: int | None = None
+) -> Array:
+    """Return `values` as a read-only int64 array of shape (n,); one number stands for all.
+
+    Parameters
+    ----------
+    values : array_like of int, shape (n,) or ()
+        Floats are taken where they are whole.
+    name : str
+        The field, for messages.
+    per : str
+        What there is one number for: "stage", "device", "edge".
+    n : int, optional
+        The length wanted; any (and no lone number) when absent.
+    least : int, optional
+        The least value allowed.
+
+    Raises
+    ------
+    InputError
+        Naming the field and the entry.
+    """
+    wanted = f"give one integer a {per}" + ("" if n is None else f", {n} in all")
+    if values is None:
+        raise InputError("is missing", field=name, remedy=wanted)
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):
+        raise InputError("is no array of integers", field=name, remedy=wanted) from None
+    if array.ndim == 0 and n is not None:
+        array = np.broadcast_to(array, (n,))
+    if array.ndim != 1 or (n is not None and len(array) != n):
+        raise InputError(f"has shape {array.shape}", field=name, remedy=wanted)
+    if array.dtype.kind != "i":
+        array = np.array([_whole(value, name, at) for at, value in enumerate(array.tolist())])
+    own = np.array(array, dtype=np.int64)
+    if own.size and (own.max() >= LARGEST or own.min() <= -LARGEST):
+        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
+    if least is not None and own.size and own.min() < least:
+        at = int(own.argmin())
+        raise InputError(
+            f"entry {at} is {own[at]}", field=name, remedy=f"give integers of at least {least}"
+        )
+    own.setflags(write=False)
+    return own
+
+
+def _whole(value: Any, name: str, at: int) -> int:
+    if isinstance(value, float) and not value.is_integer():  # NaN and infinity included
+        raise InputError(
+            f"entry {at} is {value}", field=name, remedy="give integers: choose a finer unit"
+        )
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"entry {at} is {value!r}", field=name, remedy="give integers")
+    if abs(value) >= LARGEST:
+        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
+    return int(value)
+
+
+def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
+    """Return edges (producer, consumer) between `p` stages; the chain for None.
+
+    Raises
+    ------
+    InputError
+        For an edge to no stage, one given twice, and a cycle, which is spelt out.
+    """
+    if values is None:
+        return tuple((s, s + 1) for s in range(p - 1))
+    found: list[tuple[int, int]] = []
+    for at, value in enumerate(values):
+        try:
+            producer, consumer = map(operator.index, value)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{value!r} is no edge",
+                field=f"edges[{at}]",
+                remedy="give (producer stage, consumer stage)",
+            ) from None
+        for stage in (producer, consumer):
+            if not 0 <= stage < p:
+                raise InputError(
+                    f"{stage} is no stage",
+                    field=f"edges[{at}]",
+                    remedy=f"give stages from 0 to {p - 1}",
+                )
+        found.append((producer, consumer))
+    for at, edge in enumerate(found):
+        if edge in found[:at]:
+            raise InputError(
+                f"{edge} is given twice", field=f"edges[{at}]", remedy="give each edge once"
+            )
+    _, cycle = topological(p, found)
+    if cycle:
+        raise InputError(
+            "has the cycle " + " -> ".join(map(str, cycle)),
+            field="edges",
+            remedy="leave out one of these edges: data flows one way",
+        )
+    return tuple(found)
+
+
+def topological(p: int, edges: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Return the stages so that producers come first (least numbers first), or else a cycle."""
+    waits = [0] * p
+    for _, consumer in edges:
+        waits[consumer] += 1
+    ready = [stage for stage in range(p) if not waits[stage]]
+    order = []
+    while ready:
+        stage = min(ready)
+        ready.remove(stage)
+        order.append(stage)
+        for producer, consumer in edges:
+            if producer == stage:
+                waits[consumer] -= 1
+                if not waits[consumer]:
+                    ready.append(consumer)
+    if len(order) == p:
+        return order, []
+    walk = [next(stage for stage in range(p) if waits[stage])]
+    while walk.count(walk[-1]) < 2:  # every stage left waits for another one left
+        walk.append(next(a for a, b in edges if b == walk[-1] and waits[a]))
+    cycle = walk[walk.index(walk[-1]) :]
+    return [], cycle[::-1]
+
+
+def names(values: Iterable[Any] | None, name: str, n: int, per: str) -> tuple[str, ...] | None:
+    """Return `n` different names, or None."""
+    if values is None:
+        return None
+    found = tuple(map(str, values))
+    if len(found) != n:
+        raise InputError(
+            f"{len(found)} names for {n} {per}s", field=name, remedy=f"give one name a {per}"
+        )
+    return found
+
+
+def devices(column: Array) -> None:
+    """Refuse devices without a stage.
+
+    Raises
+    ------
+    InputError
+        Naming the first.
+    """
+    used = np.unique(column)
+    gap = np.flatnonzero(used != np.arange(len(used)))
+    if gap.size:
+        raise InputError(
+            f"device {gap[0]} runs no stage",
+            field="devices",
+            remedy=f"number the devices from 0 to {len(used) - 1} without gaps",
+        )
+
+
+def instance(built: PipelineSchedule) -> None:
+    """Refuse what contradicts itself.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
+    for at, (producer, consumer) in enumerate(built.edges):
+        here, there = int(built.microbatches[producer]), int(built.microbatches[consumer])
+        if here != there:
+            raise InputError(
+                f"stage {producer} has {here} and stage {consumer} has {there}, joined by "
+                f"edges[{at}]",
+                field="microbatches",
+                remedy="give the two ends of an edge as many",
+            )
+    f, b, w = built.memory_forward, built.memory_backward, built.memory_weight
+    for name, left in (
+        ("memory_forward", f),
+        ("memory_backward", f + b),
+        ("memory_weight", f + b + w),
+    ):
+        if left.min() < 0:
+            at = int(left.argmin())
+            raise InputError(
+                f"stage {at} would hold {left[at]} after it",
+                field=name,
+                remedy="release no more than was taken",
+            )
+    for name, present in (
+        ("memory_backward", built.training),
+        ("memory_weight", built.split),
+    ):
+        if not present and getattr(built, name).any():
+            raise InputError(
+                "is given but there are no such operations",
+                field=name,
+                remedy=f"leave it out, or give {name.removeprefix('memory_')} cycles",
+            )
+    _require_range(built)
+
+
+def _require_range(built: PipelineSchedule) -> None:
+    """Refuse what would overflow 64 bits: total cycles, total bytes, number of operations."""
+    m = built.microbatches.tolist()
+    kinds = len(built.kinds)
+    if sum(m) * kinds >= MOST_OPERATIONS:
+        raise InputError(
+            f"{sum(m) * kinds:,} operations", field="microbatches", remedy="give fewer than 2**31"
+        )
+    cycles = int(built.optimizer.max())
+    for column in (built.forward, built.backward, built.weight):
+        if column is not None:
+            cycles += sum(a * b for a, b in zip(column.tolist(), m, strict=True))
+    ends = zip(built.edges, built.latency.tolist(), strict=True)
+    cycles += sum(2 * lag * m[a] for (a, _), lag in ends)
+    if (cycles + int(built.optimizer.max())) * built.steps >= LARGEST:
+        raise InputError(
+            "the cycles of all steps exceed 2**62", field="forward", remedy="use a coarser unit"
+        )
+    columns = (built.memory_forward, built.memory_backward, built.memory_weight)
+    nbytes = sum(abs(a) * b for column in columns for a, b in zip(column.tolist(), m, strict=True))
+    if nbytes >= LARGEST:
+        raise InputError(
+            "the sum over all microbatches exceeds 2**62",
+            field="memory_forward",
+            remedy="use a coarser unit",
+        )

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stagepack.instances.schedule import (
+    Objective,
+    PipelineSchedule,
+    ScheduleSolution,
+    least_memory,
+    reasons,
+)
+from stagepack.result import InputError
+from tests.random_schedules import by_list, random_schedule
+
+
+def chain(**fields: Any) -> PipelineSchedule:
+    given: dict[str, Any] = {
+        "forward": [3, 4],
+        "backward": [5, 6],
+        "weight": [2, 1],
+        "microbatches": 2,
+        "latency": 7,
+    }
+    return PipelineSchedule.from_arrays(**{**given, **fields})
+
+
+def test_defaults() -> None:
+    instance = chain()
+    assert (instance.p, instance.d, instance.kinds) == (2, 2, ("F", "B", "W"))
+    assert instance.training
+    assert instance.split
+    assert instance.edges == ((0, 1),)
+    assert instance.devices.tolist() == [0, 1]
+    assert instance.microbatches.tolist() == [2, 2]
+    assert instance.latency.tolist() == [7]
+    assert instance.memory_forward.tolist() == [0, 0]
+    assert instance.limit is None
+    assert instance.objective is Objective.MAKESPAN
+    assert instance.order == (0, 1)
+    assert chain(post_validation=True).objective is Objective.SPAN
+    assert chain(post_validation=True, objective="makespan").objective is Objective.MAKESPAN
+    assert chain(weight=None).kinds == ("F", "B")
+    assert PipelineSchedule.from_arrays([1], microbatches=1).kinds == ("F",)
+    assert not PipelineSchedule.from_arrays([1], microbatches=1).training
+    assert (instance.stage_name(1), instance.device_name(0)) == ("stage 1", "device 0")
+    named = chain(stage_names=["a", "b"], device_names=["x", "y"])
+    assert (named.stage_name(1), named.device_name(0)) == ("b", "x")
+
+
+def test_lone_numbers_and_whole_floats_are_taken() -> None:
+    instance = chain(forward=np.array([3.0, 4.0]), limit=10, optimizer=2, memory_forward=1)
+    assert instance.forward.tolist() == [3, 4]
+    assert instance.forward.dtype == np.int64
+    assert instance.limit is not None
+    assert instance.limit.tolist() == [10, 10]
+    assert instance.optimizer.tolist() == [2, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        instance.forward[0] = 1
+
+
+def test_latency_counts_between_devices_only() -> None:
+    instance = PipelineSchedule.from_arrays(
+        [1, 1, 1, 1], microbatches=1, devices=[0, 1, 1, 0], latency=[5, 6, 7]
+    )
+    assert instance.lag.tolist() == [5, 0, 7]
+    assert instance.stages_of(0) == (0, 3)
+    assert instance.d == 2
+
+
+def test_stages_may_be_numbered_against_the_flow() -> None:
+    instance = PipelineSchedule.from_arrays([1, 1, 1], microbatches=1, edges=[(2, 0), (0, 1)])
+    assert instance.order == (2, 0, 1)
+
+
+def test_the_layout_of_operations() -> None:
+    operations = chain().operations
+    assert operations.base.tolist() == [0, 6, 12]
+    assert len(operations) == 12
+    assert operations.op(1, 2, 1) == 11
+    for v in range(12):
+        place = (operations.stage[v], operations.kind[v], operations.microbatch[v])
+        assert operations.op(*map(int, place)) == v
+    assert operations.duration.tolist() == [3, 3, 5, 5, 2, 2, 4, 4, 6, 6, 1, 1]
+    arcs = set(zip(operations.before.tolist(), operations.after.tolist(), strict=True))
+    lags = dict(zip(arcs, [0] * len(arcs), strict=True))
+    lags |= dict(
+        zip(
+            zip(operations.before.tolist(), operations.after.tolist(), strict=True),
+            operations.lag.tolist(),
+            strict=True,
+        )
+    )
+    assert lags[0, 6] == 7  # F of stage 0 before F of stage 1
+    assert lags[8, 2] == 7  # B of stage 1 before B of stage 0
+    assert {(0, 2), (2, 4), (0, 1), (2, 3), (4, 5)} <= arcs
+    assert len(arcs) == len(operations.before) == 4 + 8 + 6
+    first, after, _ = operations.successors
+    assert sorted(after[first[0] : first[1]].tolist()) == [1, 2, 6]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        ({"forward": []}, "forward", "no stages"),
+        ({"forward": [1, 0]}, "forward", "entry 1 is 0"),
+        ({"forward": [1, 2.5]}, "forward", "finer unit"),
+        ({"forward": [1, float("nan")]}, "forward", "entry 1 is nan"),
+        ({"forward": [1, "x"]}, "forward", "entry 0 is '1'"),
+        ({"forward": [[1, 2]]}, "forward", "shape (1, 2)"),
+        ({"forward": None}, "forward", "missing"),
+        ({"forward": [2**62, 1]}, "forward", "2**62"),
+        ({"forward": [2**61, 2**61]}, "forward", "cycles of all steps"),
+        ({"backward": [1]}, "backward", "shape (1,)"),
+        ({"backward": [1, 0]}, "backward", "entry 1 is 0"),
+        ({"backward": None}, "backward", "though weight is given"),
+        ({"microbatches": 0}, "microbatches", "entry 0 is 0"),
+        ({"microbatches": None}, "microbatches", "missing"),
+        ({"microbatches": [1, 2]}, "microbatches", "joined by edges[0]"),
+        ({"microbatches": 2**30}, "microbatches", "operations"),
+        ({"microbatches": True}, "microbatches", "True"),
+        ({"steps": 0}, "steps", "at least 1"),
+        ({"steps": -1}, "steps", "at least 1"),
+        ({"steps": 1.5}, "steps", "no integer"),
+        ({"steps": True}, "steps", "no integer"),
+        ({"devices": [0, 2]}, "devices", "device 1 runs no stage"),
+        ({"devices": [1, 1]}, "devices", "device 0 runs no stage"),
+        ({"devices": [-1, 0]}, "devices", "entry 0 is -1"),
+        ({"edges": [(0, 1), (1, 0)]}, "edges", "cycle 0 -> 1 -> 0"),
+        ({"edges": [(1, 1)]}, "edges", "cycle 1 -> 1"),
+        ({"edges": [(0, 2)]}, "edges[0]", "2 is no stage"),
+        ({"edges": [(0, 1), (0, 1)]}, "edges[1]", "twice"),
+        ({"edges": [3]}, "edges[0]", "no edge"),
+        ({"latency": -1}, "latency", "entry 0 is -1"),
+        ({"latency": [1, 2]}, "latency", "1 in all"),
+        ({"memory_forward": -1}, "memory_forward", "would hold -1"),
+        ({"memory_forward": 1, "memory_backward": -2}, "memory_backward", "would hold -1"),
+        ({"memory_forward": 1, "memory_weight": -2}, "memory_weight", "would hold -1"),
+        ({"weight": None, "memory_weight": 1}, "memory_weight", "no such operations"),
+        ({"memory_forward": 2**61}, "memory_forward", "over all microbatches"),
+        ({"limit": -1}, "limit", "entry 0 is -1"),
+        ({"limit": [1, 2, 3]}, "limit", "2 in all"),
+        ({"optimizer": -1}, "optimizer", "entry 0 is -1"),
+        ({"objective": "speed"}, "objective", "choose one of makespan, span"),
+        ({"stage_names": ["a"]}, "stage_names", "1 names for 2 stages"),
+    ],
+)
+def test_bad_input_names_its_field(fields: dict[str, Any], field: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        chain(**fields)
+    assert caught.value.field == field
+    assert words in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_a_long_cycle_is_spelt_out() -> None:
+    edges = [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)]
+    with pytest.raises(InputError, match="cycle 1 -> 2 -> 3 -> 1"):
+        PipelineSchedule.from_arrays([1] * 5, microbatches=1, edges=edges)
+
+
+def test_replace_validates_anew() -> None:
+    instance = chain()
+    assert instance.replace(limit=9).limit is not None
+    assert instance.replace(name="x").digest == instance.digest
+    assert instance.replace(latency=6).digest != instance.digest
+    assert instance.replace(stage_names=["a", "b"]).digest == instance.digest
+    with pytest.raises(InputError, match="no field of a pipeline schedule"):
+        instance.replace(speed=3)
+    with pytest.raises(InputError, match="at least 1"):
+        instance.replace(steps=0)
+
+
+def test_instances_and_solutions_pickle() -> None:
+    for seed in range(10):
+        instance = random_schedule(seed, limit=None)
+        solution = by_list(instance)
+        again, other = pickle.loads(pickle.dumps((instance, solution)))
+        assert again.digest == instance.digest
+        assert other == solution
+        assert hash(other) == hash(solution)
+        assert again.evaluate(other) == instance.evaluate(solution)
+        assert ScheduleSolution.from_dict(solution.to_dict(), instance) == solution
+
+
+def test_solutions_that_differ_are_not_equal() -> None:
+    instance = chain()
+    solution = by_list(instance)
+    assert solution != ScheduleSolution.of(instance, solution.start + 1)
+    assert solution != "schedule"
+    assert [rows.shape for rows in solution.stages] == [(3, 2), (3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        ([], "start"),
+        ({}, "start"),
+        ({"start": 3}, "start"),
+        ({"start": [[[0, 1], [0, 1], [0, 1]]]}, "start"),
+        ({"start": [[[0, 1], [0, 1]]] * 2}, "start[0]"),
+        ({"start": [[[0, 1], [0, 1], [0]]] * 2}, "start[0][2]"),
+        ({"start": [[[0, 1], [0, 1], 4]] * 2}, "start[0][2]"),
+        ({"start": [[[0, 1], [0, 1.5], [0, 1]]] * 2}, "start[0][1][1]"),
+        ({"start": [[[0, 1], [0, True], [0, 1]]] * 2}, "start[0][1][1]"),
+        ({"start": [[[0, 1], [0, 2**62], [0, 1]]] * 2}, "start[0][1][1]"),
+    ],
+)
+def test_solutions_of_another_shape_are_refused(data: Any, field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        ScheduleSolution.from_dict(data, chain())
+    assert caught.value.field == field
+
+
+def test_memory_below_a_single_operation_is_explained() -> None:
+    instance = chain(memory_forward=[4, 6], memory_backward=-1, memory_weight=-1, limit=[6, 5])
+    (reason,) = reasons(instance)
+    assert "stage 1 needs" in reason
+    assert "on device 1" in reason
+    assert "limit is 5" in reason
+    assert least_memory(instance).tolist() == [4 + 2, 6 + 4]
+    free = chain(memory_forward=[4, 6], memory_backward=[-4, -6], limit=[5, 5])
+    assert "stage 1 needs 6 on device 1 to run F of a single microbatch" in reasons(free)[0]
+    assert "1 too little; raise the limit to 6" in reasons(free)[0]
+    assert reasons(free.replace(limit=6)) == ()
+    assert reasons(free.replace(limit=None)) == ()
+
+
+def test_what_is_never_released_adds_up() -> None:
+    inference = PipelineSchedule.from_arrays([1], microbatches=5, memory_forward=2)
+    assert least_memory(inference).tolist() == [10]
+    assert "last microbatch" in reasons(inference.replace(limit=9))[0]
+
+
+def test_stages_of_one_device_hold_a_microbatch_at_once() -> None:
+    """Both stages have run F of a microbatch before either can run B."""
+    instance = PipelineSchedule.from_arrays(
+        [1, 1], [1, 1], microbatches=3, devices=[0, 0], memory_forward=2, memory_backward=-2
+    )
+    assert least_memory(instance).tolist() == [4]
+    apart = instance.replace(edges=[], latency=0)
+    assert least_memory(apart).tolist() == [2]
