@@ -92,6 +92,56 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return len(self.devices)
 
 
+class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One chip that runs a model too large for it in phases, and its way to remote memory.
+
+    Rates are in bytes a cycle of `clock`; they may be fractions, which count by their decimal
+    text (0.1 is a tenth), and None is free: no cycles.
+
+    Attributes
+    ----------
+    memory : int or None
+        Bytes on chip, in equal parts on `tiles` tiles; None: no limit.
+    tiles : int
+        Number of tiles.
+    io_tiles : (int, int)
+        Least and greatest number of tiles that may be set aside for input and output.
+    io_tile_step : int
+        Step between the allowed numbers, from the least on.
+    io_tiles_optional : bool
+        No I/O tiles at all are allowed, too, where the least number is above 0.
+    remote_bandwidth, host_bandwidth : number or None
+        Between the chip and remote (streaming) memory, and the host.
+    tile_bandwidth : number or None
+        What one I/O tile moves; None: I/O tiles are no bottleneck.
+    gather_bandwidth : number or None
+        At which a replica gathers the shards of the others (and scatters gradients).
+    startup : int
+        Cycles before each phase.
+    clock : number
+        In Hz, to turn cycles into seconds.
+    """
+
+    memory: Bytes | None = None
+    tiles: Annotated[int, msgspec.Meta(ge=1, le=2**31)] = 1
+    io_tiles: tuple[int, int] = (0, 0)
+    io_tile_step: Annotated[int, msgspec.Meta(ge=1)] = 1
+    io_tiles_optional: bool = False
+    remote_bandwidth: Positive | None = None
+    host_bandwidth: Positive | None = None
+    tile_bandwidth: Positive | None = None
+    gather_bandwidth: Positive | None = None
+    startup: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
+    clock: Positive = 1_000_000_000
+    name: str = ""
+
+    @property
+    def io_tile_choices(self) -> tuple[int, ...]:
+        """Every allowed number of I/O tiles, rising."""
+        found = set(range(self.io_tiles[0], self.io_tiles[1] + 1, self.io_tile_step))
+        return tuple(sorted(found | {0} if self.io_tiles_optional else found))
+
+
 class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one layer costs.
 

@@ -1,0 +1,459 @@
+"""Phase scheduling: when the parts of a model too large for its chip run, and what stays on chip.
+
+n layers in a row are cut into groups.  A group's variables are loaded from remote memory once,
+then G gradient-accumulation steps each load inputs, compute and store outputs.  This module and
+its neighbours are the definition of the problem: the figures here, times in :mod:`.modes`, what
+is live when in :mod:`.liveness`, what moves when in :mod:`.traffic`, remote memory in :mod:`.rows`.
+
+**Layers and tensors.**  x_0 is the input, from the host; x_{l+1} is what layer l writes.  Layer l
+reads x_l, and x_{u+1} for each skip (u, l).  Layer n - 1 includes the loss when training: x_n is
+then read by nobody and has no gradient; in inference it goes to the host.  x_0 has no gradient.
+
+**Phases.**  Groups [c_j, c_{j+1}).  Inference: F_0 ... F_{k-1}.  Training: F_0 ... F_{k-2}, then
+FB_{k-1} (forward, loss and backward of the last group), then B_{k-2} ... B_0.
+
+**Policies** (training) say what becomes of the products of a layer that the backward part needs:
+its tape, and what it writes if a layer of its own group reads that.  ``stash``: stored remotely by
+the forward part, loaded by the backward part.  ``keep``: stays on chip.  ``recompute``: dropped,
+and computed again.  A tensor that other groups read is stored for them anyhow: stashing it costs
+no second store.
+
+Everything is integers (bytes, cycles); rates may be fractional.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stagepack.instances.phases import validate
+from stagepack.instances.phases.modes import Mode
+from stagepack.instances.pipeline.arrays import integer, whole_bytes
+from stagepack.instances.profile import Array, Chip, ModelProfile
+from stagepack.result import InputError
+
+KIND = "phase-schedule"
+
+
+class Objective(StrEnum):
+    """What a plan should minimise."""
+
+    TIME = "time"
+    """Cycles of the whole global batch: all phases, less what prefetching hides."""
+
+
+class Policy(StrEnum):
+    """What becomes of the products of a layer that its backward part needs."""
+
+    STASH = "stash"
+    """Stored in remote memory, and loaded again."""
+    KEEP = "keep"
+    """Kept on chip, for all steps at once where forward and backward are phases of their own."""
+    RECOMPUTE = "recompute"
+    """Dropped, and computed again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """The figures of one step, for one microbatch.
+
+    Attributes
+    ----------
+    steps : int
+        G, the steps of every phase's loop.
+    forward, backward, temporary, tape : ndarray of int64, shape (n,)
+    activations : ndarray of int64, shape (n + 1,)
+    """
+
+    microbatch: int
+    steps: int
+    forward: Array
+    backward: Array
+    temporary: Array
+    tape: Array
+    activations: Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PhaseSchedule:
+    """An instance of phase scheduling; use :meth:`from_arrays` or :meth:`from_profile`.
+
+    Attributes
+    ----------
+    name : str
+        Name for tables and reports.
+    variables, state : ndarray of int64, shape (n,)
+        Bytes of each layer's variables and optimiser state.
+    sharding : ndarray of int64, shape (n,)
+        Over how many replicas both are sharded (replicated tensor sharding); 1: not.
+    forward, backward, update : ndarray of int64, shape (n,)
+        Cycles of a step, forward and backward, and of the optimiser's update.
+    temporary, tape : ndarray of int64, shape (n,)
+        Bytes while the layer runs; bytes written forward that its backward pass reads.
+    activations : ndarray of int64, shape (n + 1,)
+        Bytes of x_0 ... x_n.
+    forward_fixed, backward_fixed, temporary_fixed : ndarray of int64, shape (n,)
+        Parts of a step that do not grow with the microbatch, where that is free.
+    skips : tuple of (int, int)
+        (u, v): layer v > u + 1 reads the output of layer u, too (u = -1: the input).
+    layer_class : ndarray of int64, shape (n,)
+        Layers of one class share their graph.  All differ by default.
+    chip : Chip
+    microbatch : int or None
+        Given: all figures are for it.  None: it is free; figures are per sample, and a
+        microbatch of b needs fixed + b * figure.
+    global_batch, data_parallel : int
+        steps * microbatch * data_parallel = global_batch.
+    modes : tuple of Mode
+        Allowed ways to run a loop.
+    training : bool
+    policies : tuple of Policy
+        Allowed when training.
+    recomputations : int
+        How often one layer may be computed again, at most.
+    prefetch : bool
+        Whether variables of the next phase may be loaded beside a loop.
+    fixed_boundaries : tuple of int, optional
+        The only boundaries allowed, 0 and n included.
+    remote_memory, graphs : int, optional
+        Most bytes of remote memory; most distinct phase graphs.
+    objective : Objective
+    """
+
+    name: str
+    variables: Array
+    state: Array
+    sharding: Array
+    forward: Array
+    backward: Array
+    update: Array
+    temporary: Array
+    tape: Array
+    activations: Array
+    forward_fixed: Array
+    backward_fixed: Array
+    temporary_fixed: Array
+    skips: tuple[tuple[int, int], ...] = ()
+    layer_class: Array
+    chip: Chip
+    microbatch: int | None = 1
+    global_batch: int = 1
+    data_parallel: int = 1
+    modes: tuple[Mode, ...] = tuple(Mode)
+    training: bool = False
+    policies: tuple[Policy, ...] = (Policy.STASH,)
+    recomputations: int = 1
+    prefetch: bool = False
+    fixed_boundaries: tuple[int, ...] | None = None
+    remote_memory: int | None = None
+    graphs: int | None = None
+    layer_names: tuple[str, ...] | None = None
+    objective: Objective = Objective.TIME
+    source: str = field(default="", compare=False)
+
+    kind = KIND
+    tolerance = 0.0
+
+    # ------------------------------------------------------------------ constructors
+
+    @classmethod
+    def from_arrays(
+        cls,
+        variables: Any,
+        forward: Any,
+        activations: Any,
+        *,
+        backward: Any = None,
+        state: Any = None,
+        sharding: Any = None,
+        update: Any = None,
+        temporary: Any = None,
+        tape: Any = None,
+        forward_fixed: Any = None,
+        backward_fixed: Any = None,
+        temporary_fixed: Any = None,
+        skips: Iterable[tuple[int, int]] = (),
+        layer_class: Any = None,
+        chip: Chip | None = None,
+        memory: int | None = None,
+        tiles: int | None = None,
+        io_tiles: tuple[int, int] | None = None,
+        remote_bandwidth: Any = None,
+        host_bandwidth: Any = None,
+        tile_bandwidth: Any = None,
+        gather_bandwidth: Any = None,
+        startup: int | None = None,
+        microbatch: int | None = None,
+        global_batch: int | None = None,
+        data_parallel: int = 1,
+        steps: int | None = None,
+        modes: Iterable[Mode | str] = tuple(Mode),
+        training: bool = False,
+        policies: Iterable[Policy | str] = (Policy.STASH,),
+        recomputations: int = 1,
+        prefetch: bool = False,
+        fixed_boundaries: Iterable[int] | None = None,
+        remote_memory: int | None = None,
+        graphs: int | None = None,
+        layer_names: Sequence[str] | None = None,
+        objective: Objective | str = Objective.TIME,
+        name: str = "phases",
+        source: str = "",
+    ) -> PhaseSchedule:
+        """Build an instance from arrays; see the class for shapes and units.
+
+        Parameters
+        ----------
+        variables, forward : array_like of int, shape (n,)
+        activations : array_like of int, shape (n + 1,)
+            All further arrays are zeros when left out; `sharding` is ones.
+        chip : Chip
+            Or a quick one by its fields: `memory`, `tiles`, `io_tiles`, `remote_bandwidth`,
+            `host_bandwidth`, `tile_bandwidth`, `gather_bandwidth`, `startup`; where both are
+            given the fields replace the chip's.
+        microbatch, global_batch, data_parallel, steps : int
+            With `steps` the microbatch is given (1 when left out) and the global batch follows.
+            With `global_batch` and `microbatch` the steps follow.  With `global_batch` alone the
+            microbatch is free.  With none of them there is one step.
+
+        Raises
+        ------
+        InputError
+            Naming the field: shapes, negative or fractional figures, skips that lead backward,
+            unknown modes or policies, a batch that is no whole number of steps, numbers of I/O
+            tiles that no allowed mode can use, figures whose sums would exceed 2**62.
+        """
+        loads = whole_bytes(variables, "variables", np.shape(variables)[:1] or (0,))
+        n = len(loads)
+        if n == 0:
+            raise InputError("no layers", field="layers", remedy="give at least one layer")
+        columns = {
+            "state": state,
+            "update": update,
+            "forward": forward,
+            "backward": backward,
+            "temporary": temporary,
+            "tape": tape,
+            "forward_fixed": forward_fixed,
+            "backward_fixed": backward_fixed,
+            "temporary_fixed": temporary_fixed,
+            "sharding": np.ones(n, dtype=np.int64) if sharding is None else sharding,
+            "layer_class": np.arange(n) if layer_class is None else layer_class,
+        }
+        facts = {
+            "memory": memory,
+            "tiles": tiles,
+            "io_tiles": io_tiles,
+            "remote_bandwidth": remote_bandwidth,
+            "host_bandwidth": host_bandwidth,
+            "tile_bandwidth": tile_bandwidth,
+            "gather_bandwidth": gather_bandwidth,
+            "startup": startup,
+        }
+        chosen, batch = validate.batch(microbatch, global_batch, data_parallel, steps)
+        instance = cls(
+            name=str(name),
+            variables=loads,
+            activations=whole_bytes(activations, "activations", (n + 1,)),
+            **{key: whole_bytes(value, key, (n,)) for key, value in columns.items()},
+            skips=validate.skips(skips, n),
+            chip=validate.chip(chip, facts),
+            microbatch=chosen,
+            global_batch=batch,
+            data_parallel=data_parallel,
+            modes=validate.choices(modes, Mode, "modes"),
+            training=bool(training),
+            policies=validate.choices(policies, Policy, "policies"),
+            recomputations=integer(recomputations, "recomputations"),
+            prefetch=bool(prefetch),
+            fixed_boundaries=None
+            if fixed_boundaries is None
+            else tuple(integer(cut, "fixed_boundaries") for cut in fixed_boundaries),
+            remote_memory=None
+            if remote_memory is None
+            else integer(remote_memory, "remote_memory"),
+            graphs=None if graphs is None else integer(graphs, "graphs"),
+            layer_names=None if layer_names is None else tuple(map(str, layer_names)),
+            objective=validate.choices([objective], Objective, "objective")[0],
+            source=source,
+        )
+        validate.instance(instance)
+        return instance
+
+    @classmethod
+    def from_profile(
+        cls, profile: ModelProfile, chip: Chip, *, name: str | None = None, **options: Any
+    ) -> PhaseSchedule:
+        """Build an instance from a model profile and a chip.
+
+        What a layer writes is one tensor here, of the bytes of all its outputs; who reads one of
+        them reads all.  What comes from the host is x_0; what only the layer itself needs of it
+        is counted with the rest.  The layers' parameters are variables, bytes of the category
+        ``optimiser state`` are state, and stashes beyond what the layer reads are tapes.  Other
+        bytes (gradients, code, vertex state) are left out: the phases' own gradients are counted
+        by the problem, and code is not known per phase.
+
+        Parameters
+        ----------
+        profile : ModelProfile
+        chip : Chip
+        name : str, optional
+        **options
+            For :meth:`from_arrays` (training, microbatch, ...); they may replace what is derived.
+        """
+        derived = validate.derived(profile)
+        title = profile.name or "phases" if name is None else name
+        return cls.from_arrays(**{**derived, "chip": chip, "name": title, **options})
+
+    def replace(self, **changes: Any) -> PhaseSchedule:
+        """Return a copy with some fields changed, validated anew as by :meth:`from_arrays`.
+
+        Fields of the chip (``memory``, ``tiles``, ``remote_bandwidth``, ...) and ``steps`` may be
+        given by themselves.
+
+        Raises
+        ------
+        InputError
+            For an unknown field or a value that does not fit.
+        """
+        known = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        parts = {name: getattr(self.chip, name) for name in self.chip.__struct_fields__}
+        inner = {name: changes.pop(name) for name in parts if name in changes and name != "name"}
+        if "steps" in changes:
+            known["global_batch"] = None
+        for name in changes:
+            if name not in known and name != "steps":
+                raise InputError(
+                    "is no field of a phase schedule",
+                    field=name,
+                    remedy="known are " + ", ".join([*known, "steps", *parts]),
+                )
+        found = {**known, **changes}
+        if inner:
+            found["chip"] = msgspec.structs.replace(found["chip"], **inner)
+        return type(self).from_arrays(**found)
+
+    # ------------------------------------------------------------------ derived figures
+
+    @property
+    def n(self) -> int:
+        """Number of layers."""
+        return len(self.variables)
+
+    @cached_property
+    def microbatches(self) -> tuple[int, ...]:
+        """The allowed microbatches, rising: the given one, or the divisors of a replica's batch."""
+        if self.microbatch is not None:
+            return (self.microbatch,)
+        batch = self.global_batch // self.data_parallel
+        small = [size for size in range(1, int(batch**0.5) + 1) if batch % size == 0]
+        return tuple(sorted({*small, *(batch // size for size in small)}))
+
+    @cached_property
+    def io_tile_choices(self) -> tuple[int, ...]:
+        """The numbers of I/O tiles that the chip allows and an allowed mode can use, rising."""
+        inside = [count for count in self.chip.io_tile_choices if self.modes_with(count)]
+        return tuple(inside)
+
+    def modes_with(self, io_tiles: int) -> tuple[Mode, ...]:
+        """Return the allowed modes for a number of I/O tiles."""
+        return tuple(mode for mode in self.modes if mode.uses_io_tiles == (io_tiles > 0))
+
+    def at(self, microbatch: int) -> Figures:
+        """Return the figures of a step for one microbatch.
+
+        Raises
+        ------
+        InputError
+            When it is not one of :attr:`microbatches`.
+        """
+        if microbatch not in self.microbatches:
+            raise InputError(
+                f"{microbatch} samples are not allowed",
+                field="microbatch",
+                remedy="choose one of " + ", ".join(map(str, self.microbatches)),
+            )
+        if microbatch not in self._figures:
+            scale = 1 if self.microbatch is not None else microbatch
+            self._figures[microbatch] = Figures(
+                microbatch,
+                self.global_batch // (microbatch * self.data_parallel),
+                self.forward_fixed + scale * self.forward,
+                self.backward_fixed + scale * self.backward,
+                self.temporary_fixed + scale * self.temporary,
+                scale * self.tape,
+                scale * self.activations,
+            )
+        return self._figures[microbatch]
+
+    @cached_property
+    def _figures(self) -> dict[int, Figures]:
+        return {}
+
+    @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """The layers that read x_t, rising, for t = 0 ... n."""
+        found = [{t} for t in range(self.n)] + [set()]
+        for u, v in self.skips:
+            found[u + 1].add(v)
+        return tuple(tuple(sorted(layers)) for layers in found)
+
+    @cached_property
+    def reads(self) -> tuple[tuple[int, ...], ...]:
+        """The tensors that layer l reads, rising, for l = 0 ... n - 1."""
+        found: list[list[int]] = [[] for _ in range(self.n)]
+        for tensor, layers in enumerate(self.readers):
+            for layer in layers:
+                found[layer].append(tensor)
+        return tuple(map(tuple, found))
+
+    @property
+    def chain(self) -> bool:
+        """Whether every layer reads only what the layer before it writes."""
+        return not self.skips
+
+    def layer_name(self, index: int) -> str:
+        """Name of a layer for messages and plots."""
+        return f"layer {index}" if self.layer_names is None else self.layer_names[index]
+
+    @cached_property
+    def digest(self) -> str:
+        """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
+        whole = hashlib.sha256()
+        for key in sorted(self.__dataclass_fields__):
+            value = getattr(self, key)
+            if key in ("name", "source", "layer_names"):
+                continue
+            whole.update(key.encode())
+            if isinstance(value, np.ndarray):
+                whole.update(np.ascontiguousarray(value).tobytes())
+            elif isinstance(value, Chip):
+                whole.update(msgspec.json.encode(msgspec.structs.replace(value, name="")))
+            else:
+                whole.update(repr(value).encode())
+        return whole.hexdigest()[:16]
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """Pickle the fields alone; what follows from them is derived again."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    # ------------------------------------------------------------------ what an answer is worth
+
+    def evaluate(self, solution: Any) -> int:
+        """Return the cycles of `solution`; see :mod:`.check`."""
+        from stagepack.instances.phases.check import evaluate
+
+        return evaluate(self, solution)
+
+    def check(self, solution: Any) -> tuple[Any, ...]:
+        """Return the violations of `solution`, () if it is valid; see :mod:`.check`."""
+        from stagepack.instances.phases.check import check
+
+        return check(self, solution)

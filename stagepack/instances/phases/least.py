@@ -1,0 +1,124 @@
+"""The least memory any plan needs: which layer does not fit, even by itself, and by how much.
+
+At the forward pass of layer l a phase holds the variables of the group, what l reads and writes,
+its tape and its temporary bytes; at the backward pass variables and gradients, what l reads, its
+tape, the gradients of what it writes and reads, and temporary bytes; at the epilogue variables,
+gradients and state.  Whatever the group, the policy and the mode, no plan needs less than that of
+a group of layer l alone; where boundaries are fixed, of its group.  The least number of I/O tiles
+and the least microbatch need least.  O(n + skips).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from stagepack.instances.phases.liveness import capacities
+from stagepack.instances.phases.traffic import shard
+
+if TYPE_CHECKING:
+    from stagepack.instances.phases.instance import PhaseSchedule
+
+
+@dataclass(frozen=True)
+class Least:
+    """What every plan needs at least.
+
+    Attributes
+    ----------
+    layer : int
+        The neediest layer.
+    moment : str
+        "forward pass", "backward pass" or "optimiser step".
+    need : int
+        Bytes on the compute tiles.
+    io_tiles, microbatch : int
+        Those that leave most room and ask for least.
+    memory : int
+        The smallest memory of a chip in which that fits.
+    reached : bool
+        Whether some plan does with it: each layer by itself, tapes stashed where there are any,
+        no budgets.
+    """
+
+    layer: int
+    moment: str
+    need: int
+    io_tiles: int
+    microbatch: int
+    memory: int
+    reached: bool
+
+
+def least_memory(instance: PhaseSchedule) -> Least:
+    """Return the neediest layer and the smallest memory that would hold it."""
+    io_tiles, microbatch = instance.io_tile_choices[0], instance.microbatches[0]
+    figures = instance.at(microbatch)
+    n, training = instance.n, instance.training
+    x = [int(nbytes) for nbytes in figures.activations]
+    cuts = instance.fixed_boundaries or tuple(range(n + 1))
+    found: list[tuple[int, int, str]] = []
+    for first, end in pairwise(cuts):
+        held = sum(int(w) for w in instance.variables[first:end])
+        both = 2 * held
+        if training:
+            state = sum(
+                shard(int(instance.state[layer]), int(instance.sharding[layer]))
+                for layer in range(first, end)
+            )
+            found.append((both + state, first, "optimiser step"))
+        for layer in range(first, end):
+            own = sum(x[t] for t in instance.reads[layer]) + int(figures.temporary[layer])
+            tape = int(figures.tape[layer]) if training else 0
+            # The last group holds gradients in its forward part, too.
+            run = both if training and end == n else held
+            found.append((run + own + tape + x[layer + 1], layer, "forward pass"))
+            if training:
+                written = x[layer + 1] if instance.readers[layer + 1] else 0
+                read = sum(x[t] for t in instance.reads[layer] if t)
+                need = both + own + tape + written + read
+                found.append((need, layer, "backward pass"))
+    need, layer, moment = max(found, key=lambda item: item[0])
+    tiles = instance.chip.tiles
+    memory = -(-need * tiles // (tiles - io_tiles))
+    plain = instance.fixed_boundaries is None
+    plain &= instance.remote_memory is None and instance.graphs is None
+    plain &= any(mode != "io_overlapped" for mode in instance.modes_with(io_tiles))
+    plain &= not training or "stash" in instance.policies or not figures.tape.any()
+    return Least(layer, moment, need, io_tiles, microbatch, memory, plain)
+
+
+def misfit(instance: PhaseSchedule) -> str:
+    """Return why no plan can exist, in words for people; "" where nothing is known against it."""
+    if instance.remote_memory is not None:
+        held = sum(
+            shard(int(w), int(r)) + shard(int(o), int(r))
+            for w, o, r in zip(instance.variables, instance.state, instance.sharding, strict=True)
+        )
+        if held > instance.remote_memory:
+            return (
+                f"variables and state alone take {held:,} bytes of remote memory, "
+                f"{held - instance.remote_memory:,} more than there are"
+            )
+    if instance.graphs == 0:
+        return "a plan has at least one phase graph, and none is allowed"
+    least = least_memory(instance)
+    capacity, _ = capacities(instance, least.io_tiles)
+    if capacity is None or least.need <= capacity:
+        return ""
+    fixed = instance.fixed_boundaries is not None
+    who = f"layer {least.layer}"
+    if instance.layer_names is not None:
+        who += f" ({instance.layer_names[least.layer]})"
+    who += " in its group" if fixed else " alone"
+    where = f" with {least.io_tiles} I/O tiles" if least.io_tiles else ""
+    where += (
+        f" with microbatches of {least.microbatch}" if len(instance.microbatches) > 1 else ""
+    )
+    would = "would do" if least.reached else "are needed"
+    return (
+        f"{who} needs {least.need:,} bytes on chip at its {least.moment}{where}, "
+        f"{least.need - capacity:,} more than the {capacity:,} there are; "
+        f"{least.memory:,} bytes of memory {would}"
+    )

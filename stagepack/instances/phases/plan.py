@@ -1,0 +1,213 @@
+"""Everything a person asks of a plan: times, memory, traffic and buffers, phase by phase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stagepack.instances.phases import liveness, traffic
+from stagepack.instances.phases.check import graph_keys
+from stagepack.instances.phases.rows import Buffer, buffers, remote_bytes
+
+if TYPE_CHECKING:
+    from stagepack.instances.phases.instance import PhaseSchedule
+    from stagepack.instances.phases.solution import Phase, PhaseSolution
+
+
+@dataclass(frozen=True)
+class PhasePlan:
+    """One phase of a plan in figures.
+
+    Attributes
+    ----------
+    phase : Phase
+    cycles : PhaseCycles
+        V (in two parts), L, C, S, E, the whole time and what is hidden of it.
+    moves : Moves
+        The tensors of a step.
+    memory : tuple of (str, int)
+        Bytes in use at every moment.
+    peak, peak_at : int, str
+        The most of them, and when.
+    capacity : int or None
+        Bytes of the compute tiles.
+    buffer_bytes, buffer_capacity : int, int or None
+        What the loop needs on I/O tiles, and what there is.
+    remote_loads, remote_stores, host_loads, host_stores : int
+        Bytes that the whole phase moves.
+    """
+
+    phase: Phase
+    cycles: traffic.PhaseCycles
+    moves: traffic.Moves
+    memory: tuple[tuple[str, int], ...]
+    peak: int
+    peak_at: str
+    capacity: int | None
+    buffer_bytes: int
+    buffer_capacity: int | None
+    remote_loads: int
+    remote_stores: int
+    host_loads: int
+    host_stores: int
+
+    @property
+    def time(self) -> int:
+        """Cycles of the phase less what is hidden."""
+        return self.cycles.time - self.cycles.hidden
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan in figures.
+
+    Attributes
+    ----------
+    phases : tuple of PhasePlan
+    buffers : tuple of Buffer
+        Remote buffers with the rows of their tensors.
+    steps, microbatch, io_tiles : int
+    time : int
+        Cycles of the global batch, as :meth:`PhaseSchedule.evaluate` counts them.
+    samples : int
+        The global batch.
+    seconds : float
+        `time` at the chip's clock.
+    remote_bytes : int
+        Remote memory of one replica: variables, state and buffers.
+    graphs : int
+        Distinct phase graphs.
+    """
+
+    phases: tuple[PhasePlan, ...]
+    buffers: tuple[Buffer, ...]
+    steps: int
+    microbatch: int
+    io_tiles: int
+    time: int
+    samples: int
+    seconds: float
+    remote_bytes: int
+    graphs: int
+
+    @property
+    def time_per_sample(self) -> float:
+        """Cycles a sample of the global batch."""
+        return self.time / self.samples
+
+    @property
+    def remote_traffic(self) -> int:
+        """Bytes between chip and remote memory, both ways."""
+        return sum(part.remote_loads + part.remote_stores for part in self.phases)
+
+    @property
+    def host_traffic(self) -> int:
+        """Bytes between chip and host, both ways."""
+        return sum(part.host_loads + part.host_stores for part in self.phases)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON data: one object a phase, and the buffers."""
+        return {
+            "time": self.time,
+            "time_per_sample": self.time_per_sample,
+            "seconds": self.seconds,
+            "steps": self.steps,
+            "microbatch": self.microbatch,
+            "io_tiles": self.io_tiles,
+            "remote_bytes": self.remote_bytes,
+            "remote_traffic": self.remote_traffic,
+            "host_traffic": self.host_traffic,
+            "graphs": self.graphs,
+            "phases": [
+                {
+                    "name": part.phase.name,
+                    "layers": [part.phase.first, part.phase.end],
+                    "mode": part.phase.mode,
+                    "V": part.cycles.variables + part.cycles.gather,
+                    "L": part.cycles.load,
+                    "C": part.cycles.compute,
+                    "S": part.cycles.store,
+                    "E": part.cycles.epilogue,
+                    "time": part.time,
+                    "hidden": part.cycles.hidden,
+                    "peak": part.peak,
+                    "peak_at": part.peak_at,
+                    "capacity": part.capacity,
+                    "io_bytes": part.buffer_bytes,
+                    "io_capacity": part.buffer_capacity,
+                    "remote_loads": part.remote_loads,
+                    "remote_stores": part.remote_stores,
+                }
+                for part in self.phases
+            ],
+            "buffers": [
+                {
+                    "name": buffer.name,
+                    "nbytes": buffer.nbytes,
+                    "rows": buffer.rows,
+                    "steps": buffer.steps,
+                    "row": buffer.row,
+                    "certificate": buffer.certificate,
+                }
+                for buffer in self.buffers
+            ],
+        }
+
+
+def plan(instance: PhaseSchedule, solution: PhaseSolution) -> Plan:
+    """Return a plan in figures; its shape (boundaries, lengths) must be right.
+
+    It need not fit: what it needs beside what there is shows by how much.
+    """
+    figures = instance.at(solution.microbatch)
+    steps = figures.steps
+    phases = solution.phases(instance)
+    bases = liveness.base_bytes(instance, figures, phases)
+    capacity, io_capacity = liveness.capacities(instance, solution.io_tiles)
+    found = []
+    times = traffic.timeline(instance, solution)
+    for phase, base, cycles in zip(phases, bases, times, strict=True):
+        moved = traffic.moves(instance, figures, phase)
+        memory = liveness.profile(instance, figures, phase, base)
+        peak_at, peak = max(memory, key=lambda item: item[1])
+        held = [
+            (
+                traffic.shard(int(instance.variables[i]), int(instance.sharding[i])),
+                traffic.shard(int(instance.state[i]), int(instance.sharding[i])),
+            )
+            for i in phase.layers
+        ]
+        variables, state = (sum(column) for column in zip(*held, strict=True))
+        backward = int(phase.kind.backward)
+        found.append(
+            PhasePlan(
+                phase=phase,
+                cycles=cycles,
+                moves=moved,
+                memory=tuple(memory),
+                peak=peak,
+                peak_at=peak_at,
+                capacity=capacity,
+                buffer_bytes=liveness.buffer_bytes(instance, figures, phase),
+                buffer_capacity=io_capacity,
+                remote_loads=variables * (steps if phase.mode == "naive" else 1)
+                + steps * moved.load_bytes
+                + backward * state,
+                remote_stores=steps * moved.store_bytes + backward * (variables + state),
+                host_loads=steps * moved.host_load,
+                host_stores=steps * moved.host_store,
+            )
+        )
+    time = sum(part.time for part in found)
+    return Plan(
+        phases=tuple(found),
+        buffers=tuple(buffers(instance, solution)),
+        steps=steps,
+        microbatch=solution.microbatch,
+        io_tiles=solution.io_tiles,
+        time=time,
+        samples=instance.global_batch,
+        seconds=time / float(instance.chip.clock),
+        remote_bytes=remote_bytes(instance, solution),
+        graphs=len(graph_keys(phases, instance)),
+    )

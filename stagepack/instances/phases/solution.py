@@ -1,0 +1,256 @@
+"""What a plan is: boundaries of groups, a mode a phase, and what happens to every product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from stagepack.result import InputError
+
+if TYPE_CHECKING:
+    from stagepack.instances.phases.instance import PhaseSchedule
+
+REMEDY = (
+    'write {"boundaries": [0, ..., n], "mode": [...], "io_tiles": 0, "microbatch": 1, '
+    '"policy": [...]}'
+)
+
+
+class PhaseKind(StrEnum):
+    """What a phase does with its group of layers."""
+
+    FORWARD = "F"
+    """The forward pass."""
+    FORWARD_BACKWARD = "FB"
+    """Forward, loss and backward of the last group."""
+    BACKWARD = "B"
+    """The backward pass, and the optimiser's step."""
+
+    @property
+    def forward(self) -> bool:
+        """Whether the forward pass runs."""
+        return self is not PhaseKind.BACKWARD
+
+    @property
+    def backward(self) -> bool:
+        """Whether the backward pass runs."""
+        return self is not PhaseKind.FORWARD
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase of a plan.
+
+    Attributes
+    ----------
+    index : int
+        Its position in time.
+    kind : PhaseKind
+    group : int
+        Index of its group; the layers are [first, end).
+    first, end : int
+    mode : str
+    policy : tuple of str, one a layer of the group
+        Empty in inference.
+    recompute : tuple of tuple of int, one a layer of the group
+        Layers computed again just before the backward pass of each; empty without a backward pass.
+    prefetch : bool
+        Whether variables of the next phase are loaded beside its loop.
+    last : bool
+        Whether its group is the last one.
+    """
+
+    index: int
+    kind: PhaseKind
+    group: int
+    first: int
+    end: int
+    mode: str
+    policy: tuple[str, ...] = ()
+    recompute: tuple[tuple[int, ...], ...] = ()
+    prefetch: bool = False
+    last: bool = False
+
+    @property
+    def layers(self) -> range:
+        """The layers of its group."""
+        return range(self.first, self.end)
+
+    @property
+    def name(self) -> str:
+        """Such as ``FB3``: kind and group."""
+        return f"{self.kind}{self.group}"
+
+    def policy_of(self, layer: int) -> str:
+        """Return the policy of one of its layers, "" in inference."""
+        return self.policy[layer - self.first] if self.policy else ""
+
+    def recomputed_before(self, layer: int) -> tuple[int, ...]:
+        """Return the layers computed again just before the backward pass of one."""
+        return self.recompute[layer - self.first] if self.recompute else ()
+
+
+@dataclass(frozen=True)
+class PhaseSolution:
+    """A plan.
+
+    Attributes
+    ----------
+    boundaries : tuple of int
+        0 = c_0 < ... < c_k = n: group j is the layers [c_j, c_{j+1}).
+    mode : tuple of str
+        One a phase, in the order of time (k phases in inference, 2k - 1 in training).
+    io_tiles : int
+        Tiles set aside for input and output, in all phases alike.
+    microbatch : int
+    policy : tuple of str
+        One a layer; empty in inference.  Without effect for a layer that has no tape and whose
+        output no layer of its group reads.
+    recompute : tuple of tuple of int, or None
+        recompute[l]: layers of policy ``recompute`` and of the group, rising, at most l, that are
+        computed again just before the backward pass of layer l (the stages of Checkmate: Jain et
+        al., MLSys 2020).  None: :meth:`canonical_recompute`.  In a chain in which a layer may be
+        computed again once only, no other sequence is allowed.
+    prefetch : tuple of bool
+        One a phase; empty: none.
+    """
+
+    boundaries: tuple[int, ...]
+    mode: tuple[str, ...]
+    io_tiles: int = 0
+    microbatch: int = 1
+    policy: tuple[str, ...] = ()
+    recompute: tuple[tuple[int, ...], ...] | None = None
+    prefetch: tuple[bool, ...] = ()
+
+    @staticmethod
+    def canonical_recompute(
+        instance: PhaseSchedule, boundaries: Sequence[int], policy: Sequence[str]
+    ) -> tuple[tuple[int, ...], ...]:
+        """Return the sequence in which dropped products are computed again as late as possible.
+
+        Just before the first backward pass that needs a dropped product its layer is computed
+        again, after those dropped ones that this needs in turn; each layer once.  In a chain, a
+        maximal run [i, j) of recomputed layers of a group [a, b) is so computed again just before
+        the backward pass of layer j, which reads x_j, or of layer b - 1 when j = b (there layer
+        b - 1 itself is left out if it has no tape).  Nothing is computed again for the sake of a
+        tensor without bytes.  O(n + skips).
+        """
+        found: list[tuple[int, ...]] = [()] * instance.n
+        for first, end in pairwise(boundaries):
+            done: set[int] = set()
+            for layer in reversed(range(first, end)):
+                wanted = [t - 1 for t in instance.reads[layer] if instance.activations[t]]
+                if instance.tape[layer]:
+                    wanted.append(layer)
+                now: set[int] = set()
+                while wanted:
+                    dropped = wanted.pop()
+                    if dropped < first or dropped in done or policy[dropped] != "recompute":
+                        continue
+                    done.add(dropped)
+                    now.add(dropped)
+                    wanted += [t - 1 for t in instance.reads[dropped] if instance.activations[t]]
+                found[layer] = tuple(sorted(now))
+        return tuple(found)
+
+    def recomputed(self, instance: PhaseSchedule) -> tuple[tuple[int, ...], ...]:
+        """Return the layers computed again before each backward pass, given or canonical."""
+        if not instance.training:
+            return ()
+        if self.recompute is not None:
+            return self.recompute
+        return self.canonical_recompute(instance, self.boundaries, self.policy)
+
+    def phases(self, instance: PhaseSchedule) -> list[Phase]:
+        """Return the phases in the order of time; boundaries and lengths must be right."""
+        groups = list(pairwise(self.boundaries))
+        k = len(groups)
+        order = [(PhaseKind.FORWARD, j) for j in range(k)]
+        if instance.training:
+            order[-1] = (PhaseKind.FORWARD_BACKWARD, k - 1)
+            order += [(PhaseKind.BACKWARD, j) for j in reversed(range(k - 1))]
+        again = self.recomputed(instance)
+        found = []
+        for index, (kind, j) in enumerate(order):
+            first, end = groups[j]
+            found.append(
+                Phase(
+                    index=index,
+                    kind=kind,
+                    group=j,
+                    first=first,
+                    end=end,
+                    mode=str(self.mode[index]),
+                    policy=tuple(map(str, self.policy[first:end])),
+                    recompute=tuple(again[first:end]) if kind.backward else (),
+                    prefetch=bool(self.prefetch[index]) if self.prefetch else False,
+                    last=j == k - 1,
+                )
+            )
+        return found
+
+    @classmethod
+    def from_dict(cls, data: Any) -> PhaseSolution:
+        """Read ``{"boundaries": [...], "mode": [...], "io_tiles": int, "microbatch": int, ...}``.
+
+        ``policy``, ``recompute`` and ``prefetch`` may be left out.
+
+        Raises
+        ------
+        InputError
+            When a field is missing, unknown or of another type.
+        """
+        if not isinstance(data, Mapping):
+            raise InputError("a solution is an object", remedy=REMEDY)
+        for name in data:
+            if name not in cls.__dataclass_fields__:
+                raise InputError("unknown field", field=str(name), remedy=REMEDY)
+        again = data.get("recompute")
+        return cls(
+            boundaries=_items(data, "boundaries", int),
+            mode=_items(data, "mode", str),
+            io_tiles=_items({"io_tiles": [data.get("io_tiles", 0)]}, "io_tiles", int)[0],
+            microbatch=_items({"microbatch": [data.get("microbatch", 1)]}, "microbatch", int)[0],
+            policy=_items({"policy": (), **data}, "policy", str),
+            recompute=None
+            if again is None
+            else tuple(
+                _items({f"recompute[{at}]": layers}, f"recompute[{at}]", int)
+                for at, layers in enumerate(_items(data, "recompute", object))
+            ),
+            prefetch=_items({"prefetch": (), **data}, "prefetch", bool),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON data."""
+        return {
+            "boundaries": list(self.boundaries),
+            "mode": list(map(str, self.mode)),
+            "io_tiles": self.io_tiles,
+            "microbatch": self.microbatch,
+            "policy": list(map(str, self.policy)),
+            "recompute": None
+            if self.recompute is None
+            else [list(item) for item in self.recompute],
+            "prefetch": list(self.prefetch),
+        }
+
+
+def _items(data: Mapping[str, Any], name: str, kind: type) -> tuple[Any, ...]:
+    values = data.get(name)
+    right = isinstance(values, list | tuple) and all(
+        isinstance(value, kind) and (kind is not int or not isinstance(value, bool))
+        for value in values
+    )
+    if not right:
+        what = {int: "integers", str: "words", bool: "true and false", object: "lists"}[kind]
+        raise InputError(
+            "is missing" if values is None else f"is not made of {what}",
+            field=name,
+            remedy=REMEDY,
+        )
+    return tuple(values)  # type: ignore[arg-type]

@@ -1,0 +1,265 @@
+"""What users give for a phase schedule, read and refused by the name of its field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from stagepack.instances.pipeline.arrays import LARGEST, integer
+from stagepack.instances.profile import Chip, Lifetimes, ModelProfile
+from stagepack.result import InputError
+
+if TYPE_CHECKING:
+    from stagepack.instances.phases.instance import PhaseSchedule
+
+WordT = TypeVar("WordT", bound=StrEnum)
+STATE = "optimiser state"
+RATES = ("remote_bandwidth", "host_bandwidth", "tile_bandwidth", "gather_bandwidth")
+
+
+def choices(given: Iterable[Any], words: type[WordT], name: str) -> tuple[WordT, ...]:
+    """Return words in the order in which the vocabulary lists them, each once."""
+    asked = [given] if isinstance(given, str) else list(given)
+    for word in asked:
+        if word not in list(words):
+            raise InputError(
+                f"unknown {str(word)[:40]!r}",
+                field=name,
+                remedy="choose from " + ", ".join(words),
+            )
+    if not asked:
+        raise InputError("is empty", field=name, remedy="choose from " + ", ".join(words))
+    return tuple(word for word in words if word in asked)
+
+
+def skips(given: Iterable[tuple[int, int]], n: int) -> tuple[tuple[int, int], ...]:
+    """Return skips in order, each once; (l, l + 1) is no skip but the chain itself."""
+    found = set()
+    for at, pair in enumerate(given):
+        where = f"skips[{at}]"
+        try:
+            u, v = pair
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{pair!r} is no pair", field=where, remedy="write (layer that writes, reader)"
+            ) from None
+        u, v = integer(u, where), integer(v, where)
+        if not -1 <= u < v < n:
+            raise InputError(
+                f"layer {v} cannot read the output of layer {u}",
+                field=where,
+                remedy=f"give -1 <= writer < reader < {n}",
+            )
+        if v > u + 1:
+            found.add((u, v))
+    return tuple(sorted(found))
+
+
+def batch(
+    microbatch: Any, global_batch: Any, data_parallel: Any, steps: Any
+) -> tuple[int | None, int]:
+    """Return (microbatch or None where it is free, global batch)."""
+    replicas = _positive(data_parallel, "data_parallel")
+    size = None if microbatch is None else _positive(microbatch, "microbatch")
+    whole = None if global_batch is None else _positive(global_batch, "global_batch")
+    if steps is not None or whole is None:
+        size = 1 if size is None else size
+        total = _positive(1 if steps is None else steps, "steps") * size * replicas
+        if whole not in (None, total):
+            raise InputError(
+                f"a global batch of {whole} is not {total // (size * replicas)} steps of {size} "
+                f"samples on {replicas} replicas",
+                field="steps",
+                remedy="leave one of them out",
+            )
+        whole = total
+    unit = (1 if size is None else size) * replicas
+    if whole % unit or whole >= 2**40:
+        raise InputError(
+            f"{whole} samples are not whole steps of {unit}",
+            field="global_batch",
+            remedy=f"give a multiple of {unit}, below 2**40",
+        )
+    return size, whole
+
+
+def chip(given: Chip | None, facts: Mapping[str, Any]) -> Chip:
+    """Return the chip with the facts that are not None, refused by the name of its field."""
+    facts = {name: value for name, value in facts.items() if value is not None}
+    base = Chip() if given is None else given
+    try:
+        if "io_tiles" in facts:
+            facts["io_tiles"] = tuple(facts["io_tiles"])
+        found = msgspec.convert(
+            {**msgspec.structs.asdict(base), **facts}, Chip, strict=True, from_attributes=True
+        )
+    except (msgspec.ValidationError, TypeError) as error:
+        problem, _, where = str(error).partition(" - at `$.")
+        raise InputError(
+            problem[:1].lower() + problem[1:].replace("`", ""),
+            field="chip" + (f".{where.rstrip('`')}" if where else ""),
+            remedy="see stagepack.Chip",
+        ) from None
+    for name in RATES:
+        value = getattr(found, name)
+        if value is not None and not (math.isfinite(value) and 1e-9 <= value <= 1e15):
+            raise InputError(
+                f"{value} bytes a cycle",
+                field=f"chip.{name}",
+                remedy="give a rate from 1e-9 to 1e15, or none where it is free",
+            )
+    least, most = found.io_tiles
+    if not 0 <= least <= most < found.tiles:
+        raise InputError(
+            f"{least} to {most} I/O tiles of {found.tiles} tiles",
+            field="chip.io_tiles",
+            remedy="give 0 <= least <= greatest < tiles",
+        )
+    return found
+
+
+def instance(found: PhaseSchedule) -> None:
+    """Refuse what contradicts itself or could overflow."""
+    n = found.n
+    if found.sharding.min() < 1:
+        raise InputError("a factor below 1", field="sharding", remedy="give factors >= 1")
+    if found.recomputations < 0:
+        raise InputError(
+            f"{found.recomputations} times", field="recomputations", remedy="give 0 or more"
+        )
+    for name in ("remote_memory", "graphs"):
+        value = getattr(found, name)
+        if value is not None and not 0 <= value < LARGEST:
+            raise InputError(f"{value}", field=name, remedy="give 0 or more, below 2**62")
+    fixed = found.fixed_boundaries
+    if fixed is not None and (
+        len(fixed) < 2 or fixed[0] != 0 or fixed[-1] != n or list(fixed) != sorted(set(fixed))
+    ):
+        raise InputError(
+            f"{list(fixed)} does not rise from 0 to {n}",
+            field="fixed_boundaries",
+            remedy=f"write [0, ..., {n}]",
+        )
+    if found.layer_names is not None and len(found.layer_names) != n:
+        raise InputError(
+            f"{len(found.layer_names)} names for {n} layers",
+            field="layer_names",
+            remedy="give one name a layer",
+        )
+    if found.microbatch is not None:
+        for name in ("forward_fixed", "backward_fixed", "temporary_fixed"):
+            if getattr(found, name).any():
+                raise InputError(
+                    "is for a free microbatch",
+                    field=name,
+                    remedy="give global_batch without microbatch and steps, or leave it out",
+                )
+    if not found.io_tile_choices:
+        raise InputError(
+            f"none of the allowed modes ({', '.join(found.modes)}) can run with "
+            f"{found.chip.io_tiles[0]} to {found.chip.io_tiles[1]} I/O tiles",
+            field="modes",
+            remedy="naive and compute need 0 I/O tiles, io and io_overlapped at least 1",
+        )
+    _bounded(found)
+
+
+def _bounded(found: PhaseSchedule) -> None:
+    """Refuse figures for which a layer a phase, in the slowest mode, would exceed 2**62."""
+    chip, samples = found.chip, found.global_batch // found.data_parallel
+    rates = [getattr(chip, name) for name in RATES[:3]]
+    slowest = min([1.0, *(float(rate) for rate in rates if rate is not None)])
+    fanout = 2 + len(found.skips) / found.n
+    # x: forward and backward, loads and stores; variables: in every step of both.
+    moved = samples * float(
+        3 * (found.variables.sum(dtype=float) + found.state.sum(dtype=float))
+        + 6 * fanout * found.activations.sum(dtype=float)
+        + 2 * found.tape.sum(dtype=float)
+    )
+    moved += 2.0 * float(found.n) * samples * fanout * float(found.activations.max())
+    gathered = float(found.variables.sum(dtype=float)) / float(chip.gather_bandwidth or 1)
+    cycles = (
+        samples
+        * chip.tiles
+        * float(
+            (2 + found.recomputations) * (found.forward + found.forward_fixed).sum(dtype=float)
+            + (found.backward + found.backward_fixed).sum(dtype=float)
+        )
+    )
+    cycles += float(found.update.sum(dtype=float)) + 2.0 * found.n * chip.startup
+    cycles += 3 * samples * gathered
+    held = samples * float((found.temporary + found.temporary_fixed).sum(dtype=float))
+    if moved >= LARGEST or held >= LARGEST:
+        raise InputError(
+            "all bytes of all steps exceed 2**62", field="activations", remedy="use a coarser unit"
+        )
+    if moved / slowest + cycles >= LARGEST:
+        raise InputError(
+            "all cycles of all steps could exceed 2**62",
+            field="forward",
+            remedy="use a coarser unit or faster links",
+        )
+
+
+def derived(profile: ModelProfile) -> dict[str, Any]:
+    """Return what a model profile says of layers and tensors, as fields of a phase schedule."""
+    Lifetimes.of(profile)  # refuses tensors without size, written twice, read too early
+    layers, n = profile.layers, len(profile.layers)
+    born = {tensor: at for at, layer in enumerate(layers) for tensor in layer.outputs}
+    host = {tensor for layer in layers for tensor in layer.inputs if tensor not in born}
+    sizes = [sum(profile.tensors[tensor] for tensor in host)]
+    sizes += [sum(profile.tensors[tensor] for tensor in layer.outputs) for layer in layers]
+    found = {
+        (born.get(tensor, -1), at)
+        for at, layer in enumerate(layers)
+        for tensor in layer.inputs
+        if at > born.get(tensor, -1) + 1
+    }
+    read = [sum(profile.tensors[tensor] for tensor in set(layer.inputs)) for layer in layers]
+    last = {tensor: at for at, layer in enumerate(layers) for tensor in layer.inputs}
+    # A profile counts outputs, and inputs used for the last time, among what a layer needs as
+    # it runs; here they are live tensors.
+    around = [
+        sizes[at + 1] + sum(profile.tensors[t] for t in set(layer.inputs) if last[t] == at)
+        for at, layer in enumerate(layers)
+    ]
+    return {
+        "variables": [layer.exclusive.get("parameters", 0) for layer in layers],
+        "state": [layer.exclusive.get(STATE, 0) for layer in layers],
+        "forward": [layer.forward for layer in layers],
+        "backward": [layer.backward for layer in layers],
+        "temporary": [max(0, layer.temporary - around[at]) for at, layer in enumerate(layers)],
+        "tape": [max(0, layers[at].stash - read[at]) for at in range(n)],
+        "activations": sizes,
+        "skips": sorted(found),
+        "layer_class": _classes(profile, sizes, found),
+        "layer_names": [layer.name or f"layer {at}" for at, layer in enumerate(layers)],
+    }
+
+
+def _classes(
+    profile: ModelProfile, sizes: list[int], skipped: set[tuple[int, int]]
+) -> list[int]:
+    """Return classes of layers: equal code, figures and bytes read and written, equal skips."""
+    seen: dict[Any, int] = {}
+    found = []
+    for at, layer in enumerate(profile.layers):
+        far = sorted(at - u for u, v in skipped if v == at and u >= 0)
+        host = any(u < 0 for u, v in skipped if v == at)
+        code = tuple(sorted(layer.shared)) or (at,)
+        held = tuple(sorted(layer.exclusive.items()))
+        key: Any = (code, held, layer.forward, layer.backward, layer.temporary, layer.stash)
+        key = (*key, sizes[at], sizes[at + 1], tuple(far), host)
+        found.append(seen.setdefault(key, len(seen)))
+    return found
+
+
+def _positive(value: Any, name: str) -> int:
+    number = integer(value, name)
+    if not 1 <= number < LARGEST:
+        raise InputError(f"{number}", field=name, remedy="give at least 1")
+    return number
