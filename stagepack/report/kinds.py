@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 FACES = {
     "pipeline-partition": "stagepack.report.pipeline",
     "lmem-packing": "stagepack.report.packing",
+    "pipeline-schedule": "stagepack.report.schedule",
+    "phase-schedule": "stagepack.report.phases",
 }
 """Modules by kind, imported when first asked for."""
 PLAIN = "stagepack.report.plain"

@@ -1,0 +1,139 @@
+"""The chart of a phase plan: phases, what compute and I/O do when, and the memory of each phase."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stagepack.plots.phases import COLOURS, ROWS, PhaseBars, band_colour, phase_bars, row_of
+from stagepack.plots.style import (
+    CAPACITY,
+    GRID,
+    INK,
+    axes,
+    byte_unit,
+    pyplot,
+    quiet,
+    save,
+)
+from stagepack.result import Result
+
+if TYPE_CHECKING:
+    from stagepack.instances.phases import PhaseSchedule
+
+
+def phase_chart(
+    instance: PhaseSchedule,
+    solution: Any,
+    path: str | Path | None = None,
+    ax: Any = None,
+    *,
+    title: str | None = None,
+) -> Any:
+    """Draw the phases, a row for each engine, and below the memory that every phase needs.
+
+    Parameters
+    ----------
+    instance : PhaseSchedule
+        The instance.
+    solution : PhaseSolution or Result
+        What to draw.
+    path : path-like, optional
+        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.
+    ax : matplotlib Axes, optional
+        Where to draw the engines alone; by default a new figure, with the memory below.
+    title : str, optional
+        Title; the instance's name by default.
+
+    Returns
+    -------
+    matplotlib Axes
+        Those of the engines.
+    """
+    answer: Any = solution.solution if isinstance(solution, Result) else solution
+    if path is not None and Path(path).suffix == ".html":
+        from stagepack.report.html import write_figure
+
+        write_figure(instance, answer, path)
+        path = None
+    drawn = phase_bars(instance, answer)
+    below = None
+    if ax is None:
+        figure = pyplot().figure(figsize=(11.0, 4.6), layout="constrained")
+        ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.5, 1.5))
+    ax = axes(ax, 11.0, 2.6)
+    _engines(ax, drawn)
+    if below is not None:
+        ax.set_xlabel("")
+        ax.tick_params(labelbottom=False)
+        _memory(below, drawn)
+    name = title if title is not None else instance.name
+    ax.set_title(f"{name} — {instance.evaluate(answer):,} cycles", loc="left", fontsize=10)
+    if path is not None:
+        save(ax.figure, path)
+    return ax
+
+
+def _engines(ax: Any, drawn: PhaseBars) -> None:
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import EngFormatter
+
+    for index, band in enumerate(drawn.bands):
+        width = band.stop - band.start
+        ax.barh(
+            0, width, left=band.start, height=0.8, color=band_colour(index), edgecolor="white",
+            linewidth=0.6,
+        )  # fmt: skip
+        room = 95 * width / max(1, drawn.end_time)  # letters
+        layers = f"{band.first}–{band.end - 1}" if band.end - band.first > 1 else str(band.first)
+        text = f"{band.name}: {layers}"
+        text = text if len(text) <= room else band.name
+        if len(text) <= room:
+            middle = band.start + width / 2
+            ax.text(middle, 0, text, ha="center", va="center", fontsize=7, color=INK)
+    for what, colour in COLOURS.items():
+        own = [event for event in drawn.events if event.what == what]
+        for row in (1, 2):
+            bars = [(e.start, e.end - e.start) for e in own if row_of(e) == row]
+            if bars:
+                few = not drawn.folded
+                ax.broken_barh(
+                    bars, (row - 0.4, 0.8), facecolor=colour,
+                    edgecolor="white" if few else "none", linewidth=0.3 if few else 0,
+                )  # fmt: skip
+    quiet(ax, "x")
+    ax.set_xlim(0, drawn.end_time)
+    ax.set_ylim(2.5, -0.5)
+    ax.set_yticks(range(3), ROWS)
+    ax.xaxis.set_major_formatter(EngFormatter())
+    ax.set_xlabel("Cycles")
+    present = [what for what in COLOURS if any(event.what == what for event in drawn.events)]
+    ax.legend(
+        handles=[Patch(color=COLOURS[what], label=what) for what in present], loc="lower right",
+        bbox_to_anchor=(1.0, 1.0), ncols=len(present), frameon=False, fontsize=8,
+        handlelength=1.2, columnspacing=1.0,
+    )  # fmt: skip
+
+
+def _memory(below: Any, drawn: PhaseBars) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    highest = max([band.peak for band in drawn.bands] + [drawn.capacity or 0])
+    factor, unit = byte_unit(highest / 2)
+    for index, band in enumerate(drawn.bands):
+        below.bar(
+            band.start, band.peak / factor, width=band.stop - band.start, align="edge",
+            color=band_colour(index), edgecolor="white", linewidth=0.6,
+        )  # fmt: skip
+    if drawn.capacity is not None:
+        below.axhline(drawn.capacity / factor, color=CAPACITY, linewidth=1.4)
+        below.text(
+            0.004, drawn.capacity / factor, "capacity", transform=below.get_yaxis_transform(),
+            fontsize=7, color=CAPACITY, va="bottom",
+        )  # fmt: skip
+    quiet(below, "y")
+    below.grid(axis="y", color=GRID)
+    below.set_ylim(0, 1.12 * highest / factor)
+    below.xaxis.set_major_formatter(EngFormatter())
+    below.set_xlabel("Cycles")
+    below.set_ylabel(f"Memory ({unit})")

@@ -1,0 +1,105 @@
+"""What the chart of a schedule shows, as plain numbers: bars on devices, memory over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+
+if TYPE_CHECKING:
+    from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+
+KINDS = ("forward", "backward", "weight gradient")
+COLOURS = (
+    ("#77aadd", "#a9c8e8", "#4f8fc9", "#cfe0f2"),
+    ("#ee8866", "#f5b8a3", "#d9653f", "#f9d9cd"),
+    ("#44bb99", "#8fd6c2", "#2f9c7d", "#c3eadf"),
+)
+"""Tints by kind; the stages of one device take them in turn."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduleBars:
+    """The operations of a schedule as bars, and the memory of every device as steps.
+
+    Attributes
+    ----------
+    kind, stage, microbatch, device : ndarray of int64, shape (operations,)
+    start, end : ndarray of int64, shape (operations,)
+        Cycles.
+    tint : ndarray of int64, shape (operations,)
+        Place of the stage among those of its device.
+    memory : tuple of (times, values)
+        For every device: from times[i] on it holds values[i].
+    end_time : int
+        The last end.
+    """
+
+    kind: Array
+    stage: Array
+    microbatch: Array
+    device: Array
+    start: Array
+    end: Array
+    tint: Array
+    memory: tuple[tuple[Array, Array], ...]
+    end_time: int
+
+    def colours(self) -> Array:
+        """Return the colour of every bar, shape (operations,)."""
+        table = np.array(COLOURS)
+        return np.asarray(table[self.kind, self.tint % table.shape[1]])
+
+
+def schedule_bars(instance: PipelineSchedule, solution: ScheduleSolution) -> ScheduleBars:
+    """Return what to draw of a solution, valid or not."""
+    operations = instance.operations
+    start = np.asarray(solution.start)
+    end = start + operations.duration
+    place = np.zeros(instance.p, dtype=np.int64)
+    for device in range(instance.d):
+        stages = np.flatnonzero(instance.devices == device)
+        place[stages] = np.arange(len(stages))
+    memory = []
+    for device in range(instance.d):
+        own = operations.device == device
+        memory.append(_steps(start[own], end[own], operations.delta[own]))
+    return ScheduleBars(
+        kind=operations.kind,
+        stage=operations.stage,
+        microbatch=operations.microbatch,
+        device=operations.device,
+        start=start,
+        end=end,
+        tint=place[operations.stage],
+        memory=tuple(memory),
+        end_time=int(end.max()),
+    )
+
+
+def _steps(start: Array, end: Array, delta: Array) -> tuple[Array, Array]:
+    """Return memory as steps: what grows does so at a start, what shrinks at an end."""
+    when = np.where(delta > 0, start, end)
+    times, place = np.unique(np.append(when, 0), return_inverse=True)
+    change = np.zeros(len(times), dtype=np.int64)
+    np.add.at(change, place[:-1], delta)
+    return times, np.cumsum(change)
+
+
+def device_label(instance: PipelineSchedule, device: int) -> str:
+    """Return the name of a device and, where it runs several stages, their numbers."""
+    name, stages = instance.device_name(device), instance.stages_of(device)
+    if stages == (device,):
+        return name
+    return f"{name} (stage{'s' if len(stages) > 1 else ''} {', '.join(map(str, stages))})"
+
+
+def limits(instance: PipelineSchedule, drawn: ScheduleBars) -> list[int]:
+    """Return the different memory limits, without those far above all that is used."""
+    if instance.limit is None:
+        return []
+    top = max(int(values.max()) for _, values in drawn.memory)
+    return [limit for limit in np.unique(instance.limit).tolist() if limit <= 2.2 * top]

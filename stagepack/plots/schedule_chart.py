@@ -1,0 +1,168 @@
+"""The chart of a schedule: what every device does when, and what memory it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stagepack.plots.schedule import (
+    COLOURS,
+    KINDS,
+    ScheduleBars,
+    device_label,
+    limits,
+    schedule_bars,
+)
+from stagepack.plots.style import CAPACITY, INK, axes, line_colour, pyplot, quiet, save
+from stagepack.result import Result
+
+if TYPE_CHECKING:
+    from stagepack.instances.schedule import PipelineSchedule
+
+FEW = 1500  # up to so many operations, each has a border and, where there is room, its number
+
+
+def schedule_chart(
+    instance: PipelineSchedule,
+    solution: Any,
+    path: str | Path | None = None,
+    ax: Any = None,
+    *,
+    title: str | None = None,
+) -> Any:
+    """Draw a row a device with a bar an operation, numbered by microbatch; memory below.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+        The instance.
+    solution : ScheduleSolution or Result
+        What to draw.
+    path : path-like, optional
+        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.
+    ax : matplotlib Axes, optional
+        Where to draw the bars alone; by default a new figure, with the memory below.
+    title : str, optional
+        Title; the instance's name by default.
+
+    Returns
+    -------
+    matplotlib Axes
+        Those of the bars.
+    """
+    answer: Any = solution.solution if isinstance(solution, Result) else solution
+    if path is not None and Path(path).suffix == ".html":
+        from stagepack.report.html import write_figure
+
+        write_figure(instance, answer, path)
+        path = None
+    drawn = schedule_bars(instance, answer)
+    below = None
+    if ax is None:
+        ax, below = _axes(instance, drawn)
+    _bars(ax, instance, drawn)
+    _finish(ax, instance, drawn)
+    if below is not None:
+        ax.set_xlabel("")
+        ax.tick_params(labelbottom=False)
+        _memory(below, instance, drawn)
+    name = title if title is not None else instance.name
+    ax.set_title(
+        f"{name} — {instance.objective} {instance.evaluate(answer):,}", loc="left", fontsize=10
+    )
+    if path is not None:
+        save(ax.figure, path)
+    return ax
+
+
+def _axes(instance: PipelineSchedule, drawn: ScheduleBars) -> tuple[Any, Any]:
+    """Return the axes of a new figure: for the bars and, where memory is used, below them."""
+    rows = max(1.2, (0.34 if instance.d <= 16 else 0.22) * instance.d)
+    if not any(values.any() for _, values in drawn.memory):
+        return axes(None, 11.0, rows + 1.2), None
+    figure = pyplot().figure(figsize=(11.0, rows + 2.8), layout="constrained")
+    both = figure.subplots(2, 1, sharex=True, height_ratios=(rows, 1.5))
+    return both[0], both[1]
+
+
+def _bars(ax: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
+    from matplotlib.collections import PolyCollection
+
+    low, high = drawn.device - 0.42, drawn.device + 0.42
+    x = np.column_stack([drawn.start, drawn.start, drawn.end, drawn.end])
+    corners = np.stack([x, np.column_stack([low, high, high, low])], axis=2)
+    few = len(drawn.start) <= FEW
+    ax.add_collection(
+        PolyCollection(
+            list(corners),
+            facecolors=list(drawn.colours()),
+            edgecolors="white" if few else "none",
+            linewidths=0.5 if few else 0,
+            antialiased=few,
+            rasterized=not few,  # an SVG of thousands of shapes is no use to anybody
+        ),
+        autolim=False,
+    )
+    if not few:
+        return
+    wide = 760.0 / max(1, drawn.end_time)  # points in all, about
+    for at in range(len(drawn.start)):
+        text = str(int(drawn.microbatch[at]))
+        room = (drawn.end[at] - drawn.start[at]) * wide
+        if room >= 4.6 * len(text):
+            ax.text(
+                (drawn.start[at] + drawn.end[at]) / 2, drawn.device[at], text, ha="center",
+                va="center", fontsize=min(7.0, 1.3 * room / len(text)), color=INK, clip_on=True,
+            )  # fmt: skip
+
+
+def _finish(ax: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import EngFormatter
+
+    quiet(ax, "x")
+    ax.set_xlim(0, drawn.end_time)
+    ax.set_ylim(instance.d - 0.5, -0.5)
+    every = -(-instance.d // 40)
+    shown = range(0, instance.d, every)
+    ax.set_yticks(list(shown), [device_label(instance, device) for device in shown], fontsize=8)
+    ax.xaxis.set_major_formatter(EngFormatter())
+    ax.set_xlabel("Cycles")
+    several = len(np.unique(drawn.tint)) > 1
+    kinds = np.unique(drawn.kind).tolist()
+    names = KINDS if instance.split else ("forward", "backward", "")
+    handles = [Patch(color=COLOURS[kind][0], label=names[kind]) for kind in kinds]
+    note = ", tints by stage" if several else ""
+    ax.legend(
+        handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False,
+        fontsize=8, title=f"numbers are microbatches{note}", title_fontsize=7,
+    )  # fmt: skip
+
+
+def _memory(below: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    quiet(below, "y")
+    for device, (times, values) in enumerate(drawn.memory):
+        below.step(
+            np.append(times, drawn.end_time), np.append(values, values[-1]), where="post",
+            color=line_colour(device), linewidth=1.0, label=str(device),
+        )  # fmt: skip
+    for limit in limits(instance, drawn):
+        below.axhline(limit, color=CAPACITY, linewidth=1.4)
+        below.text(
+            0.004, limit, f"limit {limit:,}", transform=below.get_yaxis_transform(), fontsize=7,
+            color=CAPACITY, va="bottom",
+        )  # fmt: skip
+    below.set_ylim(bottom=0)
+    below.xaxis.set_major_formatter(EngFormatter())
+    below.yaxis.set_major_formatter(EngFormatter())
+    below.set_xlabel("Cycles")
+    below.set_ylabel("Memory")
+    if instance.d <= 16:
+        below.legend(
+            loc="upper left", bbox_to_anchor=(1.0, 1.05), fontsize=7, frameon=False,
+            ncols=1 + (instance.d > 8), title="device", title_fontsize=7,
+        )  # fmt: skip

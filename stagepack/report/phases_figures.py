@@ -1,0 +1,107 @@
+"""The interactive chart of a phase plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stagepack.instances.phases import PhaseSchedule, PhaseSolution
+from stagepack.plots.phases import COLOURS, ROWS, PhaseBars, band_colour, phase_bars, row_of
+from stagepack.plots.style import CAPACITY, INK, byte_unit
+from stagepack.report.figures import graph_objects, look, text
+
+
+def phase_charts(instance: PhaseSchedule, solutions: Sequence[PhaseSolution]) -> list[Any]:
+    """Return a figure for every plan, on equal axes: phases, both engines, memory below.
+
+    Parameters
+    ----------
+    instance : PhaseSchedule
+    solutions : sequence of PhaseSolution
+
+    Returns
+    -------
+    list of plotly.graph_objects.Figure
+    """
+    bars = [phase_bars(instance, solution) for solution in solutions]
+    last = max(drawn.end_time for drawn in bars)
+    highest = max(band.peak for drawn in bars for band in drawn.bands)
+    capacity = max((drawn.capacity or 0 for drawn in bars), default=0)
+    top = max(highest, capacity if capacity <= 2.2 * highest else 0)
+    return [_figure(drawn, last, top) for drawn in bars]
+
+
+def _figure(drawn: PhaseBars, last: int, top: int) -> Any:
+    go = graph_objects()
+    factor, unit = byte_unit(top / 2)
+    layers = [f"layers {b.first} to {b.end - 1}" for b in drawn.bands]
+    colours = [band_colour(index) for index in range(len(drawn.bands))]
+    start = [band.start for band in drawn.bands]
+    width = [band.stop - band.start for band in drawn.bands]
+    traces: list[Any] = [
+        go.Bar(
+            y=[0] * len(start), x=width, base=start, orientation="h", width=0.8, showlegend=False,
+            marker={"color": colours, "line": {"color": "white", "width": 0.6}},
+            text=[band.name for band in drawn.bands], textposition="inside", textangle=0,
+            insidetextanchor="middle", textfont={"size": 11, "color": INK}, constraintext="both",
+            customdata=[
+                (band.name, where, band.mode, band.stop)
+                for band, where in zip(drawn.bands, layers, strict=True)
+            ],
+            hovertemplate=(
+                "%{customdata[0]}: %{customdata[1]}, %{customdata[2]}<br>"
+                "[%{base:,}, %{customdata[3]:,})<extra></extra>"
+            ),
+        )
+    ]  # fmt: skip
+    for what, colour in COLOURS.items():
+        own = [event for event in drawn.events if event.what == what]
+        traces.append(
+            go.Bar(
+                name=what, orientation="h", width=0.8, marker={"color": colour},
+                y=[row_of(e) for e in own], x=[e.end - e.start for e in own],
+                base=[e.start for e in own], visible=True if own else "legendonly",
+                showlegend=bool(own),
+                customdata=[
+                    (drawn.bands[e.phase].name, "" if e.step < 0 else f", step {e.step}", e.end)
+                    for e in own
+                ],
+                hovertemplate=(
+                    f"{text(what)} of %{{customdata[0]}}%{{customdata[1]}}<br>"
+                    "[%{base:,}, %{customdata[2]:,})<extra></extra>"
+                ),
+            )
+        )  # fmt: skip
+    traces.append(
+        go.Bar(
+            x=[b + w / 2 for b, w in zip(start, width, strict=True)], width=width,
+            y=[band.peak / factor for band in drawn.bands], yaxis="y2", showlegend=False,
+            marker={"color": colours, "line": {"color": "white", "width": 0.6}},
+            customdata=[(band.name, band.peak, band.peak_at) for band in drawn.bands],
+            hovertemplate=(
+                "%{customdata[0]}: %{customdata[1]:,} bytes, %{customdata[2]}<extra></extra>"
+            ),
+        )
+    )  # fmt: skip
+    if drawn.capacity is not None and drawn.capacity <= top:
+        traces.append(
+            go.Scatter(
+                name=f"capacity {drawn.capacity:,}", x=[0, last],
+                y=[drawn.capacity / factor] * 2, yaxis="y2", mode="lines", hoverinfo="skip",
+                line={"color": CAPACITY, "width": 1.4, "dash": "dash"},
+            )
+        )  # fmt: skip
+    figure = go.Figure(traces)
+    few = " (steps joined)" if drawn.folded else ""
+    figure.update_layout(**look(f"Phases and engines{few}: drag to zoom, double click to return"))
+    figure.update_layout(
+        barmode="overlay", bargap=0, height=470,
+        legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom",
+                "font": {"size": 11}, "traceorder": "normal"},
+        yaxis={"domain": [0.52, 1], "range": [2.5, -0.5], "tickvals": [0, 1, 2],
+               "ticktext": list(ROWS), "showgrid": False, "fixedrange": True},
+        yaxis2={"domain": [0, 0.42], "anchor": "x", "rangemode": "tozero", "fixedrange": True,
+                "title": {"text": f"Memory ({unit})"}, "range": [0, 1.08 * top / factor]},
+    )  # fmt: skip
+    figure.update_xaxes(title_text="Cycles", range=[0, last], tickformat="~s", anchor="y2")
+    return figure
