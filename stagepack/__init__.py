@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from stagepack.instances.packing import Memory as Memory
     from stagepack.instances.packing import PackingSolution as PackingSolution
     from stagepack.instances.packing import measure as measure
+    from stagepack.instances.phases import PhaseSchedule as PhaseSchedule
+    from stagepack.instances.phases import PhaseSolution as PhaseSolution
+    from stagepack.instances.phases.plan import plan as plan
     from stagepack.instances.pipeline import Objective as Objective
     from stagepack.instances.pipeline import PipelinePartition as PipelinePartition
     from stagepack.instances.pipeline import PipelineSolution as PipelineSolution
@@ -41,11 +44,14 @@ if TYPE_CHECKING:
     from stagepack.instances.pipeline import Violation as Violation
     from stagepack.instances.pipeline.estimate import estimate as estimate
     from stagepack.instances.pipeline.estimate import read_measured as read_measured
+    from stagepack.instances.profile import Chip as Chip
     from stagepack.instances.profile import Cluster as Cluster
     from stagepack.instances.profile import Device as Device
     from stagepack.instances.profile import LayerProfile as LayerProfile
     from stagepack.instances.profile import Link as Link
     from stagepack.instances.profile import ModelProfile as ModelProfile
+    from stagepack.instances.schedule import PipelineSchedule as PipelineSchedule
+    from stagepack.instances.schedule import ScheduleSolution as ScheduleSolution
     from stagepack.result import CheckError as CheckError
     from stagepack.result import InputError as InputError
     from stagepack.result import Result as Result
@@ -64,6 +70,7 @@ _HOME = {
     "Allowed": "stagepack.instances.packing",
     "Banks": "stagepack.instances.packing",
     "CheckError": "stagepack.result",
+    "Chip": "stagepack.instances.profile",
     "Cluster": "stagepack.instances.profile",
     "Comparison": "stagepack.compare",
     "Device": "stagepack.instances.profile",
@@ -76,9 +83,13 @@ _HOME = {
     "ModelProfile": "stagepack.instances.profile",
     "Objective": "stagepack.instances.pipeline",
     "PackingSolution": "stagepack.instances.packing",
+    "PhaseSchedule": "stagepack.instances.phases",
+    "PhaseSolution": "stagepack.instances.phases",
     "PipelinePartition": "stagepack.instances.pipeline",
+    "PipelineSchedule": "stagepack.instances.schedule",
     "PipelineSolution": "stagepack.instances.pipeline",
     "Result": "stagepack.result",
+    "ScheduleSolution": "stagepack.instances.schedule",
     "StagepackError": "stagepack.result",
     "Status": "stagepack.result",
     "Termination": "stagepack.result",
@@ -93,6 +104,7 @@ _HOME = {
     "measure": "stagepack.instances.packing",
     "methods": "stagepack.solve",
     "pack": "stagepack.solve",
+    "plan": "stagepack.instances.phases.plan",
     "read": "stagepack.instances.formats",
     "read_all": "stagepack.instances.formats",
     "read_measured": "stagepack.instances.pipeline.estimate",

@@ -13,13 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stagepack.instances.catalog import generators, networks, packing
+from stagepack.instances.catalog import generators, networks, packing, phases, schedule
 from stagepack.instances.catalog.best_known import BEST_KNOWN, BestKnown, best_known
 from stagepack.instances.catalog.clusters import cluster, preset
 from stagepack.instances.catalog.parameters import VOCABULARY, coerce, require_known, suggest
 from stagepack.instances.packing import KIND as PACKING
 from stagepack.instances.packing import LmemPacking, Objective
+from stagepack.instances.phases import KIND as PHASES
 from stagepack.instances.pipeline import KIND as PIPELINE
+from stagepack.instances.schedule import KIND as SCHEDULE
 from stagepack.result import InputError
 
 __all__ = [
@@ -77,6 +79,14 @@ def entries(kind: str | None = None) -> list[Entry]:
     found += [
         Entry(f"packing/{name}", PACKING, made.description, {**made.parameters, **GIVEN})
         for name, made in packing.GENERATORS.items()
+    ]
+    found += [
+        Entry(f"schedule/{name}", SCHEDULE, made.description, made.parameters)
+        for name, made in schedule.GENERATORS.items()
+    ]
+    found += [
+        Entry(f"phases/{name}", PHASES, made.description, made.parameters)
+        for name, made in phases.GENERATORS.items()
     ]
     return [entry for entry in found if kind in (None, entry.kind)]
 
@@ -138,6 +148,10 @@ def _make(found: Entry, chosen: dict[str, Any]) -> Any:
         made = packing.GENERATORS[name]
         instance = made.make(**{key: chosen[key] for key in made.parameters})
         return limited(instance, chosen["capacity"], chosen["objective"])
+    if found.kind == SCHEDULE:
+        return schedule.GENERATORS[name].make(**chosen)
+    if found.kind == PHASES:
+        return phases.GENERATORS[name].make(**chosen)
     if name.startswith("random/"):
         return generators.GENERATORS[name.removeprefix("random/")].make(**chosen)
     return networks.build(name, chosen)

@@ -1,7 +1,7 @@
 """Best values known of fixed instances, with their sources.
 
-Each is proved optimal, so that no method may report a better one, and an exact method must reach
-it.  Instances are told by their digest: a changed instance is another one.
+Of one that is proved optimal no method may report a better one, and an exact method must reach it.
+Instances are told by their digest: a changed instance is another one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from stagepack.result import Number
 if TYPE_CHECKING:
     from stagepack.instances.packing import LmemPacking
     from stagepack.instances.pipeline import PipelinePartition
+    from stagepack.instances.schedule import PipelineSchedule
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class BestKnown:
         Whether the value is optimal.
     source : str
         Who says so, or how it was proved.
+    bound : int or float, optional
+        The best lower bound known, where the value is not proved.
     """
 
     name: str
@@ -40,7 +43,10 @@ class BestKnown:
     value: Number
     proved: bool
     source: str
+    bound: Number | None = None
 
+
+ZERO_BUBBLE = "the authors of Zero Bubble, sail-sg/zero-bubble-pipeline-parallelism"
 
 # Layer groups of blazeface_bm1688.json: least tops.
 GROUPS = (
@@ -271,10 +277,60 @@ BEST_KNOWN: tuple[BestKnown, ...] = (
         )
         for name, digest, top in GROUPS
     ),
+    BestKnown(
+        "schedule/zero-bubble/small",
+        "b0a1b8d7e055d6f1",
+        "span",
+        193,
+        True,
+        "exhausted search by CP-SAT",
+    ),
+    BestKnown(
+        "schedule/zero-bubble/small capacity=14",
+        "49efec4b729198d0",
+        "span",
+        183,
+        True,
+        "exhausted search by CP-SAT",
+    ),
+    BestKnown(
+        "schedule/uniform capacity=8 objective=span",
+        "0e108c009f7971be",
+        "span",
+        27,
+        True,
+        "exhausted search by CP-SAT",
+    ),
+    BestKnown(
+        "schedule/uniform capacity=16 objective=span",
+        "a69bac7e3feadb4f",
+        "span",
+        24,
+        True,
+        "the work of a device, and a schedule without a bubble",
+    ),
+    BestKnown(
+        "schedule/zero-bubble/open-4x12",
+        "15166804bc0f9432",
+        "span",
+        178898,
+        False,
+        ZERO_BUBBLE,
+        177816,
+    ),
+    BestKnown(
+        "schedule/zero-bubble/open-8x32",
+        "1d64e22fabf797f7",
+        "span",
+        2517463,
+        False,
+        ZERO_BUBBLE,
+        2511520,
+    ),
 )
 
 
-def best_known(instance: PipelinePartition | LmemPacking) -> BestKnown | None:
+def best_known(instance: PipelinePartition | LmemPacking | PipelineSchedule) -> BestKnown | None:
     """Return what is known of exactly this instance, or None."""
     digest = instance.digest
     for known in BEST_KNOWN:

@@ -19,6 +19,8 @@ from stagepack.result import InputError
 OBJECTIVES = {
     "pipeline-partition": ("bottleneck", "transfer-bounded", "sum", "overlap"),
     "lmem-packing": ("peak", "fit", "bank-conflicts", "moves", "spill"),
+    "pipeline-schedule": ("makespan", "span"),
+    "phase-schedule": ("time",),
 }
 LARGEST = 2**62
 
@@ -83,6 +85,23 @@ VOCABULARY = {
         Parameter("period", int, "lifetimes are circular modulo this", 1),
         Parameter("fixed", bool, "the offsets of the file are given"),
         Parameter("previous", bool, "the offsets of the file are the old placement"),
+        # the schedule
+        Parameter("forward", int, "cycles of a forward pass", 1, 2**40),
+        Parameter("backward", int, "cycles of B, 0: inference", 0, 2**40),
+        Parameter("weight", int, "cycles of W, 0: B is the whole backward pass", 0, 2**40),
+        Parameter("latency", int, "cycles from device to device", 0, 2**40),
+        Parameter("chunks", int, "stages of a device", 1, 2**10),
+        Parameter("split", bool, "split backward passes into B and W"),
+        Parameter("steps", int, "optimiser steps of a run", 1, 2**31),
+        # the phases
+        Parameter("modes", str, "allowed loops: naive, compute, io, io_overlapped (commas between)"),
+        Parameter("policies", str, "what backward passes need: stash, keep, recompute (commas)"),
+        Parameter("accumulation", int, "steps of gradient accumulation (of a loop)", 1, 2**31),
+        Parameter("free_batch", bool, "the microbatch is free, the global batch is not"),
+        Parameter("data_parallel", int, "replicas, which shard variables and state", 1, 2**20),
+        Parameter("prefetch", bool, "load variables of the next phase beside a loop"),
+        Parameter("recomputations", int, "how often a layer may be computed again", 0, 2**20),
+        Parameter("budget", float, "memory: 0 as checkpoints need it, 1 to keep everything", 0, 1),
         # the generators
         Parameter("layers", int, "number of layers", 1, 2**24),
         Parameter("buffers", int, "number of buffers", 1, 2**24),

@@ -18,6 +18,7 @@ from stagepack.instances.formats import (
     native,
     pipedream,
     strict,
+    torch_schedule,
     tpu_mlir,
 )
 from stagepack.instances.formats.context import Context
@@ -47,6 +48,7 @@ FORMATS = (
     auto_pipeline.FORMAT,
     minimalloc.FORMAT,
     tpu_mlir.FORMAT,
+    torch_schedule.FORMAT,
 )
 
 
@@ -77,7 +79,8 @@ def read(
         ``capacity`` (bytes), ``speed``, ``cluster`` (a name of the catalog, or a `Cluster`),
         ``training``, ``microbatches``, ``objective``, ``unit``, ``fewer_stages``,
         ``free_order``, ``host_transfer``; for packing ``capacity``, ``objective``,
-        ``alignment``, ``period``, ``fixed``, ``previous``.  None: not given.
+        ``alignment``, ``period``, ``fixed``, ``previous``; for schedules ``microbatches``,
+        ``capacity``, ``latency``, ``steps``, ``objective``.  None: not given.
 
     Raises
     ------

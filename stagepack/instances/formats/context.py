@@ -17,6 +17,8 @@ JOB = frozenset(
     {"training", "microbatches", "objective", "host_transfer", "fewer_stages", "free_order"}
 )
 PACKING = frozenset({"capacity", "objective", "alignment", "period"})
+PHASES = frozenset({"capacity", "objective", "training"})
+SCHEDULE = frozenset({"capacity", "objective", "microbatches", "latency", "steps"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,8 @@ class Context:
         Lifetimes are circular modulo this.
     fixed, previous : bool
         The offsets of the file are given, or are the old placement; otherwise they are hints.
+    latency, steps : int
+        As in :class:`stagepack.instances.schedule.PipelineSchedule`.
     """
 
     devices: int | None = None
@@ -63,6 +67,8 @@ class Context:
     period: int | None = None
     fixed: bool | None = None
     previous: bool | None = None
+    latency: int | None = None
+    steps: int | None = None
 
     @classmethod
     def of(

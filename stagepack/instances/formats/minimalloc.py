@@ -113,6 +113,12 @@ def _header(names: tuple[str, ...]) -> tuple[dict[str, int], int]:
     at: dict[str, int] = {}
     for position, given in enumerate(names):
         name = ALIASES.get(given, given)
+        if given.lstrip("-").isdigit():
+            raise InputError(
+                f"begins with the number {given[:40]}: it has no header",
+                field="line 1",
+                remedy="begin the file with id,lower,upper,size",
+            )
         if name not in COLUMNS:
             raise InputError(
                 f"unknown column {given[:40]!r}",

@@ -8,10 +8,15 @@ from typing import Any
 
 import msgspec
 
-from stagepack.instances.formats import minimalloc, strict
+from stagepack.instances.formats import minimalloc, strict, torch_schedule
 from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.result import InputError, write_atomically
+
+Solution = PipelineSolution | PackingSolution | ScheduleSolution | PhaseSolution
+Problem = PipelinePartition | LmemPacking | PipelineSchedule | PhaseSchedule
 
 SAME = "give a solution of this instance, read with the same options"
 
@@ -30,12 +35,32 @@ class _Places(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memories: dict[str, str] | None = None
 
 
+class _Starts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The start of every operation, by stage, kind and microbatch."""
+
+    start: list[list[list[int]]]
+
+
+class _Phases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Groups of layers, a mode a phase, and what happens to every product."""
+
+    boundaries: list[int]
+    mode: list[str]
+    io_tiles: int = 0
+    microbatch: int = 1
+    policy: list[str] = []
+    recompute: list[list[int]] | None = None
+    prefetch: list[bool] = []
+
+
 class _Result(msgspec.Struct, frozen=True):
     digest: Any = None
     solution: Any = None
     status: Any = None
     boundaries: Any = None
     offsets: Any = None
+    start: Any = None
+    mode: Any = None
 
 
 class _WithStages(msgspec.Struct, frozen=True):
@@ -46,21 +71,29 @@ class _WithPlaces(msgspec.Struct, frozen=True):
     solution: _Places
 
 
-def read_solution(
-    path: str | Path, instance: PipelinePartition | LmemPacking | None = None
-) -> PipelineSolution | PackingSolution:
+class _WithStarts(msgspec.Struct, frozen=True):
+    solution: _Starts
+
+
+class _WithPhases(msgspec.Struct, frozen=True):
+    solution: _Phases
+
+
+def read_solution(path: str | Path, instance: Problem | None = None) -> Solution:
     """Read a solution, or a result that contains it.
 
     That of a pipeline is ``{"boundaries": [0, ..., n], "devices": [...]}``; that of a packing
     ``{"offsets": {id: int}}``, with ``"memories": {id: name}`` where there are several, or a CSV
-    of the buffers with a column ``offset``.
+    of the buffers with a column ``offset``; that of a schedule ``{"start": [[[F starts], [B
+    starts], [W starts]], ...]}``, one entry a stage, or the order of work of each rank as CSV of
+    torch.distributed.pipelining.
 
     Parameters
     ----------
     path : path-like
-    instance : PipelinePartition or LmemPacking, optional
+    instance : instance of any problem, optional
         What the solution should be for: one that cannot be, by the digest that a result records
-        or by what it names, is refused.  The offsets of a packing cannot be read without it.
+        or by what it names, is refused.  Offsets and starts cannot be read without it.
 
     Raises
     ------
@@ -71,10 +104,13 @@ def read_solution(
     try:
         if minimalloc.sniff(data):
             return minimalloc.offsets(data, _packing(instance))
+        if torch_schedule.sniff(data):
+            return torch_schedule.solution(data, _schedule(instance))
         header = strict.decode(data, _Result)
         inside = header.solution is not None
         given = header.solution if inside else msgspec.structs.asdict(header)
-        if not inside and header.status is not None and header.boundaries is header.offsets is None:
+        nothing = header.boundaries is header.offsets is header.start is None
+        if not inside and header.status is not None and nothing:
             raise InputError(
                 f"the result holds no solution (status {str(header.status)[:20]})",
                 field="solution",
@@ -85,6 +121,12 @@ def read_solution(
         placed = isinstance(given, dict) and given.get("offsets") is not None
         if placed or isinstance(instance, LmemPacking):
             return _places(data, inside, _packing(instance))
+        timed = isinstance(given, dict) and given.get("start") is not None
+        if timed or isinstance(instance, PipelineSchedule):
+            return _starts(data, inside, _schedule(instance))
+        phased = isinstance(given, dict) and given.get("mode") is not None
+        if isinstance(instance, PhaseSchedule) or (phased and instance is None):
+            return _phases(data, inside, instance)
         return _stages(data, inside, instance)
     except InputError as error:
         raise error.at(path) from None
@@ -132,7 +174,7 @@ def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
     return previous
 
 
-def _stages(data: bytes, inside: bool, instance: PipelinePartition | None) -> PipelineSolution:
+def _stages(data: bytes, inside: bool, instance: Problem | None) -> PipelineSolution:
     if inside:
         solution = strict.decode(data, _WithStages).solution
     else:
@@ -141,8 +183,25 @@ def _stages(data: bytes, inside: bool, instance: PipelinePartition | None) -> Pi
     if solution.devices is not None:
         given["devices"] = solution.devices
     answer = PipelineSolution.from_dict(given)
-    if instance is not None:
+    if isinstance(instance, PipelinePartition):
         _require_same(instance, answer)
+    return answer
+
+
+def _phases(data: bytes, inside: bool, instance: PhaseSchedule | None) -> PhaseSolution:
+    if inside:
+        solution = strict.decode(data, _WithPhases).solution
+    else:
+        known = tuple(field.name for field in msgspec.structs.fields(_Phases))
+        solution = strict.decode(data, _Phases, known=known)
+    answer = PhaseSolution.from_dict(msgspec.structs.asdict(solution))
+    end = answer.boundaries[-1] if answer.boundaries else 0
+    if instance is not None and end != instance.n:
+        raise InputError(
+            f"ends at layer {end} but {instance.name} has {instance.n} layers",
+            field="boundaries",
+            remedy=SAME,
+        )
     return answer
 
 
@@ -158,7 +217,36 @@ def _places(data: bytes, inside: bool, instance: LmemPacking) -> PackingSolution
         raise
 
 
-def _packing(instance: PipelinePartition | LmemPacking | None) -> LmemPacking:
+def _starts(data: bytes, inside: bool, instance: PipelineSchedule) -> ScheduleSolution:
+    if inside:
+        solution = strict.decode(data, _WithStarts).solution
+    else:
+        solution = strict.decode(data, _Starts, known=("start",))
+    try:
+        return ScheduleSolution.from_dict(msgspec.structs.asdict(solution), instance)
+    except InputError as error:
+        error.field = f"solution.{error.field}" if inside else error.field
+        raise
+
+
+def _schedule(instance: Problem | None) -> PipelineSchedule:
+    """Return the instance that starts need: it says which operations there are."""
+    if instance is None:
+        raise InputError(
+            "starts can only be read with their instance",
+            field="start",
+            remedy="give the instance too: read_solution(path, instance)",
+        )
+    if not isinstance(instance, PipelineSchedule):
+        raise InputError(
+            f"holds a schedule, no solution for {instance.kind}",
+            field="start",
+            remedy="give the instance that it is a schedule of",
+        )
+    return instance
+
+
+def _packing(instance: Problem | None) -> LmemPacking:
     """Return the instance that offsets need: they name its buffers."""
     if instance is None:
         raise InputError(
@@ -175,7 +263,7 @@ def _packing(instance: PipelinePartition | LmemPacking | None) -> LmemPacking:
     return instance
 
 
-def _require_digest(digest: Any, instance: PipelinePartition | LmemPacking) -> None:
+def _require_digest(digest: Any, instance: Problem) -> None:
     if isinstance(digest, str) and digest and digest != instance.digest:
         raise InputError(
             f"is a result for another instance ({digest}, not {instance.digest})",
@@ -199,19 +287,24 @@ def _require_same(instance: PipelinePartition, answer: PipelineSolution) -> None
 
 
 def write_solution(
-    solution: PipelineSolution | PackingSolution,
+    solution: Solution,
     path: str | Path,
-    instance: LmemPacking | None = None,
+    instance: Problem | None = None,
+    *,
+    communication: bool = False,
 ) -> None:
     """Write a solution, whole or not at all; names that end in ``.gz`` are compressed.
 
     Parameters
     ----------
-    solution : PipelineSolution or PackingSolution
+    solution : solution of any problem
     path : path-like
-        JSON; a packing to ``.csv`` as the buffers of its `instance` with their offsets.
-    instance : LmemPacking, optional
+        JSON; a packing to ``.csv`` as the buffers of its `instance` with their offsets, a schedule
+        as the order of work of each rank for torch.distributed.pipelining.
+    instance : LmemPacking or PipelineSchedule, optional
         What the solution is of, for CSV.
+    communication : bool
+        Write the sends and receives of a schedule, too: see :func:`.torch_schedule.dump`.
 
     Raises
     ------
@@ -220,14 +313,16 @@ def write_solution(
     """
     name = Path(path).name.lower()
     if name.removesuffix(".gz").endswith(".csv"):
-        if not isinstance(solution, PackingSolution) or instance is None:
-            raise InputError(
-                "CSV takes the offsets of a packing, with the instance",
-                file=path,
-                remedy="end the name in .json, or give write_solution the instance",
-            )
         try:
-            data = minimalloc.dump_offsets(solution, instance)
+            if isinstance(solution, PackingSolution) and isinstance(instance, LmemPacking):
+                data = minimalloc.dump_offsets(solution, instance)
+            elif isinstance(solution, ScheduleSolution) and isinstance(instance, PipelineSchedule):
+                data = torch_schedule.dump(solution, instance, communication=communication)
+            else:
+                raise InputError(
+                    "CSV takes the offsets of a packing or a schedule, with the instance",
+                    remedy="end the name in .json, or give write_solution the instance",
+                )
         except InputError as error:
             raise error.at(path) from None
     else:

@@ -18,7 +18,12 @@ ENTRIES = {entry.name: entry for entry in catalog.entries()}
 
 
 def test_every_entry_says_what_it_takes() -> None:
-    kinds = {"pipeline-partition": "pipeline/", "lmem-packing": "packing/"}
+    kinds = {
+        "pipeline-partition": "pipeline/",
+        "lmem-packing": "packing/",
+        "pipeline-schedule": "schedule/",
+        "phase-schedule": "phases/",
+    }
     assert {entry.kind for entry in ENTRIES.values()} == set(kinds)
     for kind, prefix in kinds.items():
         assert all(entry.name.startswith(prefix) for entry in catalog.entries(kind))
@@ -76,7 +81,7 @@ def test_the_machine_may_be_changed() -> None:
     ("name", "parameters", "words"),
     [
         ("pipeline/bert-larg", {}, "did you mean pipeline/bert-large"),
-        ("bert-large", {}, "did you mean pipeline/bert-large"),
+        ("bert-large", {}, "or pipeline/bert-large"),
         ("zzz", {}, "choose one of"),
         ("pipeline/bert-large", {"bach": 3}, "it takes bandwidth, batch,"),
         ("pipeline/bert-large", {"layers": 3}, "takes no parameter 'layers'"),

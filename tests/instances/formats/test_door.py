@@ -31,11 +31,12 @@ from tests.instances.formats.test_tpu_mlir import GROUPS
 def test_the_list_of_formats() -> None:
     found = {f.name: f for f in formats.formats()}
     assert {name: entry.kinds for name, entry in found.items()} == {
-        "native": ("pipeline-partition", "lmem-packing"),
+        "native": ("pipeline-partition", "lmem-packing", "pipeline-schedule", "phase-schedule"),
         "pipedream": ("pipeline-partition",),
         "auto_pipeline": ("pipeline-partition",),
         "minimalloc": ("lmem-packing",),
         "tpu_mlir": ("lmem-packing",),
+        "torch_schedule": ("pipeline-schedule",),
     }
     for entry in found.values():
         assert entry.reads

@@ -13,17 +13,21 @@ import msgspec
 
 from stagepack.instances.catalog.parameters import suggest
 from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import JOB, MACHINE, PACKING, Context
-from stagepack.instances.formats.native import packing, pipeline
+from stagepack.instances.formats.context import JOB, MACHINE, PACKING, PHASES, SCHEDULE, Context
+from stagepack.instances.formats.native import packing, phases, pipeline, schedule
 from stagepack.instances.formats.registry import Format, Instance
 from stagepack.instances.packing import KIND as LMEM
+from stagepack.instances.phases import KIND as PHASED
 from stagepack.instances.pipeline import KIND as PIPELINE
+from stagepack.instances.schedule import KIND as TIMED
 from stagepack.result import InputError
 
 VERSION = 1
 KINDS: dict[str, tuple[type, Callable[..., Any], Callable[..., str]]] = {
     PIPELINE: (pipeline.Document, pipeline.parse, pipeline.dump),
     LMEM: (packing.Document, packing.parse, packing.dump),
+    TIMED: (schedule.Document, schedule.parse, schedule.dump),
+    PHASED: (phases.Document, phases.parse, phases.dump),
 }
 FOREIGN = (b'"connection"', b'"cycles"', b'"timestep_table"')  # words of other formats in JSON
 
@@ -135,7 +139,7 @@ def dump(instance: Instance, file: str) -> bytes:
 
 FORMAT = Format(
     name="native",
-    contexts={PIPELINE: MACHINE | JOB, LMEM: PACKING},
+    contexts={PIPELINE: MACHINE | JOB, LMEM: PACKING, TIMED: SCHEDULE, PHASED: PHASES},
     extensions=(".json", ".json.gz"),
     description="Stagepack's own JSON: objects or columns, with a published schema",
     sniff=sniff,

@@ -1,0 +1,223 @@
+"""Native files of phase schedules: ``{"problem": "phase-schedule", "version": 1, ...}``.
+
+``layers`` is either what people write, a list of layer objects, beside ``input``, the bytes of x_0;
+or what programs write, an object of columns with one entry a layer (``activations``: one more).
+All other fields, their units and defaults are those of
+:class:`stagepack.instances.phases.PhaseSchedule` and :class:`stagepack.instances.profile.Chip`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from stagepack.instances.formats import strict
+from stagepack.instances.formats.context import Context
+from stagepack.instances.formats.native.lines import lines
+from stagepack.instances.phases import KIND, Chip, Mode, Objective, PhaseSchedule, Policy
+from stagepack.instances.profile import Array, Bytes
+from stagepack.result import InputError
+
+Cycles = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
+Index = Annotated[int, msgspec.Meta(ge=-1, le=2**31)]
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One layer: cycles forward, backward and of its update, and bytes.
+
+    `output` is what it writes (x_{l+1}); layers of one `layer_class` share their graph.
+    """
+
+    forward: Cycles
+    output: Bytes
+    name: str | None = None
+    variables: Bytes = 0
+    state: Bytes = 0
+    sharding: Count = 1
+    backward: Cycles = 0
+    update: Cycles = 0
+    temporary: Bytes = 0
+    tape: Bytes = 0
+    forward_fixed: Cycles = 0
+    backward_fixed: Cycles = 0
+    temporary_fixed: Bytes = 0
+    layer_class: Cycles | None = None
+
+
+class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Layers by column: arrays with an entry a layer, `activations` one more: x_0 ... x_n."""
+
+    variables: list[Bytes]
+    forward: list[Cycles]
+    activations: list[Bytes]
+    names: list[str] | None = None
+    state: list[Bytes] | None = None
+    sharding: list[Count] | None = None
+    backward: list[Cycles] | None = None
+    update: list[Cycles] | None = None
+    temporary: list[Bytes] | None = None
+    tape: list[Bytes] | None = None
+    forward_fixed: list[Cycles] | None = None
+    backward_fixed: list[Cycles] | None = None
+    temporary_fixed: list[Bytes] | None = None
+    layer_class: list[Cycles] | None = None
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A phase-schedule instance.
+
+    With `microbatch` the figures are for it; with `global_batch` alone they are per sample.
+    """
+
+    problem: Literal["phase-schedule"]
+    version: Literal[1]
+    layers: list[Layer] | Columns
+    chip: Chip
+    input: Bytes | None = None
+    name: str = "phases"
+    source: str = ""
+    objective: Objective = Objective.TIME
+    skips: list[tuple[Index, Index]] = []
+    microbatch: Count | None = None
+    global_batch: Count | None = None
+    data_parallel: Count = 1
+    steps: Count | None = None
+    modes: list[Mode] | None = None
+    training: bool = False
+    policies: list[Policy] | None = None
+    recomputations: Cycles = 1
+    prefetch: bool = False
+    fixed_boundaries: list[Index] | None = None
+    remote_memory: Bytes | None = None
+    graphs: Bytes | None = None
+
+
+KNOWN_FIELDS = tuple(
+    dict.fromkeys(
+        field.name
+        for struct in (Document, Columns, Layer, Chip)
+        for field in msgspec.structs.fields(struct)
+    )
+)
+COLUMNS = (
+    "state",
+    "sharding",
+    "backward",
+    "update",
+    "temporary",
+    "tape",
+    "forward_fixed",
+    "backward_fixed",
+    "temporary_fixed",
+    "layer_class",
+)
+
+
+def parse(data: bytes, context: Context) -> PhaseSchedule:
+    """Return the instance of a native file, changed as `context` says.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
+    document = strict.decode(data, Document, known=KNOWN_FIELDS)
+    fields = msgspec.structs.asdict(document)
+    for name in ("problem", "version", "layers", "input"):
+        del fields[name]
+    for name in ("modes", "policies"):
+        if fields[name] is None:
+            del fields[name]
+    layers = document.layers
+    if isinstance(layers, Columns):
+        if document.input is not None:
+            raise InputError(
+                "is the first of the activations",
+                field="input",
+                remedy="leave it out beside columns of layers",
+            )
+        fields |= msgspec.structs.asdict(layers)
+        fields["layer_names"] = fields.pop("names")
+    else:
+        fields |= _columns(layers, document.input)
+    if context.capacity is not None:
+        fields["memory"] = context.capacity
+    for name in ("objective", "training"):
+        if getattr(context, name) is not None:
+            fields[name] = getattr(context, name)
+    return PhaseSchedule.from_arrays(**fields)
+
+
+def _columns(layers: list[Layer], given: int | None) -> dict[str, Any]:
+    """Return layer objects as columns."""
+    if not layers:
+        raise InputError("no layers", field="layers", remedy="give at least one layer")
+    if given is None:
+        raise InputError("is missing", field="input", remedy="give the bytes of the input x_0")
+    found: dict[str, Any] = {
+        name: [getattr(layer, name) for layer in layers]
+        for name in ("variables", "forward", *COLUMNS)
+    }
+    found["activations"] = [given, *(layer.output for layer in layers)]
+    if all(label is None for label in found["layer_class"]):
+        found["layer_class"] = None
+    elif None in found["layer_class"]:
+        raise InputError(
+            "is missing",
+            field=f"layers[{found['layer_class'].index(None)}].layer_class",
+            remedy="give every layer a class or none",
+        )
+    names = [layer.name for layer in layers]
+    if any(name is not None for name in names):
+        found["layer_names"] = [
+            f"layer {at}" if name is None else name for at, name in enumerate(names)
+        ]
+    return found
+
+
+def dump(instance: PhaseSchedule) -> str:
+    """Return the native file of an instance: columns, a line each, defaults left out."""
+    usual = {"sharding": np.ones(instance.n), "layer_class": np.arange(instance.n)}
+    columns: dict[str, Any] = {
+        "names": instance.layer_names,
+        "variables": instance.variables,
+        "forward": instance.forward,
+        "activations": instance.activations,
+        **{name: _unless(getattr(instance, name), usual.get(name)) for name in COLUMNS},
+    }
+    document: dict[str, Any] = {
+        "problem": KIND,
+        "version": 1,
+        "name": instance.name,
+        "source": instance.source or None,
+        "chip": {
+            key: value
+            for key, value in msgspec.structs.asdict(instance.chip).items()
+            if value != getattr(Chip(), key)
+        },
+        "microbatch": instance.microbatch,
+        "global_batch": instance.global_batch,
+        "data_parallel": instance.data_parallel if instance.data_parallel > 1 else None,
+        "training": instance.training or None,
+        "modes": None if instance.modes == tuple(Mode) else list(map(str, instance.modes)),
+        "policies": None
+        if instance.policies == (Policy.STASH,)
+        else list(map(str, instance.policies)),
+        "recomputations": None if instance.recomputations == 1 else instance.recomputations,
+        "prefetch": instance.prefetch or None,
+        "fixed_boundaries": instance.fixed_boundaries,
+        "remote_memory": instance.remote_memory,
+        "graphs": instance.graphs,
+        "skips": instance.skips or None,
+        "layers": columns,
+    }
+    return lines(document, opened="layers")
+
+
+def _unless(column: Array, usual: Array | None) -> Array | None:
+    """Return a column, or None where its default (zeros) says the same."""
+    same = not column.any() if usual is None else bool((column == usual).all())
+    return None if same else column

@@ -1,0 +1,371 @@
+"""Schedules of ``torch.distributed.pipelining`` as CSV: a line a rank, its actions in order.
+
+An action is ``{stage}{type}{microbatch}``, as ``0F3``.  Types of work: ``F``, the forward pass;
+``B``, the whole backward pass; ``I`` and ``W``, the gradients of the input and of the weights
+where the backward pass is split (our B and W).  ``(0F1;3B0)OVERLAP_F_B`` does several in turn, an
+empty cell nothing.  Files made for running without lowering hold, too, ``SEND_F``, ``RECV_F``,
+``SEND_B``, ``RECV_B``, the waits for the sends, and for each stage ``UNSHARD``, ``RESHARD``,
+``REDUCE_GRAD`` and ``WAIT_REDUCE_GRAD``: they add nothing to the order of work.
+
+A file knows no times.  As a solution it is the order of work of each device, every operation as
+early as that allows; as an instance it has stages, devices and microbatches, and all operations
+take one cycle.  Stages form a chain.
+
+Source: ``torch/distributed/pipelining/schedules.py``, ``_Action`` and
+``_PipelineScheduleRuntime._load_csv``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagepack.instances.formats import strict
+from stagepack.instances.formats.context import SCHEDULE, Context
+from stagepack.instances.formats.native.schedule import given
+from stagepack.instances.formats.registry import Format, stem_of
+from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule.timing import longest_path
+from stagepack.result import InputError
+
+WORK = ("F", "B", "I", "W")
+OTHER = (
+    "SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B",
+    "UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD",
+)  # fmt: skip
+OF_STAGE = ("UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD")  # have no microbatch
+ACTION = re.compile(r"([0-9]{1,9})([A-Z][A-Z_]*?)([0-9]{0,9})")
+SEVERAL = re.compile(r"\((.*)\)OVERLAP_F_B")
+FIRST = re.compile(
+    rb"[\s,]*(?:[0-9]+(?:[FBIW][0-9]+|[A-Z_]+[0-9]*)|\([0-9A-Z;_ ]+\)OVERLAP_F_B)\s*(?:,|$)"
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """An action that computes, and where it stands."""
+
+    stage: int
+    type: str
+    microbatch: int
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.type}{self.microbatch}"
+
+
+def sniff(data: bytes) -> bool:
+    """Whether the first line of `data` begins with an action."""
+    return FIRST.match(data[:65536].lstrip().partition(b"\n")[0]) is not None
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def actions(data: bytes) -> list[list[Work]]:
+    """Return the work of each rank, in order.
+
+    Raises
+    ------
+    InputError
+        Naming line and cell: no action, or one without its microbatch.
+    """
+    rows = strict.text(data).splitlines()
+    while rows and not rows[-1].strip():
+        rows.pop()
+    return [
+        [
+            work
+            for at, cell in enumerate(row.split(","))
+            for work in _work(cell.strip(), f"line {rank + 1}, cell {at + 1}")
+        ]
+        for rank, row in enumerate(rows)
+    ]
+
+
+def _work(cell: str, where: str) -> Iterator[Work]:
+    several = SEVERAL.fullmatch(cell)
+    for part in several[1].split(";") if several else [cell]:
+        if not part.strip():
+            continue
+        found = ACTION.fullmatch(part.strip())
+        if found is None or found[2] not in (*WORK, *OTHER):
+            raise InputError(
+                f"{part[:40]!r} is no action",
+                field=where,
+                remedy="write stage, type and microbatch as in 0F3; types of work are "
+                + ", ".join(WORK),
+            )
+        if not found[3] and found[2] not in OF_STAGE:
+            raise InputError(f"{part!r} names no microbatch", field=where, remedy="write 0F3")
+        if found[2] in WORK:
+            yield Work(int(found[1]), found[2], int(found[3]), where)
+
+
+def parse(data: bytes, context: Context, file: str) -> list[PipelineSchedule]:
+    """Return the instance whose stages, devices and microbatches are those of the file.
+
+    Raises
+    ------
+    InputError
+        Naming line and cell, or the field.
+    """
+    ranks = actions(data)
+    everything = [work for row in ranks for work in row]
+    device = {work.stage: rank for rank, row in enumerate(ranks) for work in row}
+    if not device:
+        raise InputError("holds no work", remedy="give lines such as 0F0,0F1,0B0,0B1")
+    for rank, row in enumerate(ranks):
+        for work in row:
+            if device[work.stage] != rank:
+                raise InputError(
+                    f"stage {work.stage} is on line {device[work.stage] + 1}, too",
+                    field=work.where,
+                    remedy="let each stage work on one rank",
+                )
+    missing = next((stage for stage in range(max(device) + 1) if stage not in device), None)
+    if missing is not None:
+        raise InputError(
+            f"stage {missing} does nothing", field="stages", remedy="number stages from 0"
+        )
+    types = {work.type for work in everything}
+    ones = np.ones(len(device), dtype=np.int64)
+    split = bool(types & {"I", "W"})
+    instance = PipelineSchedule.from_arrays(
+        ones,
+        ones if types - {"F"} else None,
+        ones if split else None,
+        microbatches=max(work.microbatch for work in everything) + 1,
+        devices=[device[stage] for stage in range(len(device))],
+        name=stem_of(file),
+    )
+    _orders(ranks, instance)
+    said = given(context)
+    if "microbatches" in said:
+        raise InputError(
+            "is what the file says",
+            field="microbatches",
+            remedy="leave it out, or give a native file",
+        )
+    return [instance.replace(**said)]
+
+
+def solution(data: bytes, instance: PipelineSchedule) -> ScheduleSolution:
+    """Return a file's schedule for `instance`, every operation as early as the orders allow.
+
+    Raises
+    ------
+    InputError
+        Naming line and cell, when work is unknown, missing, repeated, on another device or out of
+        order, and when the ranks wait for one another.
+    """
+    ranks = actions(data)
+    orders = _orders(ranks, instance)
+    start, waits = longest_path(instance, orders)
+    stuck = [next((v for v in order if waits[v]), None) for order in orders]
+    if any(v is not None for v in stuck):
+        shown = " and ".join(_spelt(instance, v) for v in stuck if v is not None)
+        raise InputError(
+            f"never ends: {shown} wait for one another",
+            field="order",
+            remedy="let each come after what it needs",
+        )
+    return ScheduleSolution.of(instance, start)
+
+
+def _orders(ranks: list[list[Work]], instance: PipelineSchedule) -> list[list[int]]:
+    """Return the operations of each device in the order of a file that has them all."""
+    if len(ranks) != instance.d:
+        raise InputError(
+            f"has {len(ranks)} lines for {instance.d} devices",
+            field="lines",
+            remedy="give a line for each device",
+        )
+    operations = instance.operations
+    seen = np.zeros(len(operations), dtype=bool)
+    following = np.zeros((instance.p, 3), dtype=np.int64)  # microbatch whose turn it is
+    orders: list[list[int]] = []
+    for rank, row in enumerate(ranks):
+        order: list[int] = []
+        for work in row:
+            for kind in _kinds(work, instance):
+                _require(work, kind, rank, instance, following)
+                following[work.stage, kind] += 1
+                order.append(operations.op(work.stage, kind, work.microbatch))
+        orders.append(order)
+        seen[order] = True
+    if not seen.all():
+        absent = int(np.argmin(seen))
+        raise InputError(
+            f"lacks {_spelt(instance, absent)}",
+            field=f"line {int(operations.device[absent]) + 1}",
+            remedy="give every operation once",
+        )
+    return orders
+
+
+def _kinds(work: Work, instance: PipelineSchedule) -> tuple[int, ...]:
+    """Return the kinds (0 = F, 1 = B, 2 = W) of operations that an action runs."""
+    if work.type == "F":
+        return (0,)
+    if not instance.training:
+        raise InputError(
+            f"{work} is backward work, but the instance is inference",
+            field=work.where,
+            remedy="give an instance with backward cycles",
+        )
+    if work.type == "B":
+        return (1, 2) if instance.split else (1,)
+    if not instance.split:
+        raise InputError(
+            f"{work} is half a backward pass, but the instance does not split it",
+            field=work.where,
+            remedy="give an instance with weight cycles",
+        )
+    return (1,) if work.type == "I" else (2,)
+
+
+def _require(
+    work: Work, kind: int, rank: int, instance: PipelineSchedule, following: np.ndarray
+) -> None:
+    """Refuse an action of no stage, of another device's stage, repeated or out of order."""
+    problem = ""
+    if work.stage >= instance.p:
+        problem = f"there are {instance.p} stages"
+    elif instance.devices[work.stage] != rank:
+        problem = f"stage {work.stage} is on device {instance.devices[work.stage]}"
+    elif work.microbatch >= instance.microbatches[work.stage]:
+        problem = f"there are {instance.microbatches[work.stage]} microbatches"
+    elif work.microbatch != following[work.stage, kind]:
+        turn = following[work.stage, kind]
+        done = work.microbatch < turn
+        problem = "it was run before" if done else f"it is the turn of microbatch {turn}"
+    if problem:
+        raise InputError(
+            f"{work} cannot be: {problem}",
+            field=work.where,
+            remedy="give a schedule of this instance, microbatches in order",
+        )
+
+
+def _spelt(instance: PipelineSchedule, operation: int) -> str:
+    """Return an operation as an action."""
+    operations = instance.operations
+    word = _types(instance)[operations.kind[operation]]
+    return f"{operations.stage[operation]}{word}{operations.microbatch[operation]}"
+
+
+def _types(instance: PipelineSchedule) -> tuple[str, ...]:
+    return ("F", "I", "W") if instance.split else ("F", "B")
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def dump(
+    solution: ScheduleSolution,
+    instance: PipelineSchedule,
+    *,
+    communication: bool = False,
+    waits: bool = True,
+) -> bytes:
+    """Return the order of work of each rank, to be run by ``torch.distributed.pipelining``.
+
+    Parameters
+    ----------
+    solution : ScheduleSolution
+        A valid schedule.
+    instance : PipelineSchedule
+        Whose stages are a chain.
+    communication : bool
+        Write sends, receives and the handling of parameters, too (format ``compute_comms``);
+        otherwise torch adds its own (``compute_only``).
+    waits : bool
+        With the waits for sends and reductions that torch asks for since it frees what was sent
+        (as 2.15 does); older versions do not know them.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    InputError
+        When the schedule is invalid, or the stages are no chain.
+
+    Notes
+    -----
+    A send follows the work it sends at once, and the receive takes its place in the other rank at
+    that moment.  All sends and receives are so in the order of one list, the work by its starts,
+    and the first of them that is not done can always be done: ranks never wait in a circle, even
+    where a send waits for its receive.
+    """
+    if set(instance.edges) != {(stage, stage + 1) for stage in range(instance.p - 1)}:
+        raise InputError(
+            "stages are no chain",
+            field="edges",
+            remedy="torch.distributed.pipelining runs stages 0, 1, 2, ... one after the other",
+        )
+    violations = instance.check(solution)
+    if violations:
+        raise InputError(
+            f"is no valid schedule: {violations[0]}",
+            field="solution",
+            remedy="give a valid one",
+        )
+    operations = instance.operations
+    by_start = np.argsort(solution.start, kind="stable").tolist()
+    rows: list[list[str]] = [[] for _ in range(instance.d)]
+    if not communication:
+        for v in by_start:
+            rows[operations.device[v]].append(_spelt(instance, v))
+    else:
+        _with_communication(instance, by_start, rows, waits)
+    return "".join(",".join(row) + "\n" for row in rows).encode()
+
+
+def _with_communication(
+    instance: PipelineSchedule, by_start: list[int], rows: list[list[str]], waits: bool
+) -> None:
+    """Fill `rows` with work, sends and receives, and what becomes of each stage's parameters."""
+    operations, devices = instance.operations, instance.devices.tolist()
+    sent: list[dict[str, None]] = [{} for _ in rows]  # sends that nobody has waited for yet
+    for stage, device in enumerate(devices):
+        rows[device].append(f"{stage}UNSHARD")
+    for v in by_start:
+        stage, kind = int(operations.stage[v]), int(operations.kind[v])
+        i, row = int(operations.microbatch[v]), rows[devices[stage]]
+        row.append(_spelt(instance, v))
+        if kind < 2:
+            other, word = (stage + 1, "F") if kind == 0 else (stage - 1, "B")
+            if 0 <= other < instance.p and devices[other] != devices[stage]:
+                row.append(f"{stage}SEND_{word}{i}")
+                rows[devices[other]].append(f"{other}RECV_{word}{i}")
+                sent[devices[stage]][f"{stage}WAIT_SEND_{word}{i}"] = None
+        # What the next stage gave back, it must have received.
+        if kind == 1 and waits and f"{stage}WAIT_SEND_F{i}" in sent[devices[stage]]:
+            row.append(f"{stage}WAIT_SEND_F{i}")
+            del sent[devices[stage]][f"{stage}WAIT_SEND_F{i}"]
+        last = kind == len(instance.kinds) - 1 and i == instance.microbatches[stage] - 1
+        if last and instance.training:
+            row.append(f"{stage}REDUCE_GRAD")
+            if waits:
+                row.append(f"{stage}WAIT_REDUCE_GRAD")
+    for stage, device in enumerate(devices):
+        rows[device].append(f"{stage}RESHARD")
+    if waits:
+        for row, left in zip(rows, sent, strict=True):
+            row += left
+
+
+FORMAT = Format(
+    name="torch_schedule",
+    contexts={KIND: SCHEDULE},
+    extensions=(".csv", ".csv.gz"),
+    description="schedules of torch.distributed.pipelining: a line a rank, as 0F0,0F1,0B0",
+    sniff=sniff,
+    parse=parse,
+)
