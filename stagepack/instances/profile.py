@@ -123,7 +123,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """
 
     memory: Bytes | None = None
-    tiles: Annotated[int, msgspec.Meta(ge=1, le=2**31)] = 1
+    tiles: Annotated[int, msgspec.Meta(ge=1, le=2**20)] = 1
     io_tiles: tuple[int, int] = (0, 0)
     io_tile_step: Annotated[int, msgspec.Meta(ge=1)] = 1
     io_tiles_optional: bool = False

@@ -94,7 +94,9 @@ VOCABULARY = {
         Parameter("split", bool, "split backward passes into B and W"),
         Parameter("steps", int, "optimiser steps of a run", 1, 2**31),
         # the phases
-        Parameter("modes", str, "allowed loops: naive, compute, io, io_overlapped (commas between)"),
+        Parameter(
+            "modes", str, "allowed loops: naive, compute, io, io_overlapped (commas between)"
+        ),
         Parameter("policies", str, "what backward passes need: stash, keep, recompute (commas)"),
         Parameter("accumulation", int, "steps of gradient accumulation (of a loop)", 1, 2**31),
         Parameter("free_batch", bool, "the microbatch is free, the global batch is not"),

@@ -23,14 +23,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from stagepack.instances.catalog import clusters, networks
 from stagepack.instances.catalog.networks.network import cycles
-from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-from stagepack.instances.phases import liveness
+from stagepack.instances.phases import PhaseSchedule, PhaseSolution, liveness
 from stagepack.instances.profile import Chip
 
 GC200 = Chip(
@@ -114,7 +114,7 @@ def mnist(training: bool, capacity: int | None) -> PhaseSchedule:
     """
     widths, batch, width, replicas = (784, 512, 512, 512, 10), 8, 4, 2
     preset = clusters.preset(PRESET)
-    pairs = list(zip(widths, widths[1:], strict=False))
+    pairs = list(pairwise(widths))
     # Single precision has a quarter of the arithmetic of half precision (same datasheet).
     peak = preset.flops_per_cycle * preset.utilisation / 4
     forward = [cycles(2 * batch * rows * columns, peak) for rows, columns in pairs]
@@ -228,8 +228,8 @@ def skip_remat(layers: int, seed: int, budget: float, recomputations: int) -> Ph
         skips.append((at, at + reach))
         at += reach + int(rng.integers(0, 3))
     half = layers // 2
-    for u in range(0, half - 1, max(2, layers // 8)):
-        skips.append((u, layers - 1 - u))  # as in a U-net
+    # A few that reach across, as in a U-net.
+    skips += [(u, layers - 1 - u) for u in range(0, half - 1, max(2, layers // 8))]
     chosen = [(u, v) for u, v in skips if u + 1 < v < layers]
     return _remat("skip-remat", layers, seed, budget, recomputations, chosen)
 

@@ -131,6 +131,13 @@ def parse(data: bytes, context: Context, file: str) -> list[PipelineSchedule]:
         raise InputError(
             f"stage {missing} does nothing", field="stages", remedy="number stages from 0"
         )
+    last = max(everything, key=lambda work: work.microbatch)
+    if last.microbatch >= len(everything):
+        raise InputError(
+            f"{last} is of a microbatch whose predecessors are missing",
+            field=last.where,
+            remedy="number microbatches from 0",
+        )
     types = {work.type for work in everything}
     ones = np.ones(len(device), dtype=np.int64)
     split = bool(types & {"I", "W"})
@@ -138,7 +145,7 @@ def parse(data: bytes, context: Context, file: str) -> list[PipelineSchedule]:
         ones,
         ones if types - {"F"} else None,
         ones if split else None,
-        microbatches=max(work.microbatch for work in everything) + 1,
+        microbatches=last.microbatch + 1,
         devices=[device[stage] for stage in range(len(device))],
         name=stem_of(file),
     )
@@ -186,15 +193,19 @@ def _orders(ranks: list[list[Work]], instance: PipelineSchedule) -> list[list[in
         )
     operations = instance.operations
     seen = np.zeros(len(operations), dtype=bool)
-    following = np.zeros((instance.p, 3), dtype=np.int64)  # microbatch whose turn it is
+    base, m = operations.base.tolist(), instance.microbatches.tolist()
+    devices = instance.devices.tolist()
+    turn = [[0, 0, 0] for _ in devices]  # the next microbatch of each stage and kind
     orders: list[list[int]] = []
     for rank, row in enumerate(ranks):
         order: list[int] = []
         for work in row:
             for kind in _kinds(work, instance):
-                _require(work, kind, rank, instance, following)
-                following[work.stage, kind] += 1
-                order.append(operations.op(work.stage, kind, work.microbatch))
+                s, i = work.stage, work.microbatch
+                if s >= len(m) or devices[s] != rank or i >= m[s] or i != turn[s][kind]:
+                    raise _misplaced(work, rank, instance, turn[s][kind] if s < len(m) else 0)
+                turn[s][kind] += 1
+                order.append(base[s] + kind * m[s] + i)
         orders.append(order)
         seen[order] = True
     if not seen.all():
@@ -228,27 +239,23 @@ def _kinds(work: Work, instance: PipelineSchedule) -> tuple[int, ...]:
     return (1,) if work.type == "I" else (2,)
 
 
-def _require(
-    work: Work, kind: int, rank: int, instance: PipelineSchedule, following: np.ndarray
-) -> None:
-    """Refuse an action of no stage, of another device's stage, repeated or out of order."""
-    problem = ""
+def _misplaced(work: Work, rank: int, instance: PipelineSchedule, turn: int) -> InputError:
+    """Say why an action cannot be: no stage, another device's, repeated or out of order."""
     if work.stage >= instance.p:
         problem = f"there are {instance.p} stages"
     elif instance.devices[work.stage] != rank:
         problem = f"stage {work.stage} is on device {instance.devices[work.stage]}"
     elif work.microbatch >= instance.microbatches[work.stage]:
         problem = f"there are {instance.microbatches[work.stage]} microbatches"
-    elif work.microbatch != following[work.stage, kind]:
-        turn = following[work.stage, kind]
-        done = work.microbatch < turn
-        problem = "it was run before" if done else f"it is the turn of microbatch {turn}"
-    if problem:
-        raise InputError(
-            f"{work} cannot be: {problem}",
-            field=work.where,
-            remedy="give a schedule of this instance, microbatches in order",
-        )
+    elif work.microbatch < turn:
+        problem = "it was run before"
+    else:
+        problem = f"it is the turn of microbatch {turn}"
+    return InputError(
+        f"{work} cannot be: {problem}",
+        field=work.where,
+        remedy="give a schedule of this instance, microbatches in order",
+    )
 
 
 def _spelt(instance: PipelineSchedule, operation: int) -> str:

@@ -261,9 +261,7 @@ class _Machine:
             layer = place["layer"]
             alone = int(self.instance.sharding[layer]) == 1
             version = self.version[layer] if place["remote"] == "variables" else 0
-            self.held[name] = Token(
-                name, whole=alone, version=version, ready=not op.get("begun")
-            )
+            self.held[name] = Token(name, whole=alone, version=version, ready=not op.get("begun"))
         elif "host" in place:
             self.held[name] = Token(place["host"], step)
         else:

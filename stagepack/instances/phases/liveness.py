@@ -104,9 +104,10 @@ def spans(
             if at is not None
         )
 
+    read = {t for layer in phase.layers for t in instance.reads[layer]}
     inside = {
         t: [v for v in instance.readers[t] if phase.first <= v < phase.end]
-        for t in range(phase.end + 1)
+        for t in sorted(read | set(range(phase.first + 1, phase.end + 1)))
     }
     # Inputs of the group: from the start to their last use.
     for t, layers in inside.items():

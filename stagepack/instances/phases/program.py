@@ -261,9 +261,7 @@ class _Writer:
         """Return one layer's run; `new` are the tensors that begin to live with it."""
         instance, figures, layer = self.instance, self.figures, moment.layer
         reads = [f"w{layer}"] if self._variables(layer) else []
-        reads += [
-            self._name(f"x{t}") for t in instance.reads[layer] if int(figures.activations[t])
-        ]
+        reads += [self._name(f"x{t}") for t in instance.reads[layer] if int(figures.activations[t])]
         adds: list[str] = []
         cycles = int(figures.forward[layer])
         if moment.what == "backward":

@@ -85,7 +85,9 @@ def loop(
             now = run(IO, "store", step, store, now)
         return found
     ready = run(IO, "variables", -1, v)
-    loaded, computed, stored = [run(IO, "load", 0, load, ready)], [], []
+    loaded = [run(IO, "load", 0, load, ready)]
+    computed: list[int] = []
+    stored: list[int] = []
     for step in range(steps):
         room = stored[step - 2] if step >= 2 else ready
         begin = loaded[step]
@@ -128,9 +130,7 @@ def simulate(instance: PhaseSchedule, solution: PhaseSolution) -> list[Event]:
             found.append(Event(COMPUTE, "startup", index, -1, now, now + instance.chip.startup))
             now += instance.chip.startup
         v = part.variables - ahead + part.gather
-        events = loop(
-            phase.mode, v, part.load, part.compute, part.store, figures.steps, index, now
-        )
+        events = loop(phase.mode, v, part.load, part.compute, part.store, figures.steps, index, now)
         begin = max([now, *(e.end for e in events if e.what == "variables")])
         end = max([now, *(event.end for event in events)])
         ahead = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -106,12 +105,16 @@ def chip(given: Chip | None, facts: Mapping[str, Any]) -> Chip:
         ) from None
     for name in RATES:
         value = getattr(found, name)
-        if value is not None and not (math.isfinite(value) and 1e-9 <= value <= 1e15):
+        if value is not None and not 1e-9 <= value <= 1e15:  # NaN fails, too
             raise InputError(
-                f"{value} bytes a cycle",
+                f"{str(value)[:20]} bytes a cycle",
                 field=f"chip.{name}",
                 remedy="give a rate from 1e-9 to 1e15, or none where it is free",
             )
+    if not 1e-3 <= found.clock <= 1e15:
+        raise InputError(
+            f"{str(found.clock)[:20]} Hz", field="chip.clock", remedy="give a frequency"
+        )
     least, most = found.io_tiles
     if not 0 <= least <= most < found.tiles:
         raise InputError(
@@ -241,9 +244,7 @@ def derived(profile: ModelProfile) -> dict[str, Any]:
     }
 
 
-def _classes(
-    profile: ModelProfile, sizes: list[int], skipped: set[tuple[int, int]]
-) -> list[int]:
+def _classes(profile: ModelProfile, sizes: list[int], skipped: set[tuple[int, int]]) -> list[int]:
     """Return classes of layers: equal code, figures and bytes read and written, equal skips."""
     seen: dict[Any, int] = {}
     found = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stagepack.instances.schedule.instance import PipelineSchedule
 
 LARGEST = 2**62  # cycles, bytes and their sums beyond this are refused
-MOST_OPERATIONS = 2**31
+MOST_OPERATIONS = 2**26
 
 
 def integer(value: Any, name: str, least: int) -> int:
@@ -242,7 +242,7 @@ def _require_range(built: PipelineSchedule) -> None:
     kinds = len(built.kinds)
     if sum(m) * kinds >= MOST_OPERATIONS:
         raise InputError(
-            f"{sum(m) * kinds:,} operations", field="microbatches", remedy="give fewer than 2**31"
+            f"{sum(m) * kinds:,} operations", field="microbatches", remedy="give fewer than 2**26"
         )
     cycles = int(built.optimizer.max())
     for column in (built.forward, built.backward, built.weight):

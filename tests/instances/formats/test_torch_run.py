@@ -56,7 +56,7 @@ def run_rank(rank: int, folder: str) -> None:
         init_method=f"file://{folder}/meet",
         rank=rank,
         world_size=2,
-        timeout=datetime.timedelta(seconds=60),
+        timeout=datetime.timedelta(seconds=300),
     )
     found = {case: gradients(rank, Path(folder), *case) for case in CASES}
     torch.save(found, f"{folder}/gradients-{rank}.pt")

@@ -100,6 +100,8 @@ def test_context_of_a_file(tmp_path: Path) -> None:
         ("0F0\n0F1", r"line 1, cell 1: stage 0 is on line 2, too"),
         ("0F0,2F0", "stage 1 does nothing"),
         ("0F0,1F0,1F1", "lacks 0F1"),
+        ("0F0,0F999999999", "line 1, cell 2: 0F999999999 is of a microbatch whose predecessors"),
+        ("0F0,999999999F0", "stage 1 does nothing"),
         ("0F0,0I0", "lacks 0W0"),
         ("0B0", "lacks 0F0"),
         ("0UNSHARD,0RESHARD", "holds no work"),

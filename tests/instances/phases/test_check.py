@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from stagepack.instances.phases.plan import plan
 from tests.instances.phases.examples import two_groups, two_layers, unet
 
 
-def rules(instance, solution):
+def rules(instance: PhaseSchedule, solution: PhaseSolution) -> list[str]:
     return [violation.rule for violation in instance.check(solution)]
 
 
@@ -19,7 +20,7 @@ def rules(instance, solution):
 
 
 @pytest.mark.parametrize(("cut", "time"), [(2, 356), (3, 404)])
-def test_packing_from_the_head_is_not_best(cut, time):
+def test_packing_from_the_head_is_not_best(cut: int, time: int) -> None:
     instance = PhaseSchedule.from_arrays(
         [4] * 6,
         [6] * 6,
@@ -49,7 +50,7 @@ def test_packing_from_the_head_is_not_best(cut, time):
         ("recompute", [(5, 2, 7, 4, 0), (10, 7, 27, 7, 19), (5, 6, 21, 0, 11)], [28, 62, 46]),
     ],
 )
-def test_two_layers_by_hand(policy, cycles, peaks):
+def test_two_layers_by_hand(policy: str, cycles: Any, peaks: Any) -> None:
     instance, solution = two_layers(), two_groups(policy)
     assert instance.check(solution) == ()
     drawn = plan(instance, solution)
@@ -69,13 +70,13 @@ def test_two_layers_by_hand(policy, cycles, peaks):
     assert "1 too many" in short[0].detail
 
 
-def test_naive_loads_variables_in_every_step():
+def test_naive_loads_variables_in_every_step() -> None:
     instance = two_layers()
     slow = two_groups(mode=("naive", "compute", "compute"))
     assert instance.evaluate(slow) == instance.evaluate(two_groups()) + 5
 
 
-def test_a_stash_that_later_groups_read_anyway_is_stored_once():
+def test_a_stash_that_later_groups_read_anyway_is_stored_once() -> None:
     # Layer 1 is in the first group and reads x_1; so does layer 2, of the second group.
     instance = PhaseSchedule.from_arrays(
         [0] * 3,
@@ -95,7 +96,7 @@ def test_a_stash_that_later_groups_read_anyway_is_stored_once():
     assert back.store == 0
 
 
-def test_a_gradient_of_several_groups_is_loaded_and_stored_again():
+def test_a_gradient_of_several_groups_is_loaded_and_stored_again() -> None:
     instance = PhaseSchedule.from_arrays(
         [0] * 3,
         [1] * 3,
@@ -113,7 +114,7 @@ def test_a_gradient_of_several_groups_is_loaded_and_stored_again():
     assert parts["B0"].load == 8
 
 
-def test_sharded_variables_are_gathered_and_gradients_scattered():
+def test_sharded_variables_are_gathered_and_gradients_scattered() -> None:
     plain = two_layers(gather_bandwidth=3)
     sharded = two_layers(gather_bandwidth=3, sharding=[2, 3])
     one = [part.cycles for part in plan(plain, two_groups()).phases]
@@ -125,7 +126,7 @@ def test_sharded_variables_are_gathered_and_gradients_scattered():
     assert two[1].epilogue == 5 + 1 + 3 + 5
 
 
-def test_prefetching_hides_what_the_loop_leaves_time_for():
+def test_prefetching_hides_what_the_loop_leaves_time_for() -> None:
     instance = two_layers(
         prefetch=True, tiles=10, io_tiles=(0, 2), modes=["io", "io_overlapped"], memory=1000
     )
@@ -145,7 +146,7 @@ def test_prefetching_hides_what_the_loop_leaves_time_for():
 # ---------------------------------------------------------------------- memory on I/O tiles
 
 
-def test_overlapped_loops_buffer_a_set_more_of_inputs_and_outputs():
+def test_overlapped_loops_buffer_a_set_more_of_inputs_and_outputs() -> None:
     instance = two_layers(tiles=10, io_tiles=(0, 5), modes=["io", "io_overlapped"], memory=200)
     solution = two_groups(mode=("io_overlapped",) * 3, io_tiles=1)
     drawn = plan(instance, solution)
@@ -183,11 +184,11 @@ def test_overlapped_loops_buffer_a_set_more_of_inputs_and_outputs():
         ({"policy": ("recompute", "stash"), "recompute": ((), ())}, "recompute"),
     ],
 )
-def test_violations_have_names(changes, rule):
+def test_violations_have_names(changes: Any, rule: str) -> None:
     assert rule in rules(two_layers(), two_groups(**changes))
 
 
-def test_limits_of_the_instance():
+def test_limits_of_the_instance() -> None:
     solution = two_groups()
     assert rules(two_layers(fixed_boundaries=(0, 2)), solution) == ["fixed-boundaries"]
     assert rules(two_layers(policies=["keep"]), solution) == ["policy", "policy"]
@@ -202,14 +203,14 @@ def test_limits_of_the_instance():
     assert rules(two_layers(remote_memory=drawn.remote_bytes - 1), solution) == ["remote-memory"]
 
 
-def test_prefetching_needs_io_tiles_and_a_next_phase():
+def test_prefetching_needs_io_tiles_and_a_next_phase() -> None:
     allowed = two_layers(prefetch=True, tiles=4, io_tiles=(0, 1), modes=["compute", "io"])
     assert rules(allowed, two_groups(prefetch=(True, False, False))) == ["prefetch"]
     last = two_groups(mode=("io",) * 3, io_tiles=1, prefetch=(False, False, True))
     assert "prefetch" in rules(allowed, last)
 
 
-def test_layers_of_one_class_share_graphs():
+def test_layers_of_one_class_share_graphs() -> None:
     four = PhaseSchedule.from_arrays(
         [1] * 4, [1] * 4, [1] * 5, layer_class=[0, 1, 1, 2], training=True, modes=["compute"]
     )
@@ -222,7 +223,7 @@ def test_layers_of_one_class_share_graphs():
 # ---------------------------------------------------------------------- recomputation
 
 
-def test_the_order_in_a_chain_follows_from_the_policies():
+def test_the_order_in_a_chain_follows_from_the_policies() -> None:
     instance = two_layers(fixed_boundaries=(0, 2))
     solution = PhaseSolution((0, 2), ("compute",), policy=("recompute", "recompute"))
     # Backward of layer 1 reads x_1 and its own tape: both layers run again before it.
@@ -233,7 +234,7 @@ def test_the_order_in_a_chain_follows_from_the_policies():
     assert rules(two_layers(recomputations=0), solution) == ["recompute", "recompute"]
 
 
-def test_a_long_skip_may_be_kept_for_a_while_or_computed_twice():
+def test_a_long_skip_may_be_kept_for_a_while_or_computed_twice() -> None:
     instance = unet()
     keep = PhaseSolution((0, 4), ("compute",), policy=("keep",) * 4)
     once = replace(keep, policy=("recompute", *("keep",) * 3), recompute=((), (0,), (), ()))
@@ -258,14 +259,14 @@ def test_a_long_skip_may_be_kept_for_a_while_or_computed_twice():
         ((3,), (), (), (0,)),  # a later layer
     ],
 )
-def test_sequences_that_cannot_be(again):
+def test_sequences_that_cannot_be(again: Any) -> None:
     solution = PhaseSolution(
         (0, 4), ("compute",), policy=("recompute", *("keep",) * 3), recompute=again
     )
     assert set(rules(unet(), solution)) == {"recompute"}
 
 
-def test_a_tensor_must_be_there_when_it_is_used():
+def test_a_tensor_must_be_there_when_it_is_used() -> None:
     # In a backward phase nothing of a dropped layer exists before it is computed again.
     instance = unet(fixed_boundaries=None, policies=["recompute", "stash"])
     solution = PhaseSolution(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tests.instances.phases.examples import two_layers
 from tests.random_phases import random_phases
 
 
-def free(**changes):
+def free(**changes: Any) -> PhaseSchedule:
     return PhaseSchedule.from_arrays(
         [1, 2],
         [3, 4],
@@ -30,7 +31,7 @@ def free(**changes):
     )
 
 
-def test_a_free_microbatch_divides_the_batch_of_a_replica():
+def test_a_free_microbatch_divides_the_batch_of_a_replica() -> None:
     instance = free()
     assert instance.microbatches == (1, 2, 3, 4, 6, 12)
     figures = instance.at(3)
@@ -43,7 +44,7 @@ def test_a_free_microbatch_divides_the_batch_of_a_replica():
         instance.at(5)
 
 
-def test_steps_and_batches_determine_each_other():
+def test_steps_and_batches_determine_each_other() -> None:
     assert two_layers(steps=4).global_batch == 4
     assert two_layers(steps=4, microbatch=3, data_parallel=2).global_batch == 24
     by_batch = two_layers(steps=None, microbatch=3, global_batch=24, data_parallel=2)
@@ -53,7 +54,7 @@ def test_steps_and_batches_determine_each_other():
     assert two_layers(steps=4).replace(microbatch=2).at(2).steps == 2
 
 
-def test_skips_say_who_reads_what():
+def test_skips_say_who_reads_what() -> None:
     instance = PhaseSchedule.from_arrays(
         [0] * 4, [1] * 4, [1] * 5, skips=[(0, 3), (-1, 2), (1, 2), (0, 3)]
     )
@@ -63,7 +64,7 @@ def test_skips_say_who_reads_what():
     assert not instance.chain
 
 
-def test_io_tiles_and_modes_go_together():
+def test_io_tiles_and_modes_go_together() -> None:
     chip = Chip(tiles=20, io_tiles=(4, 11), io_tile_step=3, io_tiles_optional=True)
     both = two_layers(chip=chip, modes=list(Mode))
     assert both.io_tile_choices == (0, 4, 7, 10)
@@ -116,14 +117,14 @@ def test_io_tiles_and_modes_go_together():
         ({"activations": [2**55, 1, 1], "remote_bandwidth": 1e-6}, "forward"),
     ],
 )
-def test_refusals_name_the_field(changes, field):
+def test_refusals_name_the_field(changes: Any, field: str) -> None:
     with pytest.raises(InputError) as refusal:
         two_layers(**changes)
     assert refusal.value.field == field
     assert refusal.value.remedy
 
 
-def test_replace_takes_fields_of_the_chip():
+def test_replace_takes_fields_of_the_chip() -> None:
     instance = two_layers()
     changed = instance.replace(memory=77, policies=["keep"])
     assert (changed.chip.memory, changed.policies) == (77, (Policy.KEEP,))
@@ -132,7 +133,7 @@ def test_replace_takes_fields_of_the_chip():
         instance.replace(colour=1)
 
 
-def test_digest_and_pickle():
+def test_digest_and_pickle() -> None:
     instance = two_layers(layer_names=["a", "b"], name="x")
     assert instance.replace(name="y", layer_names=None, source="z").digest == instance.digest
     for changes in ({"tape": [3, 4]}, {"skips": [(-1, 1)]}, {"memory": 99}, {"steps": 3}):
@@ -141,13 +142,13 @@ def test_digest_and_pickle():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_random_instances_survive_replace(seed):
+def test_random_instances_survive_replace(seed: int) -> None:
     instance = random_phases(seed)
     assert instance.replace().digest == instance.digest
 
 
-def test_a_profile_becomes_layers_and_skips():
-    layer = {"forward": 5, "backward": 9, "temporary": 40}
+def test_a_profile_becomes_layers_and_skips() -> None:
+    layer: Any = {"forward": 5, "backward": 9, "temporary": 40}
     profile = ModelProfile(
         layers=(
             LayerProfile(

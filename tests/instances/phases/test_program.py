@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from stagepack.instances.phases.execute import execute
 from stagepack.instances.phases.program import program
 
 
-def rich():
+def rich() -> tuple[PhaseSchedule, PhaseSolution]:
     """Return an instance and a plan with every kind of operation."""
     instance = PhaseSchedule.from_arrays(
         [4, 6, 8, 10, 12],
@@ -51,7 +53,7 @@ def rich():
     return instance, solution
 
 
-def lists(data):
+def lists(data: Any) -> Iterator[tuple[tuple[Any, ...], list[Any]]]:
     for index, phase in enumerate(data["phases"]):
         for name in ("before", "after"):
             yield (index, name), phase[name]
@@ -59,7 +61,7 @@ def lists(data):
             yield (index, "loop", name), phase["loop"][name]
 
 
-def test_programs_are_json():
+def test_programs_are_json() -> None:
     instance, solution = rich()
     data = program(instance, solution)
     assert json.loads(json.dumps(data)) == data
@@ -71,7 +73,7 @@ def test_programs_are_json():
     assert execute(instance, data).cycles == instance.evaluate(solution)
 
 
-def test_every_operation_matters():
+def test_every_operation_matters() -> None:
     instance, solution = rich()
     data = program(instance, solution)
     right = execute(instance, data)
@@ -86,7 +88,7 @@ def test_every_operation_matters():
 
 
 @pytest.mark.parametrize("steps", [[0], [0, 1]])
-def test_rows_that_two_tensors_share_are_found(steps):
+def test_rows_that_two_tensors_share_are_found(steps: Any) -> None:
     instance, solution = rich()
     data = program(instance, solution)
     for phase in data["phases"]:
@@ -98,7 +100,7 @@ def test_rows_that_two_tensors_share_are_found(steps):
     assert any("was overwritten by" in error for error in errors)
 
 
-def test_operations_in_another_order_are_found():
+def test_operations_in_another_order_are_found() -> None:
     instance, solution = rich()
     data = program(instance, solution)
     for phase in data["phases"]:
@@ -113,7 +115,7 @@ def test_operations_in_another_order_are_found():
             assert execute(instance, wrong).errors
 
 
-def test_a_step_of_another_is_found():
+def test_a_step_of_another_is_found() -> None:
     instance, solution = rich()
     data = program(instance, solution)
     body = data["phases"][1]["loop"]["body"]

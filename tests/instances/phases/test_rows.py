@@ -16,7 +16,7 @@ from tests.instances.phases.examples import two_groups, two_layers
 from tests.random_phases import random_phases, random_plan
 
 
-def test_mnist_runs_in_seven_phases_with_four_rows():
+def test_mnist_runs_in_seven_phases_with_four_rows() -> None:
     instance = catalog.load("phases/mnist")
     solution = PhaseSolution((0, 1, 2, 3, 4), ("io",) * 7, 32, 8, ("stash",) * 4)
     assert instance.check(solution) == ()
@@ -33,7 +33,7 @@ def test_mnist_runs_in_seven_phases_with_four_rows():
     assert [buffer.flat_index("x2", step) for step in range(4)] == [4, 5, 6, 7]
 
 
-def test_lifetimes_by_hand():
+def test_lifetimes_by_hand() -> None:
     found = {buffer.nbytes: buffer for buffer in buffers(two_layers(), two_groups())}
     stays = {s.name: (s.first, s.last) for buffer in found.values() for s in buffer.stays}
     assert stays == {"tape0": (0, 2), "tape1": (1, 1), "x1": (0, 1), "dx1": (1, 2)}
@@ -42,7 +42,7 @@ def test_lifetimes_by_hand():
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 10**6))
-def test_rows_are_apart_and_fewest(seed):
+def test_rows_are_apart_and_fewest(seed: int) -> None:
     instance = random_phases(seed, layers=(2, 7))
     solution = random_plan(instance, np.random.default_rng(seed))
     total = 0

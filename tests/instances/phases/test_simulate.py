@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.phases.execute import execute
 from stagepack.instances.phases.plan import plan
 from stagepack.instances.phases.program import program
@@ -19,13 +22,13 @@ SPACE = ("memory", "io-memory")  # plans may be too large here
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6))
-def test_three_ways_to_time_and_measure_a_plan(seed):
+def test_three_ways_to_time_and_measure_a_plan(seed: int) -> None:
     instance = random_phases(seed, layers=(1, 6), recomputations=(1, 2))
     compare(instance, random_plan(instance, np.random.default_rng(seed)))
 
 
 @pytest.mark.parametrize("seed", [1, 3, 4, 5, 8])
-def test_plans_that_compute_again_in_any_order(seed):
+def test_plans_that_compute_again_in_any_order(seed: int) -> None:
     instance = random_phases(
         seed, layers=(3, 3), training=True, skips=True, recomputations=(2,), policies=["recompute"]
     )
@@ -40,7 +43,7 @@ def test_plans_that_compute_again_in_any_order(seed):
     assert checked or wrong
 
 
-def compare(instance, solution):
+def compare(instance: PhaseSchedule, solution: PhaseSolution) -> None:
     value = instance.evaluate(solution)
     found = {violation.rule for violation in instance.check(solution)}
     assert value == max((event.end for event in simulate(instance, solution)), default=0)
@@ -54,7 +57,7 @@ def compare(instance, solution):
     assert rest == []
 
 
-def test_engines_do_one_thing_at_a_time():
+def test_engines_do_one_thing_at_a_time() -> None:
     instance = two_layers(
         prefetch=True, tiles=10, io_tiles=(0, 2), modes=["io_overlapped"], memory=1000, steps=4
     )
@@ -63,13 +66,13 @@ def test_engines_do_one_thing_at_a_time():
     assert {"prefetch", "epilogue", "startup", "variables"} <= {event.what for event in events}
     for engine in ("io", "compute"):
         own = sorted((e.start, e.end) for e in events if e.engine == engine)
-        assert all(one[1] <= other[0] for one, other in zip(own, own[1:], strict=False))
+        assert all(one[1] <= other[0] for one, other in itertools.pairwise(own))
     hidden = sum(part.cycles.hidden for part in plan(instance, solution).phases)
     ahead = sum(e.end - e.start for e in events if e.what == "prefetch")
     assert hidden == ahead > 0
 
 
-def test_many_steps_are_represented_by_three():
+def test_many_steps_are_represented_by_three() -> None:
     instance = two_layers(steps=10_000)
     result = execute(instance, program(instance, two_groups()))
     assert result.errors == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from tests.instances.phases.examples import two_groups, two_layers, unet
 from tests.random_phases import random_phases, random_plan
 
 
-def chain(n, tape=(), **changes):
+def chain(n: int, tape: tuple[int, ...] = (), **changes: Any) -> PhaseSchedule:
     return PhaseSchedule.from_arrays(
         [0] * n,
         [1] * n,
@@ -27,7 +29,7 @@ def chain(n, tape=(), **changes):
     )
 
 
-def test_training_turns_round_in_the_last_group():
+def test_training_turns_round_in_the_last_group() -> None:
     solution = PhaseSolution((0, 1, 3, 4), ("compute",) * 5, policy=("stash",) * 4)
     phases = solution.phases(chain(4))
     assert [phase.name for phase in phases] == ["F0", "F1", "FB2", "B1", "B0"]
@@ -35,7 +37,7 @@ def test_training_turns_round_in_the_last_group():
     assert [phase.index for phase in phases] == list(range(5))
 
 
-def test_inference_has_forward_phases_only():
+def test_inference_has_forward_phases_only() -> None:
     instance = PhaseSchedule.from_arrays([0] * 3, [1] * 3, [1] * 4)
     phases = PhaseSolution((0, 2, 3), ("compute",) * 2).phases(instance)
     assert [phase.name for phase in phases] == ["F0", "F1"]
@@ -51,7 +53,7 @@ def test_inference_has_forward_phases_only():
         ("RSKR", (3,), ((), (0,), (), (3,))),
     ],
 )
-def test_canonical_runs_of_a_chain(policy, tape, again):
+def test_canonical_runs_of_a_chain(policy: str, tape: Any, again: Any) -> None:
     words = {"K": "keep", "R": "recompute", "S": "stash"}
     given_policy = tuple(words[letter] for letter in policy)
     instance = chain(4, tape)
@@ -63,7 +65,7 @@ def test_canonical_runs_of_a_chain(policy, tape, again):
     )
 
 
-def test_canonical_order_with_a_skip_computes_once_what_is_needed_first():
+def test_canonical_order_with_a_skip_computes_once_what_is_needed_first() -> None:
     policy = ("recompute", "recompute", "keep", "keep")
     # Layer 3 reads x_1 going back; layer 2 reads x_2.
     assert PhaseSolution.canonical_recompute(unet(), (0, 4), policy) == ((), (), (1,), (0,))
@@ -71,13 +73,13 @@ def test_canonical_order_with_a_skip_computes_once_what_is_needed_first():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6))
-def test_the_canonical_order_can_always_run(seed):
+def test_the_canonical_order_can_always_run(seed: int) -> None:
     instance = random_phases(seed, layers=(1, 6), recomputations=(1, 2))
     solution = random_plan(instance, np.random.default_rng(seed))
     assert "recompute" not in {violation.rule for violation in instance.check(solution)}
 
 
-def test_json_round_trip():
+def test_json_round_trip() -> None:
     for solution in (
         two_groups(),
         two_groups("recompute", recompute=((0,), ()), prefetch=(True, False, False), io_tiles=3),
@@ -104,7 +106,7 @@ def test_json_round_trip():
         ({"speed": 3}, "speed"),
     ],
 )
-def test_refusals_name_the_field(changes, field):
+def test_refusals_name_the_field(changes: Any, field: str) -> None:
     with pytest.raises(InputError) as refusal:
         PhaseSolution.from_dict({**two_groups().to_dict(), **changes})
     assert refusal.value.field == field
@@ -112,5 +114,5 @@ def test_refusals_name_the_field(changes, field):
         PhaseSolution.from_dict([])
 
 
-def test_a_solution_without_a_shape_is_refused_by_the_checker_alone():
+def test_a_solution_without_a_shape_is_refused_by_the_checker_alone() -> None:
     assert two_layers().check(PhaseSolution((), ()))[0].rule == "boundaries"
