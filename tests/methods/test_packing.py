@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagepack as sp
+from stagepack.heuristics.packing import dive
+from stagepack.heuristics.packing.rules import Measures
 from stagepack.instances.catalog.packing.dissections import planted
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
+from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import InputError, Status, Termination
 from stagepack.solve import REGISTRY, methods, pack, solve
 from tests.packing_cases import FEATURES, brute_force, random_packing, tight
@@ -195,11 +198,28 @@ def test_runs_limited_by_work_repeat(method: str) -> None:
     assert one.objective == other.objective
 
 
+def test_annealing_starts_no_higher_than_single_dives() -> None:
+    instance = planted(300, 1, 2**20).replace(objective="peak", capacity=None)
+    blocks = Blocks.of(instance)
+    measures = Measures(blocks)
+    peaks = [
+        int((dive.place(blocks, np.lexsort(keys(measures)[::-1])) + blocks.size).max())
+        for keys in dive.ORDERS.values()
+    ]
+    result = solve(instance, "anneal", time_limit=0.1, options={"deterministic": True})
+    dives = [event.value for event in result.trace.incumbents if event.source == "dive"]
+    assert result.objective is not None
+    assert result.objective <= min(peaks)
+    assert not dives or dives[-1] == min(peaks)
+
+
 def test_graph_bounds_look_for_cliques() -> None:
     # A cover by edges alone would say 5: the triangle needs 7.
     pairs = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4)]
     instance = LmemPacking.from_arrays([2, 3, 2, 1, 4], conflicts=pairs)
     assert solve(instance, "first-fit-size").bound == 7
+    shared = solve(instance.replace(in_place=[(0, 2)]), "exact")
+    assert (shared.objective, shared.bound) == (5, 5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -224,7 +244,7 @@ def test_rules_beside_colocation() -> None:
         in_place=[(0, 2)],
         colocated=[(0, 1)],
     )
-    for method in ("auto", "cp-sat", "milp"):
+    for method in ("auto", "exact", "cp-sat", "milp"):
         assert solve(instance, method).objective == 4, method
     skew = LmemPacking.from_arrays(
         [4, 4], [0, 1], [2, 3], alignment=[4, 8], fixed=[4, -1], colocated=[(0, 1)]

@@ -1,9 +1,10 @@
 """Annealing over first-fit orders, from the offset order of the best packing known.
 
 A state is an order of the blocks; its packing is first fit in that order.  The energy is what
-sticks out above a target, summed over the sections, and three times what the peak does; when it
-reaches zero the target goes down.  A move changes the place of one block in the order; only blocks
-it concerns are placed again.
+sticks out above a target below the peak, summed over the sections, and three times what the
+peak does; when it reaches zero the target goes down.  A move changes the place of one block in the
+order; only blocks it concerns are placed again.  Where a cooling ends in vain, all blocks are let
+fall to the ceiling, the highest first, and back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 
 from stagepack.heuristics.packing.annealing_kernels import (
     ENERGY,
+    REORDERED,
+    RETARGETED,
     TARGET,
     Search,
     anneal,
@@ -33,7 +36,11 @@ HOT, COLD = 0.1, 0.01
 """First and last temperature of a cooling, as parts of the mean size of a block."""
 
 LEGS = 30
-"""Kernel calls of one cooling; then the target is brought nearer, and it begins anew."""
+"""Kernel calls of one cooling."""
+
+STEPS = 256
+"""The target is a unit below the peak, or this part of what the peak exceeds the bound by; in runs
+limited to some kernel calls it starts at half of that and comes nearer with each vain cooling."""
 
 
 def unsupported(blocks: Blocks) -> str:
@@ -94,8 +101,9 @@ def improve(
     scale = float(size[free].mean())
     turnable = bool(free.all() and (search.alignment == 1).all())
     length = LEGS if legs is None else min(LEGS, legs)
+    # A near target gets further in the end, a far one sooner: it suits runs of a few calls.
     leg, step = 0, max(1, (peak - target) // 2)
-    search.state[TARGET], search.state[ENERGY] = max(target, peak - step), -1
+    search.state[ENERGY] = 0
     while True:
         now = int((search.offsets + size).max())
         if now < peak:
@@ -106,14 +114,17 @@ def improve(
             return best
         if keep_going is not None and not keep_going():
             return best
-        if leg == length or search.state[ENERGY] == 0:
-            if search.state[ENERGY] > 0:
+        vain = leg == length and search.state[ENERGY] > 0
+        if vain and turnable:
+            _from_above(search)
+        if vain or search.state[ENERGY] == 0:
+            if legs is None:
+                step = max(1, (peak - target) // STEPS)
+            elif vain:
                 step = max(1, step // 2)
-                if turnable:
-                    _from_above(search)
-            leg %= length
             search.state[TARGET] = max(target, peak - step)
-            search.state[ENERGY] = -1
+            search.state[ENERGY] = REORDERED if leg == 0 else RETARGETED
+        leg %= length
         anneal(search, scale * HOT * math.pow(COLD / HOT, leg / length), BUDGET)
         leg += 1
         legs = None if legs is None else legs - 1
@@ -153,7 +164,7 @@ def _search(blocks: Blocks, offsets: Array, free: Array, unit: int, seed: int) -
 
 def place_all(search: Search) -> None:
     """Place all movable blocks anew, in order."""
-    search.state[ENERGY] = -1
+    search.state[ENERGY] = REORDERED
     anneal(search, 0.0, 1)
 
 

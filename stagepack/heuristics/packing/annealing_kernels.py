@@ -40,7 +40,7 @@ class Search(NamedTuple):
     random : ndarray of uint64, shape (1,)
         State of the generator.
     state : ndarray, shape (3,)
-        Target, energy (-1: to be found), number of trials.
+        Target, energy (below 0: to be found, see REORDERED), number of trials.
     """
 
     ptr: Array
@@ -65,6 +65,9 @@ class Search(NamedTuple):
 
 
 TARGET, ENERGY, TRIALS = range(3)
+
+REORDERED, RETARGETED = -1, -2
+"""Energies to be found: all must be placed anew, or the target alone has changed."""
 
 
 @compiled
@@ -290,16 +293,18 @@ def anneal(search: Search, temperature: float, budget: int) -> None:  # pragma: 
 
     A move takes a block, more often than not one that sticks out or meets one that does, next to
     another that it meets.  It is given up as soon as its energy is above what would be accepted.
-    An energy below 0 says that order or target are new: all is placed once before the first move.
+    An energy below 0 says that order or target are new: it is found before the first move.
     """
     ptr, other, offsets, mark = search.ptr, search.other, search.offsets, search.mark
     order, place, state = search.order, search.place, search.state
     while state[ENERGY] != 0 and budget > 0:
         state[TRIALS] += 1
         begin, last, source, target, limit = 0, 0, 0, 0, 1 << 62
-        if state[ENERGY] < 0:
+        if state[ENERGY] == REORDERED:
             for i in order:
                 mark[i] = state[TRIALS]
+        elif state[ENERGY] == RETARGETED:
+            pass
         else:
             i = _choose(search)
             meets = ptr[i + 1] - ptr[i]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.heuristics.packing import exact
-from stagepack.heuristics.packing.components import Packing
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.result import Status
@@ -80,7 +79,7 @@ def _misplaced(blocks: Blocks, capacity: int) -> Conflict | None:
     """Return a block that fits nowhere even alone, if any."""
     limited = (blocks.size > capacity) | (np.diff(blocks.range_ptr) > 0)
     for i in np.flatnonzero(limited).tolist():
-        packing = Packing(blocks, np.array([i]))
+        packing = exact.prepared(blocks, np.array([i]))
         if packing.bound > capacity:
             pieces = slice(blocks.piece_ptr[i], blocks.piece_ptr[i + 1])
             first = int(blocks.first[pieces].min(initial=blocks.sections))
@@ -91,6 +90,10 @@ def _misplaced(blocks: Blocks, capacity: int) -> Conflict | None:
 
 def _overloaded(blocks: Blocks, capacity: int) -> Conflict | None:
     """Return the fewest free blocks of one section that exceed the capacity together, if any."""
+    if not blocks.rigid:
+        return None  # who holds how much depends on who shares with whom
+    if not blocks.rigid:
+        return None  # in a section a block may hold less than its size, or share it
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
     nbytes = np.where(np.diff(blocks.range_ptr) > 0, 0, blocks.size)
     nbytes[blocks.alignment > 1] = 0  # what else may stand in their way is left to the search
@@ -125,7 +128,7 @@ class _Filter:
     def status(self, which: Array, first: int = 0, end: int = -1) -> Status:
         """Decide whether some of the blocks fit."""
         decision = exact.decide_packing(
-            Packing(self.blocks, which, first, end),
+            exact.prepared(self.blocks, which, first, end),
             self.capacity,
             keep_going=self.keep_going,
             node_limit=self.node_limit,

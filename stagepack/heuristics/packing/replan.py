@@ -64,11 +64,10 @@ def _bytes(instance: LmemPacking, offsets: Array) -> int:
 def _consistent(instance: LmemPacking, capacity: int) -> Array:
     """Return a mask of buffers whose previous offsets are valid together, the largest first."""
     kept = np.zeros(instance.n, dtype=bool)
-    previous = np.flatnonzero(instance.previous >= 0)
-    alone = previous[[_fits_alone(instance, int(i), capacity) for i in previous]]
+    blocks = Blocks.of(instance)
+    alone = np.flatnonzero(_fits_alone(instance, blocks, capacity))
     if _agree(instance, _mask(alone, instance.n), capacity):
         return _mask(alone, instance.n)
-    blocks = Blocks.of(instance)
     pointer, other = blocks.neighbours()
     low = np.where(instance.fixed >= 0, instance.fixed, instance.previous)
     high = low + instance.size
@@ -88,9 +87,18 @@ def _mask(buffers: Array, n: int) -> Array:
     return mask
 
 
-def _fits_alone(instance: LmemPacking, buffer: int, capacity: int) -> bool:
-    one = instance.select([buffer], objective=Objective.FIT, capacity=capacity, memories=())
-    return _agree(one, np.ones(1, dtype=bool), capacity)
+def _fits_alone(instance: LmemPacking, blocks: Blocks, capacity: int) -> Array:
+    """Return a mask of buffers whose previous offsets their blocks may have, beside no others."""
+    block, at = blocks.block, instance.previous
+    top = at + blocks.size[block]
+    fits = (at >= 0) & (at % blocks.alignment[block] == 0) & (top <= capacity)
+    for buffer in np.flatnonzero(fits & (np.diff(blocks.range_ptr)[block] > 0)):
+        ranges = slice(blocks.range_ptr[block[buffer]], blocks.range_ptr[block[buffer] + 1])
+        inside = (blocks.range_low[ranges] <= at[buffer]) & (
+            top[buffer] <= blocks.range_high[ranges]
+        )
+        fits[buffer] = inside.any()
+    return np.asarray(fits)
 
 
 def _agree(instance: LmemPacking, kept: Array, capacity: int) -> bool:

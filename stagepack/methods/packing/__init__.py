@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
@@ -22,10 +24,18 @@ class _Run:
         self, instance: LmemPacking, progress: Progress[PackingSolution], settings: Settings
     ) -> None:
         with progress.setup("loading compiled code"):
+            from stagepack.methods.packing import moves
             from stagepack.methods.packing.runs import RUNS
 
+        second = moves.matter(self.name, instance)
         try:
-            RUNS[self.name](instance, progress, settings)
+            if second:
+                moves.before(self.name, instance, progress, settings)
+            if not second or progress.keep_going():
+                with contextlib.suppress(Stopped):
+                    RUNS[self.name](instance, progress, settings)
+            if second:
+                moves.after(self.name, instance, progress, settings)
         except (Stopped, KeyboardInterrupt):
             self._conclude(instance, progress)
             raise
@@ -43,10 +53,11 @@ class _Run:
         if instance.objective is not Objective.PEAK or peak is None or capacity is None:
             return
         if peak > capacity:
-            progress.reason = (
+            remark = (
                 f"the peak exceeds the capacity of {capacity}, which only the objective fit "
                 f"enforces, by {peak - capacity}"
             )
+            progress.reason = f"{progress.reason}; {remark}" if progress.reason else remark
 
 
 class _PeakOnly:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import annealing, bounds, dive, exact, greedy
+from stagepack.heuristics.packing import annealing, bounds, dive, exact, greedy, keep
 from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -88,6 +88,8 @@ def compile_kernels(attempt: Attempt, *parts: str) -> None:
     """Compile what a method needs (the first time) outside of the time limit."""
     if "greedy" in parts and not attempt.blocks.plain:
         parts += ("lists",)
+    if not attempt.blocks.rigid:
+        parts = tuple("shapes" if part == "exact" else part for part in parts)
     with attempt.progress.setup("compiling kernels"):
         warm_up(*parts)
 
@@ -99,7 +101,8 @@ def warm_up(*parts: str) -> None:
     Parameters
     ----------
     *parts : str
-        Out of "greedy", "lists" (greedy for more than plain blocks), "dive", "exact", "anneal".
+        Out of "greedy", "lists" (greedy for more than plain blocks), "dive", "exact", "shapes"
+        (exact for blocks of any shape), "anneal", "keep".
     """
     # Its load is 16 and its optimum 17, so that nothing is decided without a search.
     instance = LmemPacking.from_arrays(
@@ -117,5 +120,10 @@ def warm_up(*parts: str) -> None:
         dive.place(blocks, np.arange(8))
     if "exact" in parts:
         exact.decide(blocks, 16)
+    if "shapes" in parts:
+        exact.decide(Blocks.of(instance.replace(in_place=[(0, 7)])), 16)
     if "anneal" in parts:
         annealing.improve(blocks, low, target=16, legs=1)
+    if "keep" in parts:
+        keep.returned(blocks, low, low)
+        keep.around(blocks, low, 22)

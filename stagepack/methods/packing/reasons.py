@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from stagepack.heuristics.packing import conflict, exact
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
+from stagepack.methods.packing import misfit
 from stagepack.methods.packing.attempt import Attempt
 from stagepack.result import CheckError
 
 NODES = 50_000
 """Nodes that a search for the reason may cost."""
+
+LISTED = 12
+"""Buffers that are named; more are counted."""
 
 
 def conclude_infeasible(
@@ -23,31 +29,115 @@ def conclude_infeasible(
     if progress.solution is not None:
         raise CheckError(f"{source} calls an instance infeasible that has a valid placement")
     ceiling = instance.ceiling
-    if instance.memories:
-        progress.prove_infeasible(
-            f"{source}: the buffers do not fit into the memories, however they are spread; "
-            "give one of them more"
-        )
+    if ceiling is not None and not instance.memories and not exact.unsupported(blocks):
+        progress.prove_infeasible(_by_search(attempt, low, source, ceiling, within))
         return
-    if ceiling is None:
-        progress.prove_infeasible(f"{source}: fixed and limited buffers leave others no place")
-        return
-    room = f"{ceiling} bytes" if ceiling == instance.capacity else f"the banks' {ceiling} bytes"
+    # Established before a reason is looked for, which may be interrupted.
+    progress.prove_infeasible(f"{source}: {_summary(instance, ceiling)}")
+    questions = misfit.Questions(progress)
+    found = misfit.smallest(instance, ceiling, questions)
+    parts = [_summary(instance, ceiling) if found is None else _named(instance, found, ceiling)]
+    parts += _remedy(attempt, low, found, ceiling, questions)
+    progress.prove_infeasible(f"{source}: " + "; ".join(parts))
+
+
+def _by_search(
+    attempt: Attempt, low: Array | None, source: str, ceiling: int, within: tuple[int, int] | None
+) -> str:
+    """Return the reason where the exact search knows all rules and one memory is too small."""
+    instance, blocks, progress = attempt.instance, attempt.blocks, attempt.progress
+    room = _room(instance, ceiling)
     reason = f"{source}: no placement within {room}"
-    if not exact.unsupported(blocks):
-        found = conflict.explain(
-            blocks,
-            ceiling,
-            within=within,
-            keep_going=lambda: progress.remaining > 0,
-            node_limit=NODES,
+    found = conflict.explain(
+        blocks,
+        ceiling,
+        within=within,
+        keep_going=lambda: progress.remaining > 0,
+        node_limit=NODES,
+    )
+    if found is not None:
+        reason = f"{source}: {_described(instance, blocks, found, room)}"
+    least = _least_capacity(attempt, low)
+    if least is not None and ceiling == instance.capacity:
+        reason += f"; {_enough(least, ceiling)}"
+    return reason
+
+
+def _room(instance: LmemPacking, ceiling: int) -> str:
+    return f"{ceiling} bytes" if ceiling == instance.capacity else f"the banks' {ceiling} bytes"
+
+
+def _enough(least: int, ceiling: int) -> str:
+    return f"a capacity of {least} would do, {least - ceiling} more"
+
+
+def _summary(instance: LmemPacking, ceiling: int | None) -> str:
+    """Return what does not fit, where no buffers can be named."""
+    if instance.memories:
+        return "the buffers do not fit into the memories, however they are spread"
+    if ceiling is None:
+        return "fixed and limited buffers leave others no place"
+    return f"no placement within {_room(instance, ceiling)}"
+
+
+def _named(instance: LmemPacking, found: misfit.Misfit, ceiling: int | None) -> str:
+    """Return which buffers do not fit together, when they are alive, and where."""
+    when = ""
+    span = misfit.lifetime(instance, found.buffers)
+    if span is not None:
+        when = _when(*span)
+    if instance.memories:
+        sizes = (
+            f"{memory.name} ({'no limit' if memory.capacity is None else memory.capacity})"
+            for memory in instance.memories
         )
-        if found is not None:
-            reason = f"{source}: {_described(instance, blocks, found, room)}"
-        least = _least_capacity(attempt, low)
-        if least is not None and ceiling == instance.capacity:
-            reason += f"; a capacity of {least} would do"
-    progress.prove_infeasible(reason)
+        where = f"fit into {', '.join(sizes)}, however they are spread"
+    elif ceiling is None:
+        where = "fit together where they are fixed or allowed"
+    else:
+        where = f"fit together in {_room(instance, ceiling)}"
+    alone = len(found.buffers) == 1
+    fewer = "; any one fewer fits" if found.irreducible and not alone else ""
+    noun = "buffer" if alone else "buffers"
+    verb = "does" if alone else "do"
+    return f"{noun} {_list(instance, found.buffers)}{when} {verb} not {where}{fewer}"
+
+
+def _remedy(
+    attempt: Attempt,
+    low: Array | None,
+    found: misfit.Misfit | None,
+    ceiling: int | None,
+    questions: misfit.Questions,
+) -> list[str]:
+    """Return what is known to mend it, by how many bytes."""
+    instance = attempt.instance
+    if instance.memories:
+        memory = misfit.larger_memory(instance, questions)
+        if memory is None:
+            return ["give one of them more"]
+        index, enough = memory
+        name, has = instance.memories[index].name, instance.memories[index].capacity
+        assert has is not None
+        return [f"a capacity of {enough} for {name} would do, {enough - has} more"]
+    if ceiling is not None and ceiling == instance.capacity:
+        known = None if low is None else int((low + attempt.blocks.size).max())
+        least = misfit.larger_capacity(instance, ceiling, questions, known)
+        if least is not None:
+            return [_enough(least, ceiling)]
+    members = found.buffers if found is not None else tuple(range(instance.n))
+    wider = misfit.wider_range(instance, members, questions)
+    if wider is not None:
+        buffer, end, enough = wider
+        return [
+            f"a range of buffer {instance.buffer_id(buffer)} to {enough} would do, "
+            f"{enough - end} more than now"
+        ]
+    loose = misfit.looser(instance, members, questions)
+    if loose:
+        names = " or ".join(instance.buffer_id(i) for i in loose)
+        return [f"it would do not to fix buffer {names}"]
+    return []
 
 
 def _least_capacity(attempt: Attempt, low: Array | None) -> int | None:
@@ -66,12 +156,18 @@ def _least_capacity(attempt: Attempt, low: Array | None) -> int | None:
 def _described(instance: LmemPacking, blocks: Blocks, found: conflict.Conflict, room: str) -> str:
     """Return which buffers cannot be packed together, and when they are alive."""
     members = np.flatnonzero(np.isin(blocks.block, found.blocks))
-    shown = ", ".join(instance.buffer_id(int(i)) for i in members[:12])
-    if len(members) > 12:
-        shown += f" and {len(members) - 12} more"
     when = ""
     if instance.conflicts is None:
-        first, last = blocks.time[found.first], blocks.time[found.end - 1]
-        when = f" (alive at time {first})" if first == last else f" (alive from {first} to {last})"
+        when = _when(int(blocks.time[found.first]), int(blocks.time[found.end - 1]))
     fewer = "; any one fewer fits" if found.irreducible else ""
+    shown = _list(instance, members.tolist())
     return f"buffers {shown}{when} do not fit together in {room}{fewer}"
+
+
+def _list(instance: LmemPacking, buffers: Sequence[int]) -> str:
+    shown = ", ".join(instance.buffer_id(int(i)) for i in buffers[:LISTED])
+    return f"{shown} and {len(buffers) - LISTED} more" if len(buffers) > LISTED else shown
+
+
+def _when(first: int, last: int) -> str:
+    return f" (alive at time {first})" if first == last else f" (alive from {first} to {last})"

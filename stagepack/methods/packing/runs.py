@@ -6,13 +6,15 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import annealing, dive, exact, greedy
 from stagepack.heuristics.packing import repair as repairing
 from stagepack.heuristics.packing import replan as replanning
 from stagepack.heuristics.packing import spill as spilling
 from stagepack.heuristics.packing import windows as narrowing
-from stagepack.heuristics.packing.rules import BANKS, RULES
+from stagepack.heuristics.packing.rules import BANKS, RULES, Measures
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -77,9 +79,11 @@ def diving(instance: LmemPacking, progress: PackingProgress, settings: Settings)
 
 
 def anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
-    """Anneal over first-fit orders, from the best greedy placement."""
+    """Anneal over first-fit orders, from the best greedy placement or single dive."""
     attempt = Attempt(instance, progress)
     low = _start(attempt, settings)
+    if settings.warm_start == "auto":
+        low = _dived(attempt, low)
     _anneal(attempt, low, settings.seed, _work(settings, LEGS))
     _out_of_work(attempt, settings)
 
@@ -88,8 +92,13 @@ def searching(instance: LmemPacking, progress: PackingProgress, settings: Settin
     """Search exhaustively, from the best greedy placement."""
     attempt = Attempt(instance, progress)
     low = _start(attempt, settings)
-    _exact(attempt, low, _work(settings, NODES))
+    _exact(attempt, low, _work(settings, _nodes(attempt.blocks)))
     _out_of_work(attempt, settings)
+
+
+def _nodes(blocks: Blocks) -> int:
+    """Return how many nodes of the exact search take about a second at most."""
+    return NODES if blocks.rigid else NODES // 16
 
 
 def _work(settings: Settings, a_second: int) -> int | None:
@@ -289,6 +298,22 @@ def _dive(
     )
 
 
+def _dived(attempt: Attempt, low: Array | None) -> Array | None:
+    """Return the best of a placement and single dives, of which annealing gets further."""
+    blocks, size = attempt.blocks.rounded, attempt.blocks.size
+    if dive.unsupported(blocks) or not attempt.keep_going():
+        return low
+    compile_kernels(attempt, "dive")
+    measures = Measures(blocks)
+    for keys in dive.ORDERS.values():
+        order = np.lexsort(keys(measures)[::-1])
+        found = dive.place(blocks, order, keep_going=attempt.keep_going)
+        if found is not None and (low is None or (found + size).max() < (low + size).max()):
+            low = found
+            attempt.offer(found, "dive")
+    return low
+
+
 def _repair(attempt: Attempt, settings: Settings, keep_going: Callable[[], bool]) -> None:
     low = attempt.lowest
     if low is None or repairing.unsupported(attempt.blocks):
@@ -355,10 +380,6 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
         RUNS["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
     attempt = Attempt(instance, progress)
-    if instance.objective is Objective.FIT and (instance.previous >= 0).any():
-        _fit_near_previous(attempt)
-        if not progress.keep_going():
-            return
     large = attempt.blocks.b > LARGE
     if attempt.peak_only and large and not dive.unsupported(attempt.blocks.rounded):
         if settings.warm_start != "auto":
@@ -372,9 +393,6 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
     elif attempt.keep_going() and attempt.blocks.b <= MODELLED:
         engine = load_engine("cp-sat", progress, settings)
         _model(attempt, low, engine, "CpSat", settings)
-    moving = instance.objective is Objective.PEAK and (instance.previous >= 0).any()
-    if moving and progress.solution is not None:
-        _settle(attempt)
 
 
 def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None:
@@ -383,8 +401,8 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     Turns are measured in work, not in seconds, so that runs that end by themselves repeat.
     """
     blocks, seed = attempt.blocks, settings.seed
-    nodes, legs = NODES, LEGS
-    work, spent = _work(settings, NODES), 0
+    nodes, legs = _nodes(blocks), LEGS
+    work, spent = _work(settings, nodes), 0
     for turn in itertools.count(1):
         if work is not None:
             nodes = min(nodes, work - spent)
@@ -394,9 +412,12 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
             low = _anneal(attempt, low, seed + turn, legs)
         if attempt.keep_going() and not narrowing.unsupported(blocks):
             _narrow(attempt, turn)
-        if turn > 1 and blocks.b <= PROPAGATED and attempt.keep_going():
+        # A model is for what resists the search: sooner where it is the slower one.
+        modelled = blocks.b <= PROPAGATED if blocks.rigid else blocks.b <= MODELLED
+        if modelled and (turn > 1 or not blocks.rigid) and attempt.keep_going():
             engine = load_engine("cp-sat", attempt.progress, settings)
-            _model(attempt, low, engine, "CpSat", settings, work=2.0**turn)
+            effort = 2.0**turn if blocks.rigid else 2.0 ** (turn - 2)
+            _model(attempt, low, engine, "CpSat", settings, work=effort)
         spent += 2 * nodes  # the rest of a turn takes about as long
         if not attempt.keep_going() or (work is not None and spent >= work):
             _out_of_work(attempt, settings)
@@ -420,35 +441,6 @@ def _narrow(attempt: Attempt, passes: int) -> None:
             within = window.first, window.end
             conclude_infeasible(attempt, attempt.lowest, source, within)
             return
-
-
-def _fit_near_previous(attempt: Attempt) -> None:
-    """Offer the placement within the capacity that moves least, of those that re-planning finds."""
-    instance, progress = attempt.instance, attempt.progress
-    assert instance.ceiling is not None
-    compile_kernels(attempt, "greedy", "lists")
-    found: list[Array] = []
-    replanning.place(
-        instance.replace(objective=Objective.MOVES),
-        instance.ceiling,
-        keep_going=lambda: progress.remaining > 0 and not progress.interrupted,
-        on_solution=found.append,
-    )
-    if found:
-        attempt.offer_buffers(found[-1], "replan")
-
-
-def _settle(attempt: Attempt) -> None:
-    """Among placements as low as the best, find one that moves less from the previous offsets."""
-    instance, progress = attempt.instance, attempt.progress
-    assert progress.objective is not None
-    peak = int(progress.objective)
-    replanning.place(
-        instance.replace(objective=Objective.MOVES, capacity=peak),
-        peak,
-        keep_going=lambda: progress.remaining > 0 and not progress.interrupted,
-        on_solution=lambda offsets: attempt.offer_buffers(offsets, "replan"),
-    )
 
 
 RUNS: dict[str, Run] = {

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing import annealing, greedy
-from stagepack.heuristics.packing.annealing_kernels import ENERGY, TARGET
+from stagepack.heuristics.packing.annealing_kernels import (
+    ENERGY,
+    RETARGETED,
+    TARGET,
+    Search,
+    anneal,
+)
 from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -55,6 +61,47 @@ def test_marks_and_heap_place_alike(monkeypatch: pytest.MonkeyPatch, words: int)
         np.maximum(part, search.offsets[i] + blocks.size[i], out=part)
     excess = np.maximum(top - blocks.load.max(), 0)
     assert search.state[ENERGY] == excess.sum() + 3 * excess.max()
+
+
+def test_a_new_target_alone_moves_nothing_but_the_energy() -> None:
+    instance = random_plain(np.random.default_rng(9), 120, longest=60)
+    blocks = Blocks.of(instance)
+    search = annealing._search(blocks, poor(blocks), np.ones(blocks.b, dtype=bool), 1, 0)
+    annealing.place_all(search)
+    before = search.offsets.copy()
+    for target in (int(blocks.load.max()), int((before + blocks.size).max()) - 1):
+        search.state[TARGET] = target
+        search.state[ENERGY] = RETARGETED
+        anneal(search, 0.0, 1)
+        counted = int(search.state[ENERGY])
+        annealing.place_all(search)
+        assert (search.offsets == before).all()
+        assert counted == search.state[ENERGY] > 0
+
+
+def test_the_target_is_a_unit_below_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = Blocks.of(random_plain(np.random.default_rng(10), 80, longest=60))
+    start, bound = poor(blocks), int(blocks.load.max())
+    peak = int((start + blocks.size).max())
+    assert peak - bound < annealing.STEPS
+    targets = []
+
+    def watched(search: Search, temperature: float, budget: int) -> None:
+        targets.append((int((search.offsets + search.size).max()), int(search.state[TARGET])))
+        anneal(search, temperature, budget)
+
+    monkeypatch.setattr(annealing, "anneal", watched)
+    reports = [peak]
+    looks = iter(range(12))
+    annealing.improve(
+        blocks,
+        start,
+        target=bound,
+        keep_going=lambda: next(looks, None) is not None,
+        on_solution=lambda found: reports.append(int((found + blocks.size).max())),
+    )
+    assert len(reports) > 2
+    assert {target for _, target in targets} <= {max(bound, value - 1) for value in reports}
 
 
 def test_same_seed_same_answer() -> None:

@@ -64,6 +64,15 @@ def test_an_overloaded_section_needs_no_search() -> None:
     assert (found.irreducible, found.nodes) == (True, 0)
 
 
+def test_buffers_that_share_a_place_are_not_counted_twice() -> None:
+    # All four need 17 bytes, as 0 and 1 may share theirs: the sizes of 0, 1 and 2 prove nothing.
+    instance = LmemPacking.from_arrays([8, 8, 3, 6], [0] * 4, [1] * 4, in_place=[(0, 1)])
+    blocks = Blocks.of(instance)
+    assert blocks.load.max() == 17
+    assert conflict._overloaded(blocks, 16) is None
+    assert conflict._overloaded(Blocks.of(instance.replace(in_place=())), 16) is not None
+
+
 def test_stops_within_its_limits() -> None:
     blocks = Blocks.of(above_load(ABOVE_LOAD[0]))
     assert conflict.explain(blocks, 16, keep_going=lambda: False, node_limit=0) is None
