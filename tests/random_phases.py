@@ -56,7 +56,11 @@ def random_phases(
 
     def column(most: int, size: int = n) -> list[int]:
         # Zeros are where mistakes hide.
-        return (rng.integers(0, most + 1, size) * rng.integers(0, 4, size).clip(0, 1)).tolist()
+        drawn = rng.integers(0, most + 1, size) * rng.integers(0, 4, size).clip(0, 1)
+        return [int(value) for value in drawn]
+
+    def one_of(*values: Any) -> Any:
+        return values[int(rng.integers(0, len(values)))]
 
     tiles = int(rng.integers(2, 9))
     free = not one_group and rng.integers(0, 4) == 0
@@ -74,10 +78,10 @@ def random_phases(
         "layer_class": rng.integers(0, 2, n).tolist() if rng.integers(0, 2) else None,
         "tiles": tiles,
         "io_tiles": (0, min(tiles - 1, int(rng.integers(0, 3)))),
-        "remote_bandwidth": rng.choice([None, 1, 2, 2.5, 0.7]),
-        "host_bandwidth": rng.choice([None, 1, 3]),
-        "tile_bandwidth": rng.choice([None, 1, 0.75]),
-        "gather_bandwidth": rng.choice([None, 2]),
+        "remote_bandwidth": one_of(None, 1, 2, 2.5, 0.7),
+        "host_bandwidth": one_of(None, 1, 3),
+        "tile_bandwidth": one_of(None, 1, 0.75),
+        "gather_bandwidth": one_of(None, 2),
         "startup": int(rng.integers(0, 3)),
         "training": trained,
         "recomputations": int(rng.choice(recomputations)),
@@ -188,9 +192,7 @@ def space(instance: PhaseSchedule) -> int:
         phases = 2 * k - 1 if instance.training else k
         policies = math.prod(len(choice) for choice in _policies(instance, cuts))
         if _free_sequences(instance):
-            policies *= 2 ** sum(
-                (b - a) * (b - a + 1) // 2 for a, b in itertools.pairwise(cuts)
-            )
+            policies *= 2 ** sum((b - a) * (b - a + 1) // 2 for a, b in itertools.pairwise(cuts))
         for t in instance.io_tile_choices:
             ahead = 2 ** (phases - 1) if instance.prefetch and t else 1
             total += policies * ahead * len(instance.modes_with(t)) ** phases

@@ -174,6 +174,7 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("solve", chain, "--warm-start", elsewhere), "digest"),
         (("solve", "pipeline/bert-base", "--format", "native"), "--format"),
         (("solve", chain, "--capacity", "much"), "16GiB"),
+        (("solve", chain, "--capacity", "1.5"), "16GiB"),
         (("solve", chain, "--target", "nan"), "target"),
         (("compare", chain, "--html", "/dev/null/report"), "/dev/null/report"),
         (("check", chain, chain), "chain.json"),

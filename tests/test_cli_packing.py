@@ -74,7 +74,7 @@ def test_plot_of_a_pipeline(tmp_path: Path) -> None:
         assert json.loads(done.stdout)["written"] == str(tmp_path / name)
     done = run("solve", chain, "--offsets", tmp_path / "o.csv")
     assert done.returncode == 2
-    assert "--offsets" in done.stderr
+    assert "--export" in done.stderr
 
 
 def test_what_goes_wrong_is_one_line(buffers: Path, solution: Path, tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
 
 app = typer.Typer(
     name="stagepack",
-    help="Optimal pipeline stages and memory maps for neural networks on accelerators, "
-    "with certificates.",
+    help="Optimal pipeline stages, schedules, phases and memory maps for neural networks on "
+    "accelerators, with certificates.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -103,19 +103,25 @@ def solve(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write incumbents and bounds as CSV.")
     ] = None,
-    offsets: Annotated[
+    export: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a packing's buffers and offsets as CSV."),
+        typer.Option(
+            "--export",
+            "--offsets",
+            metavar="FILE",
+            help="Write the solution for other tools: offsets as MiniMalloc's CSV, schedules as "
+            "PyTorch's, phases as a JSON program.",
+        ),
     ] = None,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
     from stagepack.instances import formats
     from stagepack.solve import solve as run
 
-    _require_writable(output, trace, offsets)
+    _require_writable(output, trace, export)
     problem = instance_of(instance, context)
-    if offsets is not None and problem.kind != "lmem-packing":
-        raise InputError(f"a {problem.kind} has none", field="--offsets", remedy="use -o FILE")
+    if export is not None:
+        _require_exportable(problem, export)
     start: Any = warm_start
     if "/" in warm_start or warm_start.endswith((".json", ".csv")):
         start = formats.read_solution(warm_start, problem)
@@ -145,13 +151,43 @@ def solve(
         write_json(output, document)
     if trace is not None:
         result.trace.to_csv(trace)
-    if offsets is not None and result.solution is not None:
-        formats.write_solution(result.solution, offsets, problem)
+    if export is not None and result.solution is not None:
+        _export(problem, result.solution, export)
     if as_json:
         print_json(document)
     else:
         _print_result(problem, result)
     raise typer.Exit(_exit_code(result))
+
+
+EXPORTS = {"lmem-packing": ".csv", "pipeline-schedule": ".csv", "phase-schedule": ".json"}
+"""What solutions are exported to, by kind of problem."""
+
+
+def _require_exportable(problem: Any, path: Path) -> None:
+    """Refuse a file that this kind of problem is not exported to, before anything is solved."""
+    end = EXPORTS.get(problem.kind)
+    if end is None:
+        raise InputError(f"a {problem.kind} has none", field="--export", remedy="use -o FILE")
+    if path.suffix.lower() in (".csv", ".json") and path.suffix.lower() != end:
+        raise InputError(
+            f"a {problem.kind} is exported as {end[1:].upper()}",
+            file=path,
+            field="--export",
+            remedy=f"end the name in {end}",
+        )
+
+
+def _export(problem: Any, solution: Any, path: Path) -> None:
+    """Write a solution for other tools."""
+    from stagepack.instances import formats
+
+    if problem.kind == "phase-schedule":
+        from stagepack.instances.phases.program import program
+
+        write_json(path, program(problem, solution))
+    else:
+        formats.write_solution(solution, path, problem)
 
 
 def _exit_code(result: Result[Any]) -> int:
@@ -402,11 +438,14 @@ def plot(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a solution: the map of the stages, or of the memory; .html is interactive."""
+    """Draw a solution: map of stages or memory, chart of a schedule; .html is interactive."""
     from stagepack.report.kinds import face
 
     _require_writable(output)
     problem, answer = _instance_and_solution(instance, solution, context)
+    violations = problem.check(answer)
+    if violations:
+        typer.echo(f"warning: the solution breaks {violations[0]} (stagepack check)", err=True)
     if output.suffix.lower() == ".html":
         from stagepack.report.html import write_figure
 

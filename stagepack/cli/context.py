@@ -21,6 +21,7 @@ def _bytes(text: str) -> int:
     try:
         assert match is not None
         value = float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2] or " ")
+        assert match[2] or value == int(value)  # half a byte is a unit forgotten
         return int(match[1]) if match[1].isdigit() and not match[2] else int(value)
     except (AssertionError, ValueError, OverflowError):
         raise typer.BadParameter(f"{text!r} is no number of bytes; write 1e9 or 16GiB") from None
@@ -28,7 +29,11 @@ def _bytes(text: str) -> int:
 
 def _context(
     kind: Annotated[
-        str | None, typer.Option(help="Kind of problem: pipeline-partition, lmem-packing.")
+        str | None,
+        typer.Option(
+            help="Kind of problem: pipeline-partition, pipeline-schedule, phase-schedule, "
+            "lmem-packing."
+        ),
     ] = None,
     format: Annotated[  # noqa: A002 - the option's name
         str | None, typer.Option(help="Format of the file, if it cannot be told.")
@@ -54,7 +59,7 @@ def _context(
         str | None,
         typer.Option(
             help="Pipelines: bottleneck, transfer-bounded, sum, overlap. "
-            "Packings: peak, fit, bank-conflicts, moves, spill."
+            "Schedules: makespan, span. Packings: peak, fit, bank-conflicts, moves, spill."
         ),
     ] = None,
     unit: Annotated[str | None, typer.Option(help="Unit of times: us, ms or ns.")] = None,

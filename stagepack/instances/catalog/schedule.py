@@ -165,12 +165,12 @@ def zero_bubble_small(capacity: int) -> PipelineSchedule:
 
 
 def zero_bubble_4() -> PipelineSchedule:
-    """An instance that was never closed, of the authors of Zero Bubble: p = 4, m = 12."""
+    """Measured times of the authors of Zero Bubble, who left a gap: p = 4, m = 12."""
     return _zero_bubble("zero-bubble-open-4x12", 4, 12, (5478, 5806, 3534), 200, (2, -1, -1), 32)
 
 
 def zero_bubble_8() -> PipelineSchedule:
-    """An instance that was never closed, of the authors of Zero Bubble: p = 8, m = 32."""
+    """Measured times of the authors of Zero Bubble, who left a gap: p = 8, m = 32."""
     return _zero_bubble(
         "zero-bubble-open-8x32",
         8,
@@ -370,9 +370,9 @@ GENERATORS: dict[str, Generator] = {
         GIVEN,
     ),
     "zero-bubble/open-4x12": _entry(
-        zero_bubble_4, {}, f"never closed: p = 4, m = 12, measured times ({ZERO_BUBBLE})"
+        zero_bubble_4, {}, f"p = 4, m = 12, measured times ({ZERO_BUBBLE})"
     ),
     "zero-bubble/open-8x32": _entry(
-        zero_bubble_8, {}, f"never closed: p = 8, m = 32, measured times ({ZERO_BUBBLE})"
+        zero_bubble_8, {}, f"p = 8, m = 32, measured times ({ZERO_BUBBLE})"
     ),
 }
