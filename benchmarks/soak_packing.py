@@ -71,6 +71,7 @@ class Trial:
         self.engines = engines
         self.answers: dict[str, Result[Any]] = {}
         self.exact: dict[str, Result[Any]] = {}
+        self.shaped = not Blocks.of(given.instance).rigid
 
     def complain(self, who: str, what: str, instance: LmemPacking | None = None) -> None:
         """Keep a disagreement, with the instance."""
@@ -83,6 +84,7 @@ class Trial:
         """Run every method that applies and judge it."""
         instance = self.case.instance
         self.tally.families[self.case.family] += 1
+        self.tally.counts["shapes", "MET"] += self.shaped
         for info in methods(instance):
             if self._wanted(info):
                 self._try(info, instance)
@@ -92,7 +94,8 @@ class Trial:
         if not info.available or (info.engines and not self.engines):
             return False
         if info.name == "milp":
-            return self.case.instance.n <= LARGEST_MILP and self.number % MILP_EVERY == 0
+            often = self.shaped or self.number % MILP_EVERY == 0
+            return self.case.instance.n <= LARGEST_MILP and often
         return info.name not in LOCAL or self.number % LOCAL_EVERY == 0
 
     def _try(self, info: MethodInfo, instance: LmemPacking) -> None:
@@ -301,6 +304,9 @@ def report(tally: Tally) -> None:
     for name in sorted(tally.seconds):
         row = "".join(f"{tally.counts[name, status]:>12}" for status in statuses)
         print(f"{name:<26}{row}{tally.seconds[name]:>10.1f}")
+    print(
+        f"with windows, unlike colocated buffers or pairs in place: {tally.counts['shapes', 'MET']}"
+    )
     print("families:", ", ".join(f"{name} {tally.families[name]}" for name in FAMILIES))
     print(
         f"windows above the load: {tally.counts['windows', 'BOUNDS']}; irreducible conflicts: "

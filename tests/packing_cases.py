@@ -196,7 +196,10 @@ def sufficient_ceiling(instance: LmemPacking) -> int:
     support += [item.low for item in instance.allowed]
     if instance.objective is Objective.MOVES:
         support += instance.previous.tolist()
-    ceiling = int(max(support) + (instance.size + instance.alignment - 1).sum())
+    alignment = instance.alignment.copy()
+    for group in instance.colocated:
+        alignment[list(group)] = np.lcm.reduce(alignment[list(group)])
+    ceiling = int(max(support) + (instance.size + alignment - 1).sum())
     if instance.banks is not None:
         ceiling = min(ceiling + instance.banks.nbytes, instance.banks.count * instance.banks.nbytes)
     return ceiling if instance.ceiling is None else min(ceiling, instance.ceiling)

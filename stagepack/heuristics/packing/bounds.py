@@ -23,16 +23,20 @@ def clique_bound(instance: LmemPacking, blocks: Blocks) -> int:
 
     The sections of a graph are cliques that cover it, not all there are.  Branch and bound, by a
     greedy colouring: of each colour a clique takes one block at most.  Any clique is a bound, so
-    the search may end at any time.
+    the search may end at any time.  Blocks that may share an offset are in none
+    together; of members of unlike size the smallest counts.
     """
-    if instance.conflicts is None or not blocks.rigid:
+    if instance.conflicts is None:
         return 0
     pointer, other = blocks.neighbours()
     near = [0] * blocks.b
     for i in range(blocks.b):
         for j in other[pointer[i] : pointer[i + 1]].tolist():
             near[i] |= 1 << j
-    weight = blocks.size.tolist()
+    for i, j in blocks.may_share.tolist():
+        near[i] &= ~(1 << j)
+        near[j] &= ~(1 << i)
+    weight = np.minimum.reduceat(blocks.high, blocks.piece_ptr[:-1]).tolist()
     best, steps = int(blocks.load.max()), CLIQUE_STEPS
 
     def grow(held: int, candidates: list[int]) -> None:

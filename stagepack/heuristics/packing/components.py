@@ -232,6 +232,13 @@ def _ranges(blocks: Blocks, i: int) -> list[tuple[int, int]]:
     return _disjoint([(low, high) for low, high in spans if low <= high])
 
 
+def spans_of(blocks: Blocks, i: int) -> Spans | None:
+    """Return the multiples of its alignment that the ranges of a block allow; None: all."""
+    if blocks.range_ptr[i] == blocks.range_ptr[i + 1]:
+        return None
+    return _aligned(_ranges(blocks, i), int(blocks.alignment[i]))
+
+
 def _disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the union of inclusive spans."""
     found: list[tuple[int, int]] = []

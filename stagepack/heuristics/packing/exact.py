@@ -2,7 +2,9 @@
 
 Every component is searched by :mod:`~stagepack.heuristics.packing.exact_kernels`, round-robin over
 several orders with doubling node limits: what is proved does not depend on the order, so every
-restart is legal and the first search that ends counts.
+restart is legal and the first search that ends counts.  Where blocks shrink for a while, have
+members of unlike size or may share offsets, the components and searches are those of
+:mod:`~stagepack.heuristics.packing.shapes`, which know all this at some ten times the cost.
 
 Source: the recipe extends MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
 Hardware-Accelerated Machine Learning", ASPLOS 2023) by exclusion inference and re-ranking.
@@ -17,8 +19,10 @@ import numpy as np
 
 from stagepack.heuristics.packing import exact_kernels as kernels
 from stagepack.heuristics.packing import exact_state as state
+from stagepack.heuristics.packing import shapes
 from stagepack.heuristics.packing.components import Component, Packing
 from stagepack.heuristics.packing.exact_state import CHANGE, FRAME, NOWHERE
+from stagepack.heuristics.packing.shapes import ShapedPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.result import Status
@@ -59,6 +63,9 @@ hard instances, fourteen orders in turn leave half as many unsolved as six fixed
 LARGEST_PAIRS = 10_000_000
 """Pairs of blocks alive together that the search holds in memory: 16 bytes each."""
 
+SHAPED = 50
+"""How many times as much a pair takes where blocks are not of full height at all times."""
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -90,24 +97,34 @@ def unsupported(blocks: Blocks) -> str:
     first, end = np.sort(blocks.first), np.sort(blocks.end)
     # Pieces that overlap: those begun before a piece ends, less those ended before, itself and it.
     pairs = int((np.searchsorted(first, end, side="left") - np.arange(1, len(end) + 1)).sum())
-    if pairs > LARGEST_PAIRS:
+    if pairs > (LARGEST_PAIRS if blocks.rigid else LARGEST_PAIRS // SHAPED):
         return f"{pairs} pairs of buffers alive together are too many for the exact search"
     return ""
 
 
 def unknown_rule(blocks: Blocks) -> str:
-    """Return which rule in `blocks` the exact search does not know, or ''."""
-    if len(blocks.may_share):
-        return "the exact search knows no buffers that may share an offset in place; use cp-sat"
-    if not blocks.rigid:
-        return (
-            "the exact search knows no heights that change (gaps with a window, colocated "
-            "buffers of unlike sizes); use cp-sat"
-        )
+    """Return why the numbers in `blocks` are beyond the exact search, or ''."""
     highest = max([0, *blocks.range_low.tolist(), *blocks.fixed.tolist()])
     if highest + float(blocks.size.sum()) + float(blocks.alignment.sum()) >= NOWHERE:
         return "the exact search counts to 2**60 bytes; use a coarser unit"
     return ""
+
+
+def prepared(
+    blocks: Blocks, which: Array | None = None, first: int = 0, end: int = -1
+) -> Packing | ShapedPacking:
+    """Return components to search: of full-height blocks, or of blocks of any shape.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        For which :func:`unsupported` has no objection.
+    which : ndarray of int64, optional
+        Only these blocks (default: all).
+    first, end : int
+        Only these sections [first, end); -1: to the last.
+    """
+    return (Packing if blocks.rigid else ShapedPacking)(blocks, which, first, end)
 
 
 class Search:
@@ -238,6 +255,10 @@ class Portfolio:
         """Nodes of all searches so far."""
         return self._nodes + self.search.nodes
 
+    def next_peak(self, nbytes: int) -> int:
+        """Return the least possible peak above a capacity that was proved too small, in bytes."""
+        return self.component.next_peak(nbytes)
+
     def round(self, capacity: int, number: int, go_on: Callable[[], bool]) -> int:
         """Search once in every order, with a limit of nodes that doubles from round to round.
 
@@ -293,6 +314,15 @@ class Portfolio:
             yield state.LOWEST_BLOCK, _ranks([self._warm]), np.zeros(component.b)
 
 
+def _portfolio(
+    component: Component | shapes.Component, warm: Array | None
+) -> Portfolio | shapes.Portfolio:
+    """Return the searches of a component, given a packing of it."""
+    if isinstance(component, shapes.Component):
+        return shapes.Portfolio(component, warm)
+    return Portfolio(component, warm)
+
+
 def _ranks(keys: list[Array]) -> Array:
     """Return the rank of each item by ascending keys, the last one first."""
     rank = np.empty(len(keys[0]), dtype=np.int64)
@@ -325,12 +355,12 @@ def decide(
         order is tried.
     """
     return decide_packing(
-        Packing(blocks), capacity, keep_going=keep_going, node_limit=node_limit, warm=warm
+        prepared(blocks), capacity, keep_going=keep_going, node_limit=node_limit, warm=warm
     )
 
 
 def decide_packing(
-    packing: Packing,
+    packing: Packing | ShapedPacking,
     capacity: int,
     *,
     keep_going: Callable[[], bool] | None = None,
@@ -347,7 +377,7 @@ def decide_packing(
         if known is not None and component.peak(known) <= capacity:
             offsets[component.index] = known
         else:
-            waiting.append(Portfolio(component, known))
+            waiting.append(_portfolio(component, known))
     portfolios = list(waiting)
 
     def searched() -> int:
@@ -367,7 +397,7 @@ def decide_packing(
                 offsets[component.index] = component.offsets(portfolio.search.units)
                 waiting.remove(portfolio)
             elif outcome == state.EXHAUSTED:
-                bound = component.next_peak(capacity)
+                bound = portfolio.next_peak(capacity)
                 return Decision(Status.INFEASIBLE, None, bound, searched())
             elif outcome == state.RUNNING:
                 return Decision(Status.UNKNOWN, None, packing.bound, searched())
@@ -412,7 +442,9 @@ def minimise(
         OPTIMAL: the last packing is proved; INFEASIBLE: there is none at all; FEASIBLE or
         UNKNOWN: stopped with or without a packing.
     """
-    descent = _Descent(Packing(blocks), upper, lower, on_solution, on_bound, keep_going, node_limit)
+    descent = _Descent(
+        prepared(blocks), upper, lower, on_solution, on_bound, keep_going, node_limit
+    )
     if upper is not None:  # settling it may have lowered it already
         descent.known = int((upper + blocks.size).max(initial=0))
     return descent.run()
@@ -423,7 +455,7 @@ class _Descent:
 
     def __init__(
         self,
-        packing: Packing,
+        packing: Packing | ShapedPacking,
         upper: Array | None,
         lower: int,
         on_solution: Callable[[Array], None] | None,
@@ -433,11 +465,11 @@ class _Descent:
     ) -> None:
         self.packing = packing
         self.offsets = packing.offsets.copy()
-        self.portfolios: list[Portfolio] = []
+        self.portfolios: list[Portfolio | shapes.Portfolio] = []
         self.high: list[int] = []
         for component in packing.components:
             known = None if upper is None else component.settled(upper)
-            self.portfolios.append(Portfolio(component, known))
+            self.portfolios.append(_portfolio(component, known))
             self.high.append(NOWHERE if known is None else component.peak(known))
             if known is not None:
                 self.offsets[component.index] = known
@@ -501,7 +533,7 @@ class _Descent:
             self.high[at] = component.peak(found)
             self._report()
         elif outcome == state.EXHAUSTED and capacity < NOWHERE - 1:
-            proved = component.next_peak(capacity)
+            proved = portfolio.next_peak(capacity)
             if proved > self.lower:
                 self.lower = proved
                 if self._on_bound is not None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.heuristics.packing import exact
-from stagepack.heuristics.packing.components import Packing
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Status
 
@@ -85,7 +84,7 @@ def windows(
         for first, end in _candidates(blocks):
             if any(a <= first and end <= b for a, b in fitting):
                 continue
-            packing = Packing(blocks, None, first, end)
+            packing = exact.prepared(blocks, None, first, end)
             while True:
                 decision = exact.decide_packing(
                     packing, bound, keep_going=keep_going, node_limit=nodes
