@@ -16,7 +16,9 @@ from stagepack import solvers
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.methods import Method, Settings
 from stagepack.methods import packing as packing_methods
+from stagepack.methods import phases as phases_methods
 from stagepack.methods import pipeline as pipeline_methods
+from stagepack.methods import schedule as schedule_methods
 from stagepack.result import InputError, Number, Progress, Result, Status, Stopped, Termination
 
 if TYPE_CHECKING:
@@ -24,7 +26,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 REGISTRY: dict[str, tuple[Method, ...]] = {
-    methods[0].kind: methods for methods in (pipeline_methods.METHODS, packing_methods.METHODS)
+    methods[0].kind: methods
+    for methods in (
+        pipeline_methods.METHODS,
+        packing_methods.METHODS,
+        phases_methods.METHODS,
+        schedule_methods.METHODS,
+    )
 }
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 OPTIONS = {"deterministic": False}
@@ -95,7 +103,7 @@ def solve(
 
     Parameters
     ----------
-    instance : PipelinePartition or LmemPacking
+    instance : PipelinePartition, LmemPacking, PhaseSchedule or PipelineSchedule
         What to solve.
     method : str
         A name from :func:`methods`; "auto" picks the fastest that proves its answer.

@@ -10,7 +10,10 @@ from pathlib import Path
 from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.formats import read
 from stagepack.instances.packing import Objective as PackingObjective
+from stagepack.instances.phases import Mode
+from stagepack.instances.phases import Objective as PhaseObjective
 from stagepack.instances.pipeline import Objective
+from stagepack.instances.schedule import Objective as ScheduleObjective
 from stagepack.solve import REGISTRY, solve
 
 ROOT = Path(__file__).parent.parent
@@ -27,17 +30,18 @@ def test_ci_runs_the_very_test_command() -> None:
 
 
 def test_the_examples_run() -> None:
-    stages, buffers = blocks("python")
     done = subprocess.run(
-        [sys.executable, "-c", f"{stages}\nprint('---')\n{buffers}"],
+        [sys.executable, "-c", "\nprint('---')\n".join(blocks("python"))],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    first, second = done.stdout.split("---\n")
-    assert first.startswith("OPTIMAL ")
-    assert second == "[4 4 0] OPTIMAL 8\n"
+    stages, buffers, schedule, phases = done.stdout.split("---\n")
+    assert stages.startswith("OPTIMAL ")
+    assert buffers == "[4 4 0] OPTIMAL 8\n"
+    assert schedule == "OPTIMAL 193 193\n"
+    assert phases == "OPTIMAL 356 (0, 2, 6)\n"
 
 
 def test_the_profile_is_read_and_solved(tmp_path: Path) -> None:
@@ -49,12 +53,11 @@ def test_the_profile_is_read_and_solved(tmp_path: Path) -> None:
 
 
 def test_every_method_and_objective_is_described() -> None:
-    for method in REGISTRY["pipeline-partition"]:
-        assert f"`{method.name}`" in README
-    for method in REGISTRY["lmem-packing"]:
-        if method.name not in RULES or method.name == "bank-aware":
-            assert f"`{method.name}`" in README
-    for objective in (*Objective, *PackingObjective):
+    for methods in REGISTRY.values():
+        for method in methods:
+            if method.name not in RULES or method.name == "bank-aware":
+                assert f"`{method.name}`" in README, (method.kind, method.name)
+    for objective in (*Objective, *PackingObjective, *ScheduleObjective, *PhaseObjective, *Mode):
         assert f"`{objective}`" in README
 
 

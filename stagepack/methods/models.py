@@ -110,6 +110,8 @@ def run_model(
             progress.raise_bound(bound_value(bound), source)
 
     limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
+    tuning = getattr(model, "parameters", None)  # what suits the model, for the engine it is for
+    options: dict[str, Any] = {} if tuning is None else {"parameters": tuning}
     outcome = engine.solve(
         model.model,
         hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),
@@ -122,6 +124,7 @@ def run_model(
         on_solution=on_solution,
         on_bound=on_bound,
         should_stop=lambda: not progress.keep_going(),
+        **options,
     )
     if outcome.interrupted:
         progress.interrupt()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,15 @@ class CpSatEngine:
         on_solution: OnSolution | None = None,
         on_bound: OnBound | None = None,
         should_stop: ShouldStop | None = None,
+        parameters: Mapping[str, Any] | None = None,
     ) -> Outcome:
-        """Minimise a CpModel; see :meth:`stagepack.solvers.engine.Engine.solve`."""
+        """Minimise a CpModel; see :meth:`stagepack.solvers.engine.Engine.solve`.
+
+        Parameters
+        ----------
+        parameters : mapping, optional
+            Settings of CP-SAT that suit the model, by name; limits stay with `limits`.
+        """
         self.load()
         cp_model = _import()
         began = time.perf_counter()
@@ -72,6 +80,8 @@ class CpSatEngine:
         log: list[str] = []
         relay = Relay(on_solution, on_bound)
         solver = _configured(cp_model, limits)
+        for name, value in (parameters or {}).items():
+            setattr(solver.parameters, name, value)
         solver.best_bound_callback = relay.lower
         if start is not None:
             model = _hinted(model, start)

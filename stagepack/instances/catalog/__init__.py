@@ -196,6 +196,15 @@ SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
     ("packing/random/evolved", {}),
     ("packing/random/pipelined", {}),
     ("packing/adversarial/all", {}),
+    # phases
+    ("phases/bert-base", {"training": False}),
+    ("phases/bert-large", {}),
+    ("phases/gpt2-small", {"policies": "stash,recompute"}),
+    ("phases/mnist", {}),
+    ("phases/six-layers", {}),
+    ("phases/random/heterogeneous", {}),
+    ("phases/random/chain-remat", {}),
+    ("phases/random/skip-remat", {"layers": 20}),
 )
 
 

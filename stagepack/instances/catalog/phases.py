@@ -278,6 +278,11 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
 
+# Long enough texts that a GC200 cannot keep everything.
+SHAPES: dict[str, dict[str, Any]] = {
+    "bert-base": {"sequence": 384, "batch": 16},
+    "bert-large": {"sequence": 384},
+}
 REMAT = {"layers": 40, "seed": 0, "budget": 0.3, "recomputations": 1}
 NETWORKS = tuple(name for name in networks.NETWORKS if name.startswith(("bert", "gpt2")))
 
@@ -285,7 +290,7 @@ GENERATORS: dict[str, Maker] = {
     **{
         name: Maker(
             partial(network, name),
-            {**networks.NETWORKS[name].shape, **JOB},
+            {**networks.NETWORKS[name].shape, **SHAPES.get(name, {}), **JOB},
             networks.NETWORKS[name].description + ", on a chip like the GC200",
         )
         for name in NETWORKS

@@ -80,7 +80,8 @@ def read(
         ``training``, ``microbatches``, ``objective``, ``unit``, ``fewer_stages``,
         ``free_order``, ``host_transfer``; for packing ``capacity``, ``objective``,
         ``alignment``, ``period``, ``fixed``, ``previous``; for schedules ``microbatches``,
-        ``capacity``, ``latency``, ``steps``, ``objective``.  None: not given.
+        ``capacity``, ``latency``, ``steps``, ``objective``; for phases ``capacity``, ``training``,
+        ``objective``.  None: not given.
 
     Raises
     ------

@@ -66,6 +66,8 @@ class Figures:
 
     Attributes
     ----------
+    microbatch : int
+        Samples of a step on one replica.
     steps : int
         G, the steps of every phase's loop.
     forward, backward, temporary, tape : ndarray of int64, shape (n,)

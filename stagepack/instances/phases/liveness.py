@@ -19,6 +19,10 @@ to its last use.  A layer's temporary bytes are live at each of its moments.  In
 - a gradient is live from the first backward layer that adds to it (loaded: from the first moment)
   to the backward layer of the tensor's writer (stored: to the last moment).  x_0 and x_n have none;
 - epilogue: the base and the state, in shards.
+
+Tensors that live again after each computation are the retention intervals of MOCCASIN (Bartan et
+al., ICML 2023); paging within a step beside recomputation is that of POET (Patil et al., ICML
+2022).
 """
 
 from __future__ import annotations

@@ -227,16 +227,15 @@ class PhaseSolution:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON data."""
+        again = self.recompute
         return {
-            "boundaries": list(self.boundaries),
+            "boundaries": [int(cut) for cut in self.boundaries],
             "mode": list(map(str, self.mode)),
-            "io_tiles": self.io_tiles,
-            "microbatch": self.microbatch,
+            "io_tiles": int(self.io_tiles),
+            "microbatch": int(self.microbatch),
             "policy": list(map(str, self.policy)),
-            "recompute": None
-            if self.recompute is None
-            else [list(item) for item in self.recompute],
-            "prefetch": list(self.prefetch),
+            "recompute": None if again is None else [[int(at) for at in run] for run in again],
+            "prefetch": [bool(flag) for flag in self.prefetch],
         }
 
 

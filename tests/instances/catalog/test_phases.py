@@ -49,7 +49,8 @@ def test_the_chip_has_the_published_figures() -> None:
 @pytest.mark.parametrize("name", ["bert-base", "bert-large", "gpt2-small"])
 def test_networks_have_the_layers_of_the_pipelines(name: str) -> None:
     instance = load(name)
-    pipeline = catalog.load(f"pipeline/{name}", training=True, batch=instance.microbatches[0])
+    shape = {key: GENERATORS[name].parameters[key] for key in ("batch", "sequence")}
+    pipeline = catalog.load(f"pipeline/{name}", training=True, **shape)
     assert instance.n == pipeline.n
     assert instance.forward.tolist() == pipeline.forward.tolist()
     assert instance.variables.tolist() == pipeline.exclusive["parameters"].tolist()
@@ -70,9 +71,9 @@ def test_bert_large_does_not_train_in_one_phase() -> None:
 
 def test_a_free_microbatch_scales_what_grows_with_it() -> None:
     free, given = load("bert-base", free_batch=True), load("bert-base")
-    assert free.global_batch == given.global_batch == 128
-    assert 8 in free.microbatches
-    one, other = free.at(8), given.at(8)
+    assert free.global_batch == given.global_batch == 256
+    assert given.microbatches == (16,)
+    one, other = free.at(16), given.at(16)
     assert one.steps == other.steps == 16
     # All but the loss, a number that does not grow with the batch in the network.
     assert one.activations.tolist()[:-1] == other.activations.tolist()[:-1]

@@ -1,0 +1,266 @@
+"""Pipeline schedules: what every rule loses against the optimum.
+
+    python -m benchmarks.schedules [--quick] [--limit 20] [--csv FILE] [--only table,cases,cp-sat]
+
+table   p in 2, 4, 8, 16 devices, m in p, 2p, 4p, 8p microbatches, uniform durations (f = b = w) and
+        random ones in 10..120; F takes two units of memory of which B and W release one each, and
+        the limit is what 1F1B needs (2p units) or twice that; objective longest span.  Layouts:
+        `line` has one stage a device; `rounds` and `V` have the same work with every stage cut
+        into two, dealt out in two rounds or folded into a V, with units of memory half as large
+        and the same limit in bytes
+cases   the hard cases of the authors of zero-bubble schedules, against what they report
+cp-sat  `cp-sat` alone, with nothing to start from, on non-uniform instances
+
+Each cell says by how many percent a method exceeds the bound that `auto` proved, of the optimum
+where its gap is 0; `-` where a rule does not apply or breaks the memory.  `auto` is what it found,
+with the seconds that it took, compilation not counted.  One thread; every schedule is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import stagepack as sp
+from stagepack.instances.schedule import PipelineSchedule
+from stagepack.result import Result, Status
+
+RULES = ("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2", "zb-v", "popxl")
+SEARCHES = ("greedy", "modulo")
+LAYOUTS = ("line", "rounds", "V")
+STAGES, TIMES = (2, 4, 8, 16), (1, 2, 4, 8)
+SEARCHED = 2.0
+"""Seconds that `greedy` and `modulo` have."""
+
+KNOWN = (  # name, objective value and bound that the authors report
+    ("zero-bubble p=4 m=12 limit 10", 193, None),
+    ("zero-bubble p=4 m=12 limit 14", 183, None),
+    ("zero-bubble p=4 m=12 measured", 178_898, 177_816),
+    ("zero-bubble p=8 m=32 measured", 2_517_463, 2_511_520),
+)
+
+
+def chain(
+    p: int, m: int, times: tuple[Any, Any, Any], limit: int, latency: int = 0, name: str = ""
+) -> PipelineSchedule:
+    """Return a chain of p stages on p devices, with memory in units."""
+    return PipelineSchedule.from_arrays(
+        *(np.broadcast_to(time, p) for time in times),
+        microbatches=m,
+        latency=latency,
+        memory_forward=2,
+        memory_backward=-1,
+        memory_weight=-1,
+        limit=limit,
+        objective="span",
+        name=name or f"p={p} m={m}",
+    )
+
+
+def times_of(p: int, uniform: bool) -> tuple[Any, Any, Any]:
+    """Return cycles of F, B, W of each stage; even, so that stages can be cut into two."""
+    if uniform:
+        return 2, 2, 2
+    draw = np.random.default_rng(p)
+    return tuple(2 * draw.integers(5, 61, p) for _ in range(3))  # type: ignore[return-value]
+
+
+def cut(instance: PipelineSchedule, devices: list[int]) -> PipelineSchedule:
+    """Return the same work with every stage cut into two halves, on the devices given.
+
+    Half `h` of what device d does is the stage of the h-th visit to d.
+    """
+    halves = {
+        name: np.array([getattr(instance, name)[d] // 2 for d in devices])
+        for name in ("forward", "backward", "weight")
+    }
+    assert instance.limit is not None
+    return PipelineSchedule.from_arrays(
+        **halves,
+        devices=devices,
+        microbatches=int(instance.microbatches[0]),
+        memory_forward=2,
+        memory_backward=-1,
+        memory_weight=-1,
+        limit=2 * instance.limit,  # half a stage holds half as much: units are half as large
+        objective="span",
+        name=f"{instance.name} in halves",
+    )
+
+
+def solved(instance: PipelineSchedule, method: str, limit: float) -> Result[Any]:
+    """Solve on one thread."""
+    return sp.solve(instance, method, time_limit=limit, threads=1)
+
+
+def excess(result: Result[Any], bound: int) -> str:
+    """Return by how much a result exceeds a bound, in percent."""
+    if result.objective is None:
+        return "-"
+    return f"{100 * (result.objective / bound - 1):.2f}"
+
+
+def laid_out(instance: PipelineSchedule, layout: str) -> PipelineSchedule:
+    """Return the work of one stage a device in another layout."""
+    line = list(range(instance.p))
+    if layout == "line":
+        return instance
+    return cut(instance, [*line, *line] if layout == "rounds" else [*line, *reversed(line)])
+
+
+def rows(quick: bool, limit: float) -> Iterator[dict[str, Any]]:
+    """Yield one row of the table after the other."""
+    for uniform, layout in itertools.product((True, False), LAYOUTS):
+        for p in STAGES[: 2 if quick else None]:
+            for factor in TIMES[: 2 if quick else None]:
+                for units in (2 * p, 4 * p):
+                    line = chain(p, factor * p, times_of(p, uniform), units)
+                    entry = {"times": "uniform" if uniform else "random", "layout": layout}
+                    yield {**entry, **row(laid_out(line, layout), units, limit)}
+
+
+def row(instance: PipelineSchedule, units: int, limit: float) -> dict[str, Any]:
+    """Run all methods that apply to an instance."""
+    found: dict[str, Any] = {
+        "p": instance.d,
+        "m": int(instance.microbatches[0]),
+        "limit": units,
+    }
+    best = solved(instance, "auto", limit)
+    assert best.objective is not None
+    assert best.bound is not None
+    available = {info.name for info in sp.methods(instance) if info.available}
+    for method in (*RULES, *SEARCHES):
+        found[method] = "-"
+        if method in available:
+            found[method] = excess(solved(instance, method, SEARCHED), int(best.bound))
+    found["auto"] = best.objective
+    found["gap %"] = f"{100 * (best.gap or 0):.2f}"
+    found["bound by"] = best.bound_source
+    found["seconds"] = f"{best.runtime:.2f}"
+    return found
+
+
+def show(console: Console, title: str, found: list[dict[str, Any]]) -> None:
+    """Print rows as a table."""
+    table = Table(title=title, title_justify="left")
+    for name in found[0]:
+        table.add_column(
+            name, justify="left" if name in ("times", "layout", "instance") else "right"
+        )
+    for entry in found:
+        table.add_row(*(str(value) for value in entry.values()))
+    console.print(table)
+
+
+def cases(limit: float) -> list[dict[str, Any]]:
+    """Return what `auto` and `cp-sat` make of the authors' hard cases."""
+    hard = [
+        chain(4, 12, (5, 6, 4), 10),
+        chain(4, 12, (5, 6, 4), 14),
+        chain(4, 12, (5478, 5806, 3534), 32, 200),
+        PipelineSchedule.from_arrays(
+            np.full(8, 29850),
+            np.full(8, 29767),
+            np.full(8, 18868),
+            microbatches=32,
+            latency=466,
+            memory_forward=3720,
+            memory_backward=-2048,
+            memory_weight=-1672,
+            limit=59520,
+            objective="span",
+        ),
+    ]
+    found = []
+    for (name, value, bound), instance in zip(KNOWN, hard, strict=True):
+        for method, start in (("auto", "auto"), ("cp-sat", None)):
+            result = sp.solve(instance, method, time_limit=limit, warm_start=start)
+            found.append(
+                {
+                    "instance": name,
+                    "authors": value,
+                    "their bound": "" if bound is None else bound,
+                    "method": method,
+                    "objective": result.objective,
+                    "bound": result.bound,
+                    "by": result.bound_source,
+                    "status": str(result.status),
+                    "seconds": f"{result.runtime:.2f}",
+                }
+            )
+    return found
+
+
+def alone(quick: bool, limit: float) -> list[dict[str, Any]]:
+    """Return how long `cp-sat` takes for non-uniform instances with nothing to start from."""
+    found = []
+    for seed in range(5 if quick else 30):
+        draw = np.random.default_rng(seed)
+        m = int(draw.integers(8, 13))
+        times = tuple(draw.integers(5, 61, 4) for _ in range(3))
+        units, latency = int(draw.integers(8, 17)), int(draw.integers(0, 10))
+        instance = chain(4, m, times, units, latency)  # type: ignore[arg-type]
+        for objective in ("span", "makespan"):
+            began = time.perf_counter()
+            result = sp.solve(
+                instance, "cp-sat", objective=objective, time_limit=limit, warm_start=None
+            )
+            found.append(
+                {
+                    "seed": seed,
+                    "m": m,
+                    "limit": units,
+                    "latency": latency,
+                    "of": objective,
+                    "optimum": result.objective if result.status is Status.OPTIMAL else "?",
+                    "seconds": f"{time.perf_counter() - began:.2f}",
+                }
+            )
+    return found
+
+
+def main() -> None:
+    """Print everything that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="p up to 4, m up to 2p, five seeds")
+    parser.add_argument("--limit", type=float, default=20, help="seconds for auto and cp-sat")
+    parser.add_argument("--only", default="table,cases,cp-sat", help="parts, by name")
+    parser.add_argument("--csv", type=Path, help="write the table there, too")
+    given = parser.parse_args()
+    console = Console(width=max(170, Console().width))
+    console.print("versions:", ", ".join(f"{k} {v}" for k, v in sp.versions().items()))
+    load = f"{os.getloadavg()[0]:.1f}"
+    console.print(f"{os.cpu_count()} cores, {platform.machine()}, load at the start {load}")
+    parts = given.only.split(",")
+    if "cases" in parts:
+        show(console, "zero-bubble's hard cases, longest span", cases(given.limit))
+    if "cp-sat" in parts:
+        show(console, "cp-sat alone, p = 4, no start", alone(given.quick, given.limit))
+    if "table" in parts:
+        found = []
+        for entry in rows(given.quick, given.limit):
+            found.append(entry)
+            print(*entry.values(), file=sys.stderr, flush=True)
+        show(console, "longest span: percent above the bound", found)
+        if given.csv is not None:
+            with given.csv.open("w", newline="") as stream:
+                writer = csv.DictWriter(stream, fieldnames=list(found[0]))
+                writer.writeheader()
+                writer.writerows(found)
+
+
+if __name__ == "__main__":
+    main()

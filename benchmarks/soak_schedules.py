@@ -1,0 +1,244 @@
+"""Soak: every method of pipeline schedules on thousands of random tiny instances.
+
+    python -m benchmarks.soak_schedules --instances 5000 --seed 0 --jobs 2
+
+Instances with every option (tests/random_schedules.py), some with all times multiplied, so that
+units matter.  Exact methods must agree with trying every order of operations; rules and searches
+must not be better than the optimum; bounds must hold, also below the optimum with a start in hand;
+what is infeasible must be called so with a reason, and the limits that the reason names must do.
+One line a method with what it proved, every disagreement in full, as Python that rebuilds the
+instance.  Exit code 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stagepack.heuristics.schedule import bounds
+from stagepack.heuristics.schedule.timing import tighten
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
+from stagepack.methods.schedule.reasons import sufficient_memory
+from stagepack.result import Result, StagepackError, Status
+from stagepack.solve import MethodInfo, methods, solve
+from tests.random_schedules import best, random_schedule
+
+CHUNK = 25
+SEARCHES = ("greedy", "modulo")
+"""Methods that go on for as long as they may, where the bound is not met."""
+SEARCH_EVERY = 10
+SEARCH_SECONDS = 0.05
+LIMIT = 60.0
+FACTORS = (1, 1, 1, 2, 3, 4, 12, 1000)
+COLUMNS = ("forward", "backward", "weight", "latency", "optimizer")
+
+
+@dataclass
+class Tally:
+    """What was proved, how long it took, and what was wrong."""
+
+    counts: collections.Counter[tuple[str, str]] = field(default_factory=collections.Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: collections.defaultdict(float))
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Take in what another process found."""
+        self.counts.update(other.counts)
+        for method, seconds in other.seconds.items():
+            self.seconds[method] += seconds
+        self.wrong += other.wrong
+
+
+def case(number: int) -> PipelineSchedule:
+    """Return the instance of a number: a random one, all its times multiplied."""
+    instance = random_schedule(number)
+    factor = FACTORS[number % len(FACTORS)]
+    times = {name: getattr(instance, name) for name in COLUMNS}
+    return instance.replace(**{k: v * factor for k, v in times.items() if v is not None})
+
+
+def as_python(instance: PipelineSchedule) -> str:
+    """Return a call that rebuilds an instance."""
+    fields = []
+    for name in instance.__dataclass_fields__:
+        value = getattr(instance, name)
+        if value is not None and name not in ("source", "stage_names", "device_names"):
+            value = str(value) if name == "objective" else value
+            fields.append(f"{name}={value.tolist() if isinstance(value, np.ndarray) else value!r}")
+    return f"PipelineSchedule.from_arrays({', '.join(fields)})"
+
+
+class Trial:
+    """One case: all methods run, then judged against the optimum."""
+
+    def __init__(self, number: int, tally: Tally) -> None:
+        self.number = number
+        self.tally = tally
+        self.instance = case(number)
+
+    def complain(self, who: str, what: str) -> None:
+        """Keep a disagreement, with the instance."""
+        self.tally.wrong.append(f"case {self.number} {who}: {what}\n    {as_python(self.instance)}")
+
+    def run(self) -> None:
+        """Run every method that applies and judge it."""
+        found = best(self.instance)
+        self.tally.counts["cases", "FEASIBLE" if found else "INFEASIBLE"] += 1
+        for info in methods(self.instance):
+            if info.available and (info.name not in SEARCHES or self._searched()):
+                result = self.solve(info)
+                if result is not None:
+                    self._judge(info, result, None if found is None else found[0])
+        if found is None:
+            self._would_do()
+        else:
+            self._around(*found)
+
+    def _searched(self) -> bool:
+        return self.number % SEARCH_EVERY == 0
+
+    def solve(self, info: MethodInfo, **options: Any) -> Result[Any] | None:
+        """Solve and count; an exception is a disagreement."""
+        options.setdefault("time_limit", SEARCH_SECONDS if info.name in SEARCHES else LIMIT)
+        if info.engines and self.number % 2:  # half of them with nothing to start from
+            options.setdefault("warm_start", None)
+        began = time.perf_counter()
+        try:
+            result = solve(self.instance, info.name, seed=self.number, **options)
+        except StagepackError as error:
+            self.complain(info.name, f"{type(error).__name__}: {error} {options}")
+            return None
+        except Exception as error:
+            self.complain(info.name, f"raises {type(error).__name__}: {error} {options}")
+            return None
+        self.tally.seconds[info.name] += time.perf_counter() - began
+        self.tally.counts[info.name, str(result.status)] += 1
+        return result
+
+    def _judge(self, info: MethodInfo, result: Result[Any], optimum: int | None) -> None:
+        told = f"{result.status} {result.objective} bound {result.bound} ({result.bound_source})"
+        if optimum is None:
+            missed = info.exact and result.status is not Status.INFEASIBLE
+            if result.objective is not None or missed:
+                self.complain(info.name, f"{told}, but no order is valid")
+            elif not result.reason:
+                self.complain(info.name, f"{told}, without a reason")
+            return
+        if result.status is Status.INFEASIBLE:
+            self.complain(info.name, f"{told}: {result.reason}, but {optimum} is feasible")
+            return
+        if result.bound is not None and result.bound > optimum:
+            self.complain(info.name, f"{told}: the bound exceeds the optimum {optimum}")
+        if result.objective is not None and result.objective < optimum:
+            self.complain(info.name, f"{told}: better than the optimum {optimum}")
+        if result.objective is None and not result.reason:
+            self.complain(info.name, f"{told}: nothing found, and no reason")
+        if info.exact and (result.status is not Status.OPTIMAL or result.objective != optimum):
+            self.complain(info.name, f"{told}: misses the optimum {optimum}")
+        if result.solution is not None:
+            self._tightened(info.name, result.solution, int(result.objective or 0), optimum)
+
+    def _tightened(self, name: str, solution: ScheduleSolution, value: int, optimum: int) -> None:
+        """See that the best times for the orders of a solution are no worse, and valid."""
+        better = tighten(self.instance, solution)
+        violations = self.instance.check(better)
+        worth = self.instance.evaluate(better)
+        if violations or not optimum <= worth <= value:
+            self.complain(name, f"{value} is tightened to {worth}: {violations[:1]}")
+        measure(self.instance, better)
+
+    def _around(self, optimum: int, solution: ScheduleSolution) -> None:
+        """The bounds hold, and the model has what is optimal and nothing below."""
+        bound, source = bounds.bound(self.instance)
+        met = "MET" if bound == optimum else "BELOW"
+        self.tally.counts["bound", met] += 1
+        if bound > optimum:
+            self.complain(source, f"{bound} exceeds the optimum {optimum}")
+        for info in methods(self.instance):
+            if info.engines:
+                result = self.solve(info, warm_start=solution)
+                if result is not None:
+                    self._judge(info, result, optimum)
+
+    def _would_do(self) -> None:
+        """With the limits that suffice there is a schedule."""
+        enough = np.maximum(self.instance.limit, sufficient_memory(self.instance))
+        if best(self.instance.replace(limit=enough)) is None:
+            self.complain("sufficient memory", f"{enough.tolist()} is not enough")
+
+
+def trials(numbers: range) -> Tally:
+    """Run the cases of some numbers."""
+    tally = Tally()
+    for number in numbers:
+        Trial(number, tally).run()
+    return tally
+
+
+def soak(instances: int, seed: int, jobs: int) -> int:
+    """Run the soak; return the number of disagreements."""
+    began = time.perf_counter()
+    total = Tally()
+    for done, tally in enumerate(_chunks(range(seed, seed + instances), jobs), 1):
+        for wrong in tally.wrong:
+            print(wrong, flush=True)
+        total.add(tally)
+        if done % 20 == 0:
+            print(
+                f"{done * CHUNK} instances, {len(total.wrong)} disagreements, "
+                f"{time.perf_counter() - began:.0f} s",
+                flush=True,
+            )
+    report(total)
+    print(f"{instances} instances from seed {seed}: {len(total.wrong)} disagreements")
+    return len(total.wrong)
+
+
+def _chunks(numbers: range, jobs: int) -> Iterator[Tally]:
+    parts = [numbers[at : at + CHUNK] for at in range(0, len(numbers), CHUNK)]
+    if jobs == 1:
+        yield from map(trials, parts)
+        return
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        running = [pool.submit(trials, part) for part in parts]
+        for future in concurrent.futures.as_completed(running):
+            yield future.result()
+
+
+def report(tally: Tally) -> None:
+    """Print one line a method, and how good the bounds were."""
+    statuses = [str(status) for status in Status]
+    print(f"\n{'method':<26}" + "".join(f"{s:>12}" for s in statuses) + f"{'seconds':>10}")
+    for name in sorted(tally.seconds):
+        row = "".join(f"{tally.counts[name, status]:>12}" for status in statuses)
+        print(f"{name:<26}{row}{tally.seconds[name]:>10.1f}")
+    counts = tally.counts
+    print(
+        f"feasible {counts['cases', 'FEASIBLE']}, infeasible {counts['cases', 'INFEASIBLE']}; "
+        f"bounds that meet the optimum {counts['bound', 'MET']}, "
+        f"others {counts['bound', 'BELOW']}"
+    )
+
+
+def main() -> int:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--instances", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=0, help="number of the first instance")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    given = parser.parse_args()
+    return 1 if soak(given.instances, given.seed, given.jobs) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,343 @@
+"""Recomputation in any graph, any number of times: what is computed again before which backward.
+
+Stage l is what runs just before the backward pass of layer l: layers computed again, in order,
+each at most once (Checkmate: Jain et al., MLSys 2020); stages follow one another from n - 1 to 0.
+The tensor that layer i writes is retained over intervals (MOCCASIN: Bartan et al., ICML 2023):
+from the forward pass, or from a stage that computes it again, to the last use before the next.
+
+Sets
+    l, j     stages, and layers j <= l
+    R_i      layers that read what layer i writes, x_{i+1}
+Variables
+    r_lj     layer j is computed again in stage l
+    p_li     x_{i+1} is on chip when stage l begins, for a use in it or later (i < l)
+    q_lj     the tape of layer j is on chip when stage l begins (j <= l)
+    u_lik    in stage l, x_{i+1} is still there after the first k of its readers have run again
+    s_i      the products of layer i are paged out in the forward pass, and in again
+    g_li     x_{i+1} is paged in in stage l; v_lik: it was, for one of the first k readers
+Objective
+    minimise cycles computed again (the whole time where layers page)
+Constraints
+    often     sum over l of r_lj <= recomputations, 0 where s_j
+    use       p_li + r_li + g_li >= 1 where l reads x_{i+1}; >= r_lj where j does
+    retain    p_{l-1,i} <= p_li + r_li + g_li
+    once      p_li >= sum over k > l of r_ki          (one recomputation: it lasts to its last use)
+    tape      q_lj >= 1 - s_j - sum over k <= l of r_kj
+    gaps      u_lik >= p_{l-1,i}, u_lik >= r_lj for the readers j from the k-th on
+    pages     sum over l of g_li = s_i, p_li >= sum over k > l of g_ki
+    memory    at each forward layer, each layer computed again, each backward layer
+    cutoff    objective <= upper
+
+Only r, s and g are decisions: the rest is integral at the least values that these allow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.formulations.phases.linear import Linear
+from stagepack.formulations.phases.remat import Step, as_bits
+from stagepack.formulations.phases.remat_cost import Cost
+from stagepack.formulations.phases.remat_path import add
+from stagepack.instances.phases.instance import Policy
+from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.profile import Array
+
+Terms = dict[int, int]
+
+
+class RematStages:
+    """The stage program; see the module.
+
+    Attributes
+    ----------
+    program : Linear
+    infeasible : bool
+    """
+
+    def __init__(self, step: Step, upper: int | None) -> None:
+        self.step = step
+        self.program = Linear()
+        self.infeasible = step.infeasible
+        if self.infeasible:
+            return
+        self.cost = Cost(step, self.program)
+        self.once = step.instance.recomputations == 1
+        self._decisions()
+        self._often()
+        self._use()
+        self._retain()
+        self._tape()
+        self._gaps()
+        self._forward_memory()
+        for stage in range(step.n):
+            self._stage_memory(stage)
+        self.cost.close(upper)
+        self.infeasible = self.program.contradiction
+
+    # ------------------------------------------------------------------ variables
+
+    def _decisions(self) -> None:
+        step, n = self.step, self.step.n
+        # What nobody reads, or has no bytes, is never missed.
+        self.read = [i for i in range(n) if step.readers[i + 1]]
+        self.r: dict[tuple[int, int], int] = {}
+        self.s: dict[int, int] = {}
+        self.g: dict[tuple[int, int], int] = {}
+        self.p: dict[tuple[int, int], int] = {}
+        self.q: dict[tuple[int, int], int] = {}
+        for j in range(n):
+            if not step.products[j]:
+                continue
+            if step.allowed[Policy.RECOMPUTE]:
+                for stage in range(j, n):
+                    # In its own stage a layer is computed again for its tape alone, or because
+                    # it must not be kept.
+                    if stage > j or step.tape[j] or not step.allowed[Policy.KEEP]:
+                        self.r[stage, j] = self.cost.column(step.forward[j], 0)
+            if step.allowed[Policy.STASH]:
+                self.s[j] = self.cost.column(0, step.products[j])
+                if step.readers[j + 1]:
+                    for stage in range(j + 1, n):
+                        self.g[stage, j] = self.program.column()
+        for i in self.read:
+            for stage in range(i + 1, n):
+                self.p[stage, i] = self.program.column(integral=False)
+        for j in range(n):
+            if step.tape[j]:
+                for stage in range(j, n):
+                    self.q[stage, j] = self.program.column(integral=False)
+
+    def _present(self, stage: int, i: int) -> Terms:
+        """Return p + r + g: whether x_{i+1} is there, or made there, in a stage."""
+        keys = (self.p.get((stage, i)), self.r.get((stage, i)), self.g.get((stage, i)))
+        return {column: 1 for column in keys if column is not None}
+
+    def _readers(self, stage: int, i: int) -> list[int]:
+        """Return the readers of x_{i+1} that can run again in a stage, and its own layer."""
+        return [
+            v
+            for v in self.step.readers[i + 1]
+            if v == stage or (v < stage and (stage, v) in self.r)
+        ]
+
+    # ------------------------------------------------------------------ constraints
+
+    def _often(self) -> None:
+        step = self.step
+        most = step.instance.recomputations
+        for j in range(step.n):
+            if not step.products[j]:
+                continue
+            terms = {self.r[at, j]: 1 for at in range(j, step.n) if (at, j) in self.r}
+            if not step.allowed[Policy.KEEP]:
+                self.program.row(terms | ({self.s[j]: 1} if j in self.s else {}), low=1)
+            if j in self.s:
+                terms = terms | {self.s[j]: most}
+            self.program.row(terms, high=most)
+
+    def _use(self) -> None:
+        step, row = self.step, self.program.row
+        for i in self.read:
+            for stage in range(i + 1, step.n):
+                here = self._present(stage, i)
+                if stage in step.readers[i + 1]:
+                    row(here, low=1, high=1 if self.once else None)
+                for v in step.readers[i + 1]:
+                    if (stage, v) in self.r:
+                        row(here | {self.r[stage, v]: -1}, low=0)
+
+    def _retain(self) -> None:
+        step, row = self.step, self.program.row
+        for i in self.read:
+            later: Terms = {}
+            pages: Terms = {}
+            for stage in range(step.n - 1, i, -1):
+                p = self.p[stage, i]
+                if stage - 1 > i:
+                    row(self._present(stage, i) | {self.p[stage - 1, i]: -1}, low=0)
+                if self.once and later:
+                    row(later | {p: -1}, high=0)
+                if pages:
+                    row(pages | {p: -1}, high=0)
+                if (stage, i) in self.r:
+                    later[self.r[stage, i]] = 1
+                if (stage, i) in self.g:
+                    pages[self.g[stage, i]] = 1
+                    if self.once:  # whichever it is, it lasts
+                        later[self.g[stage, i]] = 1
+            if pages:
+                row(pages | {self.s[i]: -1}, low=0, high=0)
+                first = self.p[step.n - 1, i]
+                row({first: 1, self.s[i]: 1}, high=1)
+
+    def _tape(self) -> None:
+        for (stage, j), q in self.q.items():
+            terms = {self.r[at, j]: 1 for at in range(j, stage + 1) if (at, j) in self.r}
+            if j in self.s:
+                terms[self.s[j]] = 1
+            self.program.row(terms | {q: 1}, low=1)
+
+    def _gaps(self) -> None:
+        """Columns u and v: tensors that the stage's own layer does not read, or that are paged."""
+        step, row = self.step, self.program.row
+        self.u: dict[tuple[int, int, int], int] = {}
+        self.v: dict[tuple[int, int, int], int] = {}
+        for i in self.read:
+            for stage in range(i + 1, step.n):
+                readers = self._readers(stage, i)
+                g = self.g.get((stage, i))
+                for k, reader in enumerate(readers if g is not None else ()):
+                    if reader == stage and (stage, stage) not in self.r:
+                        continue
+                    v = self.v[stage, i, k + 1] = self.program.column(integral=False)
+                    assert g is not None
+                    row({v: 1, g: -1, self.r[stage, reader]: -1}, low=-1)
+                    if k:
+                        row({v: 1, self.v[stage, i, k]: -1}, low=0)
+                if stage in readers:
+                    continue
+                for k in range(len(readers) - 1, 0, -1):
+                    u = self.u[stage, i, k] = self.program.column(integral=False)
+                    # Before its first use a tensor paged in here is not there: v counts it.
+                    paged = {} if g is None else {g: 1}
+                    row({u: 1, self.r[stage, readers[k]]: -1} | paged, low=0)
+                    if k + 1 < len(readers):
+                        row({u: 1, self.u[stage, i, k + 1]: -1}, low=0)
+                    if stage - 1 > i:
+                        row({u: 1, self.p[stage - 1, i]: -1} | paged, low=0)
+
+    def _forward_memory(self) -> None:
+        step = self.step
+        last = step.n - 1
+        for j in range(step.n):
+            fixed = step.x[j + 1] + step.tape[j] + step.temporary[j]
+            terms: Terms = {}
+            for i in range(j):
+                if (last, i) in self.p and step.readers[i + 1][-1] < j:
+                    add(terms, self.p[last, i], step.x[i + 1])
+                elif step.readers[i + 1]:
+                    fixed += step.x[i + 1]
+                if (last, i) in self.q:
+                    add(terms, self.q[last, i], step.tape[i])
+            self.program.row(terms, high=step.room - fixed)
+
+    def _stage_memory(self, stage: int) -> None:
+        """What is live while layers are computed again in a stage, and at its backward pass."""
+        step = self.step
+        for j in range(stage + 1):
+            if (stage, j) not in self.r:
+                continue
+            terms: Terms = {}
+            add(terms, self.r[stage, j], step.temporary[j])
+            if not step.readers[j + 1] or j == stage:
+                add(terms, self.r[stage, j], step.x[j + 1])
+            for i in range(stage + 1):
+                if i < stage and step.readers[i + 1]:
+                    for column in self._live(stage, i, j):
+                        add(terms, column, step.x[i + 1])
+                if step.tape[i]:
+                    # Made again in this stage, it is there for good only if never made again.
+                    add(terms, self.q[stage - 1 if i < j else stage, i], step.tape[i])
+                    if i == j:
+                        add(terms, self.r[stage, i], step.tape[i])
+            self.program.row(terms, high=step.room - step.gradients_before[stage])
+        fixed = step.gradients[stage] + step.temporary[stage] + step.tape[stage]
+        terms = {}
+        for i in range(stage):
+            if stage in step.readers[i + 1]:
+                fixed += step.x[i + 1]
+            elif step.readers[i + 1]:
+                add(terms, self.p[stage - 1, i], step.x[i + 1])
+            if step.tape[i]:
+                add(terms, self.q[stage - 1, i], step.tape[i])
+        self.program.row(terms, high=step.room - fixed)
+
+    def _live(self, stage: int, i: int, j: int) -> list[int]:
+        """Return columns whose sum says whether x_{i+1} is live while layer j runs again."""
+        p, r = self.p[stage, i], self.r.get((stage, i))
+        if i >= j:
+            return [p] if r is None or i > j else [p, r]
+        readers = self._readers(stage, i)
+        done = sum(v < j for v in readers)
+        begun = sum(v <= j for v in readers)
+        paged = [self.v[stage, i, begun]] if (stage, i, begun) in self.v else []
+        if done == 0 or stage in readers:
+            return [p, *([] if r is None else [r]), *paged]
+        if done < len(readers):
+            return [self.u[stage, i, done], *paged]
+        if stage - 1 <= i:
+            return paged
+        # Nothing reads it again in this stage: it is there if the next one finds it.
+        return [self.p[stage - 1, i]]
+
+    # ------------------------------------------------------------------ back and forth
+
+    def decode(self, values: Array) -> PhaseSolution:
+        """Return the plan of an engine's values."""
+        step = self.step
+        bits = as_bits(values)
+        recompute: list[tuple[int, ...]] = [
+            tuple(j for j in range(at + 1) if (at, j) in self.r and bits[self.r[at, j]])
+            for at in range(step.n)
+        ]
+        again = {j for run in recompute for j in run}
+        policy = []
+        for j in range(step.n):
+            if j in again:
+                policy.append(Policy.RECOMPUTE)
+            elif j in self.s and bits[self.s[j]]:
+                policy.append(Policy.STASH)
+            else:
+                policy.append(step.idle_policy(j))
+        return step.plan(policy, recompute)
+
+    def hint(self, solution: PhaseSolution) -> Array:
+        """Return the values of a plan, each retained no longer than needed.
+
+        Raises
+        ------
+        ValueError
+            When the plan is not in the program.
+        """
+        step, n = self.step, self.step.n
+        values = np.zeros(len(self.program.cost))
+        runs = [set(run) for run in solution.recomputed(step.instance)]
+        for stage, run in enumerate(runs):
+            for j in run:
+                if (stage, j) in self.r:
+                    values[self.r[stage, j]] = 1
+                elif step.products[j] and (stage > j or step.tape[j]):
+                    raise ValueError(f"layer {j} again before layer {stage} is not in the program")
+        for j in range(n):
+            if solution.policy[j] == Policy.STASH and step.products[j]:
+                values[self.s[j]] = 1
+        for i in self.read:
+            paged = i in self.s and values[self.s[i]] > 0.5
+            uses = [
+                stage in step.readers[i + 1]
+                or any((stage, v) in self.r and v in runs[stage] for v in step.readers[i + 1])
+                for stage in range(n)
+            ]
+            if paged:
+                come = max(stage for stage in range(i + 1, n) if uses[stage])
+                values[self.g[come, i]] = 1
+                for stage in range(i + 1, come):
+                    values[self.p[stage, i]] = 1
+                continue
+            wanted = False
+            for stage in range(i + 1, n):
+                wanted = (wanted or uses[stage]) and i not in runs[stage]
+                values[self.p[stage, i]] = wanted
+        for (stage, j), q in self.q.items():
+            made = any(j in runs[at] for at in range(j, stage + 1))
+            values[q] = not made and not (j in self.s and values[self.s[j]])
+        for (stage, i, k), u in self.u.items():
+            g = self.g.get((stage, i))
+            still = stage - 1 > i and values[self.p[stage - 1, i]] and not (g and values[g])
+            later = any(values[self.r[stage, v]] for v in self._readers(stage, i)[k:])
+            values[u] = still or later
+        for (stage, i, k), v in self.v.items():
+            begun = any(values[self.r[stage, w]] for w in self._readers(stage, i)[:k])
+            values[v] = begun and values[self.g[stage, i]]
+        return self.cost.hint(values)

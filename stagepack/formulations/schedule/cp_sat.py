@@ -1,0 +1,346 @@
+"""CP-SAT: an interval an operation, in the time of its device.
+
+Sets
+    V                operations v = (s, k, i): kind k of microbatch i on stage s
+    D                devices; V_d the operations of device d
+    A                pairs (d, e) of devices with an arc between them
+    P                pairs (u, v) of operations of one device, v at least gap_uv after u starts:
+                     precedences, and ways from device d over others and back to d
+    L                pairs (u, v) such that the memory does not allow v before u has ended
+    R_d              bytes of device d held from the start of one operation to the end of another
+Parameters
+    dur_v, lag_uv    duration, latency
+    after_d          what the objective adds to the last end of device d (optimizer)
+    limit_d          bytes of device d
+    U                what the objective may be at most
+Variables
+    t_v              start of operation v after the origin of its device, in [0, U - after_d]
+    o_d              origin of device d: its first start (all 0 for the makespan)
+    x_de             o_e - o_d for (d, e) in A
+    l_r              length of retention r
+    z                the objective
+Objective
+    minimise z
+Constraints
+    order            t_v >= t_u + gap_uv                 (u, v) in P, operations of one kind in turn
+    arcs             t_v + x_de >= t_u + dur_u + lag_uv  for arcs from device d to device e
+    origins          x_de = o_e - o_d                    where A has a cycle
+    apart            operations of V_d do not overlap
+    releases         t_v >= t_u + dur_u                  (u, v) in L
+    memory           sum of the bytes of R_d held at a time <= limit_d
+    objective        z >= t_v + dur_v + after_d          for the last operations of each stage
+
+Times are relative to the origin because the span of a device is all that counts there: a bound on
+z then limits what a device may be idle, which neither the time of day nor other devices weaken.
+Without it CP-SAT 9.15 does not close in a minute what it proves in a second with it.  P is
+redundant between ways over other devices, and L beside the memory; both speed it up.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stagepack.formulations.schedule.frame import Frame
+from stagepack.instances.profile import Array
+from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution, reasons
+from stagepack.result import InputError
+
+LARGEST_VALUE = 2**44
+"""Numbers of the model are kept below this, where bounds written as floats are exact."""
+
+TOLERANCE = 1e-6
+"""Subtracted from raw bounds (integers written as floats) before rounding up."""
+
+
+class CpSat:
+    """The interval model as a `cp_model.CpModel`; expresses every instance.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+        The instance.
+    upper : int, optional
+        Objective value of a known solution: what is worth more may be cut off, nothing else is.
+    lower : int, optional
+        A known lower bound on the objective value.
+
+    Attributes
+    ----------
+    model : cp_model.CpModel or None
+        None when `infeasible`.
+    infeasible : bool
+        No schedule worth at most `upper` exists: the memory or `upper` alone forbid it.
+    parameters : dict
+        Settings of CP-SAT that suit the model.
+
+    Raises
+    ------
+    InputError
+        When times or bytes exceed what the engine computes exactly.
+    """
+
+    parameters: ClassVar[dict[str, Any]] = {
+        "linearization_level": 0,
+        "use_objective_lb_search": True,
+    }
+
+    def __init__(
+        self, instance: PipelineSchedule, *, upper: int | None = None, lower: int | None = None
+    ) -> None:
+        self.instance = instance
+        self.frame = Frame(instance, upper=upper, lower=lower)
+        self.model: Any = None
+        self._origins_free = instance.objective is Objective.SPAN
+        self._releases = [self.frame.releases(s) for s in range(instance.p)]
+        self.infeasible = (
+            bool(reasons(instance))
+            or self.frame.lower > self.frame.upper
+            or any(releases is None for releases in self._releases)
+        )
+        if not self.infeasible:
+            self._require_exact()
+            self._build_model()
+
+    @staticmethod
+    def unsupported(instance: PipelineSchedule) -> str:
+        """Return '': intervals express every instance, only the size of numbers is limited."""
+        return ""
+
+    def _require_exact(self) -> None:
+        limit = self.instance.limit
+        most = self.frame.horizon if limit is None else max(self.frame.horizon, int(limit.max()))
+        if most >= LARGEST_VALUE:
+            raise InputError(
+                f"the CP-SAT model would count to {most}, beyond what it computes exactly",
+                field="size",
+                remedy="use coarser units of time and memory",
+            )
+
+    # ------------------------------------------------------------------ the model
+
+    def _build_model(self) -> None:
+        from ortools.sat.python import cp_model
+
+        self._cp = cp_model
+        self.model = cp_model.CpModel()
+        self._starts()
+        self._order()
+        self._arcs()
+        self._origins()
+        self._apart()
+        self._release()
+        self._memory()
+        self._objective()
+
+    def _starts(self) -> None:
+        """t_v in [0, U - after_d - dur_v]; the first operation of a device, where known, at 0."""
+        frame, instance, model = self.frame, self.instance, self.model
+        operations = instance.operations
+        origin = set()
+        if self._origins_free:
+            firsts = (frame.first_stage(device) for device in range(instance.d))
+            origin = {operations.op(s, 0, 0) for s in firsts if s is not None}
+        self.t = []
+        self._duration = frame.duration[operations.stage, operations.kind].tolist()
+        for v, (device, duration) in enumerate(
+            zip(operations.device.tolist(), self._duration, strict=True)
+        ):
+            latest = 0 if v in origin else frame.upper - int(frame.after[device]) - duration
+            self.t.append(model.new_int_var(0, max(0, latest), f"t{v}"))
+
+    def _op(self, node: tuple[int, int], i: int) -> int:
+        return self.instance.operations.op(*node, i)
+
+    def _order(self) -> None:
+        """t_v >= t_u + gap_uv within a microbatch; operations of a kind in turn."""
+        m, t = self.instance.microbatches, self.t
+        for step in self.frame.steps():
+            for i in range(m[step.one[0]]):
+                u, v = self._op(step.one, i), self._op(step.then, i)
+                self.model.add(t[v] >= t[u] + step.distance)
+        for s in range(self.instance.p):
+            for k in range(self.frame.kinds):
+                for i in range(m[s] - 1):
+                    u, v = self._op((s, k), i), self._op((s, k), i + 1)
+                    self.model.add(t[v] >= t[u] + self._duration[u])
+
+    def _arcs(self) -> None:
+        """t_v + x_de >= t_u + dur_u + lag_uv along edges between devices, both ways."""
+        instance, frame, t = self.instance, self.frame, self.t
+        self.x: dict[tuple[int, int], Any] = {}
+        for (a, b), lag in zip(instance.edges, frame.lag.tolist(), strict=True):
+            d, e = int(instance.devices[a]), int(instance.devices[b])
+            if d == e:
+                continue  # among the steps
+            x: Any = self._shift(d, e)
+            for i in range(int(instance.microbatches[a])):
+                u, v = self._op((a, 0), i), self._op((b, 0), i)
+                self.model.add(t[v] + x >= t[u] + self._duration[u] + lag)
+                if frame.kinds > 1:
+                    u, v = self._op((b, 1), i), self._op((a, 1), i)
+                    self.model.add(t[v] >= t[u] + x + self._duration[u] + lag)
+
+    def _shift(self, d: int, e: int) -> Any:
+        """Return o_e - o_d."""
+        if not self._origins_free:
+            return 0
+        if (e, d) in self.x:
+            return -self.x[e, d]
+        if (d, e) not in self.x:
+            far = 2 * self.frame.horizon
+            self.x[d, e] = self.model.new_int_var(-far, far, f"x{d},{e}")
+        return self.x[d, e]
+
+    def _origins(self) -> None:
+        """x_de = o_e - o_d, where the pairs of devices have a cycle."""
+        self.o: list[Any] = []
+        tree = _forest(self.instance.d, list(self.x))
+        if len(tree) == len(self.x):
+            return
+        far = self.frame.horizon
+        self.o = [self.model.new_int_var(0, far, f"o{d}") for d in range(self.instance.d)]
+        for (d, e), x in self.x.items():
+            self.model.add(x == self.o[e] - self.o[d])
+
+    def _apart(self) -> None:
+        """Operations of a device do not overlap."""
+        operations = self.instance.operations
+        for device in range(self.instance.d):
+            self.model.add_no_overlap(
+                [
+                    self.model.new_fixed_size_interval_var(self.t[v], self._duration[v], f"i{v}")
+                    for v in np.flatnonzero(operations.device == device).tolist()
+                ]
+            )
+
+    def _release(self) -> None:
+        """t_v >= t_u + dur_u where the memory of one stage does not allow v before."""
+        for s, releases in enumerate(self._releases):
+            for kind, i, j in releases or ():
+                u, v = self._op((s, kind), i), self._op((s, 0), j)
+                self.model.add(self.t[v] >= self.t[u] + self._duration[u])
+
+    def _memory(self) -> None:
+        """Bytes held on a device at a time <= limit_d."""
+        instance, frame, model = self.instance, self.frame, self.model
+        self.lengths: list[tuple[Any, int, int]] = []
+        for device in range(instance.d):
+            if not frame.binds(device) or frame.counted(device):
+                continue
+            assert instance.limit is not None
+            held, demands = [], []
+            latest = frame.upper
+            for r in frame.retentions(device):
+                for i in range(int(instance.microbatches[r.stage])):
+                    u = self._op((r.stage, r.taken), i)
+                    v = -1 if r.given is None else self._op((r.stage, r.given), i)
+                    end = latest if v < 0 else self.t[v] + self._duration[v]
+                    length = model.new_int_var(0, latest, f"l{u},{v}")
+                    held.append(model.new_interval_var(self.t[u], length, end, f"r{u},{v}"))
+                    demands.append(r.nbytes)
+                    self.lengths.append((length, u, v))
+            divisor = math.gcd(*demands)
+            model.add_cumulative(
+                held,
+                [nbytes // divisor for nbytes in demands],
+                int(instance.limit[device]) // divisor,
+            )
+
+    def _objective(self) -> None:
+        """Let z >= t_v + dur_v + after_d for the last operation of each stage."""
+        instance, frame = self.instance, self.frame
+        self.z = self.model.new_int_var(frame.lower, frame.upper, "z")
+        for s in range(instance.p):
+            v = self._op((s, frame.kinds - 1), int(instance.microbatches[s]) - 1)
+            after = int(frame.after[instance.devices[s]])
+            self.model.add(self.z >= self.t[v] + self._duration[v] + after)
+        self.model.minimize(self.z)
+
+    # ------------------------------------------------------------------ back and forth
+
+    def decode(self, values: Array) -> ScheduleSolution:
+        """Return the solution of values by variable index; its first start is 0."""
+        found = np.rint(np.asarray(values, dtype=np.float64)).astype(np.int64)
+        start = found[[t.index for t in self.t]]
+        origin = np.zeros(self.instance.d, dtype=np.int64)
+        for d, e in _forest(self.instance.d, list(self.x)):
+            if (d, e) in self.x:
+                origin[e] = origin[d] + found[self.x[d, e].index]
+            else:
+                origin[e] = origin[d] - found[self.x[e, d].index]
+        start = start + origin[self.instance.operations.device]
+        return ScheduleSolution.of(self.instance, (start - start.min()) * self.frame.unit)
+
+    def hint(self, solution: ScheduleSolution) -> Array:
+        """Return the value of every variable, shape (variables,), for a solution.
+
+        Raises
+        ------
+        InputError
+            When the solution is not in the model: it is worth more than `upper` allows.
+        """
+        frame, instance = self.frame, self.instance
+        # Rounding down keeps every precedence, for all durations and lags are whole units.
+        start = (solution.start - solution.start.min()) // frame.unit
+        device = instance.operations.device
+        origin = np.zeros(instance.d, dtype=np.int64)
+        if self._origins_free:
+            origin = np.full(instance.d, np.iinfo(np.int64).max)
+            np.minimum.at(origin, device, start)
+        t = start - origin[device]
+        values = np.zeros(len(self.model.proto.variables), dtype=np.int64)
+        values[[variable.index for variable in self.t]] = t
+        for (d, e), x in self.x.items():
+            values[x.index] = origin[e] - origin[d]
+        for o, at in zip(self.o, origin.tolist(), strict=False):
+            values[o.index] = at
+        duration = np.array(self._duration)
+        for length, u, v in self.lengths:
+            end = frame.upper if v < 0 else t[v] + duration[v]
+            values[length.index] = end - t[u]
+        z = max(frame.lower, int((t + duration + frame.after[device]).max()))
+        if z > frame.upper:
+            raise InputError(
+                f"is worth {z * frame.unit}, more than {frame.upper * frame.unit}",
+                field="solution",
+                remedy="build the model without an upper bound",
+            )
+        values[self.z.index] = z
+        return values
+
+    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
+        """Return the cycles that no solution undercuts, from the engine's bound on z.
+
+        Lowered by `TOLERANCE` and rounded up to whole units; at most upper + 1.
+        """
+        bound = self.frame.lower
+        if math.isfinite(raw):
+            # The engine's bound is an integer written as a double, give or take its last bits.
+            bound = max(bound, math.ceil(raw - max(tolerance, TOLERANCE, 4 * math.ulp(raw))))
+        return bound * self.frame.unit
+
+
+def _forest(nodes: int, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return pairs (known, new) that reach every node from the first of its part, in order.
+
+    A pair may be given the other way around.  As many as `pairs` when these have no cycle.
+    """
+    near: list[list[int]] = [[] for _ in range(nodes)]
+    for d, e in pairs:
+        near[d].append(e)
+        near[e].append(d)
+    seen, found = [False] * nodes, []
+    for root in range(nodes):
+        stack = [] if seen[root] else [root]
+        seen[root] = True
+        while stack:
+            d = stack.pop()
+            for e in near[d]:
+                if not seen[e]:
+                    seen[e] = True
+                    found.append((d, e))
+                    stack.append(e)
+    return found

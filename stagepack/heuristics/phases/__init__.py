@@ -1,0 +1,1 @@
+"""Phase scheduling without a solver: the options of a group, baselines, exact search, bounds."""

@@ -1,0 +1,90 @@
+"""Naive rules, as people apply them by hand: the baselines every optimum is compared with.
+
+Each fixes the policy of every layer and then cuts the chain; the mode of each phase is the fastest
+one that fits.  With several microbatches and numbers of I/O tiles each rule is applied to every
+microbatch with no I/O tiles and with the fewest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.phases.options import OptionTable
+from stagepack.heuristics.phases.policies import PolicyRows, chosen, uniform
+from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.instances.phases.instance import PhaseSchedule, Policy
+
+Rule = Callable[[RangeCosts], PolicyRows]
+
+
+def pairs(instance: PhaseSchedule) -> list[tuple[int, int]]:
+    """Return the microbatches and numbers of I/O tiles to which rules are applied."""
+    some = [count for count in instance.io_tile_choices if count > 0]
+    tiles = [0] * (0 in instance.io_tile_choices) + some[:1]
+    return [(microbatch, count) for microbatch in instance.microbatches for count in tiles]
+
+
+def one_policy(costs: RangeCosts) -> PolicyRows:
+    """Give every layer the first policy allowed: stash, where it is."""
+    return uniform(costs, costs.instance.policies[0])
+
+
+def keep(costs: RangeCosts) -> PolicyRows:
+    """Keep everything on chip."""
+    return uniform(costs, Policy.KEEP)
+
+
+def checkpoints(costs: RangeCosts) -> PolicyRows:
+    """Drop all of a group of m layers but every ceil(sqrt(m))-th, from the first on.
+
+    Checkpoints are stashed; in the last group, whose backward part follows at once, they are kept.
+    Source: Chen, Xu, Zhang and Guestrin 2016 (training deep nets with sublinear memory cost).
+    """
+    allowed = costs.instance.policies
+
+    def rule(first: int, end: int) -> list[Policy]:
+        wanted = (Policy.KEEP, Policy.STASH) if end == costs.n else (Policy.STASH, Policy.KEEP)
+        saved = next(policy for policy in wanted if policy in allowed)
+        every = math.isqrt(end - first - 1) + 1
+        return [
+            saved if (at - first) % every == every - 1 else Policy.RECOMPUTE
+            for at in range(first, end)
+        ]
+
+    return chosen(costs, rule)
+
+
+def from_head(table: OptionTable) -> list[int] | None:
+    """Return options that put as many layers into each group as fit, from the first layer on."""
+    return _walk(table, lambda ends: int(ends.max()))
+
+
+def one_layer(table: OptionTable) -> list[int] | None:
+    """Return options of one layer a group."""
+    return _walk(table, lambda ends: int(ends.min()), most=1)
+
+
+def _walk(
+    table: OptionTable, choose: Callable[[np.ndarray], int], most: int | None = None
+) -> list[int] | None:
+    """Return options taken from the first layer on, None when there are none to go on with."""
+    found: list[int] = []
+    at = kept = 0
+    while at < table.n:
+        rows = np.arange(table.start[at], table.start[at + 1])
+        fits = kept + table.need[rows] <= table.capacity
+        if most is not None:
+            fits &= table.end[rows] - at <= most
+        rows = rows[fits]
+        if not len(rows):
+            return None
+        end = choose(table.end[rows])
+        rows = rows[table.end[rows] == end]
+        best = int(rows[np.argmin(table.time[rows])])
+        found.append(best)
+        kept += int(table.kept[best])
+        at = end
+    return found

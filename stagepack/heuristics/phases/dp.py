@@ -1,0 +1,167 @@
+"""Exact search over boundaries for one number of I/O tiles and one microbatch.
+
+Phases depend on each other in two ways only.  What a group keeps on chip burdens every phase
+between its forward and its backward phase, those of all later groups.  And a phase that loads the
+next one's variables ahead hides cycles of it: F_j those of F_{j+1}, and, on the way back, B_{j+1}
+those of B_j, so that only neighbouring groups meet.  A label (last option, bytes kept, cycles) at
+a boundary therefore says all that later groups need to know; of labels that agree in what matters
+to them those with more bytes and no fewer cycles are dropped, and so are labels that cannot beat
+the best plan known, by the cycles that the rest needs when nothing is kept.
+
+Where nothing is kept and nothing is loaded ahead one label a boundary is left: the interval
+dynamic program, O(n * longest feasible group).  Source: own work; label setting as for shortest
+paths with resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.phases.options import OptionTable
+from stagepack.heuristics.phases.ranges_kernels import frontier
+from stagepack.instances.profile import Array
+
+INFINITE = 2**61
+
+
+def rest(table: OptionTable) -> Array:
+    """Return at least how many cycles the layers from each boundary on need, shape (n + 1,).
+
+    Exact where nothing is kept and nothing loaded ahead: then no group minds the others.  2**61
+    where no groups lead to the end.  O(options).
+    """
+    n = table.n
+    least = np.full(n + 1, INFINITE, dtype=np.int64)
+    least[n] = 0
+    # What may be hidden of a group: all its variables, but not those of the first phase.
+    hideable = table.hide_first + table.hide_last if table.prefetch else 0
+    later = table.time - hideable
+    for first in range(n - 1, -1, -1):
+        low, high = table.start[first], table.start[first + 1]
+        if low == high:
+            continue
+        cycles = later[low:high]
+        if table.prefetch and first == 0:
+            cycles = cycles + table.hide_first[low:high]
+        least[first] = min(INFINITE, int((cycles + least[table.end[low:high]]).min()))
+    return least
+
+
+def search(
+    table: OptionTable,
+    least: Array,
+    upper: int = INFINITE,
+    *,
+    keep_going: Callable[[], bool] = lambda: True,
+) -> list[int] | None:
+    """Return the options of the best plan of fewer than `upper` cycles, in order; None if none.
+
+    Parameters
+    ----------
+    table : OptionTable
+    least : ndarray
+        From :func:`rest`.
+    keep_going : callable
+        Asked at every boundary; when it says no the answer is None.
+    """
+    n = table.n
+    if least[0] >= upper:
+        return None
+    # Labels: parallel lists of arrays by boundary; the one at 0 stands for no group at all.
+    waiting: list[list[tuple[Array, Array, Array, Array]]] = [[] for _ in range(n + 1)]
+    option, kept, cycles, parent = (
+        np.array([-1]),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.array([-1]),
+    )
+    labels: list[tuple[Array, Array]] = []  # (option, parent), for the way back
+    offset = 0
+    for boundary in range(n + 1):
+        if not keep_going():
+            return None
+        if boundary:
+            if not waiting[boundary]:
+                continue
+            option, kept, cycles, parent = (
+                np.concatenate(parts) for parts in zip(*waiting[boundary], strict=True)
+            )
+            waiting[boundary] = []
+            state = option if table.prefetch else np.zeros_like(option)
+            stays = frontier(state, kept, np.lexsort((kept, cycles, state)))
+            option, kept, cycles, parent = (x[stays] for x in (option, kept, cycles, parent))
+        labels.append((option, parent))
+        numbers = np.arange(offset, offset + len(option))
+        offset += len(option)
+        if boundary == n:
+            break
+        low, high = table.start[boundary], table.start[boundary + 1]
+        rows = np.arange(low, high)
+        for block in range(0, len(option), max(1, 2**20 // max(1, high - low))):
+            chunk = slice(block, block + max(1, 2**20 // max(1, high - low)))
+            total = cycles[chunk, None] + table.time[None, low:high]
+            if table.prefetch and boundary:
+                total -= hidden(table, option[chunk], kept[chunk], rows)
+            fits = kept[chunk, None] + table.need[None, low:high] <= table.capacity
+            promising = fits & (total + least[table.end[low:high]] < upper)
+            came, went = np.nonzero(promising)
+            ends = table.end[low + went]
+            order = np.argsort(ends, kind="stable")
+            came, went, ends = came[order], went[order], ends[order]
+            cuts = np.flatnonzero(np.diff(ends)) + 1
+            for part in np.split(np.arange(len(ends)), cuts):
+                if len(part):
+                    i, j = came[part], went[part]
+                    waiting[ends[part[0]]].append(
+                        (
+                            rows[j],
+                            kept[chunk][i] + table.kept[low + j],
+                            total[i, j],
+                            numbers[chunk][i],
+                        )
+                    )
+    else:
+        return None
+    best = int(np.argmin(cycles))
+    number = int(numbers[best])
+    options, parents = (np.concatenate(parts) for parts in zip(*labels, strict=True))
+    chosen = []
+    while parents[number] >= 0:
+        chosen.append(int(options[number]))
+        number = int(parents[number])
+    return chosen[::-1]
+
+
+def hidden(table: OptionTable, before: Array, kept: Array, after: Array) -> Array:
+    """Return the cycles that prefetching hides between neighbouring groups.
+
+    It costs memory alone, so that every phase loads ahead for which the next one's variables fit.
+
+    Parameters
+    ----------
+    before, kept : ndarray of int64, shape (p,)
+        An option, and the bytes kept by it and all groups before it.
+    after : ndarray of int64, shape (q,)
+        Options of the next group.
+
+    Returns
+    -------
+    ndarray of int64, shape (p, q)
+    """
+    # Forward: the earlier group's forward phase loads for the later group's first phase.
+    room = table.capacity - (table.need_first[before] + kept - table.kept[before])
+    forward = np.where(
+        table.shards[None, after] <= room[:, None],
+        np.minimum(table.hide_first[None, after], table.free_first[before, None]),
+        0,
+    )
+    # On the way back: the later group's last phase loads for the earlier group's backward phase.
+    burden = table.need_last[None, after] + (kept + table.shards[before])[:, None]
+    backward = np.where(
+        burden <= table.capacity,
+        np.minimum(table.hide_last[before, None], table.free_last[None, after]),
+        0,
+    )
+    return np.asarray(forward + backward)

@@ -1,0 +1,467 @@
+"""The group oracle: what a group of layers may cost, with one microbatch and number of I/O tiles.
+
+An option of a group fixes the mode of each of its phases and the policy of each of its layers.
+What a plan pays for it does not depend on the other groups, but for two things: bytes that groups
+before it keep on chip, and variables loaded ahead for the next phase, take memory from it.  Options
+that no other one matches or beats in cycles, kept bytes and memory are enough, then, for any plan;
+where phases load ahead, the idle cycles of the I/O tiles count as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stagepack.heuristics.phases.cycles import (
+    EXACT,
+    idle_times,
+    on_tiles,
+    phase_times,
+    transfers,
+)
+from stagepack.heuristics.phases.policies import PolicyRows, find_policies
+from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.heuristics.phases.ranges_kernels import undominated
+from stagepack.instances.phases.liveness import capacities
+from stagepack.instances.phases.modes import Mode, link_rate
+from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.profile import Array
+
+if TYPE_CHECKING:
+    from stagepack.instances.phases.instance import PhaseSchedule
+
+PREFETCH, REMOTE, GRAPHS = "prefetch", "remote", "graphs"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to run a group; tuples by phase are in the order of time.
+
+    Attributes
+    ----------
+    first, end : int
+        The layers.
+    kinds, modes : tuple of str, one a phase
+        ("F",) in inference, ("F", "B") when training, ("FB",) for the last group then.
+    policy : tuple of str, one a layer
+        Empty in inference.
+    recompute : tuple of tuple of int, one a layer, or None
+        None: the canonical sequence.
+    times : tuple of int
+        Cycles of each phase, start-up and epilogue included, nothing hidden.
+    needs : tuple of int
+        Bytes on the compute tiles: all but those kept by groups before and variables loaded ahead.
+    kept : int
+        Bytes on chip for all steps between the group's phases.
+    hideable : tuple of int
+        Cycles of each phase that the phase before it could hide, at most.
+    variables : tuple of int
+        Bytes of variables each phase loads: what the phase before it holds if it loads ahead.
+    free : tuple of int
+        Cycles that each phase's loop leaves the I/O tiles.
+    stashed : int
+        Bytes stashed in a step.
+    graphs : tuple of hashable
+        Equal for phases that share a graph.
+    """
+
+    first: int
+    end: int
+    kinds: tuple[str, ...]
+    modes: tuple[str, ...]
+    policy: tuple[str, ...]
+    recompute: tuple[tuple[int, ...], ...] | None
+    times: tuple[int, ...]
+    needs: tuple[int, ...]
+    kept: int
+    hideable: tuple[int, ...]
+    variables: tuple[int, ...]
+    free: tuple[int, ...]
+    stashed: int
+    graphs: tuple[Hashable, ...]
+
+    @property
+    def time(self) -> int:
+        """Cycles of all its phases."""
+        return sum(self.times)
+
+
+class OptionTable:
+    """Options of all groups for one microbatch and number of I/O tiles, by rising group.
+
+    "First" is a group's forward phase (or only one), "last" its backward phase (or only one);
+    in inference there is no last.
+
+    Attributes
+    ----------
+    capacity, io_capacity : int
+        Bytes on the compute tiles and on the I/O tiles; 2**62 without a limit.
+    start : ndarray of int64, shape (n + 1,)
+        Options of the groups from layer a are start[a] ... start[a + 1] - 1.
+    first, end : ndarray of int64, shape (options,)
+    time, need, kept : ndarray of int64, shape (options,)
+        Of all phases; the most any needs; see :class:`Option`.
+    need_first, need_last, free_first, free_last, hide_first, hide_last, shards : ndarray of int64
+    inexact : str
+        Why a better option may be missing; '' when none is.
+    prefetch : bool
+        Whether phases may load ahead.
+    """
+
+    def __init__(
+        self,
+        costs: RangeCosts,
+        rows: PolicyRows,
+        io_tiles: int,
+        distinguish: Collection[str] = (),
+    ) -> None:
+        self.costs, self.rows, self.io_tiles = costs, rows, io_tiles
+        self.instance = instance = costs.instance
+        self.n, self.steps, self.microbatch = costs.n, costs.steps, costs.microbatch
+        self.prefetch = instance.prefetch and io_tiles > 0
+        self.inexact = rows.inexact
+        compute, io = capacities(instance, io_tiles)
+        self.capacity = EXACT if compute is None else compute
+        self.io_capacity = EXACT if io is None else io
+        self._build(frozenset(distinguish))
+
+    def _build(self, distinguish: frozenset[str]) -> None:
+        """Compute all phases in all modes, and keep the options worth having.  O(rows)."""
+        costs, rows, steps = self.costs, self.rows, self.steps
+        chip, group = self.instance.chip, rows.group
+        remote = link_rate(chip, chip.remote_bandwidth, self.io_tiles)
+        host = link_rate(chip, chip.host_bandwidth, self.io_tiles)
+        training, together = self.instance.training, costs.together[group]
+        loading = transfers(costs.shards, remote)
+        variables = (loading + costs.gather)[group]
+        from_host = transfers(costs.host, host)[group]
+        loaded, stored = costs.loaded[group], costs.stored[group]
+
+        first_load = loaded + np.where(together, rows.stored, 0)
+        first_store = np.where(together, loaded, stored) + rows.stored
+        results = int(costs.figures.activations[-1])
+        to_host = np.where((costs.end[group] == self.n) & (not training), results, 0)
+        first_compute = costs.forward[group] + np.where(
+            together, costs.backward[group] + rows.again, 0
+        )
+        epilogue = np.zeros_like(variables)
+        if training:
+            update = transfers(costs.states, remote) + costs.update + costs.gather
+            update += transfers(costs.shards + costs.states, remote)
+            epilogue = update[group]
+        kept = steps * rows.kept
+        weights, states = costs.weights[group], costs.states[group]
+        need_last = 2 * weights + kept + np.maximum(rows.last_peak, states)
+        need_first = weights + kept + rows.first_peak
+        if training:
+            need_first = np.where(together, need_last, need_first)
+        else:
+            need_last = np.zeros_like(need_first)
+        need = np.maximum(need_first, need_last)
+
+        first = _Phases(
+            self,
+            variables,
+            transfers(first_load, remote) + from_host,
+            first_compute,
+            transfers(first_store, remote) + transfers(to_host, host),
+            np.where(together, epilogue, 0),
+            first_load + costs.host[group] + first_store + to_host,
+        )
+        last_load = stored + loaded + costs.added[group] + rows.reloaded
+        last = _Phases(
+            self,
+            variables,
+            transfers(last_load, remote) + from_host,
+            costs.backward[group] + rows.again,
+            transfers(loaded, remote),
+            epilogue,
+            last_load + costs.host[group] + loaded,
+        )
+        modes = _worthwhile(self.instance.modes_with(self.io_tiles), steps, GRAPHS in distinguish)
+        alone = together | (not training)  # one phase only
+        chosen = _Choice(first, last, alone, modes, every=self.prefetch or GRAPHS in distinguish)
+        kept_rows = np.flatnonzero((need[chosen.row] <= self.capacity) & chosen.possible)
+        row = chosen.row[kept_rows]
+        values = {
+            "time": chosen.time[kept_rows],
+            "kept": kept[row],
+            "need": need[row],
+        }
+        self.free_first = chosen.free_first[kept_rows]
+        self.free_last = np.where(alone[row], self.free_first, chosen.free_last[kept_rows])
+        if not training:
+            self.free_last = np.zeros_like(self.free_last)
+        if self.prefetch:
+            del values["need"]
+            values |= {
+                "need_first": need_first[row],
+                "need_last": need_last[row],
+                "free_first": -self.free_first,
+                "free_last": -self.free_last,
+            }
+        elif not values["kept"].any():
+            values = {"time": values["time"]}  # nothing burdens anything
+        order = np.argsort(group[row], kind="stable")
+        if not distinguish & {GRAPHS, REMOTE}:
+            order = _undominated(group[row], values)
+        row, at = row[order], kept_rows[order]
+        group = group[row]
+        self.row, self._modes = row, (chosen.first_mode[at], chosen.last_mode[at])
+        self._mode_names = modes
+        self.time, self.kept, self.need = chosen.time[at], kept[row], need[row]
+        self.first, self.end = costs.first[group], costs.end[group]
+        self.start = np.searchsorted(self.first, np.arange(self.n + 1)).astype(np.int64)
+        self.need_first, self.need_last = need_first[row], need_last[row]
+        self.free_first, self.free_last = self.free_first[order], self.free_last[order]
+        self.shards = costs.shards[group]
+        self.hide_first = loading[group]
+        self.hide_last = np.where(alone[row], 0, self.hide_first)
+        self._times = (chosen.first_time[at], chosen.last_time[at])
+        self._alone = alone[row]
+        self._stashed = rows.stored[row]
+
+    # ------------------------------------------------------------------ as objects
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __iter__(self) -> Iterator[Option]:
+        return (self.option(number) for number in range(len(self)))
+
+    @property
+    def groups(self) -> list[tuple[int, int]]:
+        """The groups that have options, (first, end), rising."""
+        pairs = zip(self.first.tolist(), self.end.tolist(), strict=True)
+        return list(dict.fromkeys(pairs))
+
+    def of(self, first: int, end: int) -> tuple[Option, ...]:
+        """Return the options of a group."""
+        low, high = self.start[first], self.start[first + 1]
+        return tuple(
+            self.option(number) for number in range(low, high) if int(self.end[number]) == end
+        )
+
+    def modes(self, number: int) -> tuple[str, ...]:
+        """Return the modes of an option's phases."""
+        names = [str(self._mode_names[mode[number]]) for mode in self._modes]
+        return tuple(names[: 1 if self._alone[number] else 2])
+
+    def policy(self, number: int) -> tuple[str, ...]:
+        """Return the policies of an option's layers."""
+        return self.rows.policy(int(self.row[number]))
+
+    def option(self, number: int) -> Option:
+        """Return an option as an object."""
+        training, alone = self.instance.training, bool(self._alone[number])
+        first, end = int(self.first[number]), int(self.end[number])
+        count = 1 if alone else 2
+        kinds = ("F", "B") if not alone else ("FB",) if training else ("F",)
+        modes, policy = self.modes(number), self.policy(number)
+        classes = tuple(self.instance.layer_class[first:end].tolist())
+        again: tuple[tuple[int, ...], ...] = ()
+        if training:
+            whole = [""] * self.n
+            whole[first:end] = policy
+            again = PhaseSolution.canonical_recompute(self.instance, (first, end), whole)
+            again = tuple(tuple(at - first for at in run) for run in again[first:end])
+        return Option(
+            first=first,
+            end=end,
+            kinds=kinds,
+            modes=modes,
+            policy=policy,
+            recompute=None,
+            times=tuple(int(time[number]) for time in self._times[:count]),
+            needs=(int(self.need_first[number]), int(self.need_last[number]))[:count],
+            kept=int(self.kept[number]),
+            hideable=(int(self.hide_first[number]),) * count,
+            variables=(int(self.shards[number]),) * count,
+            free=(int(self.free_first[number]), int(self.free_last[number]))[:count],
+            stashed=int(self._stashed[number]),
+            graphs=tuple(
+                (kind, classes, mode, policy, again if "B" in kind else ())
+                for kind, mode in zip(kinds, modes, strict=True)
+            ),
+        )
+
+
+class _Phases:
+    """The phases of one kind of all rows, in every mode."""
+
+    def __init__(
+        self,
+        table: OptionTable,
+        variables: Array,
+        load: Array,
+        compute: Array,
+        store: Array,
+        epilogue: Array,
+        buffers: Array,
+    ) -> None:
+        chip = table.instance.chip
+        self.steps, self.variables, self.load, self.store = table.steps, variables, load, store
+        self.compute = on_tiles(compute, chip.tiles, table.io_tiles)
+        self.fixed = chip.startup + epilogue
+        self.buffered = buffers <= table.io_capacity
+
+    def run(self, mode: Mode) -> tuple[Array, Array, Array]:
+        """Return times, idle cycles of the I/O tiles, and whether the buffers fit."""
+        time = self.fixed + phase_times(
+            mode, self.variables, self.load, self.compute, self.store, self.steps
+        )
+        free = idle_times(mode, self.load, self.compute, self.store, self.steps)
+        fits = self.buffered
+        if mode is not Mode.IO_OVERLAPPED or self.steps < 2:
+            fits = np.ones_like(fits)
+        return time, free, fits
+
+
+class _Choice:
+    """A mode for each phase of each row: the fastest ones, or every combination.
+
+    Attributes
+    ----------
+    row, first_mode, last_mode : ndarray of int64, shape (choices,)
+    possible : ndarray of bool, shape (choices,)
+    time, first_time, last_time, free_first, free_last : ndarray of int64, shape (choices,)
+    """
+
+    def __init__(
+        self, first: _Phases, last: _Phases, alone: Array, modes: Sequence[Mode], *, every: bool
+    ) -> None:
+        ones = [first.run(mode) for mode in modes]
+        others = [last.run(mode) for mode in modes]
+        size = len(alone)
+        if not every:
+            self.row = np.arange(size)
+            self.first_mode = _fastest(ones)
+            self.last_mode = _fastest(others)
+        else:
+            pairs = [(i, j) for i in range(len(modes)) for j in range(len(modes))]
+            self.row = np.concatenate(
+                [np.arange(size) if j == 0 else np.flatnonzero(~alone) for i, j in pairs]
+            )
+            counts = [size if j == 0 else int((~alone).sum()) for i, j in pairs]
+            self.first_mode = np.repeat([i for i, _ in pairs], counts)
+            self.last_mode = np.repeat([j for _, j in pairs], counts)
+        self.first_time, self.free_first, fits = self._picked(ones, self.first_mode)
+        self.last_time, self.free_last, fit = self._picked(others, self.last_mode)
+        single = alone[self.row]
+        self.possible = np.asarray(fits & (fit | single))
+        self.time = self.first_time + np.where(single, 0, self.last_time)
+
+    def _picked(
+        self, runs: list[tuple[Array, Array, Array]], mode: Array
+    ) -> tuple[Array, Array, Array]:
+        stacked = [np.stack(parts) for parts in zip(*runs, strict=True)]
+        time, free, fits = (part[mode, self.row] for part in stacked)
+        return time, free, fits
+
+
+def _fastest(runs: list[tuple[Array, Array, Array]]) -> Array:
+    times = np.stack([np.where(fits, time, EXACT) for time, _, fits in runs])
+    return np.asarray(times.argmin(axis=0))
+
+
+def _worthwhile(modes: tuple[Mode, ...], steps: int, every: bool) -> tuple[Mode, ...]:
+    """Return the modes without those that are the same as another one at so few steps."""
+    if every:
+        return modes
+    double = {Mode.IO_OVERLAPPED: Mode.IO, Mode.NAIVE: Mode.COMPUTE}
+    return tuple(
+        mode for mode in modes if not (double.get(mode) in modes and (steps < 2 or mode == "naive"))
+    )
+
+
+def _undominated(group: Array, values: dict[str, Array]) -> Array:
+    """Return the rows worth having, by rising group, those of one group by rising time."""
+    if len(values) == 1:
+        order = np.lexsort((values["time"], group))
+        return order[np.concatenate(([True], np.diff(group[order]) > 0))] if len(order) else order
+    order = np.lexsort((*reversed(list(values.values())), group))
+    table = np.ascontiguousarray(np.stack([column[order] for column in values.values()], axis=1))
+    cuts = np.flatnonzero(np.diff(group[order])) + 1
+    start = np.concatenate(([0], cuts, [len(order)])).astype(np.int64)
+    return np.asarray(order[undominated(table, start)])
+
+
+def group_options(
+    instance: PhaseSchedule,
+    microbatch: int,
+    io_tiles: int,
+    *,
+    distinguish: Collection[str] = (),
+    keep_going: Callable[[], bool] = lambda: True,
+) -> OptionTable:
+    """Return the options of every group that fits.
+
+    Parameters
+    ----------
+    instance : PhaseSchedule
+    microbatch, io_tiles : int
+        Allowed ones.
+    distinguish : collection of str
+        What else tells options apart than cycles, kept bytes, memory and (where phases may load
+        ahead) idle cycles: "remote" and "graphs" keep all policies, "graphs" all modes, too.
+    keep_going : callable
+        Asked now and then; once it says no, options are missing and the table says so.
+    """
+    costs = RangeCosts(instance, microbatch)
+    rows = find_policies(
+        costs,
+        track=instance.prefetch and io_tiles > 0,
+        every=bool(set(distinguish) & {REMOTE, GRAPHS}),
+        keep_going=keep_going,
+    )
+    return OptionTable(costs, rows, io_tiles, distinguish)
+
+
+def assemble(
+    table: OptionTable, chosen: Sequence[int], prefetch: Sequence[bool] | None = None
+) -> PhaseSolution:
+    """Return the plan made of options, given by number, in order.
+
+    Parameters
+    ----------
+    prefetch : sequence of bool, one a phase, optional
+        Without it every phase loads ahead that may and has room and time for it.
+    """
+    modes = [table.modes(number) for number in chosen]
+    order = [mode[0] for mode in modes]
+    order += [mode[1] for mode in reversed(modes[:-1]) if len(mode) > 1]
+    if prefetch is None:
+        prefetch = ahead(table, chosen) if table.prefetch else ()
+    return PhaseSolution(
+        boundaries=(0, *(int(table.end[number]) for number in chosen)),
+        mode=tuple(order),
+        io_tiles=table.io_tiles,
+        microbatch=table.microbatch,
+        policy=tuple(name for number in chosen for name in table.policy(number)),
+        recompute=None,
+        prefetch=tuple(prefetch),
+    )
+
+
+def ahead(table: OptionTable, chosen: Sequence[int]) -> tuple[bool, ...]:
+    """Return which phases of a plan have room and time to load variables ahead."""
+    k = len(chosen)
+    kept = np.concatenate(([0], np.cumsum(table.kept[list(chosen)])))
+    # (room taken by others, need, idle cycles, variables) of phases in the order of time.
+    phases = [(kept[j], table.need_first[i], table.free_first[i], i) for j, i in enumerate(chosen)]
+    if table.instance.training:
+        i = chosen[-1]
+        phases[-1] = (kept[k - 1], table.need_last[i], table.free_last[i], i)
+        phases += [
+            (kept[j], table.need_last[chosen[j]], table.free_last[chosen[j]], chosen[j])
+            for j in range(k - 2, -1, -1)
+        ]
+    found = []
+    for (held, need, free, _), (_, _, _, after) in pairwise(phases):
+        room = held + need + table.shards[after] <= table.capacity
+        found.append(bool(room and free > 0 and table.hide_first[after] > 0))
+    return (*found, False)

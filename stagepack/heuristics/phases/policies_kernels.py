@@ -1,0 +1,426 @@
+"""Compiled kernels that find all policies worth having for the groups of a chain.
+
+Labels run along the layers of a group: what the policies chosen so far cost in stashed bytes,
+recomputed cycles, kept bytes and memory, and which run of dropped layers is open.  A label that is
+no better than another one in any of these is dropped; so is one that needs more than there is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.heuristics.phases.liveness_kernels import KEEP, NONE, RECOMPUTE, STASH, Layers
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+# Columns of a label, all of which are better when smaller.
+STASHED, AGAIN, KEPT, HELD, PEAK, FIRST_PEAK, RUN, RERUN, PASSING, RETURNING = range(10)
+COLUMNS = 10
+
+
+@compiled
+def extend(
+    label: Array,
+    policy: int,
+    layers: Layers,
+    a: int,
+    layer: int,
+    inside: bool,
+    together: bool,
+    relaxed: bool,
+    written: int,
+    beside: int,
+    earlier: int,
+) -> Array:  # pragma: no cover - compiled
+    """Return the label after one more layer.
+
+    Columns: bytes stashed, cycles recomputed, bytes kept by a group of two phases; bytes of
+    products so far that stay in memory; most bytes live so far in the phase with the backward
+    part and in the forward phase; bytes of the open run of dropped layers (its input included,
+    where that is paged), and most while it is computed again; bytes of the layer's input that
+    are live beside all this while it runs forward, and backward.
+
+    Parameters
+    ----------
+    inside : bool
+        Whether a layer of the group reads what this one writes.
+    together : bool
+        Whether forward and backward run in one phase.
+    relaxed : bool
+        Count a dropped layer once, and nothing of what else computing it again takes: a bound.
+        The policy NONE, for products that cost nothing at all, is for bounds, too.
+    written : int
+        What stashing the layer's output stores.
+    beside : int
+        Bytes of further tensors live during its backward pass.
+    earlier : int
+        Bytes of gradients live while a run that ends at the layer is computed again.
+    """
+    n = len(layers.tape)
+    tape = layers.tape[layer]
+    output = layers.nbytes[layer + 1]
+    product = tape + (output if inside else 0)
+    source = layers.nbytes[a]
+    gradients = (output if layer + 1 < n else 0) + (layers.nbytes[layer] if layer > 0 else 0)
+    temporary = layers.temporary[layer]
+    open_run = label[RUN] + label[RETURNING]
+    found = label.copy()
+    found[RUN] = 0
+    found[RERUN] = 0
+    found[PASSING] = 0
+    found[RETURNING] = 0
+    forward = label[PASSING] + temporary + label[HELD]
+    if together or layer == a:
+        forward += source
+    backward = source + gradients + temporary + label[HELD] + open_run + beside
+    rerun = 0
+    if policy == NONE or (policy == RECOMPUTE and product > 0):
+        forward += tape + output
+        backward += tape
+        if policy == RECOMPUTE:
+            found[AGAIN] += layers.forward[layer]
+        if not relaxed:
+            computed = open_run + tape + output
+            most = max(label[RERUN], computed + temporary)
+            if inside:
+                found[RUN] = computed
+                found[RERUN] = most
+            else:
+                rerun = most
+        if inside:
+            found[PASSING] = output
+            if relaxed:
+                found[RETURNING] = output
+    elif policy == KEEP:
+        if together:
+            forward += tape + output
+            backward += tape
+            found[HELD] += product
+        else:
+            forward += 0 if inside else output
+            found[KEPT] += product
+        rerun = label[RERUN] + (tape if together else 0)
+    else:
+        # Stashed; a dropped layer without products is like one that stashes nothing.
+        if product > 0 and policy == STASH:
+            found[STASHED] += tape + (written if inside else 0)
+        if together:
+            forward += tape + output
+            backward += tape
+            rerun = label[RERUN]
+            if inside:
+                found[PASSING] = output
+                found[RETURNING] = output
+        else:
+            forward += tape + output
+            backward += tape
+            rerun = label[RERUN] + tape
+            found[HELD] += product
+    if label[RERUN] > 0 or rerun > 0:
+        backward = max(backward, source + earlier + label[HELD] + rerun)
+    found[FIRST_PEAK] = max(label[FIRST_PEAK], forward)
+    found[PEAK] = max(label[PEAK], backward)
+    if together:
+        found[PEAK] = max(found[PEAK], forward)
+    return found
+
+
+@compiled
+def best_labels(labels: Array, columns: Array) -> Array:  # pragma: no cover - compiled
+    """Return the rows that no other one matches or beats in all `columns`, by rising sum.
+
+    O(rows * found).
+    """
+    total = np.zeros(len(labels), np.float64)
+    for i in range(len(labels)):
+        for c in columns:
+            total[i] += labels[i, c]
+    order = np.argsort(total)
+    found = np.empty(len(labels), np.int64)
+    count = 0
+    for i in order:
+        beaten = False
+        for k in range(count):
+            j = found[k]
+            beaten = True
+            for c in columns:
+                if labels[j, c] > labels[i, c]:
+                    beaten = False
+                    break
+            if beaten:
+                break
+        if not beaten:
+            found[count] = i
+            count += 1
+    return found[:count]
+
+
+@compiled
+def thinned(count: int, most: int) -> Array:  # pragma: no cover - compiled
+    """Return `most` of the numbers below `count` at equal steps, the ends among them."""
+    found = np.empty(most, np.int64)
+    for k in range(most):
+        found[k] = k * (count - 1) // (most - 1)
+    return found
+
+
+@compiled
+def clustered(labels: Array, most: int) -> Array:  # pragma: no cover - compiled
+    """Return a cluster below `most` for each label, such that those of one cluster are alike.
+
+    Halves the clusters again and again, each at the median of the column that differs most in it.
+    O(labels log(labels) log(most)).
+    """
+    count = len(labels)
+    order = np.arange(count)
+    scale = np.empty(COLUMNS, np.float64)
+    for c in range(COLUMNS):
+        scale[c] = max(1, labels[:, c].max() - labels[:, c].min())
+    starts = np.zeros(most + 1, np.int64)
+    starts[1] = count
+    clusters = 1
+    while clusters < most:
+        grown = 0
+        fresh = np.zeros(most + 1, np.int64)
+        for k in range(clusters):
+            low, high = starts[k], starts[k + 1]
+            fresh[grown] = low
+            grown += 1
+            left = clusters - k - 1
+            if high - low < 2 or grown + left >= most:
+                continue
+            widest, spread = -1, 0.0
+            for c in range(COLUMNS):
+                column = labels[order[low:high], c]
+                width = (column.max() - column.min()) / scale[c]
+                if width > spread:
+                    widest, spread = c, width
+            if widest < 0:
+                continue
+            part = order[low:high]
+            order[low:high] = part[np.argsort(labels[part, widest].astype(np.float64))]
+            fresh[grown] = (low + high) // 2
+            grown += 1
+        if grown == clusters:
+            break
+        clusters = grown
+        fresh[clusters] = count
+        starts = fresh
+    found = np.empty(count, np.int64)
+    for k in range(clusters):
+        for at in range(starts[k], starts[k + 1]):
+            found[order[at]] = k
+    return found
+
+
+@compiled
+def unroll(
+    parents: Array, choices: Array, nodes: Array, ends: Array
+) -> Array:  # pragma: no cover - compiled
+    """Return the policies that lead to nodes, one after the other.
+
+    Parameters
+    ----------
+    ends : ndarray of int64, shape (nodes,)
+        Where the policies of each node end in the answer.
+    """
+    found = np.zeros(ends[-1] if len(ends) else 0, np.int64)
+    for k in range(len(nodes)):
+        node, at = nodes[k], ends[k] - 1
+        while node >= 0:
+            found[at] = choices[node]
+            at -= 1
+            node = parents[node]
+    return found
+
+
+@compiled
+def beside_chain(
+    layers: Layers, a: int, layer: int, skipping: Array
+) -> int:  # pragma: no cover - compiled
+    """Return bytes that skips keep live during a backward pass, at least, whatever the policies.
+
+    Inputs of the group that it or an earlier layer of the group reads, and gradients that it or a
+    later one adds to.  `skipping` are the tensors that more than the next layer reads.
+    """
+    found = 0
+    for t in skipping:
+        low, high = layers.readers_from[t], layers.readers_from[t + 1]
+        if t > layer - 1 and t != a:
+            continue
+        first = high
+        for k in range(low, high):
+            if layers.readers[k] >= a:
+                first = k
+                break
+        if first == high:
+            continue
+        if t < a and layers.readers[first] <= layer:
+            found += layers.nbytes[t]
+        # The chain itself counts the gradients of the layer's input and output.
+        open_gradient = layers.readers[high - 1] >= layer and layers.readers[first] <= layer
+        if t > 0 and t != layer and open_gradient:
+            found += layers.nbytes[t]
+    return found
+
+
+@compiled
+def explore(
+    layers: Layers,
+    a: int,
+    reach: int,
+    together: bool,
+    steps: int,
+    allowed: Array,
+    idle: int,
+    skipping: Array,
+    written: Array,
+    weights: Array,
+    states: Array,
+    capacity: int,
+    relaxed: bool,
+    track: bool,
+    most: int,
+    merging: bool,
+) -> tuple[Array, Array, Array, bool]:  # pragma: no cover - compiled
+    """Return the policies worth having for the groups [a, b), b = a + 1 ... reach.
+
+    Parameters
+    ----------
+    together : bool
+        Look at the last group only: b = reach = n, forward and backward in one phase.
+    steps : int
+        G: that often kept bytes are held.
+    allowed : ndarray of int64
+        The policies.
+    idle : int
+        The policy of layers without products.
+    skipping : ndarray of int64
+        Tensors that other layers than the next one read.
+    written : ndarray of int64, shape (n,)
+        What stashing each layer's output stores.
+    weights, states : ndarray of int64, shape (n + 1,)
+        Sums of the bytes of variables, and of state in shards, of the layers before each.
+    track : bool
+        Whether the forward phase's memory matters by itself.
+    most : int
+        Labels to follow at each layer, and to return for each group.
+    merging : bool
+        Beyond that many put the least of alike labels in their place, for bounds; else drop some.
+
+    Returns
+    -------
+    rows : ndarray of int64, shape (r, 7)
+        End of the group, bytes stashed, cycles recomputed, bytes kept (all of one step), most
+        bytes live in the phase with the backward part and in the forward phase, a node.
+    parents, choices : ndarray of int64, shape (nodes,)
+        The tree of policies: a node's parent (-1 at the root) and the policy of its layer.
+    complete : bool
+        Whether no label was given up for `most`.
+    """
+    n = len(layers.tape)
+    count = 5 if not track else 6
+    columns = np.array(
+        [STASHED, AGAIN, KEPT, PEAK, FIRST_PEAK, HELD, RUN, RERUN, PASSING, RETURNING]
+    )
+    if not track:
+        columns = np.array([STASHED, AGAIN, KEPT, PEAK, HELD, RUN, RERUN, PASSING, RETURNING])
+    last_columns = columns[: count - 1]
+    complete = True
+    nodes = 0
+    parents = np.empty(1024, np.int64)
+    choices = np.empty(1024, np.int64)
+    rows = np.empty((256, 7), np.int64)
+    found = 0
+    labels = np.zeros((1, COLUMNS), np.int64)
+    node_of = np.full(1, -1, np.int64)
+    # Gradients while a run is computed again: with skips this may be earlier than need be.
+    earlier = np.zeros(n + 1, np.int64)
+    earlier[: n - 1] = layers.nbytes[1:n]
+    if len(skipping) > 0:
+        for layer in range(reach - 2, a - 1, -1):
+            earlier[layer] = min(earlier[layer], earlier[layer + 1])
+    for layer in range(a, reach):
+        # Twice: as the last layer of a group that ends here, and as one that others follow.
+        for inner in range(2):
+            end = layer + 1
+            if inner == 0 and together and end < reach:
+                continue
+            if inner == 1 and end == reach:
+                continue
+            inside = inner == 1 and layers.nbytes[layer + 1] > 0
+            product = layers.tape[layer] + (layers.nbytes[layer + 1] if inside else 0)
+            fate = allowed if product > 0 else np.array([idle])
+            base = 2 * (weights[reach if together else end] - weights[a])
+            state = states[end] - states[a]
+            beside = beside_chain(layers, a, layer, skipping)
+            new = np.empty((len(labels) * len(fate), COLUMNS), np.int64)
+            came = np.empty(len(new), np.int64)
+            chose = np.empty(len(new), np.int64)
+            size = 0
+            for i in range(len(labels)):
+                for policy in fate:
+                    label = extend(
+                        labels[i],
+                        policy,
+                        layers,
+                        a,
+                        layer,
+                        inside,
+                        together,
+                        relaxed,
+                        written[layer],
+                        beside,
+                        earlier[layer],
+                    )
+                    need = base + steps * label[KEPT]
+                    if need + label[PEAK] > capacity:
+                        continue
+                    if inner == 0 and need + state > capacity:
+                        continue
+                    new[size] = label
+                    came[size] = node_of[i]
+                    chose[size] = policy
+                    size += 1
+            stays = best_labels(new[:size], last_columns if inner == 0 else columns)
+            if len(stays) > most:
+                complete = False
+                if merging:
+                    cluster = clustered(new[stays], most)
+                    least = np.full(most, -1, np.int64)
+                    for k in range(len(stays)):
+                        i = least[cluster[k]]
+                        if i < 0:
+                            least[cluster[k]] = stays[k]
+                            continue
+                        for c in range(COLUMNS):
+                            new[i, c] = min(new[i, c], new[stays[k], c])
+                    stays = least[least >= 0]
+                else:
+                    stays = stays[thinned(len(stays), most)]
+            while nodes + len(stays) > len(parents):
+                parents = np.concatenate((parents, np.empty_like(parents)))
+                choices = np.concatenate((choices, np.empty_like(choices)))
+            for k in range(len(stays)):
+                parents[nodes + k] = came[stays[k]]
+                choices[nodes + k] = chose[stays[k]]
+            if inner == 0:
+                while found + len(stays) > len(rows):
+                    rows = np.concatenate((rows, np.empty_like(rows)))
+                for k in range(len(stays)):
+                    label = new[stays[k]]
+                    rows[found, 0] = end
+                    rows[found, 1] = label[STASHED]
+                    rows[found, 2] = label[AGAIN]
+                    rows[found, 3] = label[KEPT]
+                    rows[found, 4] = label[PEAK]
+                    rows[found, 5] = label[FIRST_PEAK]
+                    rows[found, 6] = nodes + k
+                    found += 1
+            else:
+                labels = new[stays]
+                node_of = np.arange(nodes, nodes + len(stays))
+            nodes += len(stays)
+        if len(labels) == 0:
+            break
+    return rows[:found], parents[:nodes], choices[:nodes], complete

@@ -1,0 +1,126 @@
+"""Range costs: what every group that could fit needs of memory and moves, whatever its policies.
+
+Groups [a, b) are numbered by rising a, then b; from each a up to the first b whose variables
+alone exceed the chip.  O(groups) for a chain.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from stagepack.heuristics.phases.cycles import EXACT, transfers
+from stagepack.heuristics.phases.liveness_kernels import Layers
+from stagepack.heuristics.phases.ranges_kernels import traffic
+from stagepack.instances.phases.instance import PhaseSchedule
+from stagepack.instances.phases.liveness import capacities
+from stagepack.instances.phases.modes import rate
+from stagepack.instances.profile import Array
+
+
+class RangeCosts:
+    """Sums over the layers and tensors of every group, for one microbatch.
+
+    Attributes
+    ----------
+    first, end : ndarray of int64, shape (groups,)
+    start : ndarray of int64, shape (n + 1,)
+        Groups from layer a are start[a] ... start[a + 1] - 1.
+    together : ndarray of bool, shape (groups,)
+        Whether forward and backward run in one phase.
+    weights, shards, states, gather, forward, backward, update : ndarray of int64, shape (groups,)
+        Bytes of variables, of them and of state in shards; cycles.
+    loaded, host, stored, added : ndarray of int64, shape (groups,)
+        Bytes a step; see :func:`.ranges_kernels.traffic`.
+    written : ndarray of int64, shape (n,)
+        What stashing a layer's output stores, at least: nothing where other groups may read it.
+    """
+
+    def __init__(self, instance: PhaseSchedule, microbatch: int) -> None:
+        self.instance = instance
+        self.figures = figures = instance.at(microbatch)
+        self.microbatch, self.steps, self.n = microbatch, figures.steps, instance.n
+        n = self.n
+        self.weight_sums = _sums(instance.variables)
+        self.shard_sums = _sums(-(-instance.variables // instance.sharding))
+        self.state_sums = _sums(-(-instance.state // instance.sharding))
+        remainder = instance.variables - -(-instance.variables // instance.sharding)
+        gather = transfers(remainder, rate(instance.chip.gather_bandwidth))
+        self.start = self._starts()
+        sizes = np.diff(self.start)
+        first = np.repeat(np.arange(n), sizes)
+        end = first + np.arange(self.start[-1]) - np.repeat(self.start[:-1], sizes) + 1
+        nobody = np.array([len(readers) == 0 for readers in instance.readers])
+        last = np.array([-1 if not r else r[-1] for r in instance.readers], dtype=np.int64)
+        self.layers = Layers(
+            nbytes=np.ascontiguousarray(figures.activations),
+            tape=np.ascontiguousarray(figures.tape),
+            temporary=np.ascontiguousarray(figures.temporary),
+            forward=np.ascontiguousarray(figures.forward),
+            reads_from=_pointers(instance.reads),
+            reads=_flat(instance.reads),
+            readers_from=_pointers(instance.readers),
+            readers=_flat(instance.readers),
+        )
+        moved = traffic(
+            self.start, self.layers.nbytes, self.layers.reads_from, self.layers.reads, last
+        )
+        skipped = np.array([len(readers) > 1 for readers in instance.readers]) | nobody
+        self.written = np.where(skipped[1:], 0, figures.activations[1:])
+        # With all boundaries given there is one group from each of them.
+        allowed = np.ones(len(first), dtype=bool)
+        if instance.fixed_boundaries is not None:
+            follow = np.full(n, -1)
+            for low, high in pairwise(instance.fixed_boundaries):
+                follow[low] = high
+            allowed = follow[first] == end
+        self.first, self.end = first[allowed], end[allowed]
+        self.loaded, self.host, self.stored, self.added = moved[:, allowed]
+        self.start = np.searchsorted(self.first, np.arange(n + 1)).astype(np.int64)
+        self.together = np.asarray((self.end == n) & instance.training)
+        self.weights = self._over(self.weight_sums)
+        self.shards = self._over(self.shard_sums)
+        self.states = self._over(self.state_sums)
+        self.gather = self._over(_sums(gather))
+        self.forward = self._over(_sums(figures.forward))
+        self.backward = self._over(_sums(figures.backward))
+        self.update = self._over(_sums(instance.update))
+
+    def _starts(self) -> Array:
+        """Return where the groups from each layer start, as far as variables alone decide."""
+        n = self.n
+        most = self.largest_capacity
+        share = most // 2 if self.instance.training else most
+        limits = np.minimum(self.weight_sums[:-1] + share, EXACT)
+        reach = np.searchsorted(self.weight_sums, limits, side="right") - 1
+        fixed = self.instance.fixed_boundaries
+        if fixed is not None:
+            follow = np.arange(n)
+            follow[list(fixed[:-1])] = fixed[1:]
+            reach = np.minimum(reach, follow)
+        return _sums(np.maximum(reach - np.arange(n), 0))
+
+    @property
+    def largest_capacity(self) -> int:
+        """Bytes for variables and working set with the fewest I/O tiles allowed."""
+        compute, _ = capacities(self.instance, self.instance.io_tile_choices[0])
+        return EXACT if compute is None else compute
+
+    def _over(self, sums: Array) -> Array:
+        return np.asarray(sums[self.end] - sums[self.first])
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def _sums(values: Array) -> Array:
+    return np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
+
+
+def _pointers(lists: tuple[tuple[int, ...], ...]) -> Array:
+    return _sums(np.array([len(items) for items in lists], dtype=np.int64))
+
+
+def _flat(lists: tuple[tuple[int, ...], ...]) -> Array:
+    return np.array([item for items in lists for item in items], dtype=np.int64)

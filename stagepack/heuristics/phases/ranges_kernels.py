@@ -1,0 +1,137 @@
+"""Compiled kernels of the range costs: what the phases of every group move."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+LOADED, HOST, STORED, ADDED = range(4)
+
+
+@compiled
+def traffic(
+    start: Array, nbytes: Array, pointer: Array, read: Array, last: Array
+) -> Array:  # pragma: no cover - compiled
+    """Return what each group reads and writes of tensors that cross its boundaries.
+
+    Parameters
+    ----------
+    start : ndarray of int64, shape (n + 1,)
+        Groups from layer a are numbered start[a], ... start[a + 1] - 1, by rising end.
+    nbytes : ndarray of int64, shape (n + 1,)
+        Bytes of x_0 ... x_n.
+    pointer, read : ndarray of int64
+        Layer l reads the tensors read[pointer[l]:pointer[l + 1]].
+    last : ndarray of int64, shape (n + 1,)
+        Last reader of each tensor, -1 where nobody reads it.
+
+    Returns
+    -------
+    ndarray of int64, shape (4, groups)
+        Bytes read from remote memory, and of x_0; bytes written that later groups read; bytes
+        read, but for x_0, that later groups read, too (their gradients add up).  O(groups) for
+        a chain.
+    """
+    n = len(start) - 1
+    found = np.zeros((4, start[n]), np.int64)
+    seen = np.full(n + 1, -1, np.int64)
+    # Tensors by their last reader, to see them end as the group grows.
+    count = np.zeros(n + 2, np.int64)
+    for t in range(n + 1):
+        if last[t] >= 0:
+            count[last[t] + 1] += 1
+    first = np.cumsum(count)
+    at = first.copy()
+    ending = np.zeros(first[n] + 1, np.int64)
+    for t in range(n + 1):
+        if last[t] >= 0:
+            ending[at[last[t]]] = t
+            at[last[t]] += 1
+    for a in range(n):
+        loaded, host, stored, added = 0, 0, 0, 0
+        for g in range(start[a], start[a + 1]):
+            layer = a + g - start[a]
+            for k in range(pointer[layer], pointer[layer + 1]):
+                t = read[k]
+                if t <= a and seen[t] != a:
+                    seen[t] = a
+                    if t == 0:
+                        host += nbytes[t]
+                    else:
+                        loaded += nbytes[t]
+                        added += nbytes[t]
+            if last[layer + 1] >= 0:
+                stored += nbytes[layer + 1]
+            for k in range(first[layer], first[layer + 1]):
+                t = ending[k]
+                if t > a:
+                    stored -= nbytes[t]
+                elif t > 0:
+                    added -= nbytes[t]
+            found[LOADED, g] = loaded
+            found[HOST, g] = host
+            found[STORED, g] = stored
+            found[ADDED, g] = added
+    return found
+
+
+@compiled
+def undominated(values: Array, start: Array) -> Array:  # pragma: no cover - compiled
+    """Return which rows no other row of their group matches or beats in every column.
+
+    Parameters
+    ----------
+    values : ndarray of int64, shape (rows, columns)
+    start : ndarray of int64, shape (groups + 1,)
+        Rows of group g are start[g] ... start[g + 1] - 1.
+
+    Returns
+    -------
+    ndarray of bool, shape (rows,)
+        Of equal rows the first stays.  O(rows of a group squared).
+    """
+    rows, columns = values.shape
+    stays = np.ones(rows, np.bool_)
+    for g in range(len(start) - 1):
+        for i in range(start[g], start[g + 1]):
+            for j in range(start[g], start[g + 1]):
+                if i == j or not stays[j]:
+                    continue
+                better = True
+                equal = True
+                for c in range(columns):
+                    if values[j, c] > values[i, c]:
+                        better = False
+                        break
+                    if values[j, c] < values[i, c]:
+                        equal = False
+                if better and (not equal or j < i):
+                    stays[i] = False
+                    break
+    return stays
+
+
+@compiled
+def frontier(state: Array, kept: Array, order: Array) -> Array:  # pragma: no cover - compiled
+    """Return which labels are on the frontier of their state.
+
+    Parameters
+    ----------
+    state, kept : ndarray of int64, shape (labels,)
+    order : ndarray of int64, shape (labels,)
+        Labels by (state, cycles, kept): each stays that keeps fewer bytes than all before it.
+
+    Returns
+    -------
+    ndarray of bool, shape (labels,)
+    """
+    stays = np.zeros(len(order), np.bool_)
+    least = 0
+    for at in range(len(order)):
+        i = order[at]
+        if at == 0 or state[i] != state[order[at - 1]] or kept[i] < least:
+            stays[i] = True
+            least = kept[i]
+    return stays

@@ -1,0 +1,194 @@
+"""Search over microbatches and numbers of I/O tiles, an exact search over boundaries in each.
+
+Both are numbers of the whole plan, so that each pair is a problem of its own; pairs are taken by
+rising lower bound and left out once that reaches the best plan known.  What a group needs of
+memory and policies is found once a microbatch, times once a pair.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from stagepack.heuristics.phases import dp
+from stagepack.heuristics.phases.bounds import work_bound
+from stagepack.heuristics.phases.options import OptionTable, assemble
+from stagepack.heuristics.phases.policies import PolicyRows, find_policies, ideal
+from stagepack.heuristics.phases.ranges import RangeCosts
+from stagepack.instances.phases.instance import PhaseSchedule
+from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.result import Progress
+
+
+class Sweep:
+    """The pairs (microbatch, I/O tiles) of an instance, with what is known of each.
+
+    Attributes
+    ----------
+    bounds : dict of (int, int) to int
+        By pair, cycles that no plan with it goes below; 2**61 where there is none at all.
+    inexact : str
+        Why the best plan of a pair may be missed; '' when it is not.
+    """
+
+    def __init__(self, instance: PhaseSchedule, progress: Progress[PhaseSolution]) -> None:
+        self.instance, self.progress = instance, progress
+        self.bounds = {
+            (microbatch, io_tiles): work_bound(instance, microbatch, io_tiles)
+            for microbatch in instance.microbatches
+            for io_tiles in instance.io_tile_choices
+        }
+        self.inexact = ""
+        self._exact = True
+        self.infeasible: set[tuple[int, int]] = set()
+        self._costs = functools.cache(functools.partial(RangeCosts, instance))
+        self._policies: dict[tuple[int, bool], PolicyRows] = {}
+        self._bounding: dict[tuple[int, bool], PolicyRows] = {}
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Return the pairs by rising bound, as far as they could beat the best plan."""
+        for pair in sorted(self.bounds, key=lambda pair: (self.bounds[pair], pair)):
+            if self.bounds[pair] < self.upper:
+                yield pair
+
+    @property
+    def upper(self) -> int:
+        """What a plan must beat."""
+        best = self.progress.objective
+        return dp.INFINITE if best is None else int(best)
+
+    def table(self, microbatch: int, io_tiles: int) -> OptionTable:
+        """Return the options with this pair."""
+        costs = self._costs(microbatch)
+        track = self.instance.prefetch and io_tiles > 0
+        key = (microbatch, track)
+        if key not in self._policies:
+            self._policies[key] = find_policies(
+                costs, track=track, keep_going=self.progress.keep_going
+            )
+        return OptionTable(costs, self._policies[key], io_tiles)
+
+    def bound_tables(self, microbatch: int, io_tiles: int) -> Iterator[OptionTable]:
+        """Return tables that are at least as good as anything possible."""
+        costs = self._costs(microbatch)
+        for relaxed in (False, True):
+            key = (microbatch, relaxed)
+            if key not in self._bounding:
+                self._bounding[key] = (
+                    find_policies(costs, bounding=True, keep_going=self.progress.keep_going)
+                    if relaxed
+                    else ideal(costs)
+                )
+            rows = self._bounding[key]
+            if not rows.inexact:
+                yield OptionTable(costs, rows, io_tiles)
+
+    def look(self, pair: tuple[int, int], source: str) -> None:
+        """Search one pair: offer its best plan if it beats the best known, and raise its bound."""
+        if self._exact:
+            table = self.table(*pair)
+            if not table.inexact:
+                self._search(pair, table, source)
+                return
+            self._exact = False
+            self.inexact = table.inexact
+        for table in self.bound_tables(*pair):
+            if self._relax(pair, table, source):
+                return
+        table = self.table(*pair)
+        chosen = dp.search(table, dp.rest(table), self.upper, keep_going=self.progress.keep_going)
+        if chosen is not None:
+            self.offer(assemble(table, chosen), source)
+
+    def _search(self, pair: tuple[int, int], table: OptionTable, source: str) -> None:
+        """Find the best plan of a pair all of whose options are known."""
+        least = dp.rest(table)
+        self.bounds[pair] = max(self.bounds[pair], int(least[0]))
+        chosen = dp.search(table, least, self.upper, keep_going=self.progress.keep_going)
+        if chosen is None:
+            self.progress.require_time()
+            self._exclude(pair)
+            return
+        self.bounds[pair] = max(self.bounds[pair], self.value(table, chosen))
+        self.offer(assemble(table, chosen), source)
+
+    def _relax(self, pair: tuple[int, int], table: OptionTable, source: str) -> bool:
+        """Bound a pair by options that need not be possible; return whether that settles it.
+
+        If the plan they give is possible after all, and costs no more, it is the best one.
+        """
+        chosen = dp.search(table, dp.rest(table), self.upper, keep_going=self.progress.keep_going)
+        self.progress.require_time()
+        if chosen is None:
+            self._exclude(pair)
+            return True
+        value = self.value(table, chosen)
+        self.bounds[pair] = max(self.bounds[pair], value)
+        if not table.rows.named:
+            return False
+        solution = assemble(table, chosen)
+        if self.instance.check(solution):
+            return False
+        self.progress.offer(solution, source)
+        return self.instance.evaluate(solution) == value
+
+    def _exclude(self, pair: tuple[int, int]) -> None:
+        """Note that no plan of a pair is better than the best one known."""
+        if self.upper >= dp.INFINITE:
+            self.infeasible.add(pair)
+        self.bounds[pair] = max(self.bounds[pair], self.upper)
+
+    def value(self, table: OptionTable, chosen: list[int]) -> int:
+        """Return the cycles of a plan made of options."""
+        total, kept = 0, np.zeros(1, dtype=np.int64)
+        for at, number in enumerate(chosen):
+            total += int(table.time[number])
+            if at and table.prefetch:
+                before, after = np.array([chosen[at - 1]]), np.array([number])
+                total -= int(dp.hidden(table, before, kept, after)[0, 0])
+            kept = kept + table.kept[number]
+        return total
+
+    def offer(self, solution: PhaseSolution, source: str) -> None:
+        """Offer a plan, unless it breaks a budget, of which this search knows nothing."""
+        instance = self.instance
+        limited = (instance.remote_memory, instance.graphs) != (None, None)
+        if limited and instance.check(solution):
+            self.inexact = self.inexact or "budgets are not searched"
+            return
+        self.progress.offer(solution, source)
+
+    def run(self, source: str) -> None:
+        """Search all pairs; the bound is raised as they are done.
+
+        Raises
+        ------
+        Stopped
+            When `progress` runs out of time.
+        """
+        looked: set[tuple[int, int]] = set()
+        self.raise_bound()
+        while True:
+            pair = next((pair for pair in self.pairs() if pair not in looked), None)
+            if pair is None:
+                break
+            looked.add(pair)
+            self.look(pair, source)
+            self.raise_bound()
+            self.progress.require_time()
+        self.raise_bound()
+
+    def raise_bound(self) -> None:
+        """Tell `progress` the least bound of all pairs."""
+        least = min(self.bounds.values())
+        if least < dp.INFINITE:
+            searched = "relaxed phases" if self.inexact else "exhausted search"
+            kind = searched if self.progress.solution is not None else "work bound"
+            self.progress.raise_bound(min(least, self.upper), kind)
+
+    @property
+    def none_fits(self) -> bool:
+        """Whether no pair has a plan."""
+        return len(self.infeasible) == len(self.bounds)

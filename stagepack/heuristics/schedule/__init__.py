@@ -1,0 +1,1 @@
+"""Heuristics and bounds of pipeline schedules."""

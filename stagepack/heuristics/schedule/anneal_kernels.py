@@ -1,0 +1,169 @@
+"""Compiled annealing over the orders of devices: one operation moves at a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.schedule.timing_kernels import Graph, backward, followers, forward
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+
+class Walk(NamedTuple):
+    """An annealing under way; int64 arrays unless stated otherwise.
+
+    Attributes
+    ----------
+    order, ptr, position : ndarray, shape (n,), (d + 1,), (n,)
+        What each device runs, and where each operation is in `order`.
+    stage, kind, microbatch : ndarray, shape (n,)
+    follower, visit, waits, early, late : ndarray, shape (n,)
+        Scratch of the longest paths.
+    release, ends, best : ndarray, shape (d,), (d,), (n,)
+        Nothing is released late; the ends of devices; the best orders met.
+    energy : ndarray of float64, shape (2,)
+        Energy of `order` and of `best`; negative: to be found.
+    random : ndarray of uint64, shape (1,)
+        State of the generator.
+    spans : int
+        1: the objective is the longest span, 0: the makespan.
+    """
+
+    order: Array
+    ptr: Array
+    position: Array
+    stage: Array
+    kind: Array
+    microbatch: Array
+    follower: Array
+    visit: Array
+    waits: Array
+    early: Array
+    late: Array
+    release: Array
+    ends: Array
+    best: Array
+    energy: Array
+    random: Array
+    spans: int
+
+
+@compiled
+def _draw(walk: Walk, below: int) -> int:  # pragma: no cover - compiled
+    """Return a random number in [0, below): xorshift64*, Vigna 2016."""
+    x = walk.random[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    walk.random[0] = x
+    high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
+    return np.int64(high) % below  # type: ignore[return-value]
+
+
+@compiled
+def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
+    """Return the objective of the orders and a little of its mean over devices; -1: deadlock.
+
+    Spans are those of the earliest ends with the latest first starts, which is no less than what
+    the orders allow.
+    """
+    devices = len(walk.ptr) - 1
+    followers(walk.order, walk.ptr, walk.follower)
+    fine = forward(
+        graph,
+        walk.order,
+        walk.ptr,
+        walk.follower,
+        walk.release,
+        walk.early,
+        walk.visit,
+        walk.waits,
+    )
+    if not fine:
+        return -1.0
+    for d in range(devices):
+        last = walk.order[walk.ptr[d + 1] - 1]
+        walk.ends[d] = walk.early[last] + graph.duration[last]
+    most, total = 0, 0.0
+    if walk.spans == 1:
+        backward(graph, walk.follower, walk.visit, walk.ends, walk.late)
+    for d in range(devices):
+        value = walk.ends[d] + graph.optimizer[d]
+        if walk.spans == 1:
+            value -= walk.late[walk.order[walk.ptr[d]]]
+        most = max(most, value)
+        total += value
+    return most + 0.25 * total / devices
+
+
+@compiled
+def _shift(walk: Walk, source: int, target: int) -> None:  # pragma: no cover - compiled
+    """Move the operation at place `source` to place `target`; those between make room."""
+    order, position = walk.order, walk.position
+    v = order[source]
+    step = 1 if target > source else -1
+    at = source
+    while at != target:
+        order[at] = order[at + step]
+        position[order[at]] = at
+        at += step
+    order[target] = v
+    position[v] = target
+
+
+@compiled
+def _fits(graph: Graph, walk: Walk, d: int) -> bool:  # pragma: no cover - compiled
+    """Whether the order of device d keeps within its memory."""
+    held = 0
+    for at in range(walk.ptr[d], walk.ptr[d + 1]):
+        held += graph.delta[walk.order[at]]
+        if held > graph.limit[d]:
+            return False
+    return True
+
+
+@compiled
+def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:  # pragma: no cover
+    """Try `moves` random moves at temperature `heat`.
+
+    A move takes one operation to another place on its device, without passing one of the same
+    stage that is of the same kind or the same microbatch.  O(moves * (n + arcs)).
+    """
+    n = len(walk.order)
+    if walk.energy[0] < 0:
+        walk.energy[0] = _energy(graph, walk)
+    for _ in range(moves):
+        source = _draw(walk, n)
+        v = walk.order[source]
+        d = graph.device[v]
+        step = 1 if _draw(walk, 2) == 1 else -1
+        reach = 1 + _draw(walk, 6)
+        if _draw(walk, 4) == 0:
+            reach = 1 + _draw(walk, walk.ptr[d + 1] - walk.ptr[d])
+        target = source
+        while reach > 0 and walk.ptr[d] <= target + step < walk.ptr[d + 1]:
+            other = walk.order[target + step]
+            if walk.stage[other] == walk.stage[v] and (
+                walk.kind[other] == walk.kind[v] or walk.microbatch[other] == walk.microbatch[v]
+            ):
+                break
+            target += step
+            reach -= 1
+        if target == source:
+            continue
+        _shift(walk, source, target)
+        energy = -1.0
+        if _fits(graph, walk, d):
+            energy = _energy(graph, walk)
+        if energy >= 0:
+            worse = energy - walk.energy[0]
+            chance = 1.0 if worse <= 0 else np.exp(-worse / heat)
+            if chance >= 1.0 or _draw(walk, 1 << 30) < chance * (1 << 30):
+                walk.energy[0] = energy
+                if walk.energy[1] < 0 or energy < walk.energy[1]:
+                    walk.energy[1] = energy
+                    walk.best[:] = walk.order
+                continue
+        _shift(walk, target, source)

@@ -1,0 +1,88 @@
+"""Annealing over the orders of devices, from the best schedule known.
+
+A state is an order for every device within its memory; its value comes from longest paths, and a
+little of the mean over devices leads across the plateaus.  A move takes one operation to another
+place on its device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.schedule.anneal_kernels import Walk, anneal
+from stagepack.heuristics.schedule.timing import Timing
+from stagepack.instances.profile import Array
+from stagepack.instances.schedule import Objective
+
+BUDGET = 4_000_000
+"""Operations looked at in a kernel call: about a tenth of a second."""
+
+HOT, COLD = 0.5, 0.02
+"""First and last temperature of a cooling, as parts of the mean duration."""
+
+LEGS = 20
+"""Kernel calls of one cooling."""
+
+
+def improve(
+    timing: Timing,
+    order: Array,
+    *,
+    seed: int = 0,
+    legs: int = LEGS,
+    keep_going: Callable[[], bool] | None = None,
+    on_order: Callable[[Array], None] | None = None,
+) -> Array:
+    """Return orders at least as good as `order`, a flat array of shape (n,), after one cooling.
+
+    Parameters
+    ----------
+    timing : Timing
+    order : ndarray of int64, shape (n,)
+        Orders that are within memory and do not contradict one another.
+    seed : int
+    legs : int
+        Kernel calls.
+    keep_going : callable, optional
+        Asked several times a second.
+    on_order : callable, optional
+        Called with better orders, at most once a kernel call.
+    """
+    graph, operations = timing.graph, timing.instance.operations
+    n = len(order)
+    empty = np.zeros(n, dtype=np.int64)
+    walk = Walk(
+        order=order.copy(),
+        ptr=timing.ptr,
+        position=np.argsort(order),
+        stage=np.array(operations.stage),
+        kind=np.array(operations.kind),
+        microbatch=np.array(operations.microbatch),
+        follower=empty.copy(),
+        visit=empty.copy(),
+        waits=empty.copy(),
+        early=empty.copy(),
+        late=empty.copy(),
+        release=np.zeros(timing.d, dtype=np.int64),
+        ends=np.zeros(timing.d, dtype=np.int64),
+        best=order.copy(),
+        energy=np.full(2, -1.0),
+        random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
+        spans=int(timing.instance.objective is Objective.SPAN),
+    )
+    moves = max(1, BUDGET // (n + len(graph.after)))
+    scale = float(graph.duration.mean())
+    known = math.inf
+    for leg in range(legs):
+        if keep_going is not None and not keep_going():
+            break
+        anneal(graph, walk, scale * HOT * math.pow(COLD / HOT, leg / max(1, legs - 1)), moves)
+        if walk.energy[0] < 0:
+            raise ValueError("the orders contradict one another")
+        if 0 <= walk.energy[1] < known and on_order is not None:
+            known = float(walk.energy[1])
+            on_order(walk.best.copy())
+    return walk.best.copy()

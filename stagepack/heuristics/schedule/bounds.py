@@ -1,0 +1,457 @@
+"""Lower bounds on makespan and span that need no search, each proved where it is computed.
+
+Throughout, stage s takes f, b, w cycles for F, B, W (w = 0 where B is the whole backward pass), c
+is the lag of an edge, and *budget* of a device is the value asked about, less its optimizer, less
+the work of the device: the cycles it may be idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagepack.heuristics.schedule import bounds_kernels as kernels
+from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.instances.profile import Array
+from stagepack.instances.schedule import Objective, PipelineSchedule
+
+PAIRS = 4_000_000
+"""Operations that all pairs of devices may have together; more, and each device stands alone."""
+
+
+def bound(instance: PipelineSchedule) -> tuple[int, str]:
+    """Return the best of all lower bounds on the instance's objective, and what it is called.
+
+    O(d * (operations + arcs) + d * operations * log(operations) + edges * log(value)).
+    """
+    best, source = work_bound(instance), "work bound"
+    window = window_bound(instance)
+    if window > best:
+        best, source = window, "one-machine bound"
+    ramp = ramp_bound(instance, best)
+    if ramp > best:
+        best, source = ramp, "ramp bound"
+    return best, source
+
+
+# ---------------------------------------------------------------------- work
+
+
+def work_of(instance: PipelineSchedule) -> Array:
+    """Return the cycles of all operations of each device, without optimizers, shape (d,)."""
+    total = np.zeros(instance.d, dtype=np.int64)
+    np.add.at(total, instance.operations.device, instance.operations.duration)
+    return total
+
+
+def work_bound(instance: PipelineSchedule) -> int:
+    """Return the work of the busiest device: it does one thing at a time."""
+    return int((work_of(instance) + _after(instance)).max())
+
+
+def _after(instance: PipelineSchedule) -> Array:
+    """Return what follows the last operation of each device within the objective, shape (d,)."""
+    if instance.objective is Objective.SPAN or instance.post_validation:
+        return instance.optimizer
+    return np.full(instance.d, instance.optimizer.max())
+
+
+# ---------------------------------------------------------------------- one machine
+
+
+def window_bound(instance: PipelineSchedule) -> int:
+    """Return the best bound of one device among heads and tails.
+
+    The head of an operation is a longest path from a moment that the objective counts from, its
+    tail one to a moment that it counts to; one device must do all its operations between, one at
+    a time, which takes no less time than if they could be interrupted.
+
+    For the makespan these are the start and the end of the schedule.  For the span of a device d
+    they are its first start and its last end: every operation of d starts at or after the first
+    and ends at or before the second.  Any device e, d among them, must do between the two what
+    lies on paths from d to d; for e = d that is everything.
+
+    The paths follow the precedences and, where memory binds, the arcs of :func:`memory_arcs`.
+    """
+    net = Network.of(instance)
+    operations = instance.operations
+    n = len(operations)
+    rows = [np.flatnonzero(operations.device == d) for d in range(instance.d)]
+    after = _after(instance)
+    best = 0
+
+    def machine(e: int, head: Array, tail: Array) -> int:
+        row = rows[e]
+        return int(kernels.one_machine(head[row], net.duration[row], tail[row]))
+
+    if instance.objective is Objective.MAKESPAN:
+        head = net.heads(np.zeros(n, dtype=np.int64))
+        tail = net.tails(after[operations.device])
+        return max(machine(e, head, tail) for e in range(instance.d))
+    pairs = n * instance.d <= PAIRS
+    for d in range(instance.d):
+        here = operations.device == d
+        head = net.heads(np.where(here, 0, -FAR))
+        tail = net.tails(np.where(here, after[d], -FAR))
+        for e in range(instance.d) if pairs else (d,):
+            best = max(best, machine(e, head, tail))
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Precedences and memory arcs by the operation they leave, and a topological order."""
+
+    first: Array
+    after: Array
+    lag: Array
+    duration: Array
+    visit: Array
+
+    @classmethod
+    def of(cls, instance: PipelineSchedule) -> Network:
+        """Return the network of `instance`.  O(operations + arcs)."""
+        operations = instance.operations
+        n = len(operations)
+        befores, afters = memory_arcs(instance)
+        before = np.concatenate([operations.before, befores])
+        after = np.concatenate([operations.after, afters])
+        lag = np.concatenate([operations.lag, np.zeros(len(befores), dtype=np.int64)])
+        by = np.argsort(before, kind="stable")
+        first = np.concatenate([[0], np.cumsum(np.bincount(before, minlength=n))]).astype(np.int64)
+        visit = np.zeros(n, dtype=np.int64)
+        waits = np.bincount(after, minlength=n).astype(np.int64)
+        # All memory arcs lead to later microbatches, so there is no cycle.
+        kernels.topological(first, after[by], waits, visit)
+        return cls(first, after[by], lag[by], np.array(operations.duration), visit)
+
+    def heads(self, head: Array) -> Array:
+        """Return the longest paths to the start of each operation; `head` where paths begin."""
+        head = head.astype(np.int64)
+        kernels.heads(self.first, self.after, self.lag, self.duration, self.visit, head)
+        return head
+
+    def tails(self, tail: Array) -> Array:
+        """Return the longest paths from the end of each operation; `tail` where they end."""
+        tail = tail.astype(np.int64)
+        kernels.tails(self.first, self.after, self.lag, self.duration, self.visit, tail)
+        return tail
+
+
+def memory_arcs(instance: PipelineSchedule) -> tuple[Array, Array]:
+    """Return pairs (before, after) of operations that memory keeps in order.
+
+    Let F of stage s and microbatch i start, and consider the stages of its device that lie on
+    paths to or from s.  By then F of microbatches 0 .. i has run on the stages above s.  What has
+    run F, whatever else, holds at least e, the least after F, B or W; what waits for its B holds
+    g.
+
+    1. Suppose B of stage t, s itself or below it, and microbatch k < i had not ended.  When the
+       later of F(s, i) and F(t, k) starts, microbatches k .. i of s and of the stages above
+       it, and microbatch k of the stages from s to t, have run F and wait for their B's, for
+       these wait for B(t, k); the earlier microbatches of all of them hold at least e.
+    2. Suppose B of stage t above s and microbatch k < i had not ended when F(s, i) starts.  Then
+       microbatches k .. i of t and above wait for their B's; all others above s hold at least e.
+    3. Suppose W of stage t, s itself or above it, and microbatch k < i had not ended.  Then
+       microbatches k .. i of t hold at least the less of what they do after F and after B.
+
+    Where that exceeds the limit, the supposition was wrong.  Of each kind the latest such k is
+    taken, for operations of a kind run in order.  O(stages of a device ** 2 * m) each device.
+    """
+    befores: list[Array] = []
+    afters: list[Array] = []
+    if instance.limit is not None and instance.training:
+        above = _above(instance)
+        for s in range(instance.p):
+            for t, kind, fixed, each_i, each_k in _claims(instance, s, above):
+                # held(i, k) = fixed + i * each_i - k * each_k is what the supposition holds
+                i = np.arange(1, int(instance.microbatches[s]), dtype=np.int64)
+                i = i[: max(0, int(instance.microbatches[t]))]
+                excess = fixed + i * each_i - int(instance.limit[instance.devices[s]])
+                if each_k > 0:
+                    k = np.minimum(i - 1, -(-excess // each_k) - 1)
+                else:
+                    k = np.where(excess - (i - 1) * each_k > 0, i - 1, -1)
+                row = k >= 0
+                operations = instance.operations
+                befores.append(operations.base[t] + kind * operations.microbatches[t] + k[row])
+                afters.append(operations.base[s] + i[row])
+    none = [np.zeros(0, dtype=np.int64)]
+    return np.concatenate(befores + none), np.concatenate(afters + none)
+
+
+def _claims(
+    instance: PipelineSchedule, s: int, above: list[set[int]]
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield (t, kind, fixed, each_i, each_k) of the suppositions of :func:`memory_arcs`."""
+    same = set(instance.stages_of(int(instance.devices[s])))
+    g, least = {}, {}
+    for a in same:
+        f, b, w = _changes(instance, a)
+        g[a] = f
+        least[a] = min(f, f + b, f + b + w) if instance.split else min(f, f + b)
+    upper = (above[s] | {s}) & same
+    own = sum(g[a] for a in upper)
+    for t in sorted(same):
+        if t == s or s in above[t]:
+            between = ((above[t] | {t}) & same) - upper
+            held = sum(g[a] - least[a] for a in upper) - sum(least[a] for a in between)
+            yield t, 1, own + sum(g[a] for a in between), own, held
+        if t in above[s]:
+            waiting = (above[t] | {t}) & same
+            held = sum(g[a] if a in waiting else least[a] for a in upper - {s})
+            excess = sum(g[a] - least[a] for a in waiting)
+            yield t, 1, held + g[s], held + least[s], excess
+        if t in upper and instance.split:
+            f, b, _ = _changes(instance, t)
+            waits = min(f, f + b)
+            held = sum(waits if a == t else least[a] for a in upper - {s})
+            mine = waits if t == s else least[s]
+            yield t, 2, held + g[s], held + mine, waits - least[t]
+
+
+def _above(instance: PipelineSchedule) -> list[set[int]]:
+    """Return for each stage those on paths that lead to it."""
+    above: list[set[int]] = [set() for _ in range(instance.p)]
+    into: list[list[int]] = [[] for _ in range(instance.p)]
+    for a, b in instance.edges:
+        into[b].append(a)
+    for s in instance.order:
+        for a in into[s]:
+            above[s] |= above[a] | {a}
+    return above
+
+
+# ---------------------------------------------------------------------- ramps
+
+
+def ramp_bound(instance: PipelineSchedule, least: int = 0) -> int:
+    """Return the least value, `least` or more, at which no ramp needs more idling than there is.
+
+    See :class:`Ramps`, whose answer is monotone in the value: bisection.
+    """
+    if not instance.training:
+        return least
+    ramps = Ramps(instance)
+    low, step = least, 1
+    if ramps.feasible(low):
+        return low
+    while not ramps.feasible(low + step):
+        low, step = low + step, 2 * step
+    high = low + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        if ramps.feasible(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Figures of a stage that has its device to itself."""
+
+    f: int
+    b: int
+    w: int
+    ahead: int  # F's that memory allows before the first B
+    behind: int  # W's that memory allows after the last B
+    head: int  # before its first start, as far as the objective counts it
+    after: int
+    work: int
+
+
+class Ramps:
+    """Idling that the ramps at both ends force on stages, chained along the edges.
+
+    Holds where every device has one stage.  Let s be a stage, S its first start, T the start of
+    its first B, U the end of its last F, V the end of its last B; the objective counts from A (A
+    = S for spans, A = 0 for the makespan) to Z (S + value, or value, less the optimizer).  All
+    work of s lies between A and Z, and the rest is idle: at most its budget.
+
+    1. *Head.*  In [A, T] the device runs F's only, at most `ahead` of them, and whole ones, as
+       what runs there ends before B starts.  So x = T - A is k f + i with k <= ahead and idle i
+       between its head (the longest path before S; 0 for spans) and its budget.
+       For an edge (s, t), S_t >= S_s + f_s + c and T_s >= T_t + b_t + c, so
+       x_s >= x_t + b_t + f_s + 2c for spans, and x_s >= x_t + b_t + c for the makespan.
+    2. *Tail.*  In [V, Z] the device runs W's only, at most `behind`, whole ones; so z = Z - V is
+       k w + i.  V_s >= V_t + c + b_s, so z_t >= z_s + Z_t - Z_s + b_s + c, where for spans
+       Z_t - Z_s = S_t - S_s + .. >= f_s + c + ..; and z_s >= w_s, for the last W comes after V.
+    3. *Middle*, where B is the whole backward pass.  In [U, V] it runs B's only, at most
+       `ahead`, as no more are in flight; y = V - U is k b + i, y_s >= y_t + b_s + f_t + 2c.
+
+    Each chain is followed from its end, with the least length that is a sum of whole operations
+    and an idle time within the budget.  That least length grows with the one before and shrinks
+    with the budget, so the whole is monotone in the value.  The windows of head and tail, and of
+    middle and tail, do not overlap; those of head and middle do not where not all F's fit before
+    the first B.  The least idle times of windows that do not overlap, added, must be within the
+    budget too.
+    """
+
+    def __init__(self, instance: PipelineSchedule) -> None:
+        self._order = instance.order
+        self._spans = instance.objective is Objective.SPAN
+        self._fused = not instance.split
+        self._applies = instance.d == instance.p
+        self._out: list[list[tuple[int, int]]] = [[] for _ in range(instance.p)]
+        self._in: list[list[tuple[int, int]]] = [[] for _ in range(instance.p)]
+        for (s, t), lag in zip(instance.edges, instance.lag.tolist(), strict=True):
+            self._out[s].append((t, lag))
+            self._in[t].append((s, lag))
+        after = _after(instance)
+        head = [0] * instance.p
+        if not self._spans:
+            for s in self._order:
+                for a, lag in self._in[s]:
+                    head[s] = max(head[s], head[a] + int(instance.forward[a]) + lag)
+        self._stages = []
+        for s in range(instance.p):
+            device = int(instance.devices[s])
+            f, b, w = (0 if column is None else int(column[s]) for column in _columns(instance))
+            m = int(instance.microbatches[s])
+            limit = None if instance.limit is None else int(instance.limit[device])
+            self._stages.append(
+                _Stage(
+                    f=f,
+                    b=b,
+                    w=w,
+                    ahead=_most_ahead(instance, s, limit),
+                    behind=_most_behind(instance, s, limit),
+                    head=head[s],
+                    after=int(after[device]),
+                    work=m * (f + b + w),
+                )
+            )
+        self._microbatches = instance.microbatches.tolist()
+
+    def feasible(self, value: int) -> bool:
+        """Whether the ramps leave every stage within its budget at `value`."""
+        if not self._applies:
+            return True
+        budget = [value - stage.after - stage.work for stage in self._stages]
+        if min(budget) < 0:
+            return False
+        head = self._head_idle(budget)
+        tail = self._tail_idle(budget)
+        middle = self._middle_idle(budget)
+        if head is None or tail is None or middle is None:
+            return False
+        for s, stage in enumerate(self._stages):
+            apart = stage.ahead < self._microbatches[s]
+            idle = head[s] + middle[s] if apart else max(head[s], middle[s])
+            if idle + tail[s] > budget[s]:
+                return False
+        return True
+
+    def warm_up(self, value: int) -> list[int] | None:
+        """Return how many F's each stage runs before its first B in the least head at `value`."""
+        if not self._applies:
+            return None
+        counts = [0] * len(self._stages)
+        budget = [value - stage.after - stage.work for stage in self._stages]
+        return None if self._head_idle(budget, counts) is None else counts
+
+    def _head_idle(self, budget: list[int], counts: list[int] | None = None) -> list[int] | None:
+        x, idle = [0] * len(budget), [0] * len(budget)
+        for s in reversed(self._order):
+            stage = self._stages[s]
+            x[s] = stage.head + stage.f
+            for t, lag in self._out[s]:
+                hop = stage.f + 2 * lag if self._spans else lag
+                x[s] = max(x[s], x[t] + self._stages[t].b + hop)
+            found = _whole(x[s], stage.f, stage.ahead, stage.head, budget[s])
+            if found is None:
+                return None
+            idle[s] = max(stage.head, x[s] - stage.ahead * stage.f)
+            x[s] = found
+            if counts is not None:
+                counts[s] = min(stage.ahead, (found - stage.head) // stage.f)
+        return idle
+
+    def _tail_idle(self, budget: list[int]) -> list[int] | None:
+        z, idle = [0] * len(budget), [0] * len(budget)
+        for t in self._order:
+            stage = self._stages[t]
+            z[t] = stage.w
+            for s, lag in self._in[t]:
+                other = self._stages[s]
+                hop = other.b + lag + other.after - stage.after
+                if self._spans:
+                    hop += other.f + lag
+                z[t] = max(z[t], z[s] + hop)
+            found = _whole(z[t], stage.w, stage.behind, 0, budget[t])
+            if found is None:
+                return None
+            idle[t] = max(0, z[t] - stage.behind * stage.w)
+            z[t] = found
+        return idle
+
+    def _middle_idle(self, budget: list[int]) -> list[int] | None:
+        y, idle = [0] * len(budget), [0] * len(budget)
+        if not self._fused:
+            return idle
+        for s in reversed(self._order):
+            stage = self._stages[s]
+            y[s] = stage.b
+            for t, lag in self._out[s]:
+                y[s] = max(y[s], y[t] + stage.b + self._stages[t].f + 2 * lag)
+            found = _whole(y[s], stage.b, stage.ahead, 0, budget[s])
+            if found is None:
+                return None
+            idle[s] = max(0, y[s] - stage.ahead * stage.b)
+            y[s] = found
+        return idle
+
+
+def _whole(length: int, each: int, most: int, head: int, budget: int) -> int | None:
+    """Return the least sum, >= length, of k <= most times `each` and head <= idle <= budget."""
+    if head > budget:
+        return None
+    count = most if each == 0 else min(most, max(0, length - head) // each)
+    if length - count * each <= budget:
+        return max(length, count * each + head)
+    if count < most:
+        return head + (count + 1) * each
+    return None
+
+
+def _most_ahead(instance: PipelineSchedule, s: int, limit: int | None) -> int:
+    """Return how many F's of a stage can have run when its first B starts."""
+    m = int(instance.microbatches[s])
+    g, b, _ = _changes(instance, s)
+    if limit is None or g <= 0:
+        return m
+    return max(0, min(m, (limit - max(b, 0)) // g))
+
+
+def _most_behind(instance: PipelineSchedule, s: int, limit: int | None) -> int:
+    """Return how many W's of a stage can be left when its last B ends.
+
+    While that B runs, all others wait for their W or have run it, and none of them holds less
+    than nothing.
+    """
+    m = int(instance.microbatches[s])
+    if not instance.split:
+        return 0
+    g, b, w = _changes(instance, s)
+    waiting = g + b
+    rest = g + b + w
+    if limit is None or waiting <= rest:
+        return m
+    # (left - 1) * waiting + (m - left) * rest + g + max(b, 0) <= limit
+    room = limit - g - max(b, 0) + waiting - m * rest
+    return max(0, min(m, room // (waiting - rest)))
+
+
+def _columns(instance: PipelineSchedule) -> tuple[Array, Array | None, Array | None]:
+    return instance.forward, instance.backward, instance.weight
+
+
+def _changes(instance: PipelineSchedule, s: int) -> tuple[int, int, int]:
+    """Return by how much F, B and W of a stage change memory."""
+    b = int(instance.memory_backward[s]) if instance.training else 0
+    w = int(instance.memory_weight[s]) if instance.split else 0
+    return int(instance.memory_forward[s]), b, w

@@ -1,0 +1,372 @@
+"""List scheduling: whichever device is free first starts the operation it likes best.
+
+What a device likes is a policy: how far F may run ahead of B, how far W may fall behind, what
+comes before what, and how long to wait for something better.  F starts only where memory leaves a
+way to finish everything, so no policy runs into a deadlock.  A first round tries the policies
+behind the known rules, then a climb changes the best of them, then annealing moves single
+operations.
+
+Sources: the greedy of Qi et al. 2024, Zero bubble pipeline parallelism (arXiv 2401.10241, section
+4); the banker's algorithm, Dijkstra 1965.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from stagepack.heuristics.schedule import annealing
+from stagepack.heuristics.schedule.bounds import Ramps, bound, work_of
+from stagepack.heuristics.schedule.greedy_kernels import Policy, Shop, list_schedule
+from stagepack.heuristics.schedule.rules import depths
+from stagepack.heuristics.schedule.timing import Timing
+from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.instances.profile import Array
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.result import Progress
+
+F, B, W = range(3)
+
+ROUND = 2.0
+"""Work that a climb and a cooling count as, in seconds of a slow machine."""
+
+ROUNDS = 12
+"""Climbs and coolings of a run that is to repeat without any limit."""
+
+CLIMB = 200
+"""Policies tried in one climb."""
+
+SHARES = (0.3, 0.4, 0.5, 0.6, 0.75)
+"""Parts of the number of stages below that are tried as caps, for little memory."""
+
+PERIODS = 20
+"""Times a microbatch may take from which caps are made."""
+
+
+class Settings(Protocol):
+    """What of the settings of a run matters here."""
+
+    @property
+    def seed(self) -> int:
+        """Of the random numbers."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether to be limited by work instead of time."""
+
+    @property
+    def time_limit(self) -> float | None:
+        """The limit of the run, for turning it into work."""
+
+
+class Lists:
+    """List schedules of one instance.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    """
+
+    def __init__(self, instance: PipelineSchedule) -> None:
+        self.instance = instance
+        self.timing = Timing(instance)
+        self.shop = shop_of(instance)
+        self._start = np.zeros(len(instance.operations), dtype=np.int64)
+        self._order = np.zeros(len(instance.operations), dtype=np.int64)
+
+    def order(self, policy: Policy) -> Array | None:
+        """Return what each device runs, flat, shape (n,); None when `policy` gets stuck.
+
+        That happens only where a single microbatch does not fit, or where one that is finished
+        still holds memory.
+        """
+        done = list_schedule(self.shop, policy, self._start, self._order, self.timing.ptr)
+        return self._order.copy() if done else None
+
+
+def search(instance: PipelineSchedule, progress: Progress[Any], settings: Settings) -> None:
+    """Report ever better schedules to `progress` until it says stop.
+
+    With ``settings.deterministic`` it ends after a fixed amount of work; and whenever the bound
+    of :mod:`.bounds` is met.
+    """
+    with progress.setup("compiling kernels"):
+        warm_up()
+    progress.raise_bound(*bound(instance))
+    run = Search(instance, progress, settings.seed)
+    run.first_round()
+    if run.policy is None:
+        if not progress.reason:
+            progress.reason = "no order keeps within the memory limits that list schedules find"
+        return
+    for number in rounds(settings):
+        if not progress.keep_going():
+            return
+        run.climb()
+        run.anneal(settings.seed + number)
+
+
+def rounds(settings: Settings) -> Iterable[int]:
+    """Return the rounds of a search: as many as its work allows, or any number."""
+    if not settings.deterministic:
+        return itertools.count()
+    if settings.time_limit is None:
+        return range(ROUNDS)
+    return range(max(1, round(settings.time_limit / ROUND)))
+
+
+class Search:
+    """A search under way: the best policy, the best orders, and whom to tell.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    progress : Progress
+        Where every improvement is offered.
+    seed : int
+    """
+
+    def __init__(self, instance: PipelineSchedule, progress: Progress[Any], seed: int) -> None:
+        self.instance = instance
+        self.progress = progress
+        self.lists = Lists(instance)
+        self.policy: Policy | None = None
+        self._random = np.random.default_rng(seed)
+        self._value = FAR  # of the best policy
+        self._best = FAR
+        self._best_order: Array | None = None
+
+    def first_round(self) -> None:
+        """Try the policies behind the known rules."""
+        lower = self.progress.bound
+        for policy in policies(self.instance, None if lower is None else int(lower)):
+            if self.policy is not None and not self.progress.keep_going():
+                return
+            self._try(policy)
+
+    def adopt(self, solution: ScheduleSolution) -> None:
+        """Anneal from the orders of a better solution that was found elsewhere."""
+        value = int(self.instance.evaluate(solution))
+        if value < self._best:
+            self._best, self._best_order = value, self.lists.timing.order_of(solution.start)
+
+    def climb(self) -> None:
+        """Change the best policy at random, and keep what is not worse."""
+        for _ in range(CLIMB):
+            if not self.progress.keep_going() or self.policy is None:
+                return
+            self._try(_changed(self.policy, self.lists.shop, self._random))
+
+    def anneal(self, seed: int) -> None:
+        """Move single operations of the best orders, or of those of the best policy."""
+        order = self._best_order
+        if seed % 2 and self.policy is not None:
+            order = self.lists.order(self.policy)
+        if order is not None:
+            annealing.improve(
+                self.lists.timing,
+                order,
+                seed=seed,
+                keep_going=self.progress.keep_going,
+                on_order=self._keep,
+            )
+
+    def _keep(self, order: Array) -> None:
+        self._offer(order, "annealing")
+
+    def _try(self, policy: Policy) -> None:
+        order = self.lists.order(policy)
+        if order is None:
+            return
+        value = self._offer(order, "list scheduling")
+        if value <= self._value:
+            self.policy, self._value = policy, value
+
+    def _offer(self, order: Array, source: str) -> int:
+        start = self.lists.timing.best(order)
+        if start is None:
+            raise ValueError("orders contradict one another")
+        solution = ScheduleSolution.of(self.instance, start)
+        value = int(self.instance.evaluate(solution))
+        if value < self._best:
+            self._best, self._best_order = value, order
+            self.progress.offer(solution, source)
+        return value
+
+
+def policies(instance: PipelineSchedule, lower: int | None = None) -> Iterator[Policy]:
+    """Yield policies that may well be the best, the most promising first.
+
+    `lower` is a bound on the objective if one is known, or found here.
+    """
+    if lower is None:
+        lower = bound(instance)[0]
+    depth = np.array(depths(instance), dtype=np.int64)
+    debts = [np.full(instance.p, FAR, dtype=np.int64)]
+    if instance.split:
+        debts += [depth.max() - depth, np.zeros(instance.p, dtype=np.int64)]
+    caps = _caps(instance, depth, lower)
+    combined = [list(policies_of(instance, *both)) for both in itertools.product(caps, debts)]
+    for row in zip(*combined, strict=True):
+        yield from row
+
+
+def policies_of(instance: PipelineSchedule, cap: Array, debt: Array) -> Iterator[Policy]:
+    """Yield policies with these caps and debts, the most promising first."""
+    p, d = instance.p, instance.d
+    depth = np.array(depths(instance), dtype=np.int64)
+    ranks = [_rank(depth, turn) for turn in ((F, B, W), (B, F, W))]
+    if d < p:
+        ranks += [_rank(-depth, turn) for turn in ((F, B, W), (B, F, W))]
+    waits = [np.zeros((p, 3), dtype=np.int64)]
+    if instance.weight is not None:
+        waits.append(waits[0].copy())
+        waits[1][:, W] = instance.weight
+    stricts = (0, 1) if instance.split else (0,)
+    for rank, strict, wait in itertools.product(ranks, stricts, waits):
+        yield Policy(cap, debt, rank, wait, np.full(d, strict, dtype=np.int64))
+
+
+def _caps(instance: PipelineSchedule, depth: Array, lower: int) -> list[Array]:
+    """Return caps on the F's ahead of the B's, each of shape (p,).
+
+    What the least ramps of :class:`.bounds.Ramps` need; the number of stages below (1F1B), almost
+    twice that (zero bubble H2), parts of it; as many as fit; and, where a microbatch takes T
+    cycles, as many as start between an F and its B, for T from a third of the work to all in
+    sequence: the lifetimes of Qi et al. 2024, Pipeline parallelism with controllable memory (arXiv
+    2405.15362).
+    """
+    most = instance.microbatches.astype(np.int64)
+    if not instance.training or instance.backward is None:
+        return [most]
+    caps = [depth, 2 * depth - 1, most]
+    warm_up = Ramps(instance).warm_up(lower)
+    if warm_up is not None:
+        caps.insert(0, np.array(warm_up, dtype=np.int64))
+    trip = np.zeros(instance.p, dtype=np.int64)  # from the start of F to that of B
+    for s in reversed(instance.order):
+        trip[s] += instance.forward[s]
+        for (a, b), lag in zip(instance.edges, instance.lag.tolist(), strict=True):
+            if b == s:
+                trip[a] = max(trip[a], trip[s] + int(instance.backward[s]) + 2 * lag)
+    shortest = float((work_of(instance) / most.max()).max()) / 3
+    longest = max(shortest, float(trip.max()))
+    periods = np.geomspace(shortest, longest, PERIODS)
+    shares = [share * depth for share in SHARES] + [trip / period for period in periods]
+    distinct = {
+        tuple(np.clip(np.ceil(share), 1, most).astype(np.int64).tolist()) for share in shares
+    }
+    rest = [np.array(cap, dtype=np.int64) for cap in sorted(distinct, reverse=True)]
+    return [np.clip(cap, 1, most) for cap in caps] + rest
+
+
+def _rank(depth: Array, turn: tuple[int, int, int]) -> Array:
+    """Return ranks by kind, the last of `turn` lowest and B before F for (F, B, W); then by depth.
+
+    The F's of stages near the end come first, and the B's of stages near the beginning.
+    """
+    rank = np.zeros((len(depth), 3), dtype=np.int64)
+    scale = 2 * int(np.abs(depth).max()) + 2
+    place = {turn[1]: 2, turn[0]: 1, turn[2]: 0}
+    for kind in (F, B, W):
+        rank[:, kind] = place[kind] * scale + (depth if kind else -depth)
+    return rank
+
+
+def _changed(policy: Policy, shop: Shop, random: np.random.Generator) -> Policy:
+    """Return a policy that differs from `policy` in one to three places."""
+    cap, debt, rank, wait, strict = (column.copy() for column in policy)
+    p = len(cap)
+    for _ in range(int(random.integers(1, 4))):
+        s = int(random.integers(p))
+        what = int(random.integers(7))
+        if what == 6:
+            cap = np.clip(np.rint(cap * random.uniform(0.8, 1.25)), 1, shop.microbatches)
+            cap = cap.astype(np.int64)
+        elif what <= 1:
+            cap[s] = np.clip(cap[s] + random.integers(-2, 3), 1, shop.microbatches[s])
+        elif what == 2:
+            debt[s] = FAR if random.random() < 0.3 else random.integers(shop.microbatches[s] + 1)
+        elif what == 3:
+            kind = int(random.integers(shop.kinds))
+            wait[s, kind] = int(random.random() ** 2 * shop.duration[s].max())
+        elif what == 4:
+            one, two = random.integers(p, size=2)
+            kind = int(random.integers(shop.kinds))
+            other = int(random.integers(shop.kinds))
+            rank[one, kind], rank[two, other] = rank[two, other], rank[one, kind]
+        else:
+            at = int(shop.device[s])
+            strict[at] = 1 - strict[at]
+    return Policy(cap, debt, rank, wait, strict)
+
+
+def shop_of(instance: PipelineSchedule) -> Shop:
+    """Return the stages and devices of `instance` as the kernels see them."""
+    p, kinds = instance.p, len(instance.kinds)
+    duration = np.zeros((p, 3), dtype=np.int64)
+    delta = np.zeros((p, 3), dtype=np.int64)
+    cycles = (instance.forward, instance.backward, instance.weight)
+    changes = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
+    for kind in range(kinds):
+        column = cycles[kind]
+        assert column is not None
+        duration[:, kind] = column
+        delta[:, kind] = changes[kind]
+    chain = np.arange(p, dtype=np.int64)
+    for _ in range(p):
+        for a, b in instance.edges:
+            chain[a] = chain[b] = min(chain[a], chain[b])
+    own = [[s for s in instance.order if instance.devices[s] == d] for d in range(instance.d)]
+    releases = (delta[:, F] >= 0) & (delta[:, B] <= 0) & (delta[:, W] <= 0)
+    plain = [len(stages) == 1 and bool(releases[stages[0]]) for stages in own]
+    limit = np.full(instance.d, FAR) if instance.limit is None else instance.limit
+    into = _rows(instance, 1)
+    out = _rows(instance, 0)
+    return Shop(
+        device=_column(instance.devices),
+        base=_column(instance.operations.base[:-1]),
+        microbatches=_column(instance.microbatches),
+        chain=chain,
+        duration=duration,
+        delta=delta,
+        in_first=into[0],
+        in_stage=into[1],
+        in_lag=into[2],
+        out_first=out[0],
+        out_stage=out[1],
+        out_lag=out[2],
+        own_first=_column(np.concatenate([[0], np.cumsum([len(stages) for stages in own])])),
+        own_stage=_column(np.concatenate(own)),
+        limit=_column(limit),
+        plain=_column(np.array(plain)),
+        kinds=kinds,
+    )
+
+
+def _rows(instance: PipelineSchedule, end: int) -> tuple[Array, Array, Array]:
+    """Return the edges by their stage at `end` (0: producer): rows, other stage, lag."""
+    pairs = np.array(instance.edges, dtype=np.int64).reshape(-1, 2)
+    by = np.argsort(pairs[:, end], kind="stable")
+    counts = np.bincount(pairs[:, end], minlength=instance.p)
+    first = np.concatenate([[0], np.cumsum(counts)])
+    return _column(first), _column(pairs[by, 1 - end]), _column(instance.lag[by])
+
+
+def _column(values: Any) -> Array:
+    return np.array(values, dtype=np.int64)
+
+
+def warm_up() -> None:
+    """Run every kernel once, so that all are compiled."""
+    tiny = PipelineSchedule.from_arrays([1], [1], [1], microbatches=1, objective="span")
+    lists = Lists(tiny)
+    bound(tiny)
+    for policy in itertools.islice(policies(tiny), 1):
+        order = lists.order(policy)
+        assert order is not None
+        lists.timing.best(order)
+        annealing.improve(lists.timing, order, legs=1)

@@ -1,0 +1,261 @@
+"""Compiled list scheduling of pipeline operations, with a look ahead in memory and in time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+F, B, W = range(3)
+
+
+class Shop(NamedTuple):
+    """Stages and devices; int64 arrays.
+
+    Attributes
+    ----------
+    device, base, microbatches, chain : ndarray, shape (p,)
+        Of each stage: its device, its first operation, its microbatches, and the least stage it
+        is connected with.
+    duration, delta : ndarray, shape (p, 3)
+        Cycles and change of memory by F, B, W; a kind that is missing takes no cycles.
+    in_first, in_stage, in_lag : ndarray, shape (p + 1,), (edges,), (edges,)
+        Producers of stage s are entries in_first[s] .. in_first[s + 1] - 1.
+    out_first, out_stage, out_lag : ndarray
+        Consumers, likewise.
+    own_first, own_stage : ndarray, shape (d + 1,), (p,)
+        Stages of each device, producers before consumers.
+    limit : ndarray, shape (d,)
+        FAR: no limit.
+    plain : ndarray, shape (d,)
+        1: one stage, whose F alone takes memory: any F that fits is safe.
+    kinds : int
+        Kinds of operations, 1 to 3.
+    """
+
+    device: Array
+    base: Array
+    microbatches: Array
+    chain: Array
+    duration: Array
+    delta: Array
+    in_first: Array
+    in_stage: Array
+    in_lag: Array
+    out_first: Array
+    out_stage: Array
+    out_lag: Array
+    own_first: Array
+    own_stage: Array
+    limit: Array
+    plain: Array
+    kinds: int
+
+
+class Policy(NamedTuple):
+    """What a list schedule prefers; int64 arrays.
+
+    Attributes
+    ----------
+    cap : ndarray, shape (p,)
+        F's of a stage that may be ahead of its B's.
+    debt : ndarray, shape (p,)
+        B's of a stage that may be ahead of its W's before W comes first.
+    rank : ndarray, shape (p, 3)
+        Of the operations that could start, the one of highest rank does.
+    wait : ndarray, shape (p, 3)
+        Cycles for which the device rather stays idle than start this operation, when another of
+        higher rank would be held up by it.
+    strict : ndarray, shape (d,)
+        1: where an F lacks only memory, W comes before all.
+    """
+
+    cap: Array
+    debt: Array
+    rank: Array
+    wait: Array
+    strict: Array
+
+
+@compiled
+def _ready(shop: Shop, s: int, k: int, i: int, done: Array, end: Array) -> Any:  # pragma: no cover
+    """Return when operation (s, k, i) could start as its predecessors see it; FAR: not known."""
+    m, at = shop.microbatches[s], shop.base[s]
+    ready = 0
+    if k == F:
+        for edge in range(shop.in_first[s], shop.in_first[s + 1]):
+            a = shop.in_stage[edge]
+            if done[a, F] <= i:
+                return FAR
+            ready = max(ready, end[shop.base[a] + i] + shop.in_lag[edge])
+        return ready
+    if done[s, k - 1] <= i:
+        return FAR
+    ready = end[at + (k - 1) * m + i]
+    if k == B:
+        for edge in range(shop.out_first[s], shop.out_first[s + 1]):
+            b = shop.out_stage[edge]
+            if done[b, B] <= i:
+                return FAR
+            ready = max(ready, end[shop.base[b] + shop.microbatches[b] + i] + shop.out_lag[edge])
+    return ready
+
+
+@compiled
+def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int) -> bool:  # pragma: no cover
+    """Whether, after the next operation k of stage s, memory suffices to finish everything.
+
+    The banker's test: the microbatches can be finished one after another, the oldest first, each
+    in the order F.., B W, B W, .. of the stages of the device.  As all devices keep to the same
+    order of microbatches, none waits for ever.
+    """
+    room = shop.limit[d] - held
+    if shop.delta[s, k] > room:
+        return False
+    if shop.plain[d] == 1:
+        return True
+    own = shop.own_stage[shop.own_first[d] : shop.own_first[d + 1]]
+    done[s, k] += 1
+    room -= shop.delta[s, k]
+    low, high = FAR, 0
+    for a in own:
+        low = min(low, done[a, shop.kinds - 1])
+        high = max(high, done[a, F])
+    fine = True
+    for i in range(low, high + 1):
+        for chain in own:
+            if not fine:
+                break
+            # Chains are visited by their first stage here.
+            first = True
+            for a in own:
+                if a == chain:
+                    break
+                if shop.chain[a] == shop.chain[chain]:
+                    first = False
+                    break
+            if not first or i >= shop.microbatches[chain]:
+                continue
+            for a in own:
+                if shop.chain[a] == shop.chain[chain] and done[a, F] <= i:
+                    room -= shop.delta[a, F]
+                    fine = fine and room >= 0
+            for at in range(len(own) - 1, -1, -1):
+                a = own[at]
+                if shop.chain[a] != shop.chain[chain]:
+                    continue
+                for kind in range(1, shop.kinds):
+                    if done[a, kind] <= i:
+                        room -= shop.delta[a, kind]
+                        fine = fine and room >= 0
+        if not fine:
+            break
+    done[s, k] -= 1
+    return fine
+
+
+@compiled
+def _choose(
+    shop: Shop, policy: Policy, d: int, now: int, held: int, done: Array, end: Array
+) -> tuple[int, int, int]:  # pragma: no cover - compiled
+    """Return (stage, kind, now) of what device d starts now, or (-1, 0, when to ask again)."""
+    best_s, best_k, best_rank = -1, 0, -FAR
+    again, full = FAR, False
+    for turn in range(2):  # what may start now; then what it would hold up
+        hold = FAR
+        for at in range(shop.own_first[d], shop.own_first[d + 1]):
+            s = shop.own_stage[at]
+            for k in range(shop.kinds - 1, -1, -1):
+                i = done[s, k]
+                if i == shop.microbatches[s]:
+                    continue
+                if k == F and shop.kinds > 1 and i - done[s, B] >= policy.cap[s]:
+                    continue
+                ready = _ready(shop, s, k, i, done, end)
+                if ready == FAR:
+                    continue
+                rank = policy.rank[s, k]
+                if k == W and (full or done[s, B] - i > policy.debt[s]):
+                    rank += 1 << 30
+                if turn == 1:
+                    better = ready > now and rank > best_rank and ready < hold
+                    if better and _safe(shop, d, s, k, done, held):
+                        hold = ready
+                elif ready > now:
+                    again = min(again, ready)
+                elif rank > best_rank or (k == F and policy.strict[d] == 1):
+                    if _safe(shop, d, s, k, done, held):
+                        if rank > best_rank:
+                            best_s, best_k, best_rank = s, k, rank
+                    elif k == F and policy.strict[d] == 1:
+                        full = True
+        if turn == 0:
+            if full:  # W is worth more than it looked
+                for at in range(shop.own_first[d], shop.own_first[d + 1]):
+                    s = shop.own_stage[at]
+                    i = done[s, W]
+                    waiting = shop.kinds == 3 and i < done[s, B] and best_k != W
+                    if waiting and _ready(shop, s, W, i, done, end) <= now:
+                        best_s, best_k = s, W
+                        best_rank = policy.rank[s, W] + (1 << 30)
+            if best_s < 0:
+                return -1, 0, again
+        elif hold < FAR:
+            busy = now + shop.duration[best_s, best_k]
+            if busy > hold and hold - now <= policy.wait[best_s, best_k]:
+                return -1, 0, hold
+    return best_s, best_k, now
+
+
+@compiled
+def list_schedule(
+    shop: Shop, policy: Policy, start: Array, order: Array, ptr: Array
+) -> bool:  # pragma: no cover - compiled
+    """Set `start`, shape (n,), and what each device runs: order[ptr[d] : ptr[d + 1]].
+
+    The device that can decide first does; it starts the operation of highest rank.  Returns False
+    when none can start anything before all is done.  O(n * (d + stages of a device)).
+    """
+    devices, p = len(shop.limit), len(shop.device)
+    n = len(start)
+    done = np.zeros((p, 3), dtype=np.int64)
+    end = np.zeros(n, dtype=np.int64)
+    held = np.zeros(devices, dtype=np.int64)
+    free = np.zeros(devices, dtype=np.int64)
+    turn = np.zeros(devices, dtype=np.int64)
+    count = ptr[:-1].copy()
+    for _ in range(n):
+        while True:
+            d, now = 0, turn[0]
+            for other in range(1, devices):
+                if turn[other] < now:
+                    d, now = other, turn[other]
+            if now == FAR:
+                return False
+            s, k, again = _choose(shop, policy, d, now, held[d], done, end)
+            if s >= 0:
+                break
+            turn[d] = again
+        v = shop.base[s] + k * shop.microbatches[s] + done[s, k]
+        start[v] = now
+        end[v] = now + shop.duration[s, k]
+        order[count[d]] = v
+        count[d] += 1
+        done[s, k] += 1
+        held[d] += shop.delta[s, k]
+        free[d] = end[v]
+        turn[d] = end[v]
+        # Whoever waits for this may think again.
+        if k == F:
+            for edge in range(shop.out_first[s], shop.out_first[s + 1]):
+                other = shop.device[shop.out_stage[edge]]
+                turn[other] = max(free[other], now)
+        elif k == B:
+            for edge in range(shop.in_first[s], shop.in_first[s + 1]):
+                other = shop.device[shop.in_stage[edge]]
+                turn[other] = max(free[other], now)
+    return True

@@ -1,0 +1,169 @@
+"""Compiled placing of one microbatch on devices that repeat it with a period."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
+from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+
+@compiled
+def _draw(random: Array, below: int) -> int:  # pragma: no cover - compiled
+    """Return a random number in [0, below): xorshift64*, Vigna 2016."""
+    x = random[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    random[0] = x
+    high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
+    return np.int64(high) % below  # type: ignore[return-value]
+
+
+@compiled
+def _free(
+    shop: Shop, period: int, time: Array, d: int, at: int, length: int
+) -> bool:  # pragma: no cover - compiled
+    """Whether [at, at + length) meets nothing placed on device d, modulo `period`."""
+    for row in range(shop.own_first[d], shop.own_first[d + 1]):
+        s = shop.own_stage[row]
+        for k in range(shop.kinds):
+            if time[s, k] < 0:
+                continue
+            gap = (time[s, k] - at) % period
+            if gap < length or period - gap < shop.duration[s, k]:
+                return False
+    return True
+
+
+@compiled
+def _place(
+    shop: Shop, period: int, time: Array, s: int, k: int, ready: int, close: bool
+) -> bool:  # pragma: no cover - compiled
+    """Set time[s, k] to the earliest time from `ready` on at which it fits; False: there is none.
+
+    With `close`, only beside something placed before.
+    """
+    d, length = shop.device[s], shop.duration[s, k]
+    best, empty = FAR, True
+    for row in range(shop.own_first[d], shop.own_first[d + 1]):
+        a = shop.own_stage[row]
+        for kind in range(shop.kinds):
+            if time[a, kind] < 0:
+                continue
+            empty = False
+            for side in range(2):
+                edge = time[a, kind] + shop.duration[a, kind] if side == 0 else time[a, kind]
+                edge -= length if side == 1 else 0
+                at = ready + (edge - ready) % period
+                if at < best and _free(shop, period, time, d, at, length):
+                    best = at
+    if (empty or not close) and _free(shop, period, time, d, ready, length):
+        best = ready
+    if best == FAR:
+        return False
+    time[s, k] = best
+    return True
+
+
+@compiled
+def _overfull(shop: Shop, period: int, time: Array, d: int) -> bool:  # pragma: no cover - compiled
+    """Whether device d exceeds its memory once the period repeats."""
+    latest = 0
+    own = shop.own_stage[shop.own_first[d] : shop.own_first[d + 1]]
+    for s in own:
+        for k in range(shop.kinds):
+            latest = max(latest, time[s, k] + shop.duration[s, k])
+    for s in own:
+        for k in range(shop.kinds):
+            if shop.delta[s, k] <= 0:
+                continue
+            now = latest + (time[s, k] - latest) % period
+            held = 0
+            for a in own:
+                for kind in range(shop.kinds):
+                    event = time[a, kind]
+                    if shop.delta[a, kind] < 0:
+                        event += shop.duration[a, kind]
+                    held += shop.delta[a, kind] * ((now - event) // period + 1)
+            if held > shop.limit[d]:
+                return True
+    return False
+
+
+@compiled
+def place(
+    shop: Shop,
+    order: Array,
+    period: int,
+    close: int,
+    early: int,
+    random: Array,
+    time: Array,
+) -> bool:  # pragma: no cover - compiled
+    """Set time[s, k], shape (p, 3), so that all microbatches may repeat it with `period`.
+
+    F's are placed along `order`, B's against it.  Of 100 operations `close` are put beside
+    another, and of 100 W's `early` right after their B, the others last.  Returns False where
+    something finds no place or memory is exceeded.
+    """
+    time[:] = -1
+    p = len(order)
+    for turn in range(2):
+        if turn == shop.kinds:
+            break
+        for step in range(p):
+            s = order[step] if turn == F else order[p - 1 - step]
+            ready = 0
+            if turn == F:
+                for edge in range(shop.in_first[s], shop.in_first[s + 1]):
+                    a = shop.in_stage[edge]
+                    ready = max(ready, time[a, F] + shop.duration[a, F] + shop.in_lag[edge])
+            else:
+                ready = time[s, F] + shop.duration[s, F]
+                for edge in range(shop.out_first[s], shop.out_first[s + 1]):
+                    b = shop.out_stage[edge]
+                    ready = max(ready, time[b, B] + shop.duration[b, B] + shop.out_lag[edge])
+            if not _place(shop, period, time, s, turn, ready, _draw(random, 100) < close):
+                return False
+            if turn == B and shop.kinds == 3 and _draw(random, 100) < early:
+                ready = time[s, B] + shop.duration[s, B]
+                if not _place(shop, period, time, s, W, ready, _draw(random, 100) < close):
+                    return False
+    if shop.kinds == 3:
+        for s in order:
+            if time[s, W] < 0:
+                ready = time[s, B] + shop.duration[s, B]
+                if not _place(shop, period, time, s, W, ready, _draw(random, 100) < close):
+                    return False
+    over = False
+    for d in range(len(shop.limit)):
+        over = over or _overfull(shop, period, time, d)
+    return not over
+
+
+@compiled
+def place_best(
+    shop: Shop, order: Array, period: int, tries: int, random: Array, best: Array
+) -> bool:  # pragma: no cover - compiled
+    """Set `best`, shape (p, 3), to the placing of shortest passage in `tries` random ones.
+
+    The passage is from the first start to the last end of one microbatch, W aside.
+    """
+    time = np.empty_like(best)
+    shortest = FAR
+    for trial in range(tries):
+        close = 25 * (trial % 5)
+        early = 50 * (trial // 5 % 3)
+        if not place(shop, order, period, close, early, random, time):
+            continue
+        last = 0
+        for s in order:
+            for k in range(min(2, shop.kinds)):
+                last = max(last, time[s, k] + shop.duration[s, k])
+        if last < shortest:
+            shortest = last
+            best[:] = time
+    return shortest < FAR

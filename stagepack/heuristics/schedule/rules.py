@@ -1,0 +1,356 @@
+"""The rules people run pipelines by: in which order each device runs its operations.
+
+A rule fixes orders, whatever the durations; times follow as longest paths.  B and W stand for the
+gradients of inputs and weights; a rule that knows no W runs it right after B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+
+F, B, W = range(3)
+
+Orders = list[list[int]]
+"""For each device the flat indices of its operations, in the order in which it runs them."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A way to order the operations of every device.
+
+    Attributes
+    ----------
+    name : str
+    order : callable
+        The orders of an instance that the rule supports.  O(operations).
+    unsupported : callable
+        '' or one line saying why the rule does not apply to an instance.
+    description, source : str
+    """
+
+    name: str
+    order: Callable[[PipelineSchedule], Orders]
+    unsupported: Callable[[PipelineSchedule], str]
+    description: str
+    source: str
+
+
+def apply(rule: Rule, instance: PipelineSchedule) -> tuple[ScheduleSolution | None, str]:
+    """Return the best schedule with the orders of a rule, or None and the reason.
+
+    The reason names the device of which the rule breaks the memory limit most, and by how much.
+    """
+    from stagepack.heuristics.schedule.timing import Timing  # compiled code, loaded when used
+
+    reason = rule.unsupported(instance)
+    if reason:
+        return None, reason
+    timing = Timing(instance)
+    order = timing.flat(rule.order(instance))
+    excess = timing.peaks(order) - timing.graph.limit
+    worst = int(excess.argmax())
+    if excess[worst] > 0:
+        limit = int(timing.graph.limit[worst])
+        return None, (
+            f"{rule.name} needs {limit + int(excess[worst]):,} on {instance.device_name(worst)}, "
+            f"{int(excess[worst]):,} more than the limit of {limit:,}"
+        )
+    start = timing.best(order)
+    if start is None:
+        return None, f"{rule.name} makes operations of this instance wait for one another"
+    return ScheduleSolution.of(instance, start), ""
+
+
+# ---------------------------------------------------------------------- one stage a device
+
+
+class _Device:
+    """The order of one device as it grows: the next microbatch of each of its stages."""
+
+    def __init__(self, instance: PipelineSchedule) -> None:
+        self._operations = instance.operations
+        self._kinds = len(instance.kinds)
+        self._next: dict[tuple[int, int], int] = {}
+        self.order: list[int] = []
+
+    def add(self, stage: int, kind: int) -> None:
+        """Run the next operation of a stage, if there is one left."""
+        i = self._next.get((stage, kind), 0)
+        self._next[stage, kind] = i + 1
+        if kind < self._kinds and i < self._operations.microbatches[stage]:
+            self.order.append(self._operations.op(stage, kind, i))
+
+    def backward(self, stage: int) -> None:
+        """Run the next B of a stage and its W."""
+        self.add(stage, B)
+        self.add(stage, W)
+
+
+def depths(instance: PipelineSchedule) -> list[int]:
+    """Return the stages on the longest chain from each stage to an end, itself included."""
+    depth = [1] * instance.p
+    for s in reversed(instance.order):
+        for a, b in instance.edges:
+            if a == s:
+                depth[s] = max(depth[s], depth[b] + 1)
+    return depth
+
+
+def _gpipe(instance: PipelineSchedule) -> Orders:
+    orders = []
+    for d in range(instance.d):
+        device = _Device(instance)
+        stages = [s for s in instance.order if instance.devices[s] == d]
+        for s in stages:
+            for _ in range(int(instance.microbatches[s])):
+                device.add(s, F)
+        for s in reversed(stages):
+            for _ in range(int(instance.microbatches[s])):
+                device.backward(s)
+        orders.append(device.order)
+    return orders
+
+
+def _ramped(instance: PipelineSchedule, warm_up: list[int], lag: list[int]) -> Orders:
+    """Return orders of `warm_up` F's, then B and F in turn; W comes `lag` B's after its own."""
+    orders: Orders = [[] for _ in range(instance.d)]
+    for s in range(instance.p):
+        device = _Device(instance)
+        m = int(instance.microbatches[s])
+        for _ in range(min(warm_up[s], m)):
+            device.add(s, F)
+        for i in range(m):
+            device.add(s, B)
+            if i >= lag[s]:
+                device.add(s, W)
+            device.add(s, F)
+        for _ in range(min(lag[s], m)):
+            device.add(s, W)
+        orders[int(instance.devices[s])] = device.order
+    return orders
+
+
+def _one_f_one_b(instance: PipelineSchedule) -> Orders:
+    return _ramped(instance, depths(instance), [0] * instance.p)
+
+
+def _zb_h1(instance: PipelineSchedule) -> Orders:
+    depth = depths(instance)
+    return _ramped(instance, depth, [max(depth) - own for own in depth])
+
+
+def _zb_h2(instance: PipelineSchedule) -> Orders:
+    depth = depths(instance)
+    return _ramped(instance, [2 * own - 1 for own in depth], [2 * (max(depth) - x) for x in depth])
+
+
+def _one_stage_each(instance: PipelineSchedule) -> str:
+    if instance.d < instance.p:
+        return "needs one stage a device"
+    return ""
+
+
+def _trained(instance: PipelineSchedule) -> str:
+    return "" if instance.training else "needs backward operations"
+
+
+def _split(instance: PipelineSchedule) -> str:
+    return "" if instance.split else "needs the backward pass split into B and W"
+
+
+def _chain(instance: PipelineSchedule) -> str:
+    if sorted(instance.edges) != [(s, s + 1) for s in range(instance.p - 1)]:
+        return "needs the chain of stages 0, 1, 2, ..."
+    return ""
+
+
+def _first_of(*tests: Callable[[PipelineSchedule], str]) -> Callable[[PipelineSchedule], str]:
+    """Return a test that gives the first reason of several."""
+
+    def reason(instance: PipelineSchedule) -> str:
+        return next(filter(None, (test(instance) for test in tests)), "")
+
+    return reason
+
+
+# ---------------------------------------------------------------------- several stages a device
+
+
+def _looped(instance: PipelineSchedule) -> str:
+    p, d = instance.p, instance.d
+    if p == d or p % d or instance.devices.tolist() != [s % d for s in range(p)]:
+        return "needs two or more rounds of stages over the devices: stage s on device s modulo d"
+    m = int(instance.microbatches[0])
+    rounds = max(1, m // d)
+    if m % rounds:
+        return f"needs microbatches that divide into {rounds} equal rounds, not {m}"
+    return ""
+
+
+def _interleaved(instance: PipelineSchedule) -> Orders:
+    d, m = instance.d, int(instance.microbatches[0])
+    chunks = instance.p // d
+    each = m // max(1, m // d)  # microbatches of a chunk before the next chunk's turn
+    total = m * chunks
+    orders = []
+    for rank in range(d):
+        device = _Device(instance)
+        warm_up = min(total, (chunks - 1) * each + 2 * (d - 1 - rank))
+        for step in range(total + warm_up):
+            if step < total:
+                device.add((step // each) % chunks * d + rank, F)
+            if step >= warm_up:
+                chunk = chunks - 1 - (step - warm_up) // each % chunks
+                device.backward(chunk * d + rank)
+        orders.append(device.order)
+    return orders
+
+
+def _folded(instance: PipelineSchedule) -> str:
+    d = instance.d
+    if instance.devices.tolist() != [*range(d), *reversed(range(d))]:
+        return "needs two stages a device in the shape of a V: 0, 1, .., d-1, d-1, .., 1, 0"
+    return ""
+
+
+def _zb_v(instance: PipelineSchedule) -> Orders:
+    d, m = instance.d, int(instance.microbatches[0])
+    total = max(m, 2 * d - 1)  # what exceeds m is left out where it comes up
+    orders = []
+    for rank in range(d):
+        device = _Device(instance)
+        down, up = rank, 2 * d - 1 - rank
+        ahead = 0
+        for _ in range(2 * (d - rank) - 1):
+            device.add(down, F)
+            ahead += 1
+        for _ in range(rank):
+            device.add(up, F)
+            device.add(down, F)
+            ahead += 1
+        for _ in range(d - rank):
+            device.add(up, F)
+            device.backward(up)
+        behind = d
+        while behind < ahead or ahead < total:
+            if ahead < total:
+                device.add(down, F)
+                ahead += 1
+            device.backward(down)
+            if behind < total:
+                device.add(up, F)
+                behind += 1
+            device.backward(up)
+        for _ in range(rank):
+            device.add(down, B)
+            device.add(up, B)
+        for _ in range(d - rank):
+            device.backward(down)
+        for stage in (up, down):
+            for _ in range(total):
+                device.add(stage, W)
+        orders.append(device.order)
+    return orders
+
+
+# ---------------------------------------------------------------------- the loop of PopXL
+
+
+def _loop_stages(instance: PipelineSchedule) -> int:
+    return 2 * instance.p - 1 if instance.training else instance.p
+
+
+def _steps(instance: PipelineSchedule) -> str:
+    least, m = 2 * _loop_stages(instance), int(instance.microbatches[0])
+    if m < least:
+        return f"needs at least 2 * {least // 2} = {least} microbatches, not {m}"
+    return ""
+
+
+def _popxl(instance: PipelineSchedule) -> Orders:
+    p, m = instance.p, int(instance.microbatches[0])
+    orders: Orders = [[] for _ in range(p)]
+    for s in range(p):
+        device = _Device(instance)
+        # In step t of the loop F works on microbatch t - s, B on t - (2p - 2 - s).
+        for t in range(m + _loop_stages(instance)):
+            if s <= t < m + s:
+                device.add(s, F)
+            if instance.training and 2 * p - 2 - s <= t:
+                device.backward(s)
+        orders[int(instance.devices[s])] = device.order
+    return orders
+
+
+def loop_rings(instance: PipelineSchedule) -> tuple[int, ...]:
+    """Return the slots of the stash of each stage in the loop of PopXL, shape (p,).
+
+    What loop stage `from` makes and loop stage `to` reads stays for to - from + 1 steps; the B of
+    stage s is loop stage 2p - 2 - s.
+    """
+    if not instance.training:
+        return (1,) * instance.p
+    return tuple(2 * (instance.p - 1 - s) + 1 for s in range(instance.p))
+
+
+def _rules() -> dict[str, Rule]:
+    """Return all rules."""
+    zero_bubble = "Qi et al. 2024, Zero bubble pipeline parallelism (arXiv 2401.10241)"
+    rules = [
+        Rule(
+            "gpipe",
+            _gpipe,
+            lambda _: "",
+            "all forward operations, then all backward ones",
+            "Huang et al. 2019, GPipe (arXiv 1811.06965)",
+        ),
+        Rule(
+            "1f1b",
+            _one_f_one_b,
+            _first_of(_trained, _one_stage_each),
+            "as many forward operations as stages follow, then B and F in turn",
+            "Narayanan et al. 2019, PipeDream; 2021, PipeDream-flush (arXiv 2006.09503)",
+        ),
+        Rule(
+            "interleaved-1f1b",
+            _interleaved,
+            _first_of(_trained, _chain, _looped),
+            "1F1B with several stages a device, dealt out in rounds",
+            "Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473)",
+        ),
+        Rule(
+            "zb-h1",
+            _zb_h1,
+            _first_of(_trained, _split, _one_stage_each),
+            "1F1B with W delayed by the stage's index, in the memory of 1F1B",
+            zero_bubble,
+        ),
+        Rule(
+            "zb-h2",
+            _zb_h2,
+            _first_of(_trained, _split, _one_stage_each),
+            "almost twice the forward operations of 1F1B first, W delayed twice as long",
+            zero_bubble,
+        ),
+        Rule(
+            "zb-v",
+            _zb_v,
+            _first_of(_trained, _split, _chain, _folded),
+            "two stages a device in the shape of a V, without a bubble in the memory of 1F1B",
+            "Qi et al. 2024, Pipeline parallelism with controllable memory (arXiv 2405.15362)",
+        ),
+        Rule(
+            "popxl",
+            _popxl,
+            _first_of(_chain, _one_stage_each, _steps),
+            "a loop whose steps run every stage once, with ramp-up and ramp-down",
+            "popxl.addons, transforms/pipelining",
+        ),
+    ]
+    return {rule.name: rule for rule in rules}
+
+
+RULES = _rules()

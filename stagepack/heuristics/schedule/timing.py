@@ -1,0 +1,202 @@
+"""The best schedule for a given order of operations on every device.
+
+Once the orders are fixed, memory is settled and time is a matter of longest paths: the earliest
+starts make the shortest makespan; the shortest spans are a cycle of greatest mean weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stagepack.heuristics.schedule import timing_kernels as kernels
+from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
+from stagepack.instances.profile import Array
+from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
+
+
+class Timing:
+    """Longest paths through the operations of an instance, for any orders of its devices.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    """
+
+    def __init__(self, instance: PipelineSchedule) -> None:
+        self.instance = instance
+        operations = instance.operations
+        first, after, lag = operations.successors
+        n, d = len(operations), instance.d
+        self.graph = Graph(
+            duration=_column(operations.duration),
+            delta=_column(operations.delta),
+            device=_column(operations.device),
+            waits=_column(np.bincount(operations.after, minlength=n)),
+            first=_column(first),
+            after=_column(after),
+            lag=_column(lag),
+            limit=np.full(d, FAR, dtype=np.int64)
+            if instance.limit is None
+            else _column(instance.limit),
+            optimizer=_column(instance.optimizer),
+        )
+        self.ptr = np.concatenate(
+            [[0], np.cumsum(np.bincount(operations.device, minlength=d))]
+        ).astype(np.int64)
+        self.start = np.zeros(n, dtype=np.int64)
+        self._follower = np.zeros(n, dtype=np.int64)
+        self._visit = np.zeros(n, dtype=np.int64)
+        self._scratch = np.zeros(n, dtype=np.int64)
+
+    @property
+    def d(self) -> int:
+        """Number of devices."""
+        return len(self.ptr) - 1
+
+    def flat(self, orders: Sequence[Sequence[int]] | Sequence[Array]) -> Array:
+        """Return orders, one a device, as one array, shape (n,).
+
+        Raises
+        ------
+        ValueError
+            When they do not hold every operation once, on its own device.
+        """
+        order = np.concatenate([np.asarray(row, dtype=np.int64) for row in orders])
+        lengths = [len(row) for row in orders]
+        if lengths != np.diff(self.ptr).tolist() or not np.array_equal(
+            np.sort(order), np.arange(len(self.start))
+        ):
+            raise ValueError("orders must hold every operation once")
+        if (self.graph.device[order] != np.repeat(np.arange(self.d), lengths)).any():
+            raise ValueError("an operation is in the order of another device")
+        return order
+
+    def order_of(self, start: Array) -> Array:
+        """Return the orders, flat, of a schedule with these starts."""
+        return np.lexsort((start, self.graph.device))
+
+    def earliest(self, order: Array, release: Array | None = None) -> Array | None:
+        """Return the earliest starts, shape (n,), or None when the orders contradict one another.
+
+        Parameters
+        ----------
+        order : ndarray of int64, shape (n,)
+            What each device runs, one device after another.
+        release : ndarray of int64, shape (d,), optional
+            Before which a device starts nothing.
+        """
+        if release is None:
+            release = np.zeros(self.d, dtype=np.int64)
+        kernels.followers(order, self.ptr, self._follower)
+        fine = kernels.forward(
+            self.graph,
+            order,
+            self.ptr,
+            self._follower,
+            release,
+            self.start,
+            self._visit,
+            self._scratch,
+        )
+        return self.start.copy() if fine else None
+
+    def peaks(self, order: Array) -> Array:
+        """Return the most memory each device holds, shape (d,)."""
+        peak = np.zeros(self.d, dtype=np.int64)
+        kernels.peaks(self.graph, order, self.ptr, peak)
+        return peak
+
+    def fits(self, order: Array) -> bool:
+        """Whether the orders keep within the memory limits."""
+        return bool((self.peaks(order) <= self.graph.limit).all())
+
+    def shortest_spans(self, order: Array) -> tuple[int, Array] | None:
+        """Return the least longest span of these orders and starts that have it.
+
+        Let L(d, e) be the longest path from the first start of device d to the last end of device
+        e, its optimizer included.  Ends T and spans of at most S exist if and only if
+        ``T[e] >= T[d] - S + L(d, e)`` for all d and e: every device then starts as late as the
+        ends allow, and a path between two devices is never shorter than its parts.  The least S
+        is the greatest mean weight of a cycle of L.  O(d * (n + arcs) + d**3).
+
+        Returns
+        -------
+        tuple or None
+            None when the orders contradict one another.
+        """
+        if self.earliest(order) is None:
+            return None
+        length = np.zeros((self.d, self.d), dtype=np.int64)
+        for d in range(self.d):
+            kernels.reaches(
+                self.graph,
+                order,
+                self.ptr,
+                self._follower,
+                self._visit,
+                d,
+                length[d],
+                self._scratch,
+            )
+        span = int(kernels.least_period(length))
+        end = np.zeros(self.d, dtype=np.int64)
+        for _ in range(self.d):
+            later = np.where(length > -FAR, end[:, None] - span + length, -FAR).max(axis=0)
+            end = np.maximum(end, later)
+        deadline = end - self.graph.optimizer
+        kernels.backward(self.graph, self._follower, self._visit, deadline, self.start)
+        start = self.start - self.start.min()
+        return span, start
+
+    def best(self, order: Array) -> Array | None:
+        """Return the starts of least objective for these orders; None when they contradict."""
+        if self.instance.objective is Objective.SPAN:
+            found = self.shortest_spans(order)
+            return None if found is None else found[1]
+        return self.earliest(order)
+
+
+def earliest(
+    instance: PipelineSchedule, orders: Sequence[Sequence[int]]
+) -> ScheduleSolution | None:
+    """Return the schedule in which every operation starts as early as the orders allow.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    orders : sequence of sequences of int
+        For each device the flat indices of its operations, in the order in which it runs them.
+
+    Returns
+    -------
+    ScheduleSolution or None
+        None when the orders contradict the precedences.  Memory, which depends on the orders
+        alone, is not looked at: see :meth:`Timing.fits`.
+
+    Raises
+    ------
+    ValueError
+        When the orders do not hold every operation once.
+    """
+    timing = Timing(instance)
+    start = timing.earliest(timing.flat(orders))
+    return None if start is None else ScheduleSolution.of(instance, start)
+
+
+def tighten(instance: PipelineSchedule, solution: ScheduleSolution) -> ScheduleSolution:
+    """Return the best schedule with the orders of `solution`, by the instance's objective.
+
+    For the makespan everything starts as early as it can; for the longest span, first operations
+    start as late as they can.
+    """
+    timing = Timing(instance)
+    start = timing.best(timing.order_of(solution.start))
+    if start is None:
+        raise ValueError("the solution breaks a precedence")
+    return ScheduleSolution.of(instance, start)
+
+
+def _column(values: Array) -> Array:
+    return np.array(values, dtype=np.int64)

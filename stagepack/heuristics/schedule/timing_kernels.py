@@ -1,0 +1,200 @@
+"""Compiled longest paths through the operations of a schedule."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+FAR = 1 << 62
+"""Later than any time, more than any memory."""
+
+
+class Graph(NamedTuple):
+    """Operations and what must come before what; int64 arrays.
+
+    Attributes
+    ----------
+    duration, delta, device, waits : ndarray, shape (n,)
+        Cycles, change of memory and device of each operation, and the arcs that enter it.
+    first, after, lag : ndarray, shape (n + 1,), (arcs,), (arcs,)
+        Arcs first[v] .. first[v + 1] - 1 leave operation v.
+    limit, optimizer : ndarray, shape (d,)
+        Of the devices; FAR: no limit.
+    """
+
+    duration: Array
+    delta: Array
+    device: Array
+    waits: Array
+    first: Array
+    after: Array
+    lag: Array
+    limit: Array
+    optimizer: Array
+
+
+@compiled
+def followers(order: Array, ptr: Array, follower: Array) -> None:  # pragma: no cover - compiled
+    """Set follower[v] to what the device of v runs next, -1 after its last operation.
+
+    Device d runs order[ptr[d] : ptr[d + 1]].
+    """
+    for d in range(len(ptr) - 1):
+        for at in range(ptr[d], ptr[d + 1]):
+            follower[order[at]] = order[at + 1] if at + 1 < ptr[d + 1] else -1
+
+
+@compiled
+def forward(
+    graph: Graph,
+    order: Array,
+    ptr: Array,
+    follower: Array,
+    release: Array,
+    start: Array,
+    visit: Array,
+    waits: Array,
+) -> bool:  # pragma: no cover - compiled
+    """Set `start` to the earliest starts; return False when the orders wait for one another.
+
+    No operation of device d starts before release[d].  `visit`, shape (n,), becomes a topological
+    order, `waits` is scratch.  O(n + arcs).
+    """
+    n = len(start)
+    for v in range(n):
+        waits[v] = graph.waits[v]
+        start[v] = 0
+    for d in range(len(ptr) - 1):
+        for at in range(ptr[d], ptr[d + 1]):
+            v = order[at]
+            start[v] = release[d]
+            if at > ptr[d]:
+                waits[v] += 1
+    read, write = 0, 0
+    for d in range(len(ptr) - 1):  # whatever waits for nothing comes first on its device
+        if ptr[d] < ptr[d + 1] and waits[order[ptr[d]]] == 0:
+            visit[write] = order[ptr[d]]
+            write += 1
+    while read < write:
+        v = visit[read]
+        read += 1
+        end = start[v] + graph.duration[v]
+        then = follower[v]
+        if then >= 0:
+            start[then] = max(start[then], end)
+            waits[then] -= 1
+            if waits[then] == 0:
+                visit[write] = then
+                write += 1
+        for arc in range(graph.first[v], graph.first[v + 1]):
+            then = graph.after[arc]
+            start[then] = max(start[then], end + graph.lag[arc])
+            waits[then] -= 1
+            if waits[then] == 0:
+                visit[write] = then
+                write += 1
+    return write == n
+
+
+@compiled
+def backward(
+    graph: Graph, follower: Array, visit: Array, deadline: Array, start: Array
+) -> None:  # pragma: no cover - compiled
+    """Set `start` to the latest starts at which device d is done by deadline[d].
+
+    `visit` is the topological order of :func:`forward`.  O(n + arcs).
+    """
+    for at in range(len(visit) - 1, -1, -1):
+        v = visit[at]
+        end = deadline[graph.device[v]]
+        then = follower[v]
+        if then >= 0:
+            end = min(end, start[then])
+        for arc in range(graph.first[v], graph.first[v + 1]):
+            end = min(end, start[graph.after[arc]] - graph.lag[arc])
+        start[v] = end - graph.duration[v]
+
+
+@compiled
+def peaks(graph: Graph, order: Array, ptr: Array, peak: Array) -> None:  # pragma: no cover
+    """Set peak[d] to the most memory device d holds at any time in its order.  O(n)."""
+    for d in range(len(ptr) - 1):
+        held, most = 0, 0
+        for at in range(ptr[d], ptr[d + 1]):
+            change = graph.delta[order[at]]
+            held += change
+            # What is given back is held until the end, what is taken is from the start.
+            most = max(most, held, held - change)
+        peak[d] = most
+
+
+@compiled
+def reaches(
+    graph: Graph,
+    order: Array,
+    ptr: Array,
+    follower: Array,
+    visit: Array,
+    origin: int,
+    length: Array,
+    distance: Array,
+) -> None:  # pragma: no cover - compiled
+    """Set length[e] to the longest path from the first start of device `origin` to the end of e.
+
+    The end of device e includes its optimizer; -FAR where no path leads.  `distance` is scratch
+    of shape (n,).
+    """
+    distance[:] = -FAR
+    length[:] = -FAR
+    if ptr[origin] == ptr[origin + 1]:
+        return
+    distance[order[ptr[origin]]] = 0
+    for at in range(len(visit)):
+        v = visit[at]
+        if distance[v] == -FAR:
+            continue
+        end = distance[v] + graph.duration[v]
+        then = follower[v]
+        if then >= 0:
+            distance[then] = max(distance[then], end)
+        else:
+            e = graph.device[v]
+            length[e] = max(length[e], end + graph.optimizer[e])
+        for arc in range(graph.first[v], graph.first[v + 1]):
+            then = graph.after[arc]
+            distance[then] = max(distance[then], end + graph.lag[arc])
+
+
+@compiled
+def least_period(length: Array) -> int:  # pragma: no cover - compiled
+    """Return the greatest mean weight of a cycle, rounded up; length[d, e] of -FAR: no arc.
+
+    Howard would do; the graph has one node a device, so Karp's recursion is short.  O(d**3).
+
+    Source: Karp 1978, A characterization of the minimum cycle mean in a digraph.
+    """
+    d = len(length)
+    walk = np.full((d + 1, d), -FAR, dtype=np.int64)
+    walk[0, :] = 0  # as from a node in front of all, which lies on no cycle
+    for steps in range(1, d + 1):
+        for e in range(d):
+            best = -FAR
+            for a in range(d):
+                if walk[steps - 1, a] > -FAR and length[a, e] > -FAR:
+                    best = max(best, walk[steps - 1, a] + length[a, e])
+            walk[steps, e] = best
+    greatest = -FAR
+    for e in range(d):
+        if walk[d, e] == -FAR:
+            continue
+        least = FAR
+        for steps in range(d):
+            if walk[steps, e] > -FAR:
+                rise = walk[d, e] - walk[steps, e]
+                least = min(least, -((-rise) // (d - steps)))
+        greatest = max(greatest, least)
+    return greatest

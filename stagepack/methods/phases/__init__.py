@@ -1,0 +1,144 @@
+"""Methods of phase scheduling: rules, exact searches, models on engines, and ``auto``."""
+
+from __future__ import annotations
+
+from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
+from stagepack.methods import Method, Settings
+from stagepack.result import Progress
+
+
+class _Run:
+    """The `run` of a method, which loads the kernels when it is called."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(
+        self, instance: PhaseSchedule, progress: Progress[PhaseSolution], settings: Settings
+    ) -> None:
+        with progress.setup("loading compiled code"):
+            from stagepack.methods.phases.runs import RUNS
+
+        RUNS[self.name](instance, progress, settings)
+
+
+def _keeping(instance: PhaseSchedule) -> str:
+    if not instance.training:
+        return "nothing is kept for a backward pass in inference"
+    return "" if Policy.KEEP in instance.policies else "keeping products on chip is not allowed"
+
+
+def _dropping(instance: PhaseSchedule) -> str:
+    if not instance.training:
+        return "nothing is computed again in inference"
+    if Policy.RECOMPUTE not in instance.policies or not instance.recomputations:
+        return "computing again is not allowed"
+    return "" if len(instance.policies) > 1 else "checkpoints can be neither kept nor stashed"
+
+
+def _one_pair(instance: PhaseSchedule) -> str:
+    if len(instance.microbatches) * len(instance.io_tile_choices) > 1:
+        return "several microbatches or numbers of I/O tiles; use enumerate"
+    return ""
+
+
+def _one_group(instance: PhaseSchedule) -> str:
+    from stagepack.formulations.phases import RematMilp
+
+    return RematMilp.unsupported(instance)
+
+
+def _columns(instance: PhaseSchedule) -> str:
+    from stagepack.formulations.phases import Milp
+
+    return Milp.unsupported(instance)
+
+
+def _intervals(instance: PhaseSchedule) -> str:
+    from stagepack.formulations.phases import CpSat, RematCpSat
+
+    return CpSat.unsupported(instance) and RematCpSat.unsupported(instance)
+
+
+METHODS = (
+    Method(
+        name="auto",
+        kind=KIND,
+        exact=True,
+        description="rules, then exact search; models where that does not prove its answer",
+        run=_Run("auto"),
+        default=False,
+    ),
+    Method(
+        name="greedy-head",
+        kind=KIND,
+        exact=False,
+        description="as many layers into each group as fit, from the first layer on",
+        run=_Run("greedy-head"),
+    ),
+    Method(
+        name="layer-per-phase",
+        kind=KIND,
+        exact=False,
+        description="every layer a group of its own",
+        run=_Run("layer-per-phase"),
+    ),
+    Method(
+        name="keep-all",
+        kind=KIND,
+        exact=False,
+        description="everything kept on chip for the backward pass, groups filled from the head",
+        run=_Run("keep-all"),
+        unsupported=_keeping,
+    ),
+    Method(
+        name="sqrt-checkpoint",
+        kind=KIND,
+        exact=False,
+        description="every sqrt(m)-th layer of a group saved, the others computed again",
+        run=_Run("sqrt-checkpoint"),
+        unsupported=_dropping,
+    ),
+    Method(
+        name="dp",
+        kind=KIND,
+        exact=True,
+        description="labels over boundaries, for one microbatch and number of I/O tiles",
+        run=_Run("dp"),
+        unsupported=_one_pair,
+    ),
+    Method(
+        name="enumerate",
+        kind=KIND,
+        exact=True,
+        description="labels over boundaries, for every microbatch and number of I/O tiles",
+        run=_Run("enumerate"),
+    ),
+    Method(
+        name="milp",
+        kind=KIND,
+        exact=True,
+        description="MILP: one binary an option of a group, a path through them",
+        run=_Run("milp"),
+        unsupported=_columns,
+        engines=("highs",),
+    ),
+    Method(
+        name="milp-remat",
+        kind=KIND,
+        exact=True,
+        description="MILP of recomputation and paging within one group (Checkmate)",
+        run=_Run("milp-remat"),
+        unsupported=_one_group,
+        engines=("highs",),
+    ),
+    Method(
+        name="cp-sat",
+        kind=KIND,
+        exact=True,
+        description="CP-SAT: options of groups; retention intervals within one group (MOCCASIN)",
+        run=_Run("cp-sat"),
+        unsupported=_intervals,
+        engines=("cp-sat",),
+    ),
+)

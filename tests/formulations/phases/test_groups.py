@@ -1,0 +1,119 @@
+"""Both models of plans against the enumeration of all plans, and the relaxation against the DP."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from stagepack.formulations.phases import CpSat, Milp
+from stagepack.heuristics.phases.options import OptionTable, group_options
+from stagepack.instances.phases import PhaseSchedule, PhaseSolution
+from tests.formulations.phases.cases import all_plans, random_phases
+from tests.formulations.phases.engines import solve
+
+MODELS = {"milp": Milp, "cp-sat": CpSat}
+MOST_PLANS = 1200
+
+
+def tables(instance: PhaseSchedule) -> list[OptionTable]:
+    wanted = {"prefetch"} if instance.prefetch else set()
+    wanted |= {"remote"} if instance.remote_memory is not None else set()
+    wanted |= {"graphs"} if instance.graphs is not None else set()
+    return [group_options(instance, 1, t, distinguish=wanted) for t in instance.io_tile_choices]
+
+
+@lru_cache
+def best(seed: int) -> tuple[PhaseSchedule, PhaseSolution | None, bool]:
+    """Return an instance, its best plan and whether all plans were looked at."""
+    instance = random_phases(seed)
+    found: PhaseSolution | None = None
+    for number, plan in enumerate(all_plans(instance)):
+        if number == MOST_PLANS:
+            return instance, found, False
+        if found is not None and instance.evaluate(plan) >= instance.evaluate(found):
+            continue
+        if not instance.check(plan):
+            found = plan
+    return instance, found, True
+
+
+def agree(seed: int, model: type[Milp] | type[CpSat]) -> bool:
+    instance, expected, whole = best(seed)
+    if not whole:
+        return False
+    formulation = model(instance, tables(instance))
+    answer = None if formulation.infeasible else solve(formulation)
+    if expected is None:
+        assert answer is None or answer.values is None
+        return False
+    assert answer is not None
+    assert answer.values is not None
+    found, value = formulation.decode(answer.values), instance.evaluate(expected)
+    assert instance.check(found) == ()
+    assert instance.evaluate(found) == value
+    assert formulation.lower_bound(answer.bound, 1e-9) == value
+    # What is known of the best plan cuts off nothing of its worth.
+    sharp = model(instance, tables(instance), upper=value)
+    fixed = solve(sharp, fixed=sharp.hint(found))
+    assert fixed.values is not None
+    assert sharp.lower_bound(fixed.objective, 1e-9) == value
+    nothing = model(instance, tables(instance), upper=value - 1)
+    assert nothing.infeasible or solve(nothing).values is None
+    return True
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("seeds", [range(start, start + 8) for start in range(0, 32, 8)])
+def test_all_plans(model: type[Milp] | type[CpSat], seeds: range) -> None:
+    assert sum(agree(seed, model) for seed in seeds) > 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_without_budgets_the_relaxation_is_the_interval_dp(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = 14
+    training = seed % 2 == 0
+    instance = PhaseSchedule.from_arrays(
+        variables=rng.integers(0, 60, n),
+        forward=rng.integers(1, 200, n),
+        backward=rng.integers(1, 200, n),
+        activations=rng.integers(1, 80, n + 1),
+        temporary=rng.integers(0, 20, n),
+        remote_bandwidth=3,
+        tiles=8,
+        io_tiles=(2, 2),
+        steps=5,
+        memory=700,
+        startup=30,
+        training=training,
+        policies=("stash", "recompute") if training else ("stash",),
+    )
+    table = group_options(instance, 1, 2)
+    # The shortest path over the boundaries.
+    least = [0.0] + [np.inf] * n
+    for option in sorted(table, key=lambda option: option.first):
+        reached = least[option.first] + sum(option.times)
+        least[option.end] = min(least[option.end], reached)
+    assert np.isfinite(least[n])
+    formulation = Milp(instance, table)
+    answer = solve(formulation, relaxed=True)
+    gain = formulation.groups.program.gain
+    assert answer.objective * gain == pytest.approx(least[n], rel=1e-9)
+
+
+def test_a_plan_of_other_options_is_no_hint() -> None:
+    instance = random_phases(0)
+    formulation = Milp(instance, tables(instance))
+    n = instance.n
+    plan = PhaseSolution((0, n), ("io",), io_tiles=3, policy=("stash",) * n * instance.training)
+    assert np.isnan(formulation.hint(plan)).all()
+
+
+def test_remote_budgets_with_skips_are_refused_by_name() -> None:
+    instance = PhaseSchedule.from_arrays(
+        [1, 1, 1], [1, 1, 1], [1, 1, 1, 1], skips=[(0, 2)], remote_memory=100
+    )
+    assert "remote memory" in Milp.unsupported(instance)
+    assert CpSat.unsupported(instance.replace(remote_memory=None)) == ""

@@ -1,0 +1,78 @@
+"""Schedules of the literature, and how a search is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.methods import Settings
+from stagepack.result import Progress
+
+
+def zero_bubble(p: int, m: int, f: int, b: int, w: int, limit: int | None) -> PipelineSchedule:
+    """F takes 2 units of memory, B and W give back one each; the longest span counts."""
+    return PipelineSchedule.from_arrays(
+        [f] * p,
+        [b] * p,
+        [w] * p,
+        microbatches=m,
+        memory_forward=2,
+        memory_backward=-1,
+        memory_weight=-1,
+        limit=limit,
+        objective="span",
+    )
+
+
+FOUR = zero_bubble(4, 12, 5478, 5806, 3534, 32).replace(latency=200)
+EIGHT = zero_bubble(8, 32, 29850, 29767, 18868, 59520).replace(
+    latency=466, memory_forward=3720, memory_backward=-2048, memory_weight=-1672
+)
+"""Two profiles that the authors of zero bubble left with a gap."""
+
+
+ONCE = 1.0
+"""Work of one round of a search."""
+
+
+def vee(d: int, m: int, limit: int | None = None) -> PipelineSchedule:
+    """Two stages a device in the shape of a V, all of one cycle."""
+    return PipelineSchedule.from_arrays(
+        [1] * 2 * d,
+        [1] * 2 * d,
+        [1] * 2 * d,
+        microbatches=m,
+        devices=[*range(d), *reversed(range(d))],
+        memory_forward=2,
+        memory_backward=-1,
+        memory_weight=-1,
+        limit=limit,
+        objective="span",
+    )
+
+
+def looped(d: int, rounds: int, m: int) -> PipelineSchedule:
+    """Several rounds of stages over the devices, F of one cycle and B of two."""
+    p = d * rounds
+    return PipelineSchedule.from_arrays(
+        [1] * p, [2] * p, microbatches=m, devices=[s % d for s in range(p)]
+    )
+
+
+def run(
+    search: Callable[[PipelineSchedule, Progress[Any], Settings], None],
+    instance: PipelineSchedule,
+    *,
+    seed: int = 0,
+    time_limit: float = 20.0,
+    deterministic: bool = False,
+) -> Progress[ScheduleSolution]:
+    """Return what a search reported; with `deterministic`, in one round."""
+    progress: Progress[ScheduleSolution] = Progress(
+        instance.evaluate, instance.check, time_limit=None if deterministic else time_limit
+    )
+    search(
+        instance, progress, Settings(seed=seed, deterministic=deterministic, time_limit=time_limit)
+    )
+    return progress

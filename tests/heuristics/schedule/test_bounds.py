@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+
+from stagepack.heuristics.schedule.bounds import (
+    Ramps,
+    bound,
+    memory_arcs,
+    ramp_bound,
+    window_bound,
+    work_bound,
+)
+from stagepack.instances.schedule import PipelineSchedule
+from tests.heuristics.schedule.cases import EIGHT, FOUR, vee, zero_bubble
+from tests.random_schedules import best, optimum, random_schedule
+
+
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_no_bound_exceeds_the_optimum(first: int) -> None:
+    met = 0
+    for seed in range(first, first + 20):
+        instance = random_schedule(seed)
+        value = optimum(instance)
+        if value is None:
+            met += 1
+            continue
+        for lower in (work_bound, window_bound, ramp_bound):
+            assert lower(instance) <= value, f"{lower.__name__} of seed {seed}"
+        assert bound(instance)[0] <= value
+        met += bound(instance)[0] == value
+    assert met >= 18, "of 20 small instances nearly all have tight bounds"
+
+
+@pytest.mark.parametrize("first", range(1000, 1060, 20))
+def test_no_bound_exceeds_the_optimum_of_a_split_chain(first: int) -> None:
+    for seed in range(first, first + 20):
+        drawn = random_schedule(seed)
+        if not drawn.split or drawn.d < drawn.p:
+            continue
+        for objective in ("span", "makespan"):
+            instance = drawn.replace(objective=objective)
+            value = optimum(instance)
+            assert value is None or bound(instance)[0] <= value
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_memory_arcs_hold_in_an_optimal_schedule(seed: int) -> None:
+    instance = random_schedule(seed)
+    found = best(instance)
+    if found is not None:
+        start, operations = found[1].start, instance.operations
+        before, after = memory_arcs(instance)
+        assert (start[before] + operations.duration[before] <= start[after]).all()
+
+
+def test_memory_arcs_of_a_pipeline_of_one_microbatch_in_flight() -> None:
+    instance = PipelineSchedule.from_arrays(
+        [1] * 3, [2] * 3, microbatches=3, memory_forward=1, memory_backward=-1, limit=1
+    )
+    op = instance.operations.op
+    arcs = set(zip(*(column.tolist() for column in memory_arcs(instance)), strict=True))
+    assert arcs == {(op(s, 1, i), op(s, 0, i + 1)) for s in range(3) for i in range(2)}
+    # One microbatch after another on every stage: 3 * (3 + 6).
+    assert bound(instance)[0] == 27
+
+
+def test_open_cases_of_zero_bubble() -> None:
+    # Ends of 4 stages: 1082 idle cycles; starts of 8 stages: 3 * 849.
+    assert bound(FOUR) == (177816 + 1082, "ramp bound")
+    assert bound(EIGHT) == (2511520 + 2547, "ramp bound")
+    warm_up = Ramps(EIGHT).warm_up(2514067)
+    assert warm_up == [16, 14, 12, 10, 7, 5, 3, 1]
+    assert Ramps(EIGHT).warm_up(2514066) is None
+
+
+@pytest.mark.parametrize(
+    ("instance", "value"),
+    [
+        (zero_bubble(4, 8, 1, 1, 1, 8), 27),
+        (zero_bubble(4, 8, 1, 1, 1, 16), 24),
+        (zero_bubble(4, 12, 5, 6, 4, 10), 193),
+        (zero_bubble(4, 12, 5, 6, 4, 14), 183),
+        (zero_bubble(8, 32, 1, 1, 1, 16), 103),
+        (zero_bubble(8, 32, 1, 1, 1, 32), 96),
+        (vee(4, 8), 48),
+    ],
+)
+def test_published_optima_are_bounds(instance: PipelineSchedule, value: int) -> None:
+    assert bound(instance)[0] == value
+
+
+@pytest.mark.parametrize(("p", "m"), [(4, 8), (8, 8), (8, 3), (2, 1)])
+def test_1f1b_is_optimal_on_equal_stages(p: int, m: int) -> None:
+    for objective in ("makespan", "span"):
+        instance = PipelineSchedule.from_arrays(
+            [1] * p, [2] * p, microbatches=m, objective=objective
+        )
+        assert bound(instance)[0] == 3 * (m + p - 1)
+
+
+def test_the_optimizer_counts() -> None:
+    # All wait for the last operation, then for the longest optimizer; or each for its own.
+    instance = PipelineSchedule.from_arrays([1, 1], microbatches=2, optimizer=[5, 1])
+    assert bound(instance)[0] == 3 + 5 == optimum(instance)
+    alone = instance.replace(post_validation=True)
+    assert bound(alone)[0] == 7 == optimum(alone)

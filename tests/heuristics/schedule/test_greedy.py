@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.schedule import annealing, greedy
+from stagepack.heuristics.schedule.timing import Timing
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.result import Status
+from tests.heuristics.schedule.cases import EIGHT, FOUR, looped, run, vee, zero_bubble
+from tests.random_schedules import optimum, random_schedule
+
+
+@pytest.mark.parametrize(
+    ("instance", "value"),
+    [
+        (FOUR, 178898),
+        (EIGHT, 2514067),
+        (zero_bubble(4, 8, 1, 1, 1, 8), 27),
+        (zero_bubble(4, 8, 1, 1, 1, 16), 24),
+        (zero_bubble(4, 12, 5, 6, 4, 10), 193),
+        (zero_bubble(4, 12, 5, 6, 4, 14), 183),
+        (vee(4, 8, limit=16), 48),
+        (looped(4, 2, 8), 57),
+    ],
+)
+def test_published_cases_are_solved_and_proved(instance: PipelineSchedule, value: int) -> None:
+    progress = run(greedy.search, instance)
+    assert progress.objective == value
+    assert progress.outcome()[0] is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("limit", range(16, 33, 2))
+def test_every_limit_between_h1_and_h2_is_proved(limit: int) -> None:
+    progress = run(greedy.search, zero_bubble(8, 32, 1, 1, 1, limit))
+    assert progress.objective == progress.bound == 96 + max(0, 15 - limit // 2)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_policy_gives_a_schedule_within_memory(seed: int) -> None:
+    instance = random_schedule(seed)
+    value = optimum(instance)
+    lists = greedy.Lists(instance)
+    for policy in itertools.islice(greedy.policies(instance), 0, 200, 7):
+        order = lists.order(policy)
+        if order is None:
+            continue
+        start = lists.timing.best(order)
+        assert start is not None
+        solution = ScheduleSolution.of(instance, start)
+        assert instance.check(solution) == ()
+        assert value is not None
+        assert instance.evaluate(solution) >= value
+
+
+@pytest.mark.parametrize("limit", [6, 8, 10, 14, 20])
+@pytest.mark.parametrize("shape", ["v", "rounds"])
+def test_no_policy_runs_into_a_deadlock(limit: int, shape: str) -> None:
+    d = 3
+    devices = [*range(d), *(reversed(range(d)) if shape == "v" else range(d))]
+    instance = vee(d, 7, limit).replace(devices=devices, forward=[3, 1, 2, 2, 1, 3])
+    lists = greedy.Lists(instance)
+    for policy in greedy.policies(instance):
+        order = lists.order(policy)
+        assert order is not None
+        assert lists.timing.fits(order)
+
+
+def test_the_optimum_of_small_instances_is_mostly_found() -> None:
+    found = total = 0
+    for seed in range(30):
+        instance = random_schedule(seed)
+        value = optimum(instance)
+        progress = run(greedy.search, instance, time_limit=0.1)
+        if value is None:
+            assert progress.objective is None
+            assert progress.reason
+            continue
+        total += 1
+        found += progress.objective == value
+    assert found >= total - 2
+
+
+def test_runs_limited_by_work_repeat() -> None:
+    instance = vee(3, 4, limit=8).replace(forward=[5, 3, 7, 4, 6, 5], latency=2)
+    runs = [run(greedy.search, instance, seed=4, deterministic=True) for _ in range(2)]
+    assert runs[0].objective == runs[1].objective
+    assert runs[0].solution == runs[1].solution
+
+
+def test_annealing_improves_a_bad_order_and_keeps_to_memory() -> None:
+    instance = zero_bubble(3, 5, 4, 5, 3, 8)
+    timing = Timing(instance)
+    operations = instance.operations
+    # One microbatch after another.
+    order = np.lexsort((operations.kind, operations.microbatch, operations.device))
+    met: list[int] = []
+
+    def value(order: np.ndarray) -> int:
+        start = timing.best(order)
+        assert start is not None
+        assert timing.fits(order)
+        solution = ScheduleSolution.of(instance, start)
+        assert instance.check(solution) == ()
+        return int(instance.evaluate(solution))
+
+    better = annealing.improve(
+        timing, order, seed=1, legs=6, on_order=lambda found: met.append(value(found))
+    )
+    assert value(better) <= min(met) < value(order)
+
+
+def test_annealing_stops_when_told() -> None:
+    timing = Timing(FOUR)
+    operations = FOUR.operations
+    order = np.lexsort((operations.kind, operations.microbatch, operations.device))
+    assert (annealing.improve(timing, order, keep_going=lambda: False) == order).all()
+
+
+def test_a_search_goes_on_from_a_better_solution() -> None:
+    instance = zero_bubble(3, 5, 4, 5, 3, 8)
+    solution = run(greedy.search, instance).solution
+    assert solution is not None
+    progress = run(lambda *_: None, instance)
+    search = greedy.Search(instance, progress, 0)
+    search.adopt(solution)
+    search.anneal(0)
+    assert progress.objective is None or progress.objective < instance.evaluate(solution)

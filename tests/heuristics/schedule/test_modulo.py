@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.schedule import modulo
+from stagepack.heuristics.schedule.greedy import shop_of
+from stagepack.heuristics.schedule.modulo_kernels import place_best
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from tests.heuristics.schedule.cases import FOUR, looped, run, vee, zero_bubble
+
+
+def placed(instance: PipelineSchedule, period: int) -> np.ndarray | None:
+    time = np.zeros((instance.p, 3), dtype=np.int64)
+    random = np.ones(1, dtype=np.uint64)
+    order = np.array(instance.order, dtype=np.int64)
+    found = place_best(shop_of(instance), order, period, 300, random, time)
+    return time if found else None
+
+
+@pytest.mark.parametrize(
+    ("instance", "period"),
+    [
+        (zero_bubble(4, 8, 5, 6, 4, None), 15),
+        (zero_bubble(4, 8, 1, 1, 1, 8), 3),
+        (vee(3, 8, 12), 6),
+        (looped(3, 2, 6), 6),
+    ],
+)
+def test_a_placing_repeats_without_overlap_and_within_memory(
+    instance: PipelineSchedule, period: int
+) -> None:
+    time = placed(instance, period)
+    assert time is not None
+    operations = instance.operations
+    start = time[operations.stage, operations.kind] + period * operations.microbatch
+    solution = ScheduleSolution.of(instance, start)
+    assert instance.check(solution) == ()
+
+
+def test_no_period_is_shorter_than_the_work() -> None:
+    assert placed(zero_bubble(4, 8, 5, 6, 4, None), 14) is None
+
+
+def test_memory_lengthens_the_period() -> None:
+    # One microbatch in flight: stage 0 waits for the whole round, 3 * (1 + 1) and W.
+    instance = zero_bubble(3, 4, 1, 1, 1, 2)
+    assert placed(instance, 6) is None
+    assert placed(instance, 7) is not None
+
+
+@pytest.mark.parametrize("instance", [FOUR, vee(4, 16, 16), looped(4, 2, 16)])
+def test_large_steps_come_near_the_bound(instance: PipelineSchedule) -> None:
+    progress = run(modulo.search, instance, time_limit=1.5)
+    assert progress.objective is not None
+    assert progress.bound is not None
+    assert progress.objective <= 1.1 * progress.bound
+
+
+def test_runs_limited_by_work_repeat() -> None:
+    instance = zero_bubble(3, 6, 5, 6, 4, 8)
+    runs = [run(modulo.search, instance, seed=3, deterministic=True) for _ in range(2)]
+    assert runs[0].solution is not None
+    assert runs[0].solution == runs[1].solution
+
+
+def test_inference_and_unequal_chains() -> None:
+    assert (
+        run(modulo.search, PipelineSchedule.from_arrays([2, 3, 1], microbatches=9)).objective == 30
+    )
+    uneven = PipelineSchedule.from_arrays(
+        [1, 1], [1, 1], microbatches=[2, 3], edges=[], devices=[0, 0]
+    )
+    assert "same number of microbatches" in modulo.unsupported(uneven)
+    assert modulo.unsupported(FOUR) == ""

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.schedule import rules
+from stagepack.heuristics.schedule.rules import RULES, apply, loop_rings
+from stagepack.instances.schedule import PipelineSchedule, measure
+from tests.heuristics.schedule.cases import looped, vee, zero_bubble
+from tests.random_schedules import random_schedule
+
+FUSED = PipelineSchedule.from_arrays([1] * 4, [2] * 4, microbatches=8)
+
+
+def value(name: str, instance: PipelineSchedule) -> int:
+    solution, reason = apply(RULES[name], instance)
+    assert solution is not None, reason
+    assert instance.check(solution) == ()
+    return int(instance.evaluate(solution))
+
+
+def in_flight(name: str, instance: PipelineSchedule) -> list[int]:
+    solution, _ = apply(RULES[name], instance)
+    assert solution is not None
+    return [stage.in_flight for stage in measure(instance, solution).stages]
+
+
+@pytest.mark.parametrize(("p", "m"), [(4, 8), (4, 4), (8, 32), (2, 1), (1, 3), (6, 2)])
+def test_gpipe_and_1f1b_have_the_known_length(p: int, m: int) -> None:
+    instance = FUSED.replace(
+        forward=[1] * p, backward=[2] * p, microbatches=m, devices=None, edges=None, latency=0,
+        memory_forward=0, memory_backward=0, memory_weight=0, optimizer=0,
+    )  # fmt: skip
+    assert value("gpipe", instance) == value("1f1b", instance) == 3 * (m + p - 1)
+    assert in_flight("gpipe", instance) == [m] * p
+    assert in_flight("1f1b", instance) == [min(m, p - s) for s in range(p)]
+
+
+def test_their_bubble_is_the_known_part() -> None:
+    for name in ("gpipe", "1f1b"):
+        solution, _ = apply(RULES[name], FUSED)
+        assert solution is not None
+        assert measure(FUSED, solution).step_bubble == pytest.approx(3 / (8 + 3))
+
+
+@pytest.mark.parametrize(("d", "rounds", "m"), [(4, 2, 8), (4, 3, 8), (8, 2, 32), (2, 4, 6)])
+def test_interleaving_divides_the_bubble(d: int, rounds: int, m: int) -> None:
+    # Narayanan et al. 2021: (d - 1) (F + B) / rounds of what a device takes for a microbatch.
+    assert value("interleaved-1f1b", looped(d, rounds, m)) == 3 * m * rounds + 3 * (d - 1)
+
+
+def test_interleaving_keeps_fewer_in_flight_than_gpipe() -> None:
+    instance = looped(4, 2, 12)
+    assert max(in_flight("interleaved-1f1b", instance)) == 8
+    assert max(in_flight("gpipe", instance)) == 12
+
+
+@pytest.mark.parametrize(("p", "m"), [(4, 8), (8, 32), (3, 12)])
+def test_zero_bubble_has_the_known_spans(p: int, m: int) -> None:
+    instance = zero_bubble(p, m, 1, 1, 1, None)
+    assert value("zb-h1", instance) == 3 * m + p - 1
+    assert value("zb-h2", instance) == 3 * m
+    for name, microbatches in (("zb-h1", p), ("zb-h2", 2 * p - 1)):
+        solution, _ = apply(RULES[name], instance)
+        assert solution is not None
+        assert measure(instance, solution).devices[0].peak_memory == 2 * microbatches
+
+
+@pytest.mark.parametrize(("d", "m"), [(2, 4), (4, 8), (4, 16), (8, 16)])
+def test_the_v_has_no_bubble_in_the_memory_of_1f1b(d: int, m: int) -> None:
+    assert value("zb-v", vee(d, m, limit=4 * d)) == 6 * m
+
+
+@pytest.mark.parametrize("m", [1, 3, 7])
+def test_the_v_holds_with_few_microbatches(m: int) -> None:
+    assert value("zb-v", vee(4, m)) >= 6 * m
+
+
+def test_the_loop_of_popxl() -> None:
+    instance = FUSED.replace(microbatches=14)
+    assert value("popxl", instance) == 3 * (14 + 3)
+    assert in_flight("popxl", instance) == [7, 5, 3, 1] == list(loop_rings(instance))
+    assert (
+        "at least 2 * 7 = 14 microbatches, not 13"
+        in apply(RULES["popxl"], instance.replace(microbatches=13))[1]
+    )
+
+
+def test_the_loop_of_popxl_without_training() -> None:
+    instance = PipelineSchedule.from_arrays([2] * 3, microbatches=6)
+    assert value("popxl", instance) == 2 * (6 + 2)
+    assert apply(RULES["popxl"], instance.replace(microbatches=5))[0] is None
+    assert loop_rings(instance) == (1, 1, 1)
+
+
+def test_a_rule_beyond_the_memory_is_not_offered() -> None:
+    solution, reason = apply(RULES["zb-h2"], zero_bubble(4, 8, 1, 1, 1, 8))
+    assert solution is None
+    assert reason == "zb-h2 needs 14 on device 0, 6 more than the limit of 8"
+
+
+@pytest.mark.parametrize(
+    ("name", "instance", "reason"),
+    [
+        ("1f1b", looped(2, 2, 4), "one stage a device"),
+        ("1f1b", PipelineSchedule.from_arrays([1, 1], microbatches=2), "backward"),
+        ("zb-h1", FUSED, "split into B and W"),
+        ("zb-v", zero_bubble(4, 8, 1, 1, 1, None), "shape of a V"),
+        ("interleaved-1f1b", FUSED, "rounds of stages"),
+        ("interleaved-1f1b", looped(2, 2, 5), "2 equal rounds, not 5"),
+        ("popxl", FUSED.replace(edges=[(0, 2), (2, 1), (1, 3)], latency=0), "the chain"),
+    ],
+)
+def test_reasons_against_a_rule(name: str, instance: PipelineSchedule, reason: str) -> None:
+    solution, given = apply(RULES[name], instance)
+    assert solution is None
+    assert reason in given
+    assert given == RULES[name].unsupported(instance)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_a_rule_gives_is_valid(seed: int) -> None:
+    instance = random_schedule(seed)
+    applied = 0
+    for rule in RULES.values():
+        solution, reason = apply(rule, instance)
+        assert (solution is None) == bool(reason)
+        if solution is not None:
+            applied += 1
+            assert instance.check(solution) == (), rule.name
+    assert applied or instance.limit is not None
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_orders_do_not_depend_on_durations(name: str) -> None:
+    instances = {
+        "zb-v": vee(4, 9),
+        "interleaved-1f1b": looped(3, 2, 6),
+        "zb-h1": zero_bubble(3, 5, 1, 1, 1, None),
+        "zb-h2": zero_bubble(3, 5, 1, 1, 1, None),
+    }
+    instance = instances.get(name, FUSED.replace(microbatches=14))
+    longer = instance.replace(forward=np.arange(instance.p) + 3)
+    assert RULES[name].order(instance) == RULES[name].order(longer)
+
+
+def test_depths_count_the_longest_chain() -> None:
+    tree = PipelineSchedule.from_arrays([1] * 4, microbatches=1, edges=[(0, 1), (1, 2), (0, 3)])
+    assert rules.depths(tree) == [3, 2, 1, 1]

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.schedule import timing
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
+from stagepack.instances.schedule.timing import earliest as slow_earliest
+from tests.random_schedules import best, least, orders_of, random_schedule
+
+
+def some_orders(instance: PipelineSchedule, draw: np.random.Generator) -> list[list[int]]:
+    every = [list(itertools.islice(orders_of(instance, d), 200)) for d in range(instance.d)]
+    chosen = [rows[int(draw.integers(len(rows)))] for rows in every]
+    return [[instance.operations.op(*op) for op in row] for row in chosen]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_earliest_agrees_with_the_plain_longest_path(seed: int) -> None:
+    instance = random_schedule(seed).replace(limit=None)
+    orders = some_orders(instance, np.random.default_rng(seed))
+    assert timing.earliest(instance, orders) == slow_earliest(instance, orders)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_orders_get_their_least_objective(seed: int) -> None:
+    instance = random_schedule(seed).replace(limit=None)
+    orders = some_orders(instance, np.random.default_rng(seed))
+    operations = instance.operations
+    expected = least(
+        instance,
+        tuple(
+            tuple(
+                (int(operations.stage[v]), int(operations.kind[v]), int(operations.microbatch[v]))
+                for v in order
+            )
+            for order in orders
+        ),
+    )
+    timed = timing.Timing(instance)
+    start = timed.best(timed.flat(orders))
+    assert (start is None) == (expected is None)
+    if start is not None and expected is not None:
+        solution = ScheduleSolution.of(instance, start)
+        assert instance.check(solution) == ()
+        assert instance.evaluate(solution) == expected[0]
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 2))
+def test_tighten_never_worsens(seed: int) -> None:
+    instance = random_schedule(seed)
+    found = best(instance)
+    if found is None:
+        return
+    value, solution = found
+    late = ScheduleSolution.of(instance, 3 * solution.start)
+    assert instance.evaluate(timing.tighten(instance, late)) == value
+
+
+def test_first_operations_wait_where_spans_count() -> None:
+    instance = PipelineSchedule.from_arrays([5, 1], microbatches=2, objective="span")
+    early = timing.earliest(instance, [[0, 1], [2, 3]])
+    assert early is not None
+    assert [device.span for device in measure(instance, early).devices] == [10, 6]
+    late = timing.tighten(instance, early)
+    assert [device.span for device in measure(instance, late).devices] == [10, 2]
+
+
+def test_devices_that_wait_for_each_other_share_the_wait() -> None:
+    # One after the other, each device would take 4; a lag of 1 both ways makes 6 for device 0,
+    # and only a later end of device 1 could not help it.
+    instance = PipelineSchedule.from_arrays(
+        [1, 1], [1, 1], microbatches=1, latency=1, objective="span", optimizer=[0, 5]
+    )
+    solution = timing.earliest(instance, [[0, 1], [2, 3]])
+    assert solution is not None
+    assert instance.evaluate(timing.tighten(instance, solution)) == 7
+
+
+def test_memory_peaks_count_takes_at_starts_and_gifts_at_ends() -> None:
+    instance = PipelineSchedule.from_arrays(
+        [1], [1], microbatches=2, memory_forward=3, memory_backward=-3, limit=3
+    )
+    timed = timing.Timing(instance)
+    operations = instance.operations
+    f, b = (operations.op(0, 0, i) for i in (0, 1)), (operations.op(0, 1, i) for i in (0, 1))
+    (f0, f1), (b0, b1) = f, b
+    assert timed.peaks(timed.flat([[f0, b0, f1, b1]])).tolist() == [3]
+    assert timed.fits(timed.flat([[f0, b0, f1, b1]]))
+    assert timed.peaks(timed.flat([[f0, f1, b0, b1]])).tolist() == [6]
+    assert not timed.fits(timed.flat([[f0, f1, b0, b1]]))
+
+
+def test_orders_that_wait_for_one_another_have_no_times() -> None:
+    instance = PipelineSchedule.from_arrays([1], [1], microbatches=1)
+    f, b = instance.operations.op(0, 0, 0), instance.operations.op(0, 1, 0)
+    assert timing.earliest(instance, [[b, f]]) is None
+    assert timing.Timing(instance).shortest_spans(np.array([b, f])) is None
+
+
+@pytest.mark.parametrize("orders", [[[0]], [[0, 0]], [[0, 1, 1]]])
+def test_orders_must_hold_every_operation_once(orders: list[list[int]]) -> None:
+    instance = PipelineSchedule.from_arrays([1], [1], microbatches=1)
+    with pytest.raises(ValueError, match="every operation once"):
+        timing.earliest(instance, orders)
+
+
+def test_orders_must_keep_operations_on_their_device() -> None:
+    instance = PipelineSchedule.from_arrays([1, 1], microbatches=1)
+    with pytest.raises(ValueError, match="another device"):
+        timing.earliest(instance, [[1], [0]])

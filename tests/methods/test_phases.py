@@ -1,0 +1,199 @@
+"""Methods of phase scheduling: each does what it says, exact ones agree, bounds are safe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
+from stagepack.result import InputError, Result, Status
+from tests.random_phases import brute_force, random_phases
+
+SIX = PhaseSchedule.from_arrays(
+    [4] * 6, [6] * 6, [8, 8, 2, 8, 2, 8, 2], steps=8, memory=30, modes=["compute"],
+    remote_bandwidth=2, host_bandwidth=2,
+)  # fmt: skip
+RULES = ("greedy-head", "layer-per-phase", "keep-all", "sqrt-checkpoint")
+COLUMNS = ("dp", "enumerate", "milp", "cp-sat")
+
+
+def solved(instance: PhaseSchedule, method: str, **options: Any) -> Result[PhaseSolution]:
+    return sp.solve(instance, method, time_limit=20, **options)
+
+
+def available(instance: PhaseSchedule) -> list[str]:
+    return [info.name for info in sp.methods(instance) if info.available]
+
+
+def test_six_layers_by_every_method() -> None:
+    values = {name: solved(SIX, name).objective for name in available(SIX)}
+    assert values.pop("greedy-head") == 404
+    assert values.pop("layer-per-phase") == 564
+    assert set(values) == {"auto", *COLUMNS}
+    assert set(values.values()) == {356}
+    result = solved(SIX, "auto")
+    assert result.status is Status.OPTIMAL
+    assert result.solution is not None
+    assert result.solution.boundaries == (0, 2, 6)
+
+
+def test_mnist_runs_in_seven_phases() -> None:
+    instance = sp.load("phases/mnist")
+    result = solved(instance, "layer-per-phase")
+    assert result.solution is not None
+    assert [phase.name for phase in result.solution.phases(instance)] == [
+        "F0", "F1", "F2", "FB3", "B2", "B1", "B0",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_all_methods_on_random_instances(seed: int) -> None:
+    instance = random_phases(seed, layers=(1, 3))
+    try:
+        value, _ = brute_force(instance, 3000)
+    except OverflowError:
+        pytest.skip("too many plans to try them all")
+    for info in sp.methods(instance):
+        if not info.available:
+            continue
+        result = solved(instance, info.name)
+        if value is None:
+            assert result.objective is None, info.name
+            assert result.status in (Status.INFEASIBLE, Status.UNKNOWN)
+            continue
+        assert result.status is not Status.INFEASIBLE, info.name
+        assert result.bound is None or result.bound <= value, info.name
+        assert result.objective is None or result.objective >= value, info.name
+        if result.status is Status.OPTIMAL:
+            assert result.objective == value, info.name
+        elif info.exact:  # says why it proves nothing
+            assert result.reason, info.name
+
+
+def plain(seed: int, **fixed: Any) -> PhaseSchedule:
+    """Return an instance on which all exact methods prove their answer."""
+    given: dict[str, Any] = {"skips": False, "recomputations": (1,), "budgets": False, **fixed}
+    return random_phases(seed, layers=(3, 5), **given)
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_exact_methods_agree(prefetch: bool) -> None:
+    statuses = set()
+    for seed in range(12):
+        instance = plain(seed, prefetch=prefetch)
+        one = instance.replace(microbatch=1, global_batch=2 * instance.data_parallel,
+                               forward_fixed=[0] * instance.n, backward_fixed=[0] * instance.n,
+                               temporary_fixed=[0] * instance.n)  # fmt: skip
+        names = [name for name in COLUMNS if name in available(one)]
+        results = {name: solved(one, name) for name in names}
+        values = {(r.status, r.objective, r.bound) for r in results.values()}
+        assert len(values) == 1, results
+        status = values.pop()[0]
+        assert status in (Status.OPTIMAL, Status.INFEASIBLE)
+        statuses.add(status)
+    assert Status.OPTIMAL in statuses
+
+
+def test_one_group_by_both_models_of_recomputation() -> None:
+    for seed in range(6):
+        instance = random_phases(seed, layers=(3, 5), one_group=True)
+        results = [solved(instance, name) for name in ("auto", "milp-remat", "cp-sat")]
+        assert len({(r.status, r.objective) for r in results}) == 1
+        assert results[0].status in (Status.OPTIMAL, Status.INFEASIBLE)
+
+
+def test_budget_of_graphs_is_met_and_proved() -> None:
+    instance = PhaseSchedule.from_arrays(
+        [4] * 6, [6] * 6, [8, 8, 2, 8, 2, 8, 2], steps=8, memory=30, modes=["compute"],
+        remote_bandwidth=2, host_bandwidth=2, layer_class=[0, 1, 0, 1, 0, 1], graphs=1,
+    )  # fmt: skip
+    result = solved(instance, "auto")
+    best, _ = brute_force(instance)
+    assert best is not None
+    assert best > 356
+    assert (result.status, result.objective) == (Status.OPTIMAL, best)
+    alone = solved(instance, "enumerate")
+    assert alone.bound == 356
+    assert alone.status is not Status.OPTIMAL
+
+
+def test_prefetching_pays() -> None:
+    instance = PhaseSchedule.from_arrays(
+        [40] * 4, [60] * 4, [8] * 5, steps=4, memory=300, remote_bandwidth=2, host_bandwidth=2,
+        tiles=8, io_tiles=(2, 2), prefetch=True,
+    )  # fmt: skip
+    results = [solved(instance, name) for name in ("dp", "milp", "cp-sat")]
+    assert len({r.objective for r in results}) == 1
+    best = results[0].solution
+    assert best is not None
+    assert any(best.prefetch)
+    without = solved(instance.replace(prefetch=False), "dp").objective
+    assert without is not None
+    assert results[0].objective is not None
+    assert results[0].objective < without
+
+
+def test_infeasible_says_what_would_do() -> None:
+    instance = SIX.replace(memory=11)
+    for name in ("auto", "dp", "enumerate", "milp", "cp-sat"):
+        result = solved(instance, name)
+        assert result.status is Status.INFEASIBLE, name
+        assert "layer 0 needs at least 20 bytes" in result.reason
+        assert "feasible with 20 bytes" in result.reason
+    rule = solved(instance, "greedy-head")
+    assert (rule.status, rule.reason) == (Status.UNKNOWN, "greedy-head finds no plan that fits")
+
+
+def test_methods_say_what_they_do_not_take() -> None:
+    reasons = {info.name: info.reason for info in sp.methods(SIX) if not info.available}
+    assert set(reasons) == {"keep-all", "sqrt-checkpoint", "milp-remat"}
+    pairs = SIX.replace(io_tiles=(0, 2), tiles=4, modes=["compute", "io"])
+    with pytest.raises(InputError, match="use enumerate"):
+        solved(pairs, "dp")
+    assert "enumerate" in available(pairs)
+    trained = SIX.replace(training=True, policies=["recompute"])
+    reasons = {info.name: info.reason for info in sp.methods(trained) if not info.available}
+    assert {"keep-all", "sqrt-checkpoint"} <= set(reasons)
+
+
+def test_warm_starts() -> None:
+    start = solved(SIX, "greedy-head").solution
+    assert start is not None
+    for wanted in (start, start.to_dict(), "layer-per-phase", "dp", None, "auto"):
+        result = solved(SIX, "milp", warm_start=wanted)
+        assert (result.status, result.objective) == (Status.OPTIMAL, 356)
+    first = next(e for e in solved(SIX, "milp", warm_start=start).trace.events
+                 if e.kind == "incumbent")  # fmt: skip
+    assert (first.value, first.source) == (404, "warm start")
+    bad = PhaseSolution((0, 6), ("compute",))
+    with pytest.raises(InputError, match="breaks memory"):
+        solved(SIX, "milp", warm_start=bad)
+    with pytest.raises(InputError, match="unknown warm start"):
+        solved(SIX, "milp", warm_start="milp")
+
+
+def test_rules_are_no_better_than_the_optimum() -> None:
+    instance = sp.load("phases/bert-base")
+    best = solved(instance, "auto")
+    assert best.status is Status.OPTIMAL
+    assert best.objective is not None
+    for name in RULES:
+        result = solved(instance, name)
+        assert result.bound is not None
+        assert result.bound <= best.objective
+        assert result.objective is None or result.objective >= best.objective
+
+
+def test_same_seed_same_answer() -> None:
+    instance = plain(4).replace(policies=[str(p) for p in Policy])
+    for name in available(instance):
+        first, second = solved(instance, name, seed=3), solved(instance, name, seed=3)
+        assert first.solution == second.solution
+        assert first.bound == second.bound
+
+
+def test_registered() -> None:
+    names = [info.name for info in sp.methods(KIND)]
+    assert names == ["auto", *RULES, "dp", "enumerate", "milp", "milp-remat", "cp-sat"]

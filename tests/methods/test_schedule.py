@@ -1,0 +1,261 @@
+"""Methods of pipeline schedules through the one door: agreement, certificates, hard cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.methods.schedule.reasons import lone_microbatches, sufficient_memory
+from stagepack.result import InputError, Status, Termination
+from stagepack.solve import REGISTRY, methods, solve
+from tests.random_schedules import best, random_schedule
+
+KIND = "pipeline-schedule"
+SEARCHES = ("greedy", "modulo")
+
+
+def chain(p: int, m: int, times: tuple[int, int, int], **changes: Any) -> PipelineSchedule:
+    """Return p equal stages, with F that takes two units of memory and B, W that give one."""
+    fields: dict[str, Any] = {
+        "microbatches": m,
+        "memory_forward": 2,
+        "memory_backward": -1,
+        "memory_weight": -1,
+        "objective": "span",
+    }
+    columns = (np.full(p, cycles) for cycles in times)
+    return PipelineSchedule.from_arrays(*columns, **{**fields, **changes})
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_all_methods_agree_with_every_order(seed: int) -> None:
+    instance = random_schedule(seed)
+    found = best(instance)
+    for info in methods(instance):
+        if not info.available:
+            assert info.reason
+            continue
+        if info.name in SEARCHES:
+            continue
+        result = solve(instance, info.name, time_limit=30)
+        if found is None:
+            assert result.solution is None
+            assert result.status is Status.INFEASIBLE or not info.exact
+            assert result.reason
+            continue
+        value = found[0]
+        assert result.status is not Status.INFEASIBLE, (info.name, result.reason)
+        assert result.bound is None or result.bound <= value, info.name
+        assert result.objective is None or result.objective >= value, info.name
+        if info.exact:
+            assert (result.status, result.objective) == (Status.OPTIMAL, value), info.name
+
+
+@pytest.mark.parametrize("method", SEARCHES)
+def test_searches_are_never_better_than_the_optimum(method: str) -> None:
+    for seed in range(3000, 3012):
+        instance = random_schedule(seed)
+        found = best(instance)
+        if next(info for info in methods(instance) if info.name == method).available:
+            result = solve(instance, method, time_limit=0.1)
+            assert result.objective is None or found is not None
+            assert found is None or result.objective is None or result.objective >= found[0]
+            assert result.objective is not None or result.reason
+
+
+def test_uniform_spans_are_proved() -> None:
+    for limit, value in ((8, 27), (16, 24)):
+        result = solve(chain(4, 8, (1, 1, 1), limit=limit))
+        assert (result.status, result.objective, result.bound) == (Status.OPTIMAL, value, value)
+    for limit, value in ((16, 103), (32, 96)):
+        result = solve(chain(8, 32, (1, 1, 1), limit=limit))
+        assert (result.status, result.objective, result.bound) == (Status.OPTIMAL, value, value)
+
+
+@pytest.mark.parametrize(
+    ("p", "m", "times", "latency", "memory", "limit", "value"),
+    [
+        (4, 12, (5, 6, 4), 0, (2, -1, -1), 10, 193),
+        (4, 12, (5, 6, 4), 0, (2, -1, -1), 14, 183),
+        (4, 12, (5478, 5806, 3534), 200, (2, -1, -1), 32, 178_898),
+        (8, 32, (29_850, 29_767, 18_868), 466, (3720, -2048, -1672), 59_520, 2_514_067),
+    ],
+    ids=["limit 10", "limit 14", "p=4", "p=8"],
+)
+def test_hard_cases_of_zero_bubble_are_proved(
+    p: int,
+    m: int,
+    times: tuple[int, int, int],
+    latency: int,
+    memory: tuple[int, int, int],
+    limit: int,
+    value: int,
+) -> None:
+    """Qi et al. 2024 report 193, 183, 178898 and 2517463, the last two without a proof."""
+    f, b, w = memory
+    instance = chain(
+        p,
+        m,
+        times,
+        latency=latency,
+        memory_forward=f,
+        memory_backward=b,
+        memory_weight=w,
+        limit=limit,
+    )
+    result = solve(instance, time_limit=60)
+    assert (result.status, result.objective, result.bound) == (Status.OPTIMAL, value, value)
+
+
+@pytest.mark.parametrize("objective", ["span", "makespan"])
+@pytest.mark.parametrize("seed", range(4))
+def test_cp_sat_alone_proves_unlike_stages(seed: int, objective: str) -> None:
+    """Four unlike stages, up to twelve microbatches, nothing to start from."""
+    draw = np.random.default_rng(seed)
+    m = int(draw.integers(8, 13))
+    instance = PipelineSchedule.from_arrays(
+        *(draw.integers(5, 61, 4) for _ in range(3)),
+        microbatches=m,
+        latency=int(draw.integers(0, 10)),
+        memory_forward=2,
+        memory_backward=-1,
+        memory_weight=-1,
+        limit=int(draw.integers(8, 17)),
+        objective=objective,
+    )
+    alone = solve(instance, "cp-sat", time_limit=60, warm_start=None)
+    assert alone.status is Status.OPTIMAL
+    assert solve(instance, time_limit=60).objective == alone.objective
+
+
+@pytest.mark.parametrize("method", ["auto", "cp-sat", "1f1b"])
+def test_memory_below_a_microbatch_names_stage_need_and_remedy(method: str) -> None:
+    instance = chain(
+        3, 4, (1, 1, 1), memory_forward=[2, 7, 2], limit=5, stage_names=["in", "middle", "out"]
+    )
+    result = solve(instance, method)
+    assert (result.status, result.termination) == (Status.INFEASIBLE, Termination.PROVED)
+    assert "middle needs 22 on device 1" in result.reason
+    assert "the limit is 5" in result.reason
+    assert "limits of 22 on device 1 would do" in result.reason
+    enough = instance.replace(limit=sufficient_memory(instance))
+    assert solve(enough, method).status is not Status.INFEASIBLE
+
+
+def test_devices_that_keep_their_limits_only_alone() -> None:
+    """Found by enumeration: each device could, all at once cannot; what would do is named."""
+    for seed in range(2000):
+        instance = random_schedule(seed)
+        if instance.d < 2 or best(instance) is not None:
+            continue
+        result = solve(instance, "cp-sat")
+        if "every device could keep within its limit alone" in result.reason:
+            break
+    else:
+        pytest.fail("no such instance")
+    assert result.status is Status.INFEASIBLE
+    assert "would do, one microbatch after the other" in result.reason
+    assert instance.limit is not None
+    enough = np.maximum(instance.limit, sufficient_memory(instance))
+    assert best(instance.replace(limit=enough)) is not None
+
+
+def test_one_microbatch_after_the_other_is_a_schedule() -> None:
+    for seed in range(60):
+        instance = random_schedule(seed, limit=None)
+        solution = lone_microbatches(instance)
+        assert instance.check(solution) == ()
+        limited = instance.replace(limit=sufficient_memory(instance))
+        assert limited.check(solution) == ()
+        for device in range(instance.d):
+            if limited.limit is not None and limited.limit[device]:
+                less = np.array(limited.limit)
+                less[device] -= 1
+                assert instance.replace(limit=less).check(solution)
+
+
+def test_starts_of_every_kind() -> None:
+    instance = chain(4, 12, (5, 6, 4), limit=10)
+    start = lone_microbatches(instance)
+    value = instance.evaluate(start)
+    for given_start in (start, start.to_dict(), "1f1b", "zb-h1", None, "none"):
+        result = solve(instance, warm_start=given_start, time_limit=60)
+        assert result.objective == 193
+    result = solve(instance, "cp-sat", warm_start=start, time_limit=60)
+    assert result.trace.incumbents[0].value == value
+    assert [event.value for event in result.trace.warm_starts] == [value]
+    wrong = ScheduleSolution.of(instance, start.start * 0)
+    with pytest.raises(InputError, match="the solution given breaks"):
+        solve(instance, warm_start=wrong)
+    with pytest.raises(InputError, match="unknown warm start 'zb'"):
+        solve(instance, warm_start="zb")
+    with pytest.raises(InputError, match="zb-v: needs"):
+        solve(instance, warm_start="zb-v")
+
+
+def test_never_worse_than_its_start() -> None:
+    instance = chain(6, 40, (7, 11, 5), limit=14, latency=2)
+    best_rule = min(
+        result.objective
+        for name in ("1f1b", "zb-h1", "zb-h2")
+        if (result := solve(instance, name)).objective is not None
+    )
+    result = solve(instance, time_limit=0.5)
+    assert result.objective is not None
+    assert result.objective <= best_rule
+    assert result.bound is not None
+
+
+def test_a_rule_beyond_the_limit_says_by_how_much() -> None:
+    result = solve(chain(4, 8, (1, 1, 1), limit=8), "gpipe")
+    assert result.status is Status.UNKNOWN
+    assert result.reason == "gpipe needs 16 on device 0, 8 more than the limit of 8"
+
+
+@pytest.mark.parametrize("method", ["auto", "greedy", "modulo", "cp-sat"])
+def test_runs_limited_by_work_repeat(method: str) -> None:
+    draw = np.random.default_rng(5)
+    instance = PipelineSchedule.from_arrays(
+        *(draw.integers(5, 61, 5) for _ in range(3)),
+        microbatches=10,
+        memory_forward=2,
+        memory_backward=-1,
+        memory_weight=-1,
+        limit=11,
+        objective="span",
+    )
+    runs = [
+        solve(instance, method, time_limit=0.2, options={"deterministic": True}) for _ in range(2)
+    ]
+    assert runs[0].objective == runs[1].objective
+    assert runs[0].bound == runs[1].bound
+    assert runs[0].solution == runs[1].solution
+
+
+def test_inference_and_bidirectional_pipelines() -> None:
+    inference = PipelineSchedule.from_arrays([3, 5, 2], microbatches=6, latency=1)
+    result = solve(inference)
+    assert (result.status, result.objective) == (Status.OPTIMAL, 3 + 1 + 6 * 5 + 1 + 2)
+    both_ways = PipelineSchedule.from_arrays(
+        [1] * 4, [2] * 4, devices=[0, 1, 1, 0], edges=[(0, 1), (2, 3)], microbatches=4
+    )
+    result = solve(both_ways, "cp-sat")
+    assert result.status is Status.OPTIMAL
+    assert result.objective == 4 * 2 * (1 + 2)  # no device waits
+
+
+def test_methods_are_registered_with_their_reasons() -> None:
+    names = [method.name for method in REGISTRY[KIND]]
+    assert names[0] == "auto"
+    assert {"gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2", "zb-v", "popxl"} < set(names)
+    assert {"greedy", "modulo", "cp-sat"} < set(names)
+    reasons = {info.name: info.reason for info in methods(chain(4, 8, (1, 1, 1)))}
+    assert "V" in reasons["zb-v"]
+    assert reasons["zb-h2"] == ""
+    assert "microbatches" in reasons["popxl"]
