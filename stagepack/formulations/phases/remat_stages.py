@@ -21,8 +21,10 @@ Constraints
     often     sum over l of r_lj <= recomputations, 0 where s_j
     use       p_li + r_li + g_li >= 1 where l reads x_{i+1}; >= r_lj where j does
     retain    p_{l-1,i} <= p_li + r_li + g_li
-    once      p_li >= sum over k > l of r_ki          (one recomputation: it lasts to its last use)
-    tape      q_lj >= 1 - s_j - sum over k <= l of r_kj
+    once      p_li >= sum over k > l of r_ki, which is q_li - q_{n-1,i} where these are equal
+              (one recomputation: it lasts to its last use)
+    tape      q_jj >= 1 - s_j - r_jj, q_lj >= q_{l-1,j} - r_lj
+              (equal, where layers are computed again once at most and never paged)
     gaps      u_lik >= p_{l-1,i}, u_lik >= r_lj for the readers j from the k-th on
     pages     sum over l of g_li = s_i, p_li >= sum over k > l of g_ki
     memory    at each forward layer, each layer computed again, each backward layer
@@ -103,8 +105,10 @@ class RematStages:
         for i in self.read:
             for stage in range(i + 1, n):
                 self.p[stage, i] = self.program.column(integral=False)
+        # Where a layer is computed again once or kept, q tells for its output, too.
+        self.tied = self.once and not step.allowed[Policy.STASH]
         for j in range(n):
-            if step.tape[j]:
+            if step.tape[j] or (self.tied and step.products[j]):
                 for stage in range(j, n):
                     self.q[stage, j] = self.program.column(integral=False)
 
@@ -156,7 +160,9 @@ class RematStages:
                 p = self.p[stage, i]
                 if stage - 1 > i:
                     row(self._present(stage, i) | {self.p[stage - 1, i]: -1}, low=0)
-                if self.once and later:
+                if self.tied and later:
+                    row({p: 1, self.q[stage, i]: -1, self.q[step.n - 1, i]: 1}, low=0)
+                elif self.once and later:
                     row(later | {p: -1}, high=0)
                 if pages:
                     row(pages | {p: -1}, high=0)
@@ -173,10 +179,17 @@ class RematStages:
 
     def _tape(self) -> None:
         for (stage, j), q in self.q.items():
-            terms = {self.r[at, j]: 1 for at in range(j, stage + 1) if (at, j) in self.r}
-            if j in self.s:
+            terms = {q: 1}
+            if (stage, j) in self.r:
+                terms[self.r[stage, j]] = 1
+            high = None
+            if stage > j:
+                terms[self.q[stage - 1, j]] = -1
+            elif j in self.s:
                 terms[self.s[j]] = 1
-            self.program.row(terms | {q: 1}, low=1)
+            if self.tied:
+                high = int(stage == j)
+            self.program.row(terms, low=int(stage == j), high=high)
 
     def _gaps(self) -> None:
         """Columns u and v: tensors that the stage's own layer does not read, or that are paged."""

@@ -7,11 +7,14 @@ from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode, compute_cycles, link_rate, rate, transfer_cycles
 
 
-def work_bound(instance: PhaseSchedule, microbatch: int, io_tiles: int) -> int:
+def work_bound(
+    instance: PhaseSchedule, microbatch: int, io_tiles: int, *, again: int = 0
+) -> int:
     """Return cycles that no plan with this microbatch and number of I/O tiles goes below.
 
     One start-up, the variables once (not where they may be loaded ahead), the compute of all
-    steps beside or after the transfers with the host, and the optimiser.  O(n).
+    steps beside or after the transfers with the host, and the optimiser; `again` cycles of a step
+    are computed again.  O(n).
     """
     figures, chip = instance.at(microbatch), instance.chip
     remote = link_rate(chip, chip.remote_bandwidth, io_tiles)
@@ -22,7 +25,7 @@ def work_bound(instance: PhaseSchedule, microbatch: int, io_tiles: int) -> int:
     total = chip.startup + gather
     if not (instance.prefetch and io_tiles):
         total += transfer_cycles(int(shards.sum()), remote)
-    work = int(figures.forward.sum())
+    work = int(figures.forward.sum()) + again
     moved = transfer_cycles(int(figures.activations[0]), host)
     if instance.training:
         work += int(figures.backward.sum())

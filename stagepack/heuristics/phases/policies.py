@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.heuristics.phases import liveness_kernels, policies_kernels
-from stagepack.heuristics.phases.liveness_kernels import REPEATED
+from stagepack.heuristics.phases.cycles import EXACT
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases.instance import Policy
 from stagepack.instances.profile import Array
@@ -31,7 +31,7 @@ CODES = {
 }
 NAMES = {code: str(policy) for policy, code in CODES.items()}
 MOST_LABELS = 600
-"""Labels followed at each layer; more are thinned out, and the answer says so."""
+"""Labels followed at each layer at first; more are thinned out, and the answer says so."""
 MOST_ENUMERATED = 243
 """Policies tried for a group one by one, where no rule finds the best ones."""
 AT_ONCE = 4096
@@ -58,6 +58,8 @@ class PolicyRows:
         Policies of one row after the other, and where those of each end.
     inexact : str
         Why a better policy may be missing; '' when none is.
+    thinned : bool
+        Whether more labels than were followed would tell more.
     """
 
     group: Array
@@ -70,6 +72,7 @@ class PolicyRows:
     codes: Array
     ends: Array
     inexact: str = ""
+    thinned: bool = False
 
     def policy(self, row: int) -> tuple[str, ...]:
         """Return the policies of the group's layers, () in inference."""
@@ -92,6 +95,8 @@ def find_policies(
     bounding: bool = False,
     track: bool = False,
     every: bool = False,
+    most: int = MOST_LABELS,
+    longest: int = EXACT,
     keep_going: Callable[[], bool] = lambda: True,
 ) -> PolicyRows:
     """Return the policies worth having for every group.
@@ -104,6 +109,10 @@ def find_policies(
         The forward phase's memory matters by itself (prefetching).
     every : bool
         All policies, not the best ones (budgets that tell them apart).
+    most : int
+        Labels to follow at each layer.
+    longest : int
+        Cycles of a step computed again, at most; labels with more are dropped.
     keep_going : callable
         Asked now and then; once it says no, rows are missing, and the answer says so.
     """
@@ -121,14 +130,15 @@ def find_policies(
     if every:
         return _exactly(costs, list(instance.policies), None, once, keep_going)
     codes = np.array([CODES[policy] for policy in usable], dtype=np.int64)
-    rows = _labelled(costs, codes, bounding and often, track, bounding, keep_going)
+    rows = _labelled(costs, codes, bounding and often, track, bounding, most, longest, keep_going)
     if bounding:
         return rows
     if not instance.chain:
         return _exactly(costs, usable or list(instance.policies), rows, not dropping, keep_going)
-    if often and not rows.inexact:
-        return _with_doubt(rows, "layers may be computed again more than once")
-    return rows
+    doubt = "layers may be computed again more than once" if often else ""
+    if rows.thinned:
+        doubt = doubt or "only some of the many policies were followed"
+    return dataclasses.replace(rows, inexact=rows.inexact or doubt)
 
 
 def ideal(costs: RangeCosts) -> PolicyRows:
@@ -136,7 +146,7 @@ def ideal(costs: RangeCosts) -> PolicyRows:
     if not costs.instance.training:
         return _uniform(costs, None)
     codes = np.array([liveness_kernels.NONE], dtype=np.int64)
-    return _labelled(costs, codes, True, False, True, lambda: True)
+    return _labelled(costs, codes, True, False, True, MOST_LABELS, EXACT, lambda: True)
 
 
 def uniform(costs: RangeCosts, policy: Policy) -> PolicyRows:
@@ -152,10 +162,6 @@ def chosen(costs: RangeCosts, rule: Callable[[int, int], Sequence[Policy]]) -> P
     return _examined(costs, np.arange(len(costs)), codes, "", lambda: True)
 
 
-def _with_doubt(rows: PolicyRows, inexact: str) -> PolicyRows:
-    return dataclasses.replace(rows, inexact=inexact)
-
-
 def _uniform(costs: RangeCosts, policy: Policy | None, inexact: str = "") -> PolicyRows:
     """Return one row a group: the same policy for all layers."""
     code = liveness_kernels.NONE if policy is None else CODES[policy]
@@ -169,58 +175,30 @@ def _labelled(
     relaxed: bool,
     track: bool,
     merging: bool,
+    most: int,
+    longest: int,
     keep_going: Callable[[], bool],
 ) -> PolicyRows:
     """Return what the labels find."""
-    instance, n = costs.instance, costs.n
-    idle = CODES[instance.policies[0]]
-    skipping = np.array(
-        [t for t, readers in enumerate(instance.readers) if readers[1:]], dtype=np.int64
-    )
-    rows, groups, policies = [np.empty((0, 7), np.int64)], [np.empty(0, np.int64)], [codes[:0]]
+    n = costs.n
+    walks: list[_Walk] = []
+    parts: list[Array] = []
     complete = True
     for a in range(n):
         low, high = int(costs.start[a]), int(costs.start[a + 1])
         if low == high:
             continue
-        if not keep_going():
-            complete = False
-            break
-        wanted = costs.end[low:high]
-        reach = int(wanted[-1])
-        for together in (False, True):
-            if (together and reach < n) or (not together and int(wanted[0]) == n):
-                continue
-            found, parents, choices, all_followed = policies_kernels.explore(
-                costs.layers,
-                a,
-                reach if together or reach < n else n - 1,
-                together,
-                costs.steps,
-                codes,
-                idle,
-                skipping,
-                costs.written,
-                costs.weight_sums,
-                costs.state_sums,
-                costs.largest_capacity,
-                relaxed,
-                track,
-                MOST_LABELS,
-                merging,
-            )
-            complete &= all_followed or merging
-            index = np.searchsorted(wanted, found[:, 0])
-            there = wanted[np.minimum(index, len(wanted) - 1)] == found[:, 0]
-            found = found[there]
-            rows.append(found)
-            groups.append(low + index[there])
-            lengths = found[:, 0] - a
-            policies.append(
-                policies_kernels.unroll(parents, choices, found[:, 6], np.cumsum(lengths))
-            )
-    # By layer first and by end then, the groups rise; the last group of a layer comes at the end.
-    table, group = np.concatenate(rows), np.concatenate(groups)
+        ends = set(costs.end[low:high].tolist())
+        reach = max(ends)
+        walk = _Walk(costs, a, codes, relaxed, track, merging, most, longest)
+        if a < n - 1 and min(ends) < n:
+            complete &= walk.run(min(reach, n - 1), False, ends, keep_going)
+        if reach == n:
+            complete &= walk.run(n, True, ends, keep_going)
+        walks.append(walk)
+        parts.append(low + np.searchsorted(costs.end[low:high], walk.rows[:, 0]))
+    table = np.concatenate([np.empty((0, 7), np.int64), *(walk.rows for walk in walks)])
+    group = np.concatenate([np.empty(0, np.int64), *parts])
     return PolicyRows(
         group=group,
         stored=table[:, 1],
@@ -229,10 +207,141 @@ def _labelled(
         again=table[:, 2],
         first_peak=table[:, 5],
         last_peak=table[:, 4],
-        codes=np.concatenate(policies),
+        codes=np.concatenate([codes[:0], *(walk.policies() for walk in walks)]),
         ends=np.cumsum(costs.end[group] - costs.first[group]),
-        inexact="" if complete else "only some of the many policies were followed",
+        inexact="" if complete else "there was no time for all policies",
+        thinned=any(not walk.all_followed for walk in walks),
     )
+
+
+class _Walk:
+    """Labels along the layers from one on."""
+
+    def __init__(
+        self,
+        costs: RangeCosts,
+        first: int,
+        codes: Array,
+        relaxed: bool,
+        track: bool,
+        merging: bool,
+        most: int,
+        longest: int,
+    ) -> None:
+        self.costs, self.first, self.codes = costs, first, codes
+        self.relaxed, self.merging, self.most, self.longest = relaxed, merging, most, longest
+        final = [0, 1, 2, 4, 5] if track else [0, 1, 2, 4]
+        self.final = np.array(final, dtype=np.int64)
+        self.columns = np.array([*final, 3, 6, 7, 8, 9], dtype=np.int64)
+        self.idle = np.array([CODES[costs.instance.policies[0]]], dtype=np.int64)
+        if len(codes) == 1 and codes[0] == liveness_kernels.NONE:
+            self.idle = codes
+        self.skipping = np.array(
+            [t for t, readers in enumerate(costs.instance.readers) if readers[1:]], dtype=np.int64
+        )
+        self.rows = np.empty((0, 7), np.int64)
+        self.all_followed = True
+        self._parents: list[Array] = []
+        self._choices: list[Array] = []
+        self._nodes = 0
+
+    def run(
+        self, reach: int, together: bool, ends: set[int], keep_going: Callable[[], bool]
+    ) -> bool:
+        """Walk to layer `reach`; return whether there was time for it.
+
+        Parameters
+        ----------
+        together : bool
+            Forward and backward run in one phase, which ends there.
+        ends : set of int
+            Where groups may end.
+        """
+        costs, layers, a = self.costs, self.costs.layers, self.first
+        earlier = policies_kernels.gradients_ahead(layers, a, reach, self.skipping)
+        labels = np.zeros((1, policies_kernels.COLUMNS), np.int64)
+        node_of = np.full(1, -1, np.int64)
+        found = [self.rows]
+        for layer in range(a, reach):
+            if not keep_going():
+                return False
+            end = layer + 1
+            base = 2 * int(costs.weight_sums[reach if together else end] - costs.weight_sums[a])
+            ahead = int(earlier[layer])
+            if end in ends and (end == reach or not together):
+                state = int(costs.state_sums[end] - costs.state_sums[a])
+                new, came, chose = self._advance(labels, layer, False, together, base, state, ahead)
+                nodes = self._add(node_of[came], chose)
+                found.append(
+                    np.column_stack((np.full(len(new), end), new[:, [0, 1, 2, 4, 5]], nodes))
+                )
+            if end < reach:
+                inside = bool(layers.nbytes[end])
+                labels, came, chose = self._advance(
+                    labels, layer, inside, together, base, None, ahead
+                )
+                node_of = self._add(node_of[came], chose)
+                if not len(labels):
+                    break
+        self.rows = np.concatenate(found)
+        return True
+
+    def _advance(
+        self,
+        labels: Array,
+        layer: int,
+        inside: bool,
+        together: bool,
+        base: int,
+        state: int | None,
+        earlier: int,
+    ) -> tuple[Array, Array, Array]:
+        """Take one more layer; it ends the group where there is a `state` for its epilogue."""
+        costs, layers = self.costs, self.costs.layers
+        product = int(layers.tape[layer]) + (int(layers.nbytes[layer + 1]) if inside else 0)
+        new, came, chose, complete = policies_kernels.advance(
+            labels,
+            self.codes if product else self.idle,
+            layers,
+            self.first,
+            layer,
+            inside,
+            together,
+            self.relaxed,
+            int(costs.written[layer]),
+            policies_kernels.beside_chain(layers, self.first, layer, self.skipping),
+            earlier,
+            base,
+            state or 0,
+            costs.steps,
+            costs.largest_capacity,
+            self.longest,
+            self.columns if state is None else self.final,
+            self.most,
+            self.merging,
+        )
+        self.all_followed &= complete
+        return new, came, chose
+
+    def _add(self, parents: Array, choices: Array) -> Array:
+        """Add nodes to the tree of policies, and return their numbers."""
+        self._parents.append(parents)
+        self._choices.append(choices)
+        self._nodes += len(parents)
+        return np.arange(self._nodes - len(parents), self._nodes)
+
+    def policies(self) -> Array:
+        """Return the policies of all rows, one after the other."""
+        if not len(self.rows):
+            return self.codes[:0]
+        return np.asarray(
+            policies_kernels.unroll(
+                np.concatenate(self._parents),
+                np.concatenate(self._choices),
+                np.ascontiguousarray(self.rows[:, 6]),
+                np.cumsum(self.rows[:, 0] - self.first),
+            )
+        )
 
 
 def _exactly(
@@ -292,12 +401,22 @@ def _examined(
         )
         count = min(len(group), low + AT_ONCE)
     values = np.concatenate(parts, axis=1)
+    stored, reloaded, kept, again, first_peak, last_peak, repeated = values
     found = PolicyRows(
-        group[:count], *values[:REPEATED], codes=codes, ends=ends[:count], inexact=inexact
+        group=group[:count],
+        stored=stored,
+        reloaded=reloaded,
+        kept=kept,
+        again=again,
+        first_peak=first_peak,
+        last_peak=last_peak,
+        codes=codes,
+        ends=ends[:count],
+        inexact=inexact,
     )
     if costs.instance.recomputations or not training:
         return found
-    return _restricted(found, values[REPEATED] == 0)
+    return _restricted(found, repeated == 0)
 
 
 def _restricted(rows: PolicyRows, mask: Array) -> PolicyRows:

@@ -265,162 +265,109 @@ def beside_chain(
 
 
 @compiled
-def explore(
+def gradients_ahead(
+    layers: Layers, a: int, reach: int, skipping: Array
+) -> Array:  # pragma: no cover - compiled
+    """Return gradients live, at least, while a run that ends at each layer is computed again.
+
+    In a chain that of the layer's output; with skips a run may be computed earlier than need be.
+    """
+    n = len(layers.tape)
+    found = np.zeros(n, np.int64)
+    for layer in range(reach - 1, a - 1, -1):
+        if layer + 1 < n:
+            found[layer] = layers.nbytes[layer + 1]
+        if len(skipping) > 0 and layer + 1 < reach:
+            found[layer] = min(found[layer], found[layer + 1])
+    return found
+
+
+@compiled
+def advance(
+    labels: Array,
+    allowed: Array,
     layers: Layers,
     a: int,
-    reach: int,
+    layer: int,
+    inside: bool,
     together: bool,
-    steps: int,
-    allowed: Array,
-    idle: int,
-    skipping: Array,
-    written: Array,
-    weights: Array,
-    states: Array,
-    capacity: int,
     relaxed: bool,
-    track: bool,
+    written: int,
+    beside: int,
+    earlier: int,
+    base: int,
+    state: int,
+    steps: int,
+    capacity: int,
+    longest: int,
+    columns: Array,
     most: int,
     merging: bool,
 ) -> tuple[Array, Array, Array, bool]:  # pragma: no cover - compiled
-    """Return the policies worth having for the groups [a, b), b = a + 1 ... reach.
+    """Return the labels after one more layer, the best of them; see :func:`extend`.
 
     Parameters
     ----------
-    together : bool
-        Look at the last group only: b = reach = n, forward and backward in one phase.
-    steps : int
-        G: that often kept bytes are held.
+    labels : ndarray of int64, shape (l, 10)
     allowed : ndarray of int64
-        The policies.
-    idle : int
-        The policy of layers without products.
-    skipping : ndarray of int64
-        Tensors that other layers than the next one read.
-    written : ndarray of int64, shape (n,)
-        What stashing each layer's output stores.
-    weights, states : ndarray of int64, shape (n + 1,)
-        Sums of the bytes of variables, and of state in shards, of the layers before each.
-    track : bool
-        Whether the forward phase's memory matters by itself.
+        The policies to try.
+    base, state : int
+        Bytes held throughout, and besides these in the epilogue.
+    longest : int
+        Cycles that may be computed again, at most.
+    columns : ndarray of int64
+        What counts from here on.
     most : int
-        Labels to follow at each layer, and to return for each group.
+        Labels to return.
     merging : bool
         Beyond that many put the least of alike labels in their place, for bounds; else drop some.
 
     Returns
     -------
-    rows : ndarray of int64, shape (r, 7)
-        End of the group, bytes stashed, cycles recomputed, bytes kept (all of one step), most
-        bytes live in the phase with the backward part and in the forward phase, a node.
-    parents, choices : ndarray of int64, shape (nodes,)
-        The tree of policies: a node's parent (-1 at the root) and the policy of its layer.
+    labels : ndarray of int64, shape (r, 10)
+    came, chose : ndarray of int64, shape (r,)
+        The label before and the policy taken.
     complete : bool
-        Whether no label was given up for `most`.
+        Whether `most` was enough.
     """
-    n = len(layers.tape)
-    count = 5 if not track else 6
-    columns = np.array(
-        [STASHED, AGAIN, KEPT, PEAK, FIRST_PEAK, HELD, RUN, RERUN, PASSING, RETURNING]
-    )
-    if not track:
-        columns = np.array([STASHED, AGAIN, KEPT, PEAK, HELD, RUN, RERUN, PASSING, RETURNING])
-    last_columns = columns[: count - 1]
-    complete = True
-    nodes = 0
-    parents = np.empty(1024, np.int64)
-    choices = np.empty(1024, np.int64)
-    rows = np.empty((256, 7), np.int64)
-    found = 0
-    labels = np.zeros((1, COLUMNS), np.int64)
-    node_of = np.full(1, -1, np.int64)
-    # Gradients while a run is computed again: with skips this may be earlier than need be.
-    earlier = np.zeros(n + 1, np.int64)
-    earlier[: n - 1] = layers.nbytes[1:n]
-    if len(skipping) > 0:
-        for layer in range(reach - 2, a - 1, -1):
-            earlier[layer] = min(earlier[layer], earlier[layer + 1])
-    for layer in range(a, reach):
-        # Twice: as the last layer of a group that ends here, and as one that others follow.
-        for inner in range(2):
-            end = layer + 1
-            if inner == 0 and together and end < reach:
+    new = np.empty((len(labels) * len(allowed), COLUMNS), np.int64)
+    came = np.empty(len(new), np.int64)
+    chose = np.empty(len(new), np.int64)
+    size = 0
+    for i in range(len(labels)):
+        for policy in allowed:
+            label = extend(
+                labels[i],
+                policy,
+                layers,
+                a,
+                layer,
+                inside,
+                together,
+                relaxed,
+                written,
+                beside,
+                earlier,
+            )
+            need = base + steps * label[KEPT] + max(label[PEAK], state)
+            if need <= capacity and label[AGAIN] <= longest:
+                new[size] = label
+                came[size] = i
+                chose[size] = policy
+                size += 1
+    stays = best_labels(new[:size], columns)
+    complete = len(stays) <= most
+    if not complete and merging:
+        cluster = clustered(new[stays], most)
+        least = np.full(most, -1, np.int64)
+        for k in range(len(stays)):
+            i = least[cluster[k]]
+            if i < 0:
+                least[cluster[k]] = stays[k]
                 continue
-            if inner == 1 and end == reach:
-                continue
-            inside = inner == 1 and layers.nbytes[layer + 1] > 0
-            product = layers.tape[layer] + (layers.nbytes[layer + 1] if inside else 0)
-            fate = allowed if product > 0 else np.array([idle])
-            base = 2 * (weights[reach if together else end] - weights[a])
-            state = states[end] - states[a]
-            beside = beside_chain(layers, a, layer, skipping)
-            new = np.empty((len(labels) * len(fate), COLUMNS), np.int64)
-            came = np.empty(len(new), np.int64)
-            chose = np.empty(len(new), np.int64)
-            size = 0
-            for i in range(len(labels)):
-                for policy in fate:
-                    label = extend(
-                        labels[i],
-                        policy,
-                        layers,
-                        a,
-                        layer,
-                        inside,
-                        together,
-                        relaxed,
-                        written[layer],
-                        beside,
-                        earlier[layer],
-                    )
-                    need = base + steps * label[KEPT]
-                    if need + label[PEAK] > capacity:
-                        continue
-                    if inner == 0 and need + state > capacity:
-                        continue
-                    new[size] = label
-                    came[size] = node_of[i]
-                    chose[size] = policy
-                    size += 1
-            stays = best_labels(new[:size], last_columns if inner == 0 else columns)
-            if len(stays) > most:
-                complete = False
-                if merging:
-                    cluster = clustered(new[stays], most)
-                    least = np.full(most, -1, np.int64)
-                    for k in range(len(stays)):
-                        i = least[cluster[k]]
-                        if i < 0:
-                            least[cluster[k]] = stays[k]
-                            continue
-                        for c in range(COLUMNS):
-                            new[i, c] = min(new[i, c], new[stays[k], c])
-                    stays = least[least >= 0]
-                else:
-                    stays = stays[thinned(len(stays), most)]
-            while nodes + len(stays) > len(parents):
-                parents = np.concatenate((parents, np.empty_like(parents)))
-                choices = np.concatenate((choices, np.empty_like(choices)))
-            for k in range(len(stays)):
-                parents[nodes + k] = came[stays[k]]
-                choices[nodes + k] = chose[stays[k]]
-            if inner == 0:
-                while found + len(stays) > len(rows):
-                    rows = np.concatenate((rows, np.empty_like(rows)))
-                for k in range(len(stays)):
-                    label = new[stays[k]]
-                    rows[found, 0] = end
-                    rows[found, 1] = label[STASHED]
-                    rows[found, 2] = label[AGAIN]
-                    rows[found, 3] = label[KEPT]
-                    rows[found, 4] = label[PEAK]
-                    rows[found, 5] = label[FIRST_PEAK]
-                    rows[found, 6] = nodes + k
-                    found += 1
-            else:
-                labels = new[stays]
-                node_of = np.arange(nodes, nodes + len(stays))
-            nodes += len(stays)
-        if len(labels) == 0:
-            break
-    return rows[:found], parents[:nodes], choices[:nodes], complete
+            for c in range(COLUMNS):
+                new[i, c] = min(new[i, c], new[stays[k], c])
+        stays = least[least >= 0]
+    elif not complete:
+        stays = stays[thinned(len(stays), most)]
+    return new[stays], came[stays], chose[stays], complete

@@ -15,11 +15,14 @@ import numpy as np
 from stagepack.heuristics.phases import dp
 from stagepack.heuristics.phases.bounds import work_bound
 from stagepack.heuristics.phases.options import OptionTable, assemble
-from stagepack.heuristics.phases.policies import PolicyRows, find_policies, ideal
+from stagepack.heuristics.phases.policies import MOST_LABELS, PolicyRows, find_policies, ideal
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.result import Progress
+
+MANY_LABELS = 16 * MOST_LABELS
+"""Labels at each layer beyond which a look takes too long."""
 
 
 class Sweep:
@@ -42,6 +45,7 @@ class Sweep:
         }
         self.inexact = ""
         self._exact = True
+        self._most, self._thinned = MOST_LABELS, False
         self.infeasible: set[tuple[int, int]] = set()
         self._costs = functools.cache(functools.partial(RangeCosts, instance))
         self._policies: dict[tuple[int, bool], PolicyRows] = {}
@@ -66,9 +70,26 @@ class Sweep:
         key = (microbatch, track)
         if key not in self._policies:
             self._policies[key] = find_policies(
-                costs, track=track, keep_going=self.progress.keep_going
+                costs,
+                track=track,
+                most=self._most,
+                longest=self._longest(microbatch),
+                keep_going=self.progress.keep_going,
             )
-        return OptionTable(costs, self._policies[key], io_tiles)
+        rows = self._policies[key]
+        self._thinned |= rows.thinned
+        return OptionTable(costs, rows, io_tiles)
+
+    def _longest(self, microbatch: int) -> int:
+        """Return cycles that a step may compute again, at most, in a plan that is better."""
+        if self.upper >= dp.INFINITE:
+            return EXACT
+        instance, steps = self.instance, self._costs(microbatch).steps
+        tiles = instance.io_tile_choices
+        least = min(work_bound(instance, microbatch, count) for count in tiles)
+        # Transfers with the host may hide part of it.
+        idle = max(0, least - min(self._compute_bound(microbatch, count) for count in tiles))
+        return max(0, (self.upper - least + idle) // steps)
 
     def bound_tables(self, microbatch: int, io_tiles: int) -> Iterator[OptionTable]:
         """Return tables that are at least as good as anything possible."""
@@ -77,11 +98,18 @@ class Sweep:
             key = (microbatch, relaxed)
             if key not in self._bounding:
                 self._bounding[key] = (
-                    find_policies(costs, bounding=True, keep_going=self.progress.keep_going)
+                    find_policies(
+                        costs,
+                        bounding=True,
+                        most=self._most,
+                        longest=self._longest(microbatch),
+                        keep_going=self.progress.keep_going,
+                    )
                     if relaxed
                     else ideal(costs)
                 )
             rows = self._bounding[key]
+            self._thinned |= rows.thinned
             if not rows.inexact:
                 yield OptionTable(costs, rows, io_tiles)
 
@@ -163,11 +191,24 @@ class Sweep:
     def run(self, source: str) -> None:
         """Search all pairs; the bound is raised as they are done.
 
+        Where there were more policies than labels follow, all is done again with more labels.
+
         Raises
         ------
         Stopped
             When `progress` runs out of time.
         """
+        while True:
+            self._once(source)
+            done = self.progress.proved or self.none_fits
+            if done or not self._thinned or self._most >= MANY_LABELS:
+                return
+            self._most *= 4
+            self._thinned, self._exact, self.inexact = False, True, ""
+            self._policies.clear()
+            self._bounding.clear()
+
+    def _once(self, source: str) -> None:
         looked: set[tuple[int, int]] = set()
         self.raise_bound()
         while True:

@@ -259,6 +259,8 @@ class _Stage:
     w: int
     ahead: int  # F's that memory allows before the first B
     behind: int  # W's that memory allows after the last B
+    waiting: tuple[int, ...]  # W's that can wait, or get to, when n B's wait for the last F
+    filled: int  # the most cycles of those
     head: int  # before its first start, as far as the objective counts it
     after: int
     work: int
@@ -280,8 +282,10 @@ class Ramps:
     2. *Tail.*  In [V, Z] the device runs W's only, at most `behind`, whole ones; so z = Z - V is
        k w + i.  V_s >= V_t + c + b_s, so z_t >= z_s + Z_t - Z_s + b_s + c, where for spans
        Z_t - Z_s = S_t - S_s + .. >= f_s + c + ..; and z_s >= w_s, for the last W comes after V.
-    3. *Middle*, where B is the whole backward pass.  In [U, V] it runs B's only, at most
-       `ahead`, as no more are in flight; y = V - U is k b + i, y_s >= y_t + b_s + f_t + 2c.
+    3. *Middle.*  Between U and the start of the last B the device runs only B's and W's of other
+       microbatches.  When the last F starts, n of them wait for B and j for W, and hold what is
+       left of the limit at most; so in between run n B's, which are all there are, and at most n
+       + j W's: y = n b + k w + i.  For an edge (s, t), y_s >= y_t + f_t + b_t + 2c.
 
     Each chain is followed from its end, with the least length that is a sum of whole operations
     and an idle time within the budget.  That least length grows with the one before and shrinks
@@ -294,7 +298,6 @@ class Ramps:
     def __init__(self, instance: PipelineSchedule) -> None:
         self._order = instance.order
         self._spans = instance.objective is Objective.SPAN
-        self._fused = not instance.split
         self._applies = instance.d == instance.p
         self._out: list[list[tuple[int, int]]] = [[] for _ in range(instance.p)]
         self._in: list[list[tuple[int, int]]] = [[] for _ in range(instance.p)]
@@ -313,6 +316,7 @@ class Ramps:
             f, b, w = (0 if column is None else int(column[s]) for column in _columns(instance))
             m = int(instance.microbatches[s])
             limit = None if instance.limit is None else int(instance.limit[device])
+            waiting = _waiting(instance, s, limit)
             self._stages.append(
                 _Stage(
                     f=f,
@@ -320,6 +324,8 @@ class Ramps:
                     w=w,
                     ahead=_most_ahead(instance, s, limit),
                     behind=_most_behind(instance, s, limit),
+                    waiting=waiting,
+                    filled=max(n * b + k * w for n, k in enumerate(waiting)),
                     head=head[s],
                     after=int(after[device]),
                     work=m * (f + b + w),
@@ -391,19 +397,30 @@ class Ramps:
 
     def _middle_idle(self, budget: list[int]) -> list[int] | None:
         y, idle = [0] * len(budget), [0] * len(budget)
-        if not self._fused:
-            return idle
         for s in reversed(self._order):
             stage = self._stages[s]
-            y[s] = stage.b
             for t, lag in self._out[s]:
-                y[s] = max(y[s], y[t] + stage.b + self._stages[t].f + 2 * lag)
-            found = _whole(y[s], stage.b, stage.ahead, 0, budget[s])
+                other = self._stages[t]
+                y[s] = max(y[s], y[t] + other.f + other.b + 2 * lag)
+            idle[s] = max(0, y[s] - stage.filled)
+            found = _mixed(y[s], stage, budget[s])
             if found is None:
                 return None
-            idle[s] = max(0, y[s] - stage.ahead * stage.b)
             y[s] = found
         return idle
+
+
+def _mixed(length: int, stage: _Stage, budget: int) -> int | None:
+    """Return the least sum, >= length, of some B's, W's beside them, and 0 <= idle <= budget."""
+    best = None
+    most = len(stage.waiting) - 1
+    for n in range(min(most, length // stage.b + 1), -1, -1):
+        found = _whole(max(0, length - n * stage.b), stage.w, stage.waiting[n], 0, budget)
+        if found is not None and (best is None or n * stage.b + found < best):
+            best = n * stage.b + found
+        if best == length:
+            break
+    return best
 
 
 def _whole(length: int, each: int, most: int, head: int, budget: int) -> int | None:
@@ -448,6 +465,27 @@ def _most_behind(instance: PipelineSchedule, s: int, limit: int | None) -> int:
 
 def _columns(instance: PipelineSchedule) -> tuple[Array, Array | None, Array | None]:
     return instance.forward, instance.backward, instance.weight
+
+
+def _waiting(instance: PipelineSchedule, s: int, limit: int | None) -> tuple[int, ...]:
+    """Return, for n = 0, 1, .., the most W's that can run between the last F and the last B.
+
+    When that F starts, n other microbatches wait for B, and as many for W as still fit beside
+    them; after its B any of the n may run its W too.
+    """
+    others = int(instance.microbatches[s]) - 1
+    g, b, _ = _changes(instance, s)
+    if limit is None:
+        counts = [others - n for n in range(others + 1)]
+    else:
+        room = limit - g
+        most = others if g <= 0 else max(0, min(others, room // g))
+        free = [max(0, room - n * g) for n in range(most + 1)]
+        counts = [
+            others - n if g + b <= 0 else min(others - n, free[n] // (g + b))
+            for n in range(most + 1)
+        ]
+    return tuple(n + count if instance.split else 0 for n, count in enumerate(counts))
 
 
 def _changes(instance: PipelineSchedule, s: int) -> tuple[int, int, int]:

@@ -188,6 +188,17 @@ SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
     ("pipeline/random/heterogeneous", {}),
     ("pipeline/random/unlike-devices", {}),
     ("pipeline/random/infeasible", {}),
+    # schedules
+    ("schedule/zero-bubble/small", {}),
+    ("schedule/interleaved", {}),
+    ("schedule/bert-large", {}),
+    # phases
+    ("phases/mnist", {}),
+    ("phases/six-layers", {}),
+    ("phases/bert-large", {}),
+    ("phases/random/heterogeneous", {}),
+    ("phases/random/chain-remat", {}),
+    ("phases/random/skip-remat", {"layers": 20}),
     # packing
     ("packing/activations/bert-base", {"training": True}),
     ("packing/activations/resnet-50", {"training": True}),
@@ -196,15 +207,6 @@ SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
     ("packing/random/evolved", {}),
     ("packing/random/pipelined", {}),
     ("packing/adversarial/all", {}),
-    # phases
-    ("phases/bert-base", {"training": False}),
-    ("phases/bert-large", {}),
-    ("phases/gpt2-small", {"policies": "stash,recompute"}),
-    ("phases/mnist", {}),
-    ("phases/six-layers", {}),
-    ("phases/random/heterogeneous", {}),
-    ("phases/random/chain-remat", {}),
-    ("phases/random/skip-remat", {"layers": 20}),
 )
 
 
