@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
+from stagepack.instances.phases.least import least_memory
 from stagepack.instances.phases.plan import Plan, plan
 from stagepack.report import format as as_text
 from stagepack.report.parts import Section, choices, choose, chosen, panel
@@ -27,7 +28,7 @@ LISTED = 40  # phases in the table of a terminal
 
 def facts(instance: PhaseSchedule) -> dict[str, Any]:
     """Return sizes, totals and the machine as plain data."""
-    chip = instance.chip
+    chip, least = instance.chip, least_memory(instance)
     return {
         "layers": instance.n,
         "training": instance.training,
@@ -50,6 +51,11 @@ def facts(instance: PhaseSchedule) -> dict[str, Any]:
         "graphs": instance.graphs,
         "chip": chip.name or None,
         "memory": chip.memory,
+        "least_memory": {
+            "bytes": least.memory,
+            "layer": instance.layer_name(least.layer),
+            "moment": least.moment,
+        },
         "tiles": chip.tiles,
         "io_tiles": [min(instance.io_tile_choices), max(instance.io_tile_choices)],
         "remote_bandwidth": _plain(chip.remote_bandwidth),
@@ -66,7 +72,7 @@ def _plain(rate: Any) -> float | None:
 def lines(given: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return facts as (what, text) for people."""
     number, quantity = as_text.number, as_text.quantity
-    batches = given["microbatches"]
+    batches, least = given["microbatches"], given["least_memory"]
     free = f"{batches[0]} to {batches[-1]}, free" if len(batches) > 1 else number(batches[0])
     found = [
         ("Mode", "training" if given["training"] else "inference"),
@@ -86,6 +92,8 @@ def lines(given: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Microbatch", free),
         ("Chip", f"{given['chip'] or 'unnamed'}, {quantity(given['memory'])}, "
          f"{as_text.plural(given['tiles'], 'tile')}"),
+        ("Least memory", f"{quantity(least['bytes'])}, for the {least['moment']} of "
+         f"{least['layer']}"),
         ("I/O tiles", " to ".join(dict.fromkeys(map(number, given["io_tiles"])))),
         ("Remote memory", f"{_rate(given['remote_bandwidth'])}"
          + ("" if given["remote_memory"] is None else f", {quantity(given['remote_memory'])}")),

@@ -21,10 +21,10 @@ Constraints
     often     sum over l of r_lj <= recomputations, 0 where s_j
     use       p_li + r_li + g_li >= 1 where l reads x_{i+1}; >= r_lj where j does
     retain    p_{l-1,i} <= p_li + r_li + g_li
-    once      p_li >= sum over k > l of r_ki, which is q_li - q_{n-1,i} where these are equal
-              (one recomputation: it lasts to its last use)
-    tape      q_jj >= 1 - s_j - r_jj, q_lj >= q_{l-1,j} - r_lj
-              (equal, where layers are computed again once at most and never paged)
+    once      p_li >= q_li - q_{n-1,i} + sum over k > l of g_ki
+              (with one recomputation q_li - q_{n-1,i} is the sum over k > l of r_ki, and what is
+              made again or paged in lasts to its last use)
+    tape      q_jj >= 1 - s_j - r_jj, q_lj >= q_{l-1,j} - r_lj; equal with one recomputation
     gaps      u_lik >= p_{l-1,i}, u_lik >= r_lj for the readers j from the k-th on
     pages     sum over l of g_li = s_i, p_li >= sum over k > l of g_ki
     memory    at each forward layer, each layer computed again, each backward layer
@@ -105,10 +105,9 @@ class RematStages:
         for i in self.read:
             for stage in range(i + 1, n):
                 self.p[stage, i] = self.program.column(integral=False)
-        # Where a layer is computed again once or kept, q tells for its output, too.
-        self.tied = self.once and not step.allowed[Policy.STASH]
+        # Where a layer is computed again once at most, q tells for its output, too.
         for j in range(n):
-            if step.tape[j] or (self.tied and step.products[j]):
+            if step.tape[j] or (self.once and step.products[j]):
                 for stage in range(j, n):
                     self.q[stage, j] = self.program.column(integral=False)
 
@@ -154,24 +153,19 @@ class RematStages:
     def _retain(self) -> None:
         step, row = self.step, self.program.row
         for i in self.read:
-            later: Terms = {}
             pages: Terms = {}
             for stage in range(step.n - 1, i, -1):
                 p = self.p[stage, i]
                 if stage - 1 > i:
                     row(self._present(stage, i) | {self.p[stage - 1, i]: -1}, low=0)
-                if self.tied and later:
-                    row({p: 1, self.q[stage, i]: -1, self.q[step.n - 1, i]: 1}, low=0)
-                elif self.once and later:
-                    row(later | {p: -1}, high=0)
-                if pages:
+                if self.once and stage < step.n - 1:
+                    # Paged in or made again before, it lasts.
+                    made = {self.q[stage, i]: 1, self.q[step.n - 1, i]: -1}
+                    row(made | pages | {p: -1}, high=0)
+                elif pages:
                     row(pages | {p: -1}, high=0)
-                if (stage, i) in self.r:
-                    later[self.r[stage, i]] = 1
                 if (stage, i) in self.g:
                     pages[self.g[stage, i]] = 1
-                    if self.once:  # whichever it is, it lasts
-                        later[self.g[stage, i]] = 1
             if pages:
                 row(pages | {self.s[i]: -1}, low=0, high=0)
                 first = self.p[step.n - 1, i]
@@ -187,7 +181,7 @@ class RematStages:
                 terms[self.q[stage - 1, j]] = -1
             elif j in self.s:
                 terms[self.s[j]] = 1
-            if self.tied:
+            if self.once:
                 high = int(stage == j)
             self.program.row(terms, low=int(stage == j), high=high)
 

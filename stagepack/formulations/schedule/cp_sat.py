@@ -17,7 +17,9 @@ Variables
     t_v              start of operation v after the origin of its device, in [0, U - after_d]
     o_d              origin of device d: its first start (all 0 for the makespan)
     x_de             o_e - o_d for (d, e) in A
-    l_r              length of retention r
+    y_uv             B or W u of a stage has ended when F v of the same stage starts (where the
+                     stage has its device to itself)
+    l_r              length of retention r (on other devices)
     z                the objective
 Objective
     minimise z
@@ -27,6 +29,8 @@ Constraints
     origins          x_de = o_e - o_d                    where A has a cycle
     apart            operations of V_d do not overlap
     releases         t_v >= t_u + dur_u                  (u, v) in L
+    counts           t_v >= t_u + dur_u where y_uv, t_u >= t_v + dur_v where not; what those u
+                     with y_uv give back makes room for v and all F before
     memory           sum of the bytes of R_d held at a time <= limit_d
     objective        z >= t_v + dur_v + after_d          for the last operations of each stage
 
@@ -50,6 +54,9 @@ from stagepack.result import InputError
 
 LARGEST_VALUE = 2**44
 """Numbers of the model are kept below this, where bounds written as floats are exact."""
+
+LONGEST_COUNT = 16
+"""Microbatches up to which memory is counted at each F: variables grow with the square."""
 
 TOLERANCE = 1e-6
 """Subtracted from raw bounds (integers written as floats) before rounding up."""
@@ -227,8 +234,15 @@ class CpSat:
         """Bytes held on a device at a time <= limit_d."""
         instance, frame, model = self.instance, self.frame, self.model
         self.lengths: list[tuple[Any, int, int]] = []
+        self.y: dict[tuple[int, int], Any] = {}
         for device in range(instance.d):
-            if not frame.binds(device) or frame.counted(device):
+            if not frame.binds(device):
+                continue
+            lone = frame.lone_stage(device)
+            if lone is not None and frame.kinds == 2:
+                continue  # the releases say it all
+            if lone is not None and int(instance.microbatches[lone]) <= LONGEST_COUNT:
+                self._count(lone)
                 continue
             assert instance.limit is not None
             held, demands = [], []
@@ -248,6 +262,37 @@ class CpSat:
                 [nbytes // divisor for nbytes in demands],
                 int(instance.limit[device]) // divisor,
             )
+
+    def _count(self, s: int) -> None:
+        """Let enough of B and W of stage s have ended where its F starts."""
+        instance, model = self.instance, self.model
+        given = -int(instance.memory_backward[s]), -int(instance.memory_weight[s])
+        certain: dict[tuple[int, int], int] = {}
+        for kind, i, j in self._releases[s] or ():
+            certain[kind, j] = i + 1
+        first = [0, 0, 0]
+        for j, need in self.frame.shortages(s):
+            v = self._op((s, 0), j)
+            for kind in (1, 2):
+                first[kind] = max(first[kind], certain.get((kind, j), 0))
+                for i in range(first[kind], j):
+                    u = self._op((s, kind), i)
+                    y = self.y[u, v] = model.new_bool_var(f"y{u},{v}")
+                    model.add(self.t[v] >= self.t[u] + self._duration[u]).only_enforce_if(y)
+                    model.add(self.t[u] >= self.t[v] + self._duration[v]).only_enforce_if(~y)
+                    if i > first[kind]:
+                        model.add_implication(y, self.y[u - 1, v])
+                    before = self._op((s, 1), i)
+                    if kind == 2 and (before, v) in self.y:
+                        model.add_implication(y, self.y[before, v])
+            sure = given[0] * first[1] + given[1] * first[2]
+            if sure < need:
+                terms = [
+                    nbytes * self.y[self._op((s, kind), i), v]
+                    for kind, nbytes in zip((1, 2), given, strict=True)
+                    for i in range(first[kind], j)
+                ]
+                model.add(sum(terms) >= need - sure)
 
     def _objective(self) -> None:
         """Let z >= t_v + dur_v + after_d for the last operation of each stage."""
@@ -301,6 +346,8 @@ class CpSat:
         for length, u, v in self.lengths:
             end = frame.upper if v < 0 else t[v] + duration[v]
             values[length.index] = end - t[u]
+        for (u, v), y in self.y.items():
+            values[y.index] = t[u] + duration[u] <= t[v]
         z = max(frame.lower, int((t + duration + frame.after[device]).max()))
         if z > frame.upper:
             raise InputError(

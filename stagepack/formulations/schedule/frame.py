@@ -238,16 +238,23 @@ class Frame:
                     before = needed
         return found
 
-    def counted(self, device: int) -> bool:
-        """Whether `releases` say all there is to say about the memory of a device.
+    def lone_stage(self, device: int) -> int | None:
+        """Return the stage of a device that has one, whose B and W take nothing; else None.
 
-        With one stage and a backward pass in one piece that takes nothing, memory depends on how
-        many F and B were run alone.
+        Its memory depends on how many F, B and W were run alone, and only F can exceed the limit.
         """
         stages = self.instance.stages_of(device)
-        return (
-            self.kinds == 2 and len(stages) == 1 and self.instance.memory_backward[stages[0]] <= 0
-        )
+        held = self._held(stages[0])
+        return stages[0] if len(stages) == 1 and held == sorted(held, reverse=True) else None
+
+    def shortages(self, stage: int) -> list[tuple[int, int]]:
+        """Return (j, bytes) for each F of a lone stage that has to wait for bytes given back."""
+        limit = self.instance.limit
+        assert limit is not None
+        room = int(limit[self.instance.devices[stage]])
+        taken = int(self.instance.memory_forward[stage])
+        needs = [(j, (j + 1) * taken - room) for j in range(int(self.instance.microbatches[stage]))]
+        return [(j, need) for j, need in needs if need > 0]
 
 
 def _unit(instance: PipelineSchedule, times: Array) -> int:

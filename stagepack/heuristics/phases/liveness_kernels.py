@@ -13,7 +13,7 @@ import numpy as np
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
-NONE, STASH, KEEP, RECOMPUTE = range(4)
+NONE, STASH, KEEP, RECOMPUTE, RETAIN = range(5)
 STORED, RELOADED, KEPT, AGAIN, FIRST_PEAK, LAST_PEAK, REPEATED = range(7)
 
 

@@ -30,6 +30,7 @@ CODES = {
     Policy.RECOMPUTE: liveness_kernels.RECOMPUTE,
 }
 NAMES = {code: str(policy) for policy, code in CODES.items()}
+NAMES[liveness_kernels.RETAIN] = str(Policy.RECOMPUTE)
 MOST_LABELS = 600
 """Labels followed at each layer at first; more are thinned out, and the answer says so."""
 MOST_ENUMERATED = 243
@@ -214,6 +215,27 @@ def _labelled(
     )
 
 
+def _slots(costs: RangeCosts) -> tuple[Array, Array]:
+    """Return how slots are in use at each layer, and the slot of each tensor, -1: none.
+
+    Tensors that layers after the next one read get slots while these are free; see
+    :func:`.policies_kernels.extend`.
+    """
+    n = costs.n
+    waiting = np.zeros((n, policies_kernels.SLOTS), dtype=np.int64)
+    slot = np.full(n + 1, -1, dtype=np.int64)
+    for t, readers in enumerate(costs.instance.readers):
+        if t == 0 or not readers[1:]:
+            continue
+        until = readers[-1] + 1
+        # At layer t - 1, which writes the tensor, the slot is cleared and taken.
+        free = np.flatnonzero(~waiting[t:until].any(axis=0))
+        if len(free):
+            slot[t] = free[0]
+            waiting[t:until, free[0]] = [1] + [2] * (until - t - 1)
+    return waiting, slot
+
+
 class _Walk:
     """Labels along the layers from one on."""
 
@@ -232,7 +254,12 @@ class _Walk:
         self.relaxed, self.merging, self.most, self.longest = relaxed, merging, most, longest
         final = [0, 1, 2, 4, 5] if track else [0, 1, 2, 4]
         self.final = np.array(final, dtype=np.int64)
-        self.columns = np.array([*final, 3, 6, 7, 8, 9], dtype=np.int64)
+        self.retaining = codes
+        if not costs.instance.chain and not relaxed and CODES[Policy.RECOMPUTE] in codes:
+            self.retaining = np.append(codes, liveness_kernels.RETAIN)
+        self.waiting, self.slot = _slots(costs)
+        slots = policies_kernels.SLOT + np.flatnonzero(self.waiting.any(axis=0))
+        self.columns = np.array([*final, 3, 6, 7, 8, 9, 10, *slots], dtype=np.int64)
         self.idle = np.array([CODES[costs.instance.policies[0]]], dtype=np.int64)
         if len(codes) == 1 and codes[0] == liveness_kernels.NONE:
             self.idle = codes
@@ -299,9 +326,10 @@ class _Walk:
         """Take one more layer; it ends the group where there is a `state` for its epilogue."""
         costs, layers = self.costs, self.costs.layers
         product = int(layers.tape[layer]) + (int(layers.nbytes[layer + 1]) if inside else 0)
+        codes = self.retaining if together and inside else self.codes
         new, came, chose, complete = policies_kernels.advance(
             labels,
-            self.codes if product else self.idle,
+            codes if product else self.idle,
             layers,
             self.first,
             layer,
@@ -311,6 +339,8 @@ class _Walk:
             int(costs.written[layer]),
             policies_kernels.beside_chain(layers, self.first, layer, self.skipping),
             earlier,
+            self.waiting[layer],
+            int(self.slot[layer + 1]),
             base,
             state or 0,
             costs.steps,
@@ -371,7 +401,11 @@ def _exactly(
                 low, high = np.searchsorted(candidates.group, [group, group + 1])
                 begin = int(candidates.ends[low - 1]) if low else 0
                 until = int(candidates.ends[high - 1]) if high else 0
-                tried = np.concatenate((candidates.codes[begin:until].reshape(-1, m), tried))
+                found = candidates.codes[begin:until].reshape(-1, m)
+                # What is retained is computed again all the same.
+                dropped = found == liveness_kernels.RETAIN
+                found = np.where(dropped, liveness_kernels.RECOMPUTE, found)
+                tried = np.unique(np.concatenate((found, tried)), axis=0)
         groups.append(np.full(len(tried), group))
         policies.append(tried.reshape(-1))
     if not groups:

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.heuristics.phases.liveness_kernels import KEEP, NONE, RECOMPUTE, STASH, Layers
+from stagepack.heuristics.phases.liveness_kernels import (
+    KEEP,
+    NONE,
+    RECOMPUTE,
+    RETAIN,
+    STASH,
+    Layers,
+)
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
 # Columns of a label, all of which are better when smaller.
-STASHED, AGAIN, KEPT, HELD, PEAK, FIRST_PEAK, RUN, RERUN, PASSING, RETURNING = range(10)
-COLUMNS = 10
+STASHED, AGAIN, KEPT, HELD, PEAK, FIRST_PEAK, RUN, RERUN, PASSING, RETURNING, RETAINED = range(11)
+SLOT, SLOTS = 11, 6
+"""Columns for tensors that skips read later: a label knows whether they were kept."""
+COLUMNS = SLOT + SLOTS
 
 
 @compiled
@@ -31,6 +40,8 @@ def extend(
     written: int,
     beside: int,
     earlier: int,
+    waiting: Array,
+    slot: int,
 ) -> Array:  # pragma: no cover - compiled
     """Return the label after one more layer.
 
@@ -38,7 +49,9 @@ def extend(
     products so far that stay in memory; most bytes live so far in the phase with the backward
     part and in the forward phase; bytes of the open run of dropped layers (its input included,
     where that is paged), and most while it is computed again; bytes of the layer's input that
-    are live beside all this while it runs forward, and backward.
+    are live beside all this while it runs forward, and backward; bytes of outputs retained for
+    the backward part; then, by slot, bytes of tensors that are not kept and that skips read later
+    in the forward part (the last two in the last group only).
 
     Parameters
     ----------
@@ -48,13 +61,20 @@ def extend(
         Whether forward and backward run in one phase.
     relaxed : bool
         Count a dropped layer once, and nothing of what else computing it again takes: a bound.
-        The policy NONE, for products that cost nothing at all, is for bounds, too.
+        The policies NONE, for products that cost nothing at all, and RETAIN are for bounds, too.
+        With skips the last group may drop a layer's tape but retain its output from the forward
+        part, and compute the layer again for the tape alone.
     written : int
         What stashing the layer's output stores.
     beside : int
         Bytes of further tensors live during its backward pass.
     earlier : int
         Bytes of gradients live while a run that ends at the layer is computed again.
+    waiting : ndarray of int64, shape (slots,)
+        0 for slots not in use; 2 for tensors that the layer or a later one reads, but for its own
+        input, which the chain itself counts: 1.
+    slot : int
+        That of what the layer writes; -1: none.
     """
     n = len(layers.tape)
     tape = layers.tape[layer]
@@ -74,7 +94,22 @@ def extend(
         forward += source
     backward = source + gradients + temporary + label[HELD] + open_run + beside
     rerun = 0
-    if policy == NONE or (policy == RECOMPUTE and product > 0):
+    if together:
+        forward += label[RETAINED]
+        for k in range(SLOTS):
+            if waiting[k] == 0:
+                found[SLOT + k] = 0
+            elif waiting[k] == 2:
+                forward += label[SLOT + k]
+        if slot >= 0:
+            found[SLOT + slot] = output if policy not in (KEEP, RETAIN) and inside else 0
+    if policy == RETAIN:
+        forward += tape + output
+        backward += tape
+        found[AGAIN] += layers.forward[layer]
+        found[RETAINED] += output
+        rerun = max(label[RERUN], open_run + tape + output + temporary)
+    elif policy == NONE or (policy == RECOMPUTE and product > 0):
         forward += tape + output
         backward += tape
         if policy == RECOMPUTE:
@@ -295,6 +330,8 @@ def advance(
     written: int,
     beside: int,
     earlier: int,
+    waiting: Array,
+    slot: int,
     base: int,
     state: int,
     steps: int,
@@ -308,7 +345,7 @@ def advance(
 
     Parameters
     ----------
-    labels : ndarray of int64, shape (l, 10)
+    labels : ndarray of int64, shape (l, columns)
     allowed : ndarray of int64
         The policies to try.
     base, state : int
@@ -324,7 +361,7 @@ def advance(
 
     Returns
     -------
-    labels : ndarray of int64, shape (r, 10)
+    labels : ndarray of int64, shape (r, columns)
     came, chose : ndarray of int64, shape (r,)
         The label before and the policy taken.
     complete : bool
@@ -348,6 +385,8 @@ def advance(
                 written,
                 beside,
                 earlier,
+                waiting,
+                slot,
             )
             need = base + steps * label[KEPT] + max(label[PEAK], state)
             if need <= capacity and label[AGAIN] <= longest:

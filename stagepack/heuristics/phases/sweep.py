@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from stagepack.heuristics.phases import dp
-from stagepack.heuristics.phases.bounds import work_bound
+from stagepack.heuristics.phases.bounds import longest_recomputation, work_bound
+from stagepack.heuristics.phases.cycles import EXACT
 from stagepack.heuristics.phases.options import OptionTable, assemble
 from stagepack.heuristics.phases.policies import MOST_LABELS, PolicyRows, find_policies, ideal
 from stagepack.heuristics.phases.ranges import RangeCosts
@@ -84,12 +85,10 @@ class Sweep:
         """Return cycles that a step may compute again, at most, in a plan that is better."""
         if self.upper >= dp.INFINITE:
             return EXACT
-        instance, steps = self.instance, self._costs(microbatch).steps
-        tiles = instance.io_tile_choices
-        least = min(work_bound(instance, microbatch, count) for count in tiles)
-        # Transfers with the host may hide part of it.
-        idle = max(0, least - min(self._compute_bound(microbatch, count) for count in tiles))
-        return max(0, (self.upper - least + idle) // steps)
+        return max(
+            longest_recomputation(self.instance, microbatch, count, self.upper)
+            for count in self.instance.io_tile_choices
+        )
 
     def bound_tables(self, microbatch: int, io_tiles: int) -> Iterator[OptionTable]:
         """Return tables that are at least as good as anything possible."""
@@ -188,10 +187,11 @@ class Sweep:
             return
         self.progress.offer(solution, source)
 
-    def run(self, source: str) -> None:
+    def run(self, source: str, *, patient: bool = True) -> None:
         """Search all pairs; the bound is raised as they are done.
 
-        Where there were more policies than labels follow, all is done again with more labels.
+        Where there were more policies than labels follow, all is done again with more labels, if
+        `patient`.
 
         Raises
         ------
@@ -201,7 +201,7 @@ class Sweep:
         while True:
             self._once(source)
             done = self.progress.proved or self.none_fits
-            if done or not self._thinned or self._most >= MANY_LABELS:
+            if done or not patient or not self._thinned or self._most >= MANY_LABELS:
                 return
             self._most *= 4
             self._thinned, self._exact, self.inexact = False, True, ""

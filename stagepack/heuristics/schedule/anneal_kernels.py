@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.schedule.random_kernels import draw
 from stagepack.heuristics.schedule.timing_kernels import Graph, backward, followers, forward
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
@@ -51,18 +52,6 @@ class Walk(NamedTuple):
 
 
 @compiled
-def _draw(walk: Walk, below: int) -> int:  # pragma: no cover - compiled
-    """Return a random number in [0, below): xorshift64*, Vigna 2016."""
-    x = walk.random[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    walk.random[0] = x
-    high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
-    return np.int64(high) % below  # type: ignore[return-value]
-
-
-@compiled
 def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
     """Return the objective of the orders and a little of its mean over devices; -1: deadlock.
 
@@ -99,9 +88,10 @@ def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
 
 
 @compiled
-def _shift(walk: Walk, source: int, target: int) -> None:  # pragma: no cover - compiled
+def _shift(
+    order: Array, position: Array, source: int, target: int
+) -> None:  # pragma: no cover - compiled
     """Move the operation at place `source` to place `target`; those between make room."""
-    order, position = walk.order, walk.position
     v = order[source]
     step = 1 if target > source else -1
     at = source
@@ -114,12 +104,14 @@ def _shift(walk: Walk, source: int, target: int) -> None:  # pragma: no cover - 
 
 
 @compiled
-def _fits(graph: Graph, walk: Walk, d: int) -> bool:  # pragma: no cover - compiled
-    """Whether the order of device d keeps within its memory."""
+def _fits(
+    delta: Array, order: Array, low: int, high: int, limit: int
+) -> bool:  # pragma: no cover - compiled
+    """Whether the device that runs order[low:high] keeps within its memory."""
     held = 0
-    for at in range(walk.ptr[d], walk.ptr[d + 1]):
-        held += graph.delta[walk.order[at]]
-        if held > graph.limit[d]:
+    for at in range(low, high):
+        held += delta[order[at]]
+        if held > limit:
             return False
     return True
 
@@ -135,13 +127,13 @@ def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:  # pragma
     if walk.energy[0] < 0:
         walk.energy[0] = _energy(graph, walk)
     for _ in range(moves):
-        source = _draw(walk, n)
+        source = draw(walk.random, n)
         v = walk.order[source]
         d = graph.device[v]
-        step = 1 if _draw(walk, 2) == 1 else -1
-        reach = 1 + _draw(walk, 6)
-        if _draw(walk, 4) == 0:
-            reach = 1 + _draw(walk, walk.ptr[d + 1] - walk.ptr[d])
+        step = 1 if draw(walk.random, 2) == 1 else -1
+        reach = 1 + draw(walk.random, 6)
+        if draw(walk.random, 4) == 0:
+            reach = 1 + draw(walk.random, walk.ptr[d + 1] - walk.ptr[d])
         target = source
         while reach > 0 and walk.ptr[d] <= target + step < walk.ptr[d + 1]:
             other = walk.order[target + step]
@@ -153,17 +145,17 @@ def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:  # pragma
             reach -= 1
         if target == source:
             continue
-        _shift(walk, source, target)
+        _shift(walk.order, walk.position, source, target)
         energy = -1.0
-        if _fits(graph, walk, d):
+        if _fits(graph.delta, walk.order, walk.ptr[d], walk.ptr[d + 1], graph.limit[d]):
             energy = _energy(graph, walk)
         if energy >= 0:
             worse = energy - walk.energy[0]
             chance = 1.0 if worse <= 0 else np.exp(-worse / heat)
-            if chance >= 1.0 or _draw(walk, 1 << 30) < chance * (1 << 30):
+            if chance >= 1.0 or draw(walk.random, 1 << 30) < chance * (1 << 30):
                 walk.energy[0] = energy
                 if walk.energy[1] < 0 or energy < walk.energy[1]:
                     walk.energy[1] = energy
                     walk.best[:] = walk.order
                 continue
-        _shift(walk, target, source)
+        _shift(walk.order, walk.position, target, source)

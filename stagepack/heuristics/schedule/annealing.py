@@ -17,8 +17,8 @@ from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective
 
-BUDGET = 4_000_000
-"""Operations looked at in a kernel call: about a tenth of a second."""
+BUDGET = 2_000_000
+"""Operations and arcs looked at in a kernel call: less than a tenth of a second."""
 
 HOT, COLD = 0.5, 0.02
 """First and last temperature of a cooling, as parts of the mean duration."""

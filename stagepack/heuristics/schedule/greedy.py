@@ -36,8 +36,17 @@ ROUND = 2.0
 ROUNDS = 12
 """Climbs and coolings of a run that is to repeat without any limit."""
 
-CLIMB = 200
+CLIMB = 600_000
+"""Operations placed in one climb: about a second."""
+
+FEWEST, MOST = 20, 400
 """Policies tried in one climb."""
+
+COOLED = 4000
+"""Operations times kernel calls of one cooling, within limits."""
+
+GOOD = 8
+"""Policies of the first round to which a search returns."""
 
 SHARES = (0.3, 0.4, 0.5, 0.6, 0.75)
 """Parts of the number of stages below that are tried as caps, for little memory."""
@@ -68,12 +77,18 @@ class Lists:
     Parameters
     ----------
     instance : PipelineSchedule
+    careful : bool
+        Start only what leaves a way to finish microbatch after microbatch.  Where finished ones
+        still hold memory, there may be no such way, and luck is the only one.
     """
 
-    def __init__(self, instance: PipelineSchedule) -> None:
+    def __init__(self, instance: PipelineSchedule, *, careful: bool = True) -> None:
         self.instance = instance
+        self.careful = careful
         self.timing = Timing(instance)
         self.shop = shop_of(instance)
+        if not careful:
+            self.shop = self.shop._replace(plain=np.ones(instance.d, dtype=np.int64))
         self._start = np.zeros(len(instance.operations), dtype=np.int64)
         self._order = np.zeros(len(instance.operations), dtype=np.int64)
 
@@ -136,16 +151,23 @@ class Search:
         self.policy: Policy | None = None
         self._random = np.random.default_rng(seed)
         self._value = FAR  # of the best policy
+        self._good: list[tuple[int, Policy]] = []  # values and policies, the best first
+        self._stuck = False
         self._best = FAR
         self._best_order: Array | None = None
 
     def first_round(self) -> None:
-        """Try the policies behind the known rules."""
+        """Try the policies behind the known rules; carefully, then, if none works, boldly."""
         lower = self.progress.bound
         for policy in policies(self.instance, None if lower is None else int(lower)):
             if self.policy is not None and not self.progress.keep_going():
                 return
-            self._try(policy)
+            value = self._try(policy)
+            if value < FAR:
+                self._good = sorted([*self._good, (value, policy)], key=lambda row: row[0])[:GOOD]
+        if self.policy is None and self.lists.careful:
+            self.lists = Lists(self.instance, careful=False)
+            self.first_round()
 
     def adopt(self, solution: ScheduleSolution) -> None:
         """Anneal from the orders of a better solution that was found elsewhere."""
@@ -154,11 +176,25 @@ class Search:
             self._best, self._best_order = value, self.lists.timing.order_of(solution.start)
 
     def climb(self) -> None:
-        """Change the best policy at random, and keep what is not worse."""
-        for _ in range(CLIMB):
-            if not self.progress.keep_going() or self.policy is None:
+        """Change a good policy at random, and keep what is not worse.
+
+        It goes on from the best one; after a climb in vain, from one of the best of the first
+        round.
+        """
+        if self.policy is None:
+            return
+        policy, value, best = self.policy, self._value, self._value
+        if self._stuck:
+            value, policy = self._good[int(self._random.integers(len(self._good)))]
+        tries = CLIMB // len(self.instance.operations)
+        for _ in range(min(max(tries, FEWEST), MOST)):
+            if not self.progress.keep_going():
                 return
-            self._try(_changed(self.policy, self.lists.shop, self._random))
+            changed = _changed(policy, self.lists.shop, self._random)
+            found = self._try(changed)
+            if found <= value:
+                policy, value = changed, found
+        self._stuck = self._value == best and not self._stuck
 
     def anneal(self, seed: int) -> None:
         """Move single operations of the best orders, or of those of the best policy."""
@@ -170,6 +206,8 @@ class Search:
                 self.lists.timing,
                 order,
                 seed=seed,
+                # Moves get dear in large instances, where policies do better.
+                legs=min(annealing.LEGS, max(4, COOLED // len(order))),
                 keep_going=self.progress.keep_going,
                 on_order=self._keep,
             )
@@ -177,13 +215,15 @@ class Search:
     def _keep(self, order: Array) -> None:
         self._offer(order, "annealing")
 
-    def _try(self, policy: Policy) -> None:
+    def _try(self, policy: Policy) -> int:
+        """Return what a policy is worth, FAR where it gets stuck."""
         order = self.lists.order(policy)
         if order is None:
-            return
+            return FAR
         value = self._offer(order, "list scheduling")
         if value <= self._value:
             self.policy, self._value = policy, value
+        return value
 
     def _offer(self, order: Array, source: str) -> int:
         start = self.lists.timing.best(order)

@@ -5,21 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
+from stagepack.heuristics.schedule.random_kernels import draw
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
-
-
-@compiled
-def _draw(random: Array, below: int) -> int:  # pragma: no cover - compiled
-    """Return a random number in [0, below): xorshift64*, Vigna 2016."""
-    x = random[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    random[0] = x
-    high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
-    return np.int64(high) % below  # type: ignore[return-value]
 
 
 @compiled
@@ -126,17 +115,17 @@ def place(
                 for edge in range(shop.out_first[s], shop.out_first[s + 1]):
                     b = shop.out_stage[edge]
                     ready = max(ready, time[b, B] + shop.duration[b, B] + shop.out_lag[edge])
-            if not _place(shop, period, time, s, turn, ready, _draw(random, 100) < close):
+            if not _place(shop, period, time, s, turn, ready, draw(random, 100) < close):
                 return False
-            if turn == B and shop.kinds == 3 and _draw(random, 100) < early:
+            if turn == B and shop.kinds == 3 and draw(random, 100) < early:
                 ready = time[s, B] + shop.duration[s, B]
-                if not _place(shop, period, time, s, W, ready, _draw(random, 100) < close):
+                if not _place(shop, period, time, s, W, ready, draw(random, 100) < close):
                     return False
     if shop.kinds == 3:
         for s in order:
             if time[s, W] < 0:
                 ready = time[s, B] + shop.duration[s, B]
-                if not _place(shop, period, time, s, W, ready, _draw(random, 100) < close):
+                if not _place(shop, period, time, s, W, ready, draw(random, 100) < close):
                     return False
     over = False
     for d in range(len(shop.limit)):

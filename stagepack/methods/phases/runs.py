@@ -73,10 +73,15 @@ def sweep(name: str) -> Run:
     return run
 
 
-def search(instance: PhaseSchedule, progress: PhaseProgress, source: str) -> Sweep:
-    """Search all pairs exactly; `progress` hears of the answer, or why there is none."""
+def search(
+    instance: PhaseSchedule, progress: PhaseProgress, source: str, *, patient: bool = True
+) -> Sweep:
+    """Search all pairs exactly; `progress` hears of the answer, or why there is none.
+
+    `patient`: take all the time that may help; else leave it to others.
+    """
     found = Sweep(instance, progress)
-    found.run(source)
+    found.run(source, patient=patient)
     if progress.solution is None and found.none_fits:
         progress.prove_infeasible(explain(instance, progress))
     elif found.inexact and not progress.proved:
@@ -346,10 +351,11 @@ def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -
     else:
         warm_start(instance, progress, settings)
     progress.require_time()
-    search(instance, progress, "enumerate")
+    modelled = not formulations.RematCpSat.unsupported(instance)
+    search(instance, progress, "enumerate", patient=instance.chain or not modelled)
     progress.require_time()
     following = dataclasses.replace(settings, warm_start=None)
-    if not formulations.RematCpSat.unsupported(instance):
+    if modelled:
         progress.reason = ""
         recomputing("cp-sat", "RematCpSat", "cp-sat")(instance, progress, following)
     elif instance.remote_memory is None and instance.graphs is None:

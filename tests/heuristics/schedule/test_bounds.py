@@ -73,6 +73,14 @@ def test_open_cases_of_zero_bubble() -> None:
     assert Ramps(EIGHT).warm_up(2514066) is None
 
 
+def test_idling_before_the_last_backward_operation_counts() -> None:
+    # Two microbatches fit: stage 0 waits before the first B, and again before the last.
+    instance = zero_bubble(2, 3, 7, 6, 4, 4).replace(latency=1)
+    value, source = bound(instance)
+    assert source == "ramp bound"
+    assert window_bound(instance) < value == optimum(instance)
+
+
 @pytest.mark.parametrize(
     ("instance", "value"),
     [

@@ -68,6 +68,24 @@ def test_no_policy_runs_into_a_deadlock(limit: int, shape: str) -> None:
         assert lists.timing.fits(order)
 
 
+def test_memory_that_finished_microbatches_keep_is_risked() -> None:
+    # W takes one unit for good, so F's must all come before W's.
+    instance = PipelineSchedule.from_arrays(
+        [6], [5], [8], microbatches=4, memory_forward=3, memory_backward=-3, memory_weight=1,
+        limit=4,
+    )  # fmt: skip
+    assert run(greedy.search, instance).objective == 4 * 19
+
+
+@pytest.mark.parametrize(("m", "value"), [(16, 265866), (64, 969882)])
+def test_little_memory_is_used_to_the_bound(m: int, value: int) -> None:
+    instance = zero_bubble(8, m, 5478, 5806, 3534, 24).replace(latency=200)
+    progress = run(greedy.search, instance, time_limit=2.0)
+    assert progress.bound == value
+    assert progress.objective is not None
+    assert progress.objective <= 1.02 * value
+
+
 def test_the_optimum_of_small_instances_is_mostly_found() -> None:
     found = total = 0
     for seed in range(30):
