@@ -172,10 +172,13 @@ def test_warm_starts() -> None:
         solved(SIX, "milp", warm_start=bad)
     with pytest.raises(InputError, match="unknown warm start"):
         solved(SIX, "milp", warm_start="milp")
+    for method in ("auto", "enumerate"):
+        with pytest.raises(InputError, match="sqrt-checkpoint: nothing is computed again"):
+            solved(SIX, method, warm_start="sqrt-checkpoint")
 
 
 def test_rules_are_no_better_than_the_optimum() -> None:
-    instance = sp.load("phases/bert-base")
+    instance = sp.load("phases/gpt2-small")
     best = solved(instance, "auto")
     assert best.status is Status.OPTIMAL
     assert best.objective is not None

@@ -47,28 +47,35 @@ def recomputations(
 ) -> Array:  # pragma: no cover - compiled
     """Return before whose backward pass each layer of [a, b) is computed again; -1: never.
 
-    As late as possible: before the first backward pass that needs what was dropped.
+    As late as possible: before the first backward pass that needs what was dropped.  A layer whose
+    output is retained is computed again for its tape, before its own.
     """
     trigger = np.full(b - a, -1, np.int64)
     stack = np.empty(2 * len(layers.reads) + 2, np.int64)
     for layer in range(b - 1, a - 1, -1):
         high = 0
         for k in range(layers.reads_from[layer], layers.reads_from[layer + 1]):
-            if layers.nbytes[layers.reads[k]] > 0:
-                stack[high] = layers.reads[k] - 1
+            maker = layers.reads[k] - 1
+            retained = maker >= a and policy[maker - a] == RETAIN
+            if layers.nbytes[maker + 1] > 0 and not retained:
+                stack[high] = maker
                 high += 1
-        if layers.tape[layer] > 0:
+        if layers.tape[layer] > 0 or policy[layer - a] == RETAIN:
             stack[high] = layer
             high += 1
         while high > 0:
             high -= 1
             dropped = stack[high]
-            if dropped < a or trigger[dropped - a] >= 0 or policy[dropped - a] != RECOMPUTE:
+            if dropped < a or trigger[dropped - a] >= 0:
+                continue
+            if policy[dropped - a] != RECOMPUTE and policy[dropped - a] != RETAIN:
                 continue
             trigger[dropped - a] = layer
             for k in range(layers.reads_from[dropped], layers.reads_from[dropped + 1]):
-                if layers.nbytes[layers.reads[k]] > 0:
-                    stack[high] = layers.reads[k] - 1
+                maker = layers.reads[k] - 1
+                retained = maker >= a and policy[maker - a] == RETAIN
+                if layers.nbytes[maker + 1] > 0 and not retained:
+                    stack[high] = maker
                     high += 1
     return trigger
 

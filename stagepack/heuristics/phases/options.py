@@ -436,15 +436,55 @@ def assemble(
     order += [mode[1] for mode in reversed(modes[:-1]) if len(mode) > 1]
     if prefetch is None:
         prefetch = ahead(table, chosen) if table.prefetch else ()
+    boundaries = (0, *(int(table.end[number]) for number in chosen))
+    policy = tuple(name for number in chosen for name in table.policy(number))
+    retained = table.rows.retained(int(table.row[chosen[-1]]))
+    recompute = None
+    if retained.any():
+        recompute = _recompute(table.instance, boundaries, policy, retained)
     return PhaseSolution(
-        boundaries=(0, *(int(table.end[number]) for number in chosen)),
+        boundaries=boundaries,
         mode=tuple(order),
         io_tiles=table.io_tiles,
         microbatch=table.microbatch,
-        policy=tuple(name for number in chosen for name in table.policy(number)),
-        recompute=None,
+        policy=policy,
+        recompute=recompute,
         prefetch=tuple(prefetch),
     )
+
+
+def _recompute(
+    instance: PhaseSchedule, boundaries: Sequence[int], policy: Sequence[str], retained: Array
+) -> tuple[tuple[int, ...], ...]:
+    """Return the canonical sequence, but that the last group retains outputs of dropped layers.
+
+    Those are computed again just before their own backward pass, for their tapes.
+
+    Parameters
+    ----------
+    retained : ndarray of bool, by layer of the last group
+    """
+    found = list(PhaseSolution.canonical_recompute(instance, boundaries, policy))
+    first = boundaries[-2]
+    done: set[int] = set()
+
+    def dropped(layers: Sequence[int]) -> list[int]:
+        tensors = [t for layer in layers for t in instance.reads[layer]]
+        makers = [t - 1 for t in tensors if instance.activations[t] and t > first]
+        return [at for at in makers if not retained[at - first]]
+
+    for layer in reversed(range(first, boundaries[-1])):
+        own = instance.tape[layer] or retained[layer - first]
+        wanted = [*dropped([layer]), *([layer] if own else [])]
+        now: set[int] = set()
+        while wanted:
+            again = wanted.pop()
+            if again not in done and policy[again] == "recompute":
+                done.add(again)
+                now.add(again)
+                wanted += dropped([again])
+        found[layer] = tuple(sorted(now))
+    return tuple(found)
 
 
 def ahead(table: OptionTable, chosen: Sequence[int]) -> tuple[bool, ...]:

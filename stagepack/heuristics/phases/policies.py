@@ -81,6 +81,11 @@ class PolicyRows:
         codes = self.codes[low : int(self.ends[row])].tolist()
         return tuple(NAMES[code] for code in codes if code != liveness_kernels.NONE)
 
+    def retained(self, row: int) -> Array:
+        """Return of which layers the output is retained, though they are computed again."""
+        low = int(self.ends[row - 1]) if row else 0
+        return np.asarray(self.codes[low : int(self.ends[row])] == liveness_kernels.RETAIN)
+
     @property
     def named(self) -> bool:
         """Whether the policies have names: those that cost nothing have none."""
@@ -402,9 +407,6 @@ def _exactly(
                 begin = int(candidates.ends[low - 1]) if low else 0
                 until = int(candidates.ends[high - 1]) if high else 0
                 found = candidates.codes[begin:until].reshape(-1, m)
-                # What is retained is computed again all the same.
-                dropped = found == liveness_kernels.RETAIN
-                found = np.where(dropped, liveness_kernels.RECOMPUTE, found)
                 tried = np.unique(np.concatenate((found, tried)), axis=0)
         groups.append(np.full(len(tried), group))
         policies.append(tried.reshape(-1))

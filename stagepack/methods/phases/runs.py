@@ -17,6 +17,7 @@ from stagepack.heuristics.phases.sweep import Sweep
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, run_model
+from stagepack.methods.phases import METHODS
 from stagepack.result import CheckError, InputError, Progress
 
 PhaseProgress = Progress[PhaseSolution]
@@ -316,6 +317,9 @@ def warm_start(instance: PhaseSchedule, progress: PhaseProgress, settings: Setti
             field="warm_start",
             remedy="choose auto, none, or one of " + ", ".join(known),
         )
+    reason = next(method.unsupported(instance) for method in METHODS if method.name == wanted)
+    if reason:
+        raise InputError(f"{wanted}: {reason}", field="warm_start")
     known[wanted](instance, progress, dataclasses.replace(settings, warm_start=None))
     progress.reason = ""
 
@@ -346,10 +350,9 @@ def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -
             milp_remat(instance, progress, settings)
         return
     compile_kernels(instance, progress)
-    if isinstance(settings.warm_start, str) or settings.warm_start is None:
+    warm_start(instance, progress, settings)
+    if settings.warm_start is None:
         rules(instance, progress, settings)
-    else:
-        warm_start(instance, progress, settings)
     progress.require_time()
     modelled = not formulations.RematCpSat.unsupported(instance)
     search(instance, progress, "enumerate", patient=instance.chain or not modelled)
