@@ -10,11 +10,10 @@ from stagepack.plots.style import (
     CAPACITY,
     GRID,
     INK,
-    axes,
     byte_unit,
-    pyplot,
+    finish,
     quiet,
-    save,
+    with_memory,
 )
 from stagepack.result import Result
 
@@ -51,27 +50,12 @@ def phase_chart(
         Those of the engines.
     """
     answer: Any = solution.solution if isinstance(solution, Result) else solution
-    if path is not None and Path(path).suffix == ".html":
-        from stagepack.report.html import write_figure
-
-        write_figure(instance, answer, path)
-        path = None
     drawn = phase_bars(instance, answer)
-    below = None
     if ax is None:
-        figure = pyplot().figure(figsize=(11.0, 4.6), layout="constrained")
-        ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.5, 1.5))
-    ax = axes(ax, 11.0, 2.6)
-    _engines(ax, drawn)
-    if below is not None:
-        ax.set_xlabel("")
-        ax.tick_params(labelbottom=False)
+        ax, below = with_memory((11.0, 4.6), (1.5, 1.5))
         _memory(below, drawn)
-    name = title if title is not None else instance.name
-    ax.set_title(f"{name} — {instance.evaluate(answer):,} cycles", loc="left", fontsize=10)
-    if path is not None:
-        save(ax.figure, path)
-    return ax
+    _engines(ax, drawn)
+    return finish(ax, instance, answer, path, title, f"{instance.evaluate(answer):,} cycles")
 
 
 def _engines(ax: Any, drawn: PhaseBars) -> None:
@@ -106,7 +90,6 @@ def _engines(ax: Any, drawn: PhaseBars) -> None:
     ax.set_ylim(2.5, -0.5)
     ax.set_yticks(range(3), ROWS)
     ax.xaxis.set_major_formatter(EngFormatter())
-    ax.set_xlabel("Cycles")
     present = [what for what in COLOURS if any(event.what == what for event in drawn.events)]
     ax.legend(
         handles=[Patch(color=COLOURS[what], label=what) for what in present], loc="lower right",

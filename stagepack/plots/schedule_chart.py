@@ -15,7 +15,7 @@ from stagepack.plots.schedule import (
     limits,
     schedule_bars,
 )
-from stagepack.plots.style import CAPACITY, INK, axes, line_colour, pyplot, quiet, save
+from stagepack.plots.style import CAPACITY, INK, axes, finish, line_colour, quiet, with_memory
 from stagepack.result import Result
 
 if TYPE_CHECKING:
@@ -53,41 +53,28 @@ def schedule_chart(
         Those of the bars.
     """
     answer: Any = solution.solution if isinstance(solution, Result) else solution
-    if path is not None and Path(path).suffix == ".html":
-        from stagepack.report.html import write_figure
-
-        write_figure(instance, answer, path)
-        path = None
     drawn = schedule_bars(instance, answer)
-    below = None
     if ax is None:
-        ax, below = _axes(instance, drawn)
-    _bars(ax, instance, drawn)
+        ax = _axes(instance, drawn)
+    _bars(ax, drawn)
     _finish(ax, instance, drawn)
-    if below is not None:
-        ax.set_xlabel("")
-        ax.tick_params(labelbottom=False)
-        _memory(below, instance, drawn)
-    name = title if title is not None else instance.name
-    ax.set_title(
-        f"{name} — {instance.objective} {instance.evaluate(answer):,}", loc="left", fontsize=10
-    )
-    if path is not None:
-        save(ax.figure, path)
+    value = f"{instance.objective} {instance.evaluate(answer):,}"
+    return finish(ax, instance, answer, path, title, value)
+
+
+def _axes(instance: PipelineSchedule, drawn: ScheduleBars) -> Any:
+    """Return axes of a new figure; where memory is used, it is drawn below them."""
+    rows = max(1.2, (0.34 if instance.d <= 16 else 0.22) * instance.d)
+    if not any(values.any() for _, values in drawn.memory):
+        ax = axes(None, 11.0, rows + 1.2)
+        ax.set_xlabel("Cycles")
+        return ax
+    ax, below = with_memory((11.0, rows + 2.8), (rows, 1.5))
+    _memory(below, instance, drawn)
     return ax
 
 
-def _axes(instance: PipelineSchedule, drawn: ScheduleBars) -> tuple[Any, Any]:
-    """Return the axes of a new figure: for the bars and, where memory is used, below them."""
-    rows = max(1.2, (0.34 if instance.d <= 16 else 0.22) * instance.d)
-    if not any(values.any() for _, values in drawn.memory):
-        return axes(None, 11.0, rows + 1.2), None
-    figure = pyplot().figure(figsize=(11.0, rows + 2.8), layout="constrained")
-    both = figure.subplots(2, 1, sharex=True, height_ratios=(rows, 1.5))
-    return both[0], both[1]
-
-
-def _bars(ax: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
+def _bars(ax: Any, drawn: ScheduleBars) -> None:
     from matplotlib.collections import PolyCollection
 
     low, high = drawn.device - 0.42, drawn.device + 0.42
@@ -129,7 +116,6 @@ def _finish(ax: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
     shown = range(0, instance.d, every)
     ax.set_yticks(list(shown), [device_label(instance, device) for device in shown], fontsize=8)
     ax.xaxis.set_major_formatter(EngFormatter())
-    ax.set_xlabel("Cycles")
     several = len(np.unique(drawn.tint)) > 1
     kinds = np.unique(drawn.kind).tolist()
     names = KINDS if instance.split else ("forward", "backward", "")

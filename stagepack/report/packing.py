@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from stagepack.instances.packing import LmemPacking, Objective, PackingSolution,
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.plots.packing import clashes, wasted
 from stagepack.report import format as as_text
-from stagepack.report.parts import Section, choices, choose, chosen, panel
+from stagepack.report.parts import Section, choices, choose, chosen, described, panel
 from stagepack.report.table import cell, facts_table, natural, plain
 from stagepack.result import InputError, Result
 
@@ -364,24 +363,5 @@ def _highest_table(instance: LmemPacking, solution: PackingSolution) -> str:
     """Return what a solution amounts to and its highest buffers as HTML."""
     given = solution_facts(instance, solution)["solution"]
     header, rows = _table(given["highest"])
-    summary = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
-        for name, text in solution_lines(given)
-    )
-    head = "".join(
-        f"<th{' class=number' if name not in ('buffer', 'memory') else ''}>{name.capitalize()}</th>"
-        for name in header
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f"<td{' class=number' if name not in ('buffer', 'memory') else ''}>{escape(text)}</td>"
-            for name, text in zip(header, row, strict=True)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<dl class="facts wide">{summary}</dl><details><summary>The highest buffers</summary>'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></details>"
-    )
+    words = ("buffer", "memory")
+    return described(solution_lines(given), "The highest buffers", header, rows, words)

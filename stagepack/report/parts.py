@@ -97,3 +97,75 @@ def panel(
         f'<div class="panel"><h3>{escape(title)}</h3>'
         f'<div class="figure" id="{name}"{marker} style="height:{layout["height"]}px"></div></div>'
     )
+
+
+def described(
+    lines: Iterable[tuple[str, str]],
+    title: str,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    words: Sequence[str],
+) -> str:
+    """Return what a solution amounts to, and below it a table that can be opened.
+
+    Parameters
+    ----------
+    lines : iterable of (what, text)
+    title : str
+        Of the table.
+    header, rows : sequences of str
+        Of the table.
+    words : sequence of str
+        The columns that hold words: all others hold numbers.
+    """
+    kinds = ["" if name in words else ' class="number"' for name in header]
+    head = "".join(
+        f"<th{kind}>{escape(name[0].upper() + name[1:])}</th>"
+        for name, kind in zip(header, kinds, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{k}>{escape(text)}</td>" for text, k in zip(row, kinds, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    summary = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in lines
+    )
+    return (
+        f'<dl class="facts wide">{summary}</dl><details><summary>{escape(title)}</summary>'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></details>"
+    )
+
+
+def charted(
+    what: str,
+    solved: Mapping[str, Result[Any]],
+    best: Result[Any] | None,
+    anchor: str,
+    worth: Callable[[Any], str],
+    charts: Callable[[list[Any]], Sequence[Any]],
+    describe: Callable[[Any], str],
+) -> Section:
+    """Return, for a choice of the solutions, a chart and what each amounts to.
+
+    Parameters
+    ----------
+    what : str
+        What is chosen, such as "Schedule of".
+    solved, best, anchor
+        As in :meth:`stagepack.report.kinds.Face.section`.
+    worth : callable
+        An objective value in words.
+    charts : callable
+        The figures of several solutions, on equal axes.
+    describe : callable
+        HTML of what a solution amounts to.
+    """
+    drawn: dict[str, Any] = {}
+    found = choices(solved)
+    selector, start = choose(what, found, best, worth)
+    solutions = [result.solution for _, result in found]
+    chart = panel(f"{anchor}-chart", charts(solutions), drawn, start=start)
+    parts = [selector, chart, *chosen(map(describe, solutions), start)]
+    return Section("\n".join(parts), drawn)

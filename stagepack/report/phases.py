@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +10,8 @@ from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.phases.least import least_memory
 from stagepack.instances.phases.plan import Plan, plan
 from stagepack.report import format as as_text
-from stagepack.report.parts import Section, choices, choose, chosen, panel
-from stagepack.report.table import cell, facts_table, natural, plain
+from stagepack.report.parts import Section, charted, described, panel
+from stagepack.report.table import cell, facts_table, narrowed, plain
 from stagepack.result import InputError, Result
 
 if TYPE_CHECKING:
@@ -173,8 +172,8 @@ def _seconds(value: float) -> str:
     return f"{value / 1e-9:.4g} ns"
 
 
-def _rows(found: Plan) -> list[list[str]]:
-    """Return the lines of the table of phases."""
+def _table(instance: PhaseSchedule, found: Plan) -> tuple[list[str], list[list[str]]]:
+    """Return header and lines of the table of phases; E is nothing in inference."""
     number = as_text.number
     rows = []
     for part in found.phases:
@@ -195,7 +194,10 @@ def _rows(found: Plan) -> list[list[str]]:
                 as_text.share(None if part.capacity is None else part.peak / part.capacity),
             ]
         )  # fmt: skip
-    return rows
+    if instance.training:
+        return list(COLUMNS), rows
+    at = COLUMNS.index("E")
+    return [*COLUMNS[:at], *COLUMNS[at + 1 :]], [[*row[:at], *row[at + 1 :]] for row in rows]
 
 
 def solution_table(
@@ -205,12 +207,8 @@ def solution_table(
     from rich.console import Group
 
     found = plan(instance, solution)
-    header, rows = list(COLUMNS), _rows(found)
-    if not instance.training:
-        header, rows = _without(header, rows, "E")
-    given_up = ["used", "E", "V", "S", "L", "C"]
-    while given_up and natural(header, rows) > width:
-        header, rows = _without(header, rows, given_up.pop(0))
+    header, rows = _table(instance, found)
+    header, rows = narrowed(header, rows, ("used", "E", "V", "S", "L", "C"), width)
     table = plain(tuple(header), left=WORDS)
     for row in rows[:LISTED]:
         table.add_row(*map(cell, row))
@@ -218,15 +216,6 @@ def solution_table(
     if len(rows) > LISTED:
         parts.append(cell(f"the first {LISTED} of {len(rows):,} phases", "dim"))
     return Group(*parts, table)
-
-
-def _without(
-    header: list[str], rows: list[list[str]], column: str
-) -> tuple[list[str], list[list[str]]]:
-    if column not in header:
-        return header, rows
-    place = header.index(column)
-    return header[:place] + header[place + 1 :], [row[:place] + row[place + 1 :] for row in rows]
 
 
 def against(
@@ -267,17 +256,15 @@ def section(
     """Return, for a choice of the plans, the chart and the figures of every phase."""
     from stagepack.report.phases_figures import phase_charts
 
-    drawn: dict[str, Any] = {}
-    found = choices(solved)
-    selector, start = choose("Plan of", found, best, lambda value: worth(instance, value))
-    solutions = [result.solution for _, result in found if result.solution is not None]
-    charts = phase_charts(instance, solutions)
-    parts = [
-        selector,
-        panel(f"{anchor}-chart", charts, drawn, start=start),
-        *chosen([_phases(instance, solution) for solution in solutions], start),
-    ]
-    return Section("\n".join(parts), drawn)
+    return charted(
+        "Plan of",
+        solved,
+        best,
+        anchor,
+        lambda value: worth(instance, value),
+        lambda plans: phase_charts(instance, plans),
+        lambda solution: _phases(instance, solution),
+    )
 
 
 def _require_no_scale(scale: str | None) -> None:
@@ -288,24 +275,6 @@ def _require_no_scale(scale: str | None) -> None:
 def _phases(instance: PhaseSchedule, solution: PhaseSolution) -> str:
     """Return what a plan amounts to, and the figures of its phases, as HTML."""
     found = plan(instance, solution)
-    summary = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
-        for name, text in solution_lines(instance, solution, found)
-    )
-    head = "".join(
-        f"<th{' class=number' if name not in WORDS else ''}>{name[0].upper() + name[1:]}</th>"
-        for name in COLUMNS
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f"<td{' class=number' if name not in WORDS else ''}>{escape(text)}</td>"
-            for name, text in zip(COLUMNS, row, strict=True)
-        )
-        + "</tr>"
-        for row in _rows(found)
-    )
-    return (
-        f'<dl class="facts wide">{summary}</dl><details><summary>Phases in figures</summary>'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></details>"
-    )
+    header, rows = _table(instance, found)
+    lines = solution_lines(instance, solution, found)
+    return described(lines, "Phases in figures", header, rows, WORDS)

@@ -16,7 +16,7 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.report import format as as_text
 from stagepack.report import pipeline_figures as figures
 from stagepack.report.parts import Section, choices, choose, chosen, panel
-from stagepack.report.table import cell, natural, plain
+from stagepack.report.table import cell, narrowed, natural, plain
 from stagepack.result import InputError, Result
 
 if TYPE_CHECKING:
@@ -177,13 +177,7 @@ def estimate_table(estimate: Estimate, width: int = 80) -> RenderableType:
         ]
         for stage in estimate.stages
     ]
-    given_up = ["capacity", "device", "used"]
-    while given_up and natural(header, lines) > width:
-        place = header.index(given_up.pop(0))
-        header, lines = (
-            header[:place] + header[place + 1 :],
-            [line[:place] + line[place + 1 :] for line in lines],
-        )
+    header, lines = narrowed(header, lines, ("capacity", "device", "used"), width)
     table = plain(tuple(header), left=("stage", "layers", "device"))
     largest = max(float(stage.compute) for stage in estimate.stages)
     for stage, line in zip(estimate.stages, lines, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,8 @@ import numpy as np
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
 from stagepack.plots.schedule import device_label
 from stagepack.report import format as as_text
-from stagepack.report.parts import Section, choices, choose, chosen, panel
-from stagepack.report.table import cell, facts_table, natural, plain
+from stagepack.report.parts import Section, charted, described, panel
+from stagepack.report.table import cell, facts_table, narrowed, plain
 from stagepack.result import InputError, Result
 
 if TYPE_CHECKING:
@@ -131,11 +130,7 @@ def solution_table(
     from rich.console import Group
 
     header, rows = _rows(instance, solution)
-    given_up = ["limit", "idle", "busy"]
-    while given_up and natural(header, rows) > width:
-        place = header.index(given_up.pop(0))
-        header = header[:place] + header[place + 1 :]
-        rows = [row[:place] + row[place + 1 :] for row in rows]
+    header, rows = narrowed(header, rows, ("limit", "idle", "busy"), width)
     table = plain(tuple(header), left=("device",))
     for row in rows:
         table.add_row(*map(cell, row))
@@ -221,18 +216,15 @@ def section(
     """Return, for a choice of the solutions, the chart and the figures of every device."""
     from stagepack.report.schedule_figures import schedule_charts
 
-    drawn: dict[str, Any] = {}
-    found = choices(solved)
-    selector, start = choose("Schedule of", found, best, lambda value: worth(instance, value))
-    solutions = [result.solution for _, result in found if result.solution is not None]
-    charts = schedule_charts(instance, solutions)
-    tables = [_devices(instance, solution) for solution in solutions]
-    parts = [
-        selector,
-        panel(f"{anchor}-chart", charts, drawn, start=start),
-        *chosen(tables, start),
-    ]
-    return Section("\n".join(parts), drawn)
+    return charted(
+        "Schedule of",
+        solved,
+        best,
+        anchor,
+        lambda value: worth(instance, value),
+        lambda schedules: schedule_charts(instance, schedules),
+        lambda solution: _devices(instance, solution),
+    )
 
 
 def _require_no_scale(scale: str | None) -> None:
@@ -243,24 +235,5 @@ def _require_no_scale(scale: str | None) -> None:
 def _devices(instance: PipelineSchedule, solution: ScheduleSolution) -> str:
     """Return what a solution amounts to, and the figures of its devices, as HTML."""
     header, rows = _rows(instance, solution)
-    summary = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
-        for name, text in solution_lines(instance, solution)
-    )
-    head = "".join(
-        f"<th{' class=number' if name != 'device' else ''}>{name.capitalize()}</th>"
-        for name in header
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f"<td{' class=number' if name != 'device' else ''}>{escape(text)}</td>"
-            for name, text in zip(header, row, strict=True)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<dl class="facts wide">{summary}</dl><details><summary>Devices in figures</summary>'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></details>"
-    )
+    lines = solution_lines(instance, solution)
+    return described(lines, "Devices in figures", header, rows, ("device",))

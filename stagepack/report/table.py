@@ -7,7 +7,7 @@ columns; only names may be shortened.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from stagepack.report import format as as_text
@@ -275,6 +275,22 @@ def natural(header: list[str], lines: list[list[str]]) -> int:
     """Return the width that a table needs to cut nothing."""
     widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
     return sum(widths) + SPACE * (len(widths) - 1)
+
+
+def narrowed(
+    header: Sequence[str], rows: Sequence[Sequence[str]], given_up: Iterable[str], width: int
+) -> tuple[list[str], list[list[str]]]:
+    """Return a table that fits `width`, without as many of the columns `given_up` as it takes."""
+    kept, lines = list(header), [list(row) for row in rows]
+    for column in given_up:
+        if natural(kept, lines) <= width:
+            break
+        if column in kept:
+            place = kept.index(column)
+            del kept[place]
+            for line in lines:
+                del line[place]
+    return kept, lines
 
 
 def cell(content: str, style: str = "") -> Any:
