@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stagepack.instances.phases import PhaseSchedule as PhaseSchedule
     from stagepack.instances.phases import PhaseSolution as PhaseSolution
     from stagepack.instances.phases.plan import plan as plan
+    from stagepack.instances.phases.program import program as program
     from stagepack.instances.pipeline import Objective as Objective
     from stagepack.instances.pipeline import PipelinePartition as PipelinePartition
     from stagepack.instances.pipeline import PipelineSolution as PipelineSolution
@@ -105,6 +106,7 @@ _HOME = {
     "methods": "stagepack.solve",
     "pack": "stagepack.solve",
     "plan": "stagepack.instances.phases.plan",
+    "program": "stagepack.instances.phases.program",
     "read": "stagepack.instances.formats",
     "read_all": "stagepack.instances.formats",
     "read_measured": "stagepack.instances.pipeline.estimate",

@@ -1,0 +1,111 @@
+"""Schedules and phase plans from the command line: solve, check, export, plot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stagepack.instances.formats import read, read_solution
+from stagepack.instances.phases.execute import execute
+from tests.test_cli import run
+
+SCHEDULE = {
+    "problem": "pipeline-schedule",
+    "version": 1,
+    "name": "two",
+    "forward": [2, 2],
+    "backward": [3, 3],
+    "weight": [1, 1],
+    "microbatches": 3,
+    "memory_forward": 2,
+    "memory_backward": -1,
+    "memory_weight": -1,
+    "limit": 6,
+}
+PLAN = {
+    "problem": "phase-schedule",
+    "version": 1,
+    "name": "three",
+    "input": 8,
+    "layers": [{"forward": 6, "output": 4, "variables": 10}] * 3,
+    "chip": {"memory": 32, "remote_bandwidth": 2, "host_bandwidth": 2},
+    "steps": 4,
+    "modes": ["compute"],
+}
+
+
+@pytest.fixture
+def schedule(tmp_path: Path) -> Path:
+    path = tmp_path / "schedule.json"
+    path.write_text(json.dumps(SCHEDULE))
+    return path
+
+
+@pytest.fixture
+def phases(tmp_path: Path) -> Path:
+    path = tmp_path / "phases.json"
+    path.write_text(json.dumps(PLAN))
+    return path
+
+
+def test_a_schedule_is_solved_exported_and_checked(schedule: Path, tmp_path: Path) -> None:
+    order = tmp_path / "order.csv"
+    done = run("solve", schedule, "--export", order, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["status"] == "OPTIMAL"
+    ranks = order.read_text().splitlines()
+    assert len(ranks) == 2
+    assert all(rank.split(",").count("") == 0 for rank in ranks)
+    assert sorted(ranks[0].split(",")) == sorted(f"0{k}{i}" for k in "FIW" for i in range(3))
+    # The order alone says when things run: as early as they can.
+    checked = run("check", schedule, order)
+    assert checked.returncode == 0, checked.stdout
+    instance = read(schedule)
+    assert instance.evaluate(read_solution(order, instance)) == result["objective"]
+
+
+def test_a_plan_is_exported_as_a_program_that_runs(phases: Path, tmp_path: Path) -> None:
+    out, program = tmp_path / "result.json", tmp_path / "program.json"
+    done = run("solve", phases, "-o", out, "--export", program)
+    assert done.returncode == 0, done.stderr
+    for words in ("OPTIMAL", "F0", "F1", "Remote traffic"):
+        assert words in done.stdout
+    instance = read(phases)
+    played = execute(instance, json.loads(program.read_text()))
+    assert played.errors == []
+    assert played.cycles == json.loads(out.read_text())["objective"]
+    assert run("check", phases, out).returncode == 0
+
+
+def test_both_are_drawn(schedule: Path, phases: Path, tmp_path: Path) -> None:
+    for source in (schedule, phases):
+        out = tmp_path / "result.json"
+        assert run("solve", source, "-o", out).returncode == 0
+        for name in ("chart.png", "chart.html"):
+            done = run("plot", source, out, "-o", tmp_path / name)
+            assert done.returncode == 0, done.stderr
+            assert (tmp_path / name).stat().st_size > 5000
+
+
+def test_what_goes_wrong_is_one_line(schedule: Path, phases: Path, tmp_path: Path) -> None:
+    tight = tmp_path / "tight.json"
+    tight.write_text(json.dumps({**SCHEDULE, "limit": 1}))
+    narrow = tmp_path / "narrow.json"
+    narrow.write_text(json.dumps({**PLAN, "chip": {"memory": 20, "remote_bandwidth": 2}}))
+    cyclic = tmp_path / "cyclic.json"
+    cyclic.write_text(json.dumps({**SCHEDULE, "edges": [[0, 1], [1, 0]]}))
+    cases: list[tuple[tuple[str | Path, ...], int, str]] = [
+        (("solve", tight), 3, "limit"),
+        (("solve", narrow), 3, "20"),
+        (("solve", cyclic), 2, "edges"),
+        (("solve", phases, "--export", tmp_path / "program.csv"), 2, "JSON"),
+        (("solve", schedule, "--export", tmp_path / "order.json"), 2, "CSV"),
+    ]
+    for arguments, code, word in cases:
+        done = run(*arguments)
+        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        assert word in (done.stderr if code == 2 else done.stdout)
+        assert "Traceback" not in done.stderr
