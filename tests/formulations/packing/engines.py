@@ -1,49 +1,14 @@
-"""Native solver calls, so that the models are tested without the engines' wing."""
+"""Models of packings solved to the end, and solutions looked for in them."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from stagepack.formulations.packing import CpSat, Milp
 from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.instances.profile import Array
-from tests.formulations.pipeline.engines import Answer, solve_lp
+from tests.formulations.engines import solve
 
 Formulation = CpSat | Milp
-
-
-def solve(formulation: Formulation, *, fixed: Array | None = None) -> Answer:
-    """Solve a model to optimality, or only check the point `fixed` in it."""
-    if isinstance(formulation, Milp):
-        return solve_lp(lowered(formulation), fixed=fixed)
-    from ortools.sat.python import cp_model
-
-    model = formulation.model.clone()
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.catch_sigint_signal = False  # it would keep SIGINT for good
-    if fixed is not None:
-        assert len(fixed) == len(model.proto.variables)
-        for index, value in enumerate(fixed):
-            model.add_hint(model.get_int_var_from_proto_index(index), int(value))
-        solver.parameters.fix_variables_to_their_hinted_value = True
-    status = solver.solve(model)
-    if status == cp_model.INFEASIBLE:
-        return Answer(None)
-    assert status == cp_model.OPTIMAL, solver.status_name(status)
-    values = np.array(solver.response_proto.solution)
-    return Answer(values, solver.best_objective_bound, solver.objective_value)
-
-
-def lowered(formulation: Milp) -> Any:
-    """Return the model as a `HighsLp`."""
-    from stagepack.solvers.lowering import lower
-
-    lp, columns = lower(formulation.model)
-    assert [id(column) for column in columns] == [id(v) for v in formulation.variables]
-    return lp
 
 
 def optimum(formulation: Formulation) -> PackingSolution | None:

@@ -10,8 +10,8 @@ from stagepack.formulations.packing import milp as milp_module
 from stagepack.formulations.packing.frame import Frame
 from stagepack.instances.packing import Banks, Gap, LmemPacking, Memory, PackingSolution
 from stagepack.result import InputError
-from tests.formulations.packing.engines import Formulation, confirm, lowered, optimum
-from tests.formulations.pipeline.engines import solve_lp
+from tests.formulations.engines import lowered, solve_lp
+from tests.formulations.packing.engines import Formulation, confirm, optimum
 
 BOTH = pytest.mark.parametrize("model", [CpSat, Milp], ids=["cp-sat", "milp"])
 

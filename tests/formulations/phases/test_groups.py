@@ -10,8 +10,8 @@ import pytest
 from stagepack.formulations.phases import CpSat, Milp
 from stagepack.heuristics.phases.options import OptionTable, group_options
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
+from tests.formulations.engines import solve
 from tests.formulations.phases.cases import all_plans, random_phases
-from tests.formulations.phases.engines import solve
 
 MODELS = {"milp": Milp, "cp-sat": CpSat}
 MOST_PLANS = 1200

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stagepack.formulations.phases import RematCpSat, RematMilp
+from tests.formulations.engines import solve
 from tests.formulations.phases.cases import best, random_remat
-from tests.formulations.phases.engines import solve
 
 MODELS = {"milp": RematMilp, "cp-sat": RematCpSat}
 

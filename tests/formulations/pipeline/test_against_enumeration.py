@@ -9,9 +9,10 @@ from stagepack.formulations.pipeline import CpSat, MilpAssignment, MilpInterval
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.result import Number
-from tests.formulations.pipeline.engines import Formulation, solve
+from tests.formulations.engines import solve
 from tests.random_pipelines import optimum, random_instance, solutions
 
+Formulation = CpSat | MilpAssignment | MilpInterval
 MODELS: dict[str, type[Formulation]] = {
     "interval": MilpInterval,
     "assignment": MilpAssignment,

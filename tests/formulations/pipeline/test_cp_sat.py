@@ -11,7 +11,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.result import InputError
-from tests.formulations.pipeline.engines import solve
+from tests.formulations.engines import solve
 from tests.random_pipelines import optimum, random_instance
 
 

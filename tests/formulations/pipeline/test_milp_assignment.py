@@ -9,7 +9,7 @@ from stagepack.formulations.pipeline import MilpAssignment
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.result import InputError
-from tests.formulations.pipeline.engines import lowered, solve, solve_lp
+from tests.formulations.engines import lowered, solve, solve_lp
 
 
 def test_what_it_cannot_express_is_refused_by_name() -> None:

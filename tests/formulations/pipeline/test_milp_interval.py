@@ -10,7 +10,7 @@ from stagepack.formulations.pipeline import milp_interval as module
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.result import InputError
-from tests.formulations.pipeline.engines import solve, solve_lp
+from tests.formulations.engines import solve, solve_lp
 from tests.random_pipelines import optimum, random_instance
 
 

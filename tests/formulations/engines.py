@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.formulations.pipeline import CpSat, MilpAssignment, MilpInterval
 from stagepack.instances.profile import Array
-
-Formulation = CpSat | MilpAssignment | MilpInterval
 
 
 @dataclass
@@ -23,16 +20,18 @@ class Answer:
     objective: float = math.inf
 
 
-def solve(formulation: Formulation, *, fixed: Array | None = None) -> Answer:
-    """Solve a model to optimality, or only check the point `fixed` in it."""
-    if isinstance(formulation, CpSat):
-        return _solve_cp_sat(formulation, fixed)
-    return solve_lp(lowered(formulation), fixed=fixed)
+def solve(formulation: Any, *, fixed: Array | None = None, relaxed: bool = False) -> Answer:
+    """Solve a model to optimality; or only check the point `fixed` in it, NaN where it is free."""
+    if type(formulation.model).__name__ == "CpModel":
+        return _solve_cp_sat(formulation.model, fixed)
+    return solve_lp(lowered(formulation), fixed=fixed, relaxed=relaxed)
 
 
-def lowered(formulation: MilpAssignment | MilpInterval) -> Any:
-    """Return the model as a `HighsLp`."""
-    if isinstance(formulation, MilpInterval):
+def lowered(formulation: Any) -> Any:
+    """Return a linear model as a `HighsLp`, whatever it is written in."""
+    import highspy
+
+    if isinstance(formulation.model, highspy.HighsLp):
         return formulation.model
     from stagepack.solvers.lowering import lower
 
@@ -47,35 +46,43 @@ def solve_lp(lp: Any, *, fixed: Array | None = None, relaxed: bool = False) -> A
 
     highs = highspy.Highs()
     highs.silent()
-    for option, value in (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("threads", 1)):
+    # As our engine does: presolve of HiGHS 1.12 can lose optima of general integers.
+    for option, value in (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("presolve", "off")):
         highs.setOptionValue(option, value)
+    highs.setOptionValue("threads", 1)
     highs.passModel(lp)
     if relaxed:
         highs.setOptionValue("solve_relaxation", True)
     if fixed is not None:
-        columns = np.arange(len(fixed), dtype=np.int32)
-        highs.changeColsBounds(len(fixed), columns, fixed, fixed)
+        given = np.flatnonzero(~np.isnan(fixed)).astype(np.int32)
+        highs.changeColsBounds(len(given), given, fixed[given], fixed[given])
     highs.run()
-    if highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+    status = highs.getModelStatus()
+    if status == highspy.HighsModelStatus.kInfeasible:
         return Answer(None)
-    assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
     info = highs.getInfo()
+    if status == highspy.HighsModelStatus.kModelEmpty:
+        # Without rows or columns to decide every column is at its lower bound.
+        values = np.array(lp.col_lower_, dtype=float)
+        cost = float(np.dot(lp.col_cost_, values))
+        return Answer(values, cost, cost)
+    assert status == highspy.HighsModelStatus.kOptimal
     integral = not relaxed and highspy.HighsVarType.kInteger in list(lp.integrality_)
     bound = info.mip_dual_bound if integral else info.objective_function_value
     return Answer(np.array(highs.getSolution().col_value), bound, info.objective_function_value)
 
 
-def _solve_cp_sat(formulation: CpSat, fixed: Array | None) -> Answer:
+def _solve_cp_sat(given: Any, fixed: Array | None) -> Answer:
     from ortools.sat.python import cp_model
 
-    model = formulation.model.clone()
+    model = given.clone()
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.catch_sigint_signal = False  # it would keep SIGINT for good
     if fixed is not None:
         assert len(fixed) == len(model.proto.variables)
-        for index, value in enumerate(fixed):
-            model.add_hint(model.get_int_var_from_proto_index(index), int(value))
+        for index in np.flatnonzero(~np.isnan(fixed)).tolist():
+            model.add_hint(model.get_int_var_from_proto_index(index), int(fixed[index]))
         solver.parameters.fix_variables_to_their_hinted_value = True
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
