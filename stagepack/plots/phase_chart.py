@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stagepack.plots.frame import finish, with_memory
 from stagepack.plots.phases import COLOURS, ROWS, PhaseBars, band_colour, phase_bars, row_of
 from stagepack.plots.style import (
     CAPACITY,
     GRID,
     INK,
     byte_unit,
-    finish,
     quiet,
-    with_memory,
 )
 from stagepack.result import Result
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stagepack.plots.frame import finish, with_memory
 from stagepack.plots.schedule import (
     COLOURS,
     KINDS,
@@ -15,7 +16,7 @@ from stagepack.plots.schedule import (
     limits,
     schedule_bars,
 )
-from stagepack.plots.style import CAPACITY, INK, axes, finish, line_colour, quiet, with_memory
+from stagepack.plots.style import CAPACITY, INK, axes, line_colour, quiet
 from stagepack.result import Result
 
 if TYPE_CHECKING:

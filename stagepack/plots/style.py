@@ -102,41 +102,6 @@ def axes(ax: Any, width: float, height: float) -> Any:
     return figure.add_subplot()
 
 
-def with_memory(size: tuple[float, float], ratios: tuple[float, float]) -> tuple[Any, Any]:
-    """Return two axes of a new figure, one above the other, that share the axis of time."""
-    figure = pyplot().figure(figsize=size, layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
-    upper.tick_params(labelbottom=False)
-    return upper, lower
-
-
-def finish(
-    ax: Any, instance: Any, answer: Any, path: str | Path | None, title: str | None, worth: str
-) -> Any:
-    """Give a chart its title and write it, where a path is given; return its axes.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    instance, answer : instance of any problem and its solution
-    path : path-like, optional
-        .png, .svg or .pdf, or an interactive page, .html.
-    title : str, optional
-        The instance's name by default.
-    worth : str
-        What the solution is worth, in words.
-    """
-    name = title if title is not None else instance.name
-    ax.set_title(f"{name} — {worth}", loc="left", fontsize=10)
-    if path is not None and Path(path).suffix == ".html":
-        from stagepack.report.html import write_figure
-
-        write_figure(instance, answer, path)
-    elif path is not None:
-        save(ax.figure, path)
-    return ax
-
-
 def quiet(ax: Any, grid: str) -> None:
     """Take away the box, and draw a faint grid behind along axis `grid` ("x" or "y")."""
     for side in ("top", "right", "left" if grid == "x" else "bottom"):

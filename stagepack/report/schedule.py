@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
 from stagepack.plots.schedule import device_label
 from stagepack.report import format as as_text
@@ -29,8 +27,6 @@ def facts(instance: PipelineSchedule) -> dict[str, Any]:
     from stagepack.heuristics.schedule.bounds import bound
 
     operations = instance.operations
-    work = np.zeros(instance.d, dtype=np.int64)
-    np.add.at(work, operations.device, operations.duration)
     value, source = bound(instance)
     return {
         "stages": instance.p,
@@ -44,7 +40,7 @@ def facts(instance: PipelineSchedule) -> dict[str, Any]:
         "backward": None if instance.backward is None else _span(instance.backward),
         "weight": None if instance.weight is None else _span(instance.weight),
         "latency": _span(instance.lag) if len(instance.lag) else None,
-        "largest_work": int(work.max()),
+        "largest_work": int(instance.work.max()),
         "limit": None if instance.limit is None else _span(instance.limit),
         "optimizer": _span(instance.optimizer),
         "post_validation": instance.post_validation,

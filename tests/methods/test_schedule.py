@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.heuristics.schedule import greedy, modulo
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.methods.schedule import runs
 from stagepack.methods.schedule.reasons import lone_microbatches, sufficient_memory
-from stagepack.result import InputError, Status, Termination
+from stagepack.result import InputError, Progress, Status, Termination
 from stagepack.solve import REGISTRY, methods, solve
+from tests.heuristics.schedule.cases import PUBLISHED
 from tests.random_schedules import best, random_schedule
 
 KIND = "pipeline-schedule"
@@ -63,7 +66,7 @@ def test_searches_are_never_better_than_the_optimum(method: str) -> None:
         instance = random_schedule(seed)
         found = best(instance)
         if next(info for info in methods(instance) if info.name == method).available:
-            result = solve(instance, method, time_limit=0.1)
+            result = solve(instance, method, time_limit=0.1, options={"deterministic": True})
             assert result.objective is None or found is not None
             assert found is None or result.objective is None or result.objective >= found[0]
             assert result.objective is not None or result.reason
@@ -79,36 +82,9 @@ def test_uniform_spans_are_proved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("p", "m", "times", "latency", "memory", "limit", "value"),
-    [
-        (4, 12, (5, 6, 4), 0, (2, -1, -1), 10, 193),
-        (4, 12, (5, 6, 4), 0, (2, -1, -1), 14, 183),
-        (4, 12, (5478, 5806, 3534), 200, (2, -1, -1), 32, 178_898),
-        (8, 32, (29_850, 29_767, 18_868), 466, (3720, -2048, -1672), 59_520, 2_514_067),
-    ],
-    ids=["limit 10", "limit 14", "p=4", "p=8"],
+    ("instance", "value"), PUBLISHED, ids=[instance.source for instance, _ in PUBLISHED]
 )
-def test_hard_cases_of_zero_bubble_are_proved(
-    p: int,
-    m: int,
-    times: tuple[int, int, int],
-    latency: int,
-    memory: tuple[int, int, int],
-    limit: int,
-    value: int,
-) -> None:
-    """Qi et al. 2024 report 193, 183, 178898 and 2517463, the last two without a proof."""
-    f, b, w = memory
-    instance = chain(
-        p,
-        m,
-        times,
-        latency=latency,
-        memory_forward=f,
-        memory_backward=b,
-        memory_weight=w,
-        limit=limit,
-    )
+def test_hard_cases_are_proved(instance: PipelineSchedule, value: int) -> None:
     result = solve(instance, time_limit=60)
     assert (result.status, result.objective, result.bound) == (Status.OPTIMAL, value, value)
 
@@ -188,8 +164,9 @@ def test_starts_of_every_kind() -> None:
         result = solve(instance, warm_start=given_start, time_limit=60)
         assert result.objective == 193
     result = solve(instance, "cp-sat", warm_start=start, time_limit=60)
-    assert result.trace.incumbents[0].value == value
-    assert [event.value for event in result.trace.warm_starts] == [value]
+    given, tightened, *_ = result.trace.incumbents
+    assert given.value == value > tightened.value
+    assert [event.value for event in result.trace.warm_starts] == [tightened.value]
     wrong = ScheduleSolution.of(instance, start.start * 0)
     with pytest.raises(InputError, match="the solution given breaks"):
         solve(instance, warm_start=wrong)
@@ -197,6 +174,75 @@ def test_starts_of_every_kind() -> None:
         solve(instance, warm_start="zb")
     with pytest.raises(InputError, match="zb-v: needs"):
         solve(instance, warm_start="zb-v")
+
+
+@pytest.mark.parametrize("method", ["auto", "cp-sat"])
+@pytest.mark.parametrize("objective", ["span", "makespan"])
+def test_a_start_may_wait_without_need(method: str, objective: str) -> None:
+    instance = chain(2, 3, (1, 1, 1), objective=objective)
+    start = lone_microbatches(instance)
+    late = ScheduleSolution.of(instance, 100 * start.start)
+    assert instance.check(late) == ()
+    result = solve(instance, method, warm_start=late)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == solve(instance, method).objective
+
+
+@pytest.mark.parametrize("method", ["1f1b", "greedy", "modulo"])
+def test_every_method_takes_the_start_it_is_given(method: str) -> None:
+    instance = chain(4, 12, (5, 6, 4), limit=10)
+    known = solve(instance, time_limit=60).solution
+    assert known is not None
+    result = solve(instance, method, warm_start=known, time_limit=0.1)
+    assert result.trace.incumbents[0].source == "warm start"
+    assert result.objective == 193
+    wrong = ScheduleSolution.of(instance, known.start * 0)
+    with pytest.raises(InputError, match="the solution given breaks"):
+        solve(instance, method, warm_start=wrong)
+    with pytest.raises(InputError, match="unknown warm start 'zb'"):
+        solve(instance, method, warm_start="zb")
+
+
+@pytest.mark.parametrize("method", SEARCHES)
+def test_searches_go_on_from_the_start_they_are_given(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With nothing of their own to start from."""
+    monkeypatch.setattr(greedy.Search, "first_round", lambda _: None)
+    monkeypatch.setattr(modulo, "placed", lambda *_: False)
+    instance = chain(4, 12, (5, 6, 4), limit=10)
+    poor = lone_microbatches(instance)
+    result = solve(
+        instance, method, time_limit=0.1, options={"deterministic": True}, warm_start=poor
+    )
+    given, tightened, better, *_ = result.trace.incumbents
+    assert given.value > tightened.value > better.value
+    assert "annealing" in better.source
+
+
+def test_auto_searches_a_period_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def record(
+        _: PipelineSchedule, progress: Progress[ScheduleSolution], given: greedy.Settings
+    ) -> None:
+        asked.append(len(list(greedy.rounds(given))))
+        progress.interrupt()
+
+    monkeypatch.setattr(modulo, "search", record)
+    monkeypatch.setattr(runs, "_model", lambda *_: None)
+    monkeypatch.setattr(runs, "_improve", lambda *_: None)
+    solve(chain(4, 12, (5, 6, 4), limit=10), time_limit=60)
+    assert asked == [1]
+
+
+def test_the_loop_of_popxl_tells_its_rings() -> None:
+    result = solve(chain(3, 10, (1, 1, 1)), "popxl")
+    assert result.reason == (
+        "slots of the stash rings: stage 0 5, stage 1 3, stage 2 1, "
+        "each tensor that crosses an edge 2"
+    )
+    assert solve(PipelineSchedule.from_arrays([2], microbatches=6), "popxl").reason == ""
 
 
 def test_never_worse_than_its_start() -> None:

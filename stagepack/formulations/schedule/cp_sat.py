@@ -50,7 +50,13 @@ import numpy as np
 
 from stagepack.formulations.schedule.frame import Frame
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution, reasons
+from stagepack.instances.schedule import (
+    Objective,
+    PipelineSchedule,
+    ScheduleSolution,
+    memory_arcs,
+    reasons,
+)
 from stagepack.result import InputError
 
 LARGEST_VALUE = 2**44
@@ -102,12 +108,7 @@ class CpSat:
         self.frame = Frame(instance, upper=upper, lower=lower)
         self.model: Any = None
         self._origins_free = instance.objective is Objective.SPAN
-        self._releases = [self.frame.releases(s) for s in range(instance.p)]
-        self.infeasible = (
-            bool(reasons(instance))
-            or self.frame.lower > self.frame.upper
-            or any(releases is None for releases in self._releases)
-        )
+        self.infeasible = bool(reasons(instance)) or self.frame.lower > self.frame.upper
         if not self.infeasible:
             self._require_exact()
             self._build_model()
@@ -225,11 +226,11 @@ class CpSat:
             )
 
     def _release(self) -> None:
-        """t_v >= t_u + dur_u where the memory of one stage does not allow v before."""
-        for s, releases in enumerate(self._releases):
-            for kind, i, j in releases or ():
-                u, v = self._op((s, kind), i), self._op((s, 0), j)
-                self.model.add(self.t[v] >= self.t[u] + self._duration[u])
+        """t_v >= t_u + dur_u where the memory does not allow v before."""
+        befores, afters = memory_arcs(self.instance)
+        self._releases = list(zip(befores.tolist(), afters.tolist(), strict=True))
+        for u, v in self._releases:
+            self.model.add(self.t[v] >= self.t[u] + self._duration[u])
 
     def _memory(self) -> None:
         """Bytes held on a device at a time <= limit_d."""
@@ -269,8 +270,11 @@ class CpSat:
         instance, model = self.instance, self.model
         given = -int(instance.memory_backward[s]), -int(instance.memory_weight[s])
         certain: dict[tuple[int, int], int] = {}
-        for kind, i, j in self._releases[s] or ():
-            certain[kind, j] = i + 1
+        operations = instance.operations
+        for u, v in self._releases:
+            if operations.stage[u] == operations.stage[v] == s:
+                j = int(operations.microbatch[v])
+                certain[int(operations.kind[u]), j] = int(operations.microbatch[u]) + 1
         first = [0, 0, 0]
         for j, need in self.frame.shortages(s):
             v = self._op((s, 0), j)

@@ -76,16 +76,13 @@ class Frame:
         self.instance = instance
         columns = (instance.forward, instance.backward, instance.weight)
         duration = np.stack([column for column in columns if column is not None], axis=1)
-        after = instance.optimizer
-        if instance.objective is Objective.MAKESPAN and not instance.post_validation:
-            after = np.full(instance.d, after.max())
+        after = instance.after
         self.unit = _unit(instance, np.concatenate([duration.ravel(), instance.lag, after]))
         self.duration = duration // self.unit
         self.lag = instance.lag // self.unit
         self.after = after // self.unit
         m = instance.microbatches
-        self.work = np.zeros(instance.d, dtype=np.int64)
-        np.add.at(self.work, instance.devices, m * self.duration.sum(axis=1))
+        self.work = instance.work // self.unit
         # When no operation runs and no message is on its way, the next one can start.
         ways = 2 if instance.training else 1
         carried = sum(
@@ -206,36 +203,6 @@ class Frame:
                     if not taken[-1][1]:
                         taken.pop()
             found += [Retention(s, kind, None, nbytes) for kind, nbytes in taken]
-        return found
-
-    def releases(self, stage: int) -> list[tuple[int, int, int]] | None:
-        """Return what must have ended before an F of a stage starts, for lack of memory.
-
-        Each entry (kind, i, j) says that operation `kind` of microbatch i ends before F of
-        microbatch j starts: with fewer of that kind done, microbatches 0 .. j would need more than
-        the limit, whatever else the device holds.  Entries that follow from others are left out.
-        None when no order is good enough.
-        """
-        limit = self.instance.limit
-        if limit is None:
-            return []
-        room = int(limit[self.instance.devices[stage]])
-        held, found = self._held(stage), []
-        for kind in range(1, self.kinds):
-            done, open_ = min(held[kind:]), min(held[:kind])
-            before = 0
-            for j in range(int(self.instance.microbatches[stage])):
-                over = j * open_ + held[0] - room
-                if over <= 0:
-                    continue
-                if open_ <= done:
-                    return None
-                needed = -(-over // (open_ - done))
-                if needed > j:
-                    return None
-                if needed > before:
-                    found.append((kind, needed - 1, j))
-                    before = needed
         return found
 
     def lone_stage(self, device: int) -> int | None:

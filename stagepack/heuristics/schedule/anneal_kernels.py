@@ -22,8 +22,8 @@ class Walk(NamedTuple):
     stage, kind, microbatch : ndarray, shape (n,)
     follower, visit, waits, early, late : ndarray, shape (n,)
         Scratch of the longest paths.
-    release, ends, best : ndarray, shape (d,), (d,), (n,)
-        Nothing is released late; the ends of devices; the best orders met.
+    ends, best : ndarray, shape (d,), (n,)
+        The ends of devices; the best orders met.
     energy : ndarray of float64, shape (2,)
         Energy of `order` and of `best`; negative: to be found.
     random : ndarray of uint64, shape (1,)
@@ -43,7 +43,6 @@ class Walk(NamedTuple):
     waits: Array
     early: Array
     late: Array
-    release: Array
     ends: Array
     best: Array
     energy: Array
@@ -65,7 +64,6 @@ def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
         walk.order,
         walk.ptr,
         walk.follower,
-        walk.release,
         walk.early,
         walk.visit,
         walk.waits,
@@ -79,7 +77,7 @@ def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
     if walk.spans == 1:
         backward(graph, walk.follower, walk.visit, walk.ends, walk.late)
     for d in range(devices):
-        value = walk.ends[d] + graph.optimizer[d]
+        value = walk.ends[d] + graph.rest[d]
         if walk.spans == 1:
             value -= walk.late[walk.order[walk.ptr[d]]]
         most = max(most, value)
@@ -125,7 +123,7 @@ def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:  # pragma
     """
     n = len(walk.order)
     if walk.energy[0] < 0:
-        walk.energy[0] = _energy(graph, walk)
+        walk.energy[0] = walk.energy[1] = _energy(graph, walk)
     for _ in range(moves):
         source = draw(walk.random, n)
         v = walk.order[source]
@@ -154,8 +152,9 @@ def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:  # pragma
             chance = 1.0 if worse <= 0 else np.exp(-worse / heat)
             if chance >= 1.0 or draw(walk.random, 1 << 30) < chance * (1 << 30):
                 walk.energy[0] = energy
-                if walk.energy[1] < 0 or energy < walk.energy[1]:
+                if energy < walk.energy[1]:
                     walk.energy[1] = energy
-                    walk.best[:] = walk.order
+                    for at in range(n):  # a slice takes two seconds to compile
+                        walk.best[at] = walk.order[at]
                 continue
         _shift(walk.order, walk.position, target, source)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
 from stagepack.heuristics.schedule.anneal_kernels import Walk, anneal
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import Objective
+from stagepack.instances.schedule import Objective, PipelineSchedule
 
 BUDGET = 2_000_000
 """Operations and arcs looked at in a kernel call: less than a tenth of a second."""
@@ -38,11 +39,14 @@ def improve(
 ) -> Array:
     """Return orders at least as good as `order`, a flat array of shape (n,), after one cooling.
 
+    The kernel minimises an energy, which is not quite the objective; what is returned, and given
+    to `on_order`, has the least objective value of what it called its best, call after call.
+
     Parameters
     ----------
     timing : Timing
     order : ndarray of int64, shape (n,)
-        Orders that are within memory and do not contradict one another.
+        Orders that are within memory.
     seed : int
     legs : int
         Kernel calls.
@@ -50,7 +54,16 @@ def improve(
         Asked several times a second.
     on_order : callable, optional
         Called with better orders, at most once a kernel call.
+
+    Raises
+    ------
+    ValueError
+        When the orders contradict one another.
     """
+    value = timing.value(order)
+    if value is None:
+        raise ValueError("the orders contradict one another")
+    best = order.copy()
     graph, operations = timing.graph, timing.instance.operations
     n = len(order)
     empty = np.zeros(n, dtype=np.int64)
@@ -66,7 +79,6 @@ def improve(
         waits=empty.copy(),
         early=empty.copy(),
         late=empty.copy(),
-        release=np.zeros(timing.d, dtype=np.int64),
         ends=np.zeros(timing.d, dtype=np.int64),
         best=order.copy(),
         energy=np.full(2, -1.0),
@@ -80,9 +92,18 @@ def improve(
         if keep_going is not None and not keep_going():
             break
         anneal(graph, walk, scale * HOT * math.pow(COLD / HOT, leg / max(1, legs - 1)), moves)
-        if walk.energy[0] < 0:
-            raise ValueError("the orders contradict one another")
-        if 0 <= walk.energy[1] < known and on_order is not None:
+        if walk.energy[1] < known:
             known = float(walk.energy[1])
-            on_order(walk.best.copy())
-    return walk.best.copy()
+            found = timing.value(walk.best)
+            if found is not None and found < value:
+                value, best = found, walk.best.copy()
+                if on_order is not None:
+                    on_order(best)
+    return best
+
+
+@cache
+def warm_up() -> None:
+    """Run every kernel once, so that all are compiled."""
+    timing = Timing(PipelineSchedule.from_arrays([1], microbatches=1))
+    improve(timing, timing.flat([[0]]), legs=1)

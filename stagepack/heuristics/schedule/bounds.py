@@ -7,27 +7,34 @@ the work of the device: the cycles it may be idle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from stagepack.heuristics.schedule import bounds_kernels as kernels
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import Objective, PipelineSchedule
+from stagepack.instances.schedule import Objective, PipelineSchedule, memory_arcs
 
 PAIRS = 4_000_000
 """Operations that all pairs of devices may have together; more, and each device stands alone."""
 
 
-def bound(instance: PipelineSchedule) -> tuple[int, str]:
+def bound(
+    instance: PipelineSchedule, keep_going: Callable[[], bool] | None = None
+) -> tuple[int, str]:
     """Return the best of all lower bounds on the instance's objective, and what it is called.
 
-    O(d * (operations + arcs) + d * operations * log(operations) + edges * log(value)).
+    With `keep_going`, which is asked for each device, less may be looked at.  Heads and tails
+    take O(operations + arcs), a machine O(k log(k)) for its k operations: once each for the
+    makespan; for the longest span heads and tails once a device, and all machines once a device
+    up to `PAIRS`, else one.  Ramps take O(edges + microbatches of all stages) for each of
+    O(log(value)) values.
     """
     best, source = work_bound(instance), "work bound"
-    window = window_bound(instance)
+    window = window_bound(instance, keep_going)
     if window > best:
         best, source = window, "one-machine bound"
     ramp = ramp_bound(instance, best)
@@ -39,30 +46,16 @@ def bound(instance: PipelineSchedule) -> tuple[int, str]:
 # ---------------------------------------------------------------------- work
 
 
-def work_of(instance: PipelineSchedule) -> Array:
-    """Return the cycles of all operations of each device, without optimizers, shape (d,)."""
-    total = np.zeros(instance.d, dtype=np.int64)
-    np.add.at(total, instance.operations.device, instance.operations.duration)
-    return total
-
-
 def work_bound(instance: PipelineSchedule) -> int:
     """Return the work of the busiest device: it does one thing at a time."""
-    return int((work_of(instance) + _after(instance)).max())
-
-
-def _after(instance: PipelineSchedule) -> Array:
-    """Return what follows the last operation of each device within the objective, shape (d,)."""
-    if instance.objective is Objective.SPAN or instance.post_validation:
-        return instance.optimizer
-    return np.full(instance.d, instance.optimizer.max())
+    return int((instance.work + instance.after).max())
 
 
 # ---------------------------------------------------------------------- one machine
 
 
-def window_bound(instance: PipelineSchedule) -> int:
-    """Return the best bound of one device among heads and tails.
+def window_bound(instance: PipelineSchedule, keep_going: Callable[[], bool] | None = None) -> int:
+    """Return the best bound of one device among heads and tails; of those that time allows.
 
     The head of an operation is a longest path from a moment that the objective counts from, its
     tail one to a moment that it counts to; one device must do all its operations between, one at
@@ -79,25 +72,42 @@ def window_bound(instance: PipelineSchedule) -> int:
     operations = instance.operations
     n = len(operations)
     rows = [np.flatnonzero(operations.device == d) for d in range(instance.d)]
-    after = _after(instance)
+    after = instance.after
     best = 0
 
     def machine(e: int, head: Array, tail: Array) -> int:
         row = rows[e]
-        return int(kernels.one_machine(head[row], net.duration[row], tail[row]))
+        return one_machine(head[row], net.duration[row], tail[row])
+
+    def going() -> bool:
+        return keep_going is None or keep_going()
 
     if instance.objective is Objective.MAKESPAN:
         head = net.heads(np.zeros(n, dtype=np.int64))
         tail = net.tails(after[operations.device])
-        return max(machine(e, head, tail) for e in range(instance.d))
+        for e in range(instance.d):
+            if going():
+                best = max(best, machine(e, head, tail))
+        return best
     pairs = n * instance.d <= PAIRS
     for d in range(instance.d):
+        if not going():
+            break
         here = operations.device == d
         head = net.heads(np.where(here, 0, -FAR))
         tail = net.tails(np.where(here, after[d], -FAR))
         for e in range(instance.d) if pairs else (d,):
-            best = max(best, machine(e, head, tail))
+            if going():
+                best = max(best, machine(e, head, tail))
     return best
+
+
+def one_machine(head: Array, duration: Array, tail: Array) -> int:
+    """Return the least makespan on one machine of jobs with heads and tails, all shape (k,).
+
+    See :func:`.bounds_kernels.one_machine`.
+    """
+    return int(kernels.one_machine(np.argsort(head), head, duration, tail))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,90 +148,6 @@ class Network:
         tail = tail.astype(np.int64)
         kernels.tails(self.first, self.after, self.lag, self.duration, self.visit, tail)
         return tail
-
-
-def memory_arcs(instance: PipelineSchedule) -> tuple[Array, Array]:
-    """Return pairs (before, after) of operations that memory keeps in order.
-
-    Let F of stage s and microbatch i start, and consider the stages of its device that lie on
-    paths to or from s.  By then F of microbatches 0 .. i has run on the stages above s.  What has
-    run F, whatever else, holds at least e, the least after F, B or W; what waits for its B holds
-    g.
-
-    1. Suppose B of stage t, s itself or below it, and microbatch k < i had not ended.  When the
-       later of F(s, i) and F(t, k) starts, microbatches k .. i of s and of the stages above
-       it, and microbatch k of the stages from s to t, have run F and wait for their B's, for
-       these wait for B(t, k); the earlier microbatches of all of them hold at least e.
-    2. Suppose B of stage t above s and microbatch k < i had not ended when F(s, i) starts.  Then
-       microbatches k .. i of t and above wait for their B's; all others above s hold at least e.
-    3. Suppose W of stage t, s itself or above it, and microbatch k < i had not ended.  Then
-       microbatches k .. i of t hold at least the less of what they do after F and after B.
-
-    Where that exceeds the limit, the supposition was wrong.  Of each kind the latest such k is
-    taken, for operations of a kind run in order.  O(stages of a device ** 2 * m) each device.
-    """
-    befores: list[Array] = []
-    afters: list[Array] = []
-    if instance.limit is not None and instance.training:
-        above = _above(instance)
-        for s in range(instance.p):
-            for t, kind, fixed, each_i, each_k in _claims(instance, s, above):
-                # held(i, k) = fixed + i * each_i - k * each_k is what the supposition holds
-                i = np.arange(1, int(instance.microbatches[s]), dtype=np.int64)
-                i = i[: max(0, int(instance.microbatches[t]))]
-                excess = fixed + i * each_i - int(instance.limit[instance.devices[s]])
-                if each_k > 0:
-                    k = np.minimum(i - 1, -(-excess // each_k) - 1)
-                else:
-                    k = np.where(excess - (i - 1) * each_k > 0, i - 1, -1)
-                row = k >= 0
-                operations = instance.operations
-                befores.append(operations.base[t] + kind * operations.microbatches[t] + k[row])
-                afters.append(operations.base[s] + i[row])
-    none = [np.zeros(0, dtype=np.int64)]
-    return np.concatenate(befores + none), np.concatenate(afters + none)
-
-
-def _claims(
-    instance: PipelineSchedule, s: int, above: list[set[int]]
-) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield (t, kind, fixed, each_i, each_k) of the suppositions of :func:`memory_arcs`."""
-    same = set(instance.stages_of(int(instance.devices[s])))
-    g, least = {}, {}
-    for a in same:
-        f, b, w = _changes(instance, a)
-        g[a] = f
-        least[a] = min(f, f + b, f + b + w) if instance.split else min(f, f + b)
-    upper = (above[s] | {s}) & same
-    own = sum(g[a] for a in upper)
-    for t in sorted(same):
-        if t == s or s in above[t]:
-            between = ((above[t] | {t}) & same) - upper
-            held = sum(g[a] - least[a] for a in upper) - sum(least[a] for a in between)
-            yield t, 1, own + sum(g[a] for a in between), own, held
-        if t in above[s]:
-            waiting = (above[t] | {t}) & same
-            held = sum(g[a] if a in waiting else least[a] for a in upper - {s})
-            excess = sum(g[a] - least[a] for a in waiting)
-            yield t, 1, held + g[s], held + least[s], excess
-        if t in upper and instance.split:
-            f, b, _ = _changes(instance, t)
-            waits = min(f, f + b)
-            held = sum(waits if a == t else least[a] for a in upper - {s})
-            mine = waits if t == s else least[s]
-            yield t, 2, held + g[s], held + mine, waits - least[t]
-
-
-def _above(instance: PipelineSchedule) -> list[set[int]]:
-    """Return for each stage those on paths that lead to it."""
-    above: list[set[int]] = [set() for _ in range(instance.p)]
-    into: list[list[int]] = [[] for _ in range(instance.p)]
-    for a, b in instance.edges:
-        into[b].append(a)
-    for s in instance.order:
-        for a in into[s]:
-            above[s] |= above[a] | {a}
-    return above
 
 
 # ---------------------------------------------------------------------- ramps
@@ -304,16 +230,17 @@ class Ramps:
         for (s, t), lag in zip(instance.edges, instance.lag.tolist(), strict=True):
             self._out[s].append((t, lag))
             self._in[t].append((s, lag))
-        after = _after(instance)
+        after = instance.after
         head = [0] * instance.p
         if not self._spans:
             for s in self._order:
                 for a, lag in self._in[s]:
                     head[s] = max(head[s], head[a] + int(instance.forward[a]) + lag)
         self._stages = []
+        columns = (instance.forward, instance.backward, instance.weight)
         for s in range(instance.p):
             device = int(instance.devices[s])
-            f, b, w = (0 if column is None else int(column[s]) for column in _columns(instance))
+            f, b, w = (0 if column is None else int(column[s]) for column in columns)
             m = int(instance.microbatches[s])
             limit = None if instance.limit is None else int(instance.limit[device])
             waiting = _waiting(instance, s, limit)
@@ -438,7 +365,7 @@ def _whole(length: int, each: int, most: int, head: int, budget: int) -> int | N
 def _most_ahead(instance: PipelineSchedule, s: int, limit: int | None) -> int:
     """Return how many F's of a stage can have run when its first B starts."""
     m = int(instance.microbatches[s])
-    g, b, _ = _changes(instance, s)
+    g, b, _ = instance.changes(s)
     if limit is None or g <= 0:
         return m
     return max(0, min(m, (limit - max(b, 0)) // g))
@@ -453,7 +380,7 @@ def _most_behind(instance: PipelineSchedule, s: int, limit: int | None) -> int:
     m = int(instance.microbatches[s])
     if not instance.split:
         return 0
-    g, b, w = _changes(instance, s)
+    g, b, w = instance.changes(s)
     waiting = g + b
     rest = g + b + w
     if limit is None or waiting <= rest:
@@ -463,10 +390,6 @@ def _most_behind(instance: PipelineSchedule, s: int, limit: int | None) -> int:
     return max(0, min(m, room // (waiting - rest)))
 
 
-def _columns(instance: PipelineSchedule) -> tuple[Array, Array | None, Array | None]:
-    return instance.forward, instance.backward, instance.weight
-
-
 def _waiting(instance: PipelineSchedule, s: int, limit: int | None) -> tuple[int, ...]:
     """Return, for n = 0, 1, .., the most W's that can run between the last F and the last B.
 
@@ -474,7 +397,7 @@ def _waiting(instance: PipelineSchedule, s: int, limit: int | None) -> tuple[int
     them; after its B any of the n may run its W too.
     """
     others = int(instance.microbatches[s]) - 1
-    g, b, _ = _changes(instance, s)
+    g, b, _ = instance.changes(s)
     if limit is None:
         counts = [others - n for n in range(others + 1)]
     else:
@@ -488,8 +411,7 @@ def _waiting(instance: PipelineSchedule, s: int, limit: int | None) -> tuple[int
     return tuple(n + count if instance.split else 0 for n, count in enumerate(counts))
 
 
-def _changes(instance: PipelineSchedule, s: int) -> tuple[int, int, int]:
-    """Return by how much F, B and W of a stage change memory."""
-    b = int(instance.memory_backward[s]) if instance.training else 0
-    w = int(instance.memory_weight[s]) if instance.split else 0
-    return int(instance.memory_forward[s]), b, w
+@cache
+def warm_up() -> None:
+    """Run every kernel once, so that all are compiled."""
+    bound(PipelineSchedule.from_arrays([1], microbatches=1))

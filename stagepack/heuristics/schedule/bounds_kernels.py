@@ -58,15 +58,17 @@ def tails(
 
 
 @compiled
-def one_machine(head: Array, duration: Array, tail: Array) -> int:  # pragma: no cover - compiled
+def one_machine(
+    by_head: Array, head: Array, duration: Array, tail: Array
+) -> int:  # pragma: no cover - compiled
     """Return the least makespan on one machine, with preemption, of jobs with heads and tails.
 
-    Among the jobs that are there the one of longest tail runs.  Jobs whose head or tail is -FAR
+    `by_head` are the jobs in the order of their heads (sorting takes long to compile).  Among the
+    jobs that are there the one of longest tail runs.  Jobs whose head or tail is -FAR
     do not count; -FAR when none counts.  O(n log n).
 
     Source: Jackson's preemptive schedule; Carlier 1982, The one-machine sequencing problem.
     """
-    by_head = np.argsort(head)
     heap = np.empty(len(head), dtype=np.int64)  # of the jobs that are there, by tail
     rest = duration.copy()
     size, at, now, latest = 0, 0, -FAR, -FAR

@@ -13,16 +13,15 @@ Sources: the greedy of Qi et al. 2024, Zero bubble pipeline parallelism (arXiv 2
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from stagepack.heuristics.schedule import annealing
-from stagepack.heuristics.schedule.bounds import Ramps, bound, work_of
-from stagepack.heuristics.schedule.greedy_kernels import Policy, Shop, list_schedule
+from stagepack.heuristics.schedule import annealing, bounds, timing
+from stagepack.heuristics.schedule.greedy_kernels import Plan, Policy, Shop, list_schedule
 from stagepack.heuristics.schedule.rules import depths
-from stagepack.heuristics.schedule.timing import Timing
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
@@ -41,6 +40,9 @@ CLIMB = 600_000
 
 FEWEST, MOST = 20, 400
 """Policies tried in one climb."""
+
+PLACED = 200_000
+"""Operations times stages and devices of a kernel call: some hundredths of a second."""
 
 COOLED = 4000
 """Operations times kernel calls of one cooling, within limits."""
@@ -85,36 +87,53 @@ class Lists:
     def __init__(self, instance: PipelineSchedule, *, careful: bool = True) -> None:
         self.instance = instance
         self.careful = careful
-        self.timing = Timing(instance)
+        self.timing = timing.Timing(instance)
         self.shop = shop_of(instance)
         if not careful:
             self.shop = self.shop._replace(plain=np.ones(instance.d, dtype=np.int64))
-        self._start = np.zeros(len(instance.operations), dtype=np.int64)
-        self._order = np.zeros(len(instance.operations), dtype=np.int64)
+        self._chunk = max(1, PLACED // (instance.p + instance.d))
 
-    def order(self, policy: Policy) -> Array | None:
-        """Return what each device runs, flat, shape (n,); None when `policy` gets stuck.
+    def order(self, policy: Policy, keep_going: Callable[[], bool] | None = None) -> Array | None:
+        """Return what each device runs, flat, shape (n,).
 
-        That happens only where a single microbatch does not fit, or where one that is finished
-        still holds memory.
+        None when `keep_going`, asked several times a second, says no; and when `policy` gets
+        stuck, which happens only where a single microbatch does not fit, or where one that is
+        finished still holds memory.
         """
-        done = list_schedule(self.shop, policy, self._start, self._order, self.timing.ptr)
-        return self._order.copy() if done else None
+        n, d = len(self.instance.operations), self.instance.d
+        plan = Plan(
+            order=np.zeros(n, dtype=np.int64),
+            end=np.zeros(n, dtype=np.int64),
+            done=np.zeros((self.instance.p, 3), dtype=np.int64),
+            place=self.timing.ptr[:-1].copy(),
+            held=np.zeros(d, dtype=np.int64),
+            free=np.zeros(d, dtype=np.int64),
+            turn=np.zeros(d, dtype=np.int64),
+        )
+        for placed in range(0, n, self._chunk):
+            if placed and keep_going is not None and not keep_going():
+                return None
+            if not list_schedule(self.shop, policy, plan, min(self._chunk, n - placed)):
+                return None
+        return plan.order
 
 
 def search(instance: PipelineSchedule, progress: Progress[Any], settings: Settings) -> None:
     """Report ever better schedules to `progress` until it says stop.
 
-    With ``settings.deterministic`` it ends after a fixed amount of work; and whenever the bound
-    of :mod:`.bounds` is met.
+    It goes on from the solution that `progress` has, if any.  With ``settings.deterministic`` it
+    ends after a fixed amount of work; and whenever the bound of :mod:`.bounds` is met.
     """
-    with progress.setup("compiling kernels"):
-        warm_up()
-    progress.raise_bound(*bound(instance))
+    if progress.bound is None:
+        with progress.setup("compiling kernels"):
+            bounds.warm_up()
+        progress.raise_bound(*bounds.bound(instance, progress.keep_going))
     run = Search(instance, progress, settings.seed)
+    if progress.solution is not None:
+        run.adopt(progress.solution)
     run.first_round()
-    if run.policy is None:
-        if not progress.reason:
+    if run.policy is None and progress.solution is None:
+        if progress.keep_going() and not progress.reason:
             progress.reason = "no order keeps within the memory limits that list schedules find"
         return
     for number in rounds(settings):
@@ -157,17 +176,27 @@ class Search:
         self._best_order: Array | None = None
 
     def first_round(self) -> None:
-        """Try the policies behind the known rules; carefully, then, if none works, boldly."""
+        """Try the policies behind the known rules; carefully, then, if none works, boldly.
+
+        The very first one is tried to its end, unless the run is interrupted.
+        """
+        with self.progress.setup("compiling kernels"):
+            warm_up()
         lower = self.progress.bound
-        for policy in policies(self.instance, None if lower is None else int(lower)):
-            if self.policy is not None and not self.progress.keep_going():
+        for careful in (True, False):
+            if not careful:
+                self.lists = Lists(self.instance, careful=False)
+            first = careful
+            for policy in policies(self.instance, None if lower is None else int(lower)):
+                if not first and not self.progress.keep_going():
+                    return
+                value = self._try(policy, first)
+                first = False
+                if value < FAR:
+                    good = [*self._good, (value, policy)]
+                    self._good = sorted(good, key=lambda row: row[0])[:GOOD]
+            if self.policy is not None:
                 return
-            value = self._try(policy)
-            if value < FAR:
-                self._good = sorted([*self._good, (value, policy)], key=lambda row: row[0])[:GOOD]
-        if self.policy is None and self.lists.careful:
-            self.lists = Lists(self.instance, careful=False)
-            self.first_round()
 
     def adopt(self, solution: ScheduleSolution) -> None:
         """Anneal from the orders of a better solution that was found elsewhere."""
@@ -200,8 +229,10 @@ class Search:
         """Move single operations of the best orders, or of those of the best policy."""
         order = self._best_order
         if seed % 2 and self.policy is not None:
-            order = self.lists.order(self.policy)
-        if order is not None:
+            order = self.lists.order(self.policy, self.progress.keep_going)
+        if order is not None and self.progress.keep_going():
+            with self.progress.setup("compiling kernels"):
+                annealing.warm_up()
             annealing.improve(
                 self.lists.timing,
                 order,
@@ -215,15 +246,19 @@ class Search:
     def _keep(self, order: Array) -> None:
         self._offer(order, "annealing")
 
-    def _try(self, policy: Policy) -> int:
-        """Return what a policy is worth, FAR where it gets stuck."""
-        order = self.lists.order(policy)
+    def _try(self, policy: Policy, late: bool = False) -> int:
+        """Return what a policy is worth, FAR where it gets stuck or time ends, unless `late`."""
+        going = self.progress.keep_going
+        order = self.lists.order(policy, self._uninterrupted if late else going)
         if order is None:
             return FAR
         value = self._offer(order, "list scheduling")
         if value <= self._value:
             self.policy, self._value = policy, value
         return value
+
+    def _uninterrupted(self) -> bool:
+        return not self.progress.interrupted
 
     def _offer(self, order: Array, source: str) -> int:
         start = self.lists.timing.best(order)
@@ -243,21 +278,25 @@ def policies(instance: PipelineSchedule, lower: int | None = None) -> Iterator[P
     `lower` is a bound on the objective if one is known, or found here.
     """
     if lower is None:
-        lower = bound(instance)[0]
+        lower = bounds.bound(instance)[0]
     depth = np.array(depths(instance), dtype=np.int64)
     debts = [np.full(instance.p, FAR, dtype=np.int64)]
     if instance.split:
         debts += [depth.max() - depth, np.zeros(instance.p, dtype=np.int64)]
     caps = _caps(instance, depth, lower)
-    combined = [list(policies_of(instance, *both)) for both in itertools.product(caps, debts)]
+    combined = [policies_of(instance, depth, *both) for both in itertools.product(caps, debts)]
     for row in zip(*combined, strict=True):
         yield from row
 
 
-def policies_of(instance: PipelineSchedule, cap: Array, debt: Array) -> Iterator[Policy]:
-    """Yield policies with these caps and debts, the most promising first."""
+def policies_of(
+    instance: PipelineSchedule, depth: Array, cap: Array, debt: Array
+) -> Iterator[Policy]:
+    """Yield policies with these caps and debts, the most promising first.
+
+    `depth`, shape (p,), is that of :func:`.rules.depths`.
+    """
     p, d = instance.p, instance.d
-    depth = np.array(depths(instance), dtype=np.int64)
     ranks = [_rank(depth, turn) for turn in ((F, B, W), (B, F, W))]
     if d < p:
         ranks += [_rank(-depth, turn) for turn in ((F, B, W), (B, F, W))]
@@ -283,16 +322,16 @@ def _caps(instance: PipelineSchedule, depth: Array, lower: int) -> list[Array]:
     if not instance.training or instance.backward is None:
         return [most]
     caps = [depth, 2 * depth - 1, most]
-    warm_up = Ramps(instance).warm_up(lower)
-    if warm_up is not None:
-        caps.insert(0, np.array(warm_up, dtype=np.int64))
+    least = bounds.Ramps(instance).warm_up(lower)
+    if least is not None:
+        caps.insert(0, np.array(least, dtype=np.int64))
     trip = np.zeros(instance.p, dtype=np.int64)  # from the start of F to that of B
     for s in reversed(instance.order):
         trip[s] += instance.forward[s]
         for (a, b), lag in zip(instance.edges, instance.lag.tolist(), strict=True):
             if b == s:
                 trip[a] = max(trip[a], trip[s] + int(instance.backward[s]) + 2 * lag)
-    shortest = float((work_of(instance) / most.max()).max()) / 3
+    shortest = float((instance.work / most.max()).max()) / 3
     longest = max(shortest, float(trip.max()))
     periods = np.geomspace(shortest, longest, PERIODS)
     shares = [share * depth for share in SHARES] + [trip / period for period in periods]
@@ -400,13 +439,9 @@ def _column(values: Any) -> Array:
     return np.array(values, dtype=np.int64)
 
 
+@cache
 def warm_up() -> None:
-    """Run every kernel once, so that all are compiled."""
-    tiny = PipelineSchedule.from_arrays([1], [1], [1], microbatches=1, objective="span")
-    lists = Lists(tiny)
-    bound(tiny)
-    for policy in itertools.islice(policies(tiny), 1):
-        order = lists.order(policy)
-        assert order is not None
-        lists.timing.best(order)
-        annealing.improve(lists.timing, order, legs=1)
+    """Run every kernel of list schedules once, so that all are compiled."""
+    timing.warm_up()
+    tiny = PipelineSchedule.from_arrays([1], microbatches=1)
+    Lists(tiny).order(next(policies(tiny, 1)))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
@@ -54,6 +52,29 @@ class Shop(NamedTuple):
     limit: Array
     plain: Array
     kinds: int
+
+
+class Plan(NamedTuple):
+    """A list schedule under way; int64 arrays.
+
+    Attributes
+    ----------
+    order, end : ndarray, shape (n,)
+        What each device runs: order[ptr[d] : ptr[d + 1]], and the end of each operation.
+    done : ndarray, shape (p, 3)
+        Operations that have been placed, by stage and kind.
+    place, held, free, turn : ndarray, shape (d,)
+        Of each device: where its next operation goes in `order`, memory, when it is free, and
+        when it can decide again.
+    """
+
+    order: Array
+    end: Array
+    done: Array
+    place: Array
+    held: Array
+    free: Array
+    turn: Array
 
 
 class Policy(NamedTuple):
@@ -197,11 +218,12 @@ def _choose(
             if full:  # W is worth more than it looked
                 for at in range(shop.own_first[d], shop.own_first[d + 1]):
                     s = shop.own_stage[at]
-                    i = done[s, W]
-                    waiting = shop.kinds == 3 and i < done[s, B] and best_k != W
-                    if waiting and _ready(shop, s, W, i, done, end) <= now:
-                        best_s, best_k = s, W
-                        best_rank = policy.rank[s, W] + (1 << 30)
+                    for k in range(W, shop.kinds):
+                        i = done[s, k]
+                        waiting = i < done[s, B] and best_k != W
+                        if waiting and _ready(shop, s, k, i, done, end) <= now:
+                            best_s, best_k = s, k
+                            best_rank = policy.rank[s, k] + (1 << 30)
             if best_s < 0:
                 return -1, 0, again
         elif hold < FAR:
@@ -213,49 +235,43 @@ def _choose(
 
 @compiled
 def list_schedule(
-    shop: Shop, policy: Policy, start: Array, order: Array, ptr: Array
+    shop: Shop, policy: Policy, plan: Plan, most: int
 ) -> bool:  # pragma: no cover - compiled
-    """Set `start`, shape (n,), and what each device runs: order[ptr[d] : ptr[d + 1]].
+    """Place up to `most` more operations; return False when none can start anything.
 
-    The device that can decide first does; it starts the operation of highest rank.  Returns False
-    when none can start anything before all is done.  O(n * (d + stages of a device)).
+    The device that can decide first does; it starts the operation of highest rank.
+    O(most * (d + stages of a device)).
     """
-    devices, p = len(shop.limit), len(shop.device)
-    n = len(start)
-    done = np.zeros((p, 3), dtype=np.int64)
-    end = np.zeros(n, dtype=np.int64)
-    held = np.zeros(devices, dtype=np.int64)
-    free = np.zeros(devices, dtype=np.int64)
-    turn = np.zeros(devices, dtype=np.int64)
-    count = ptr[:-1].copy()
-    for _ in range(n):
+    devices = len(shop.limit)
+    turn = plan.turn
+    for _ in range(most):
         while True:
-            d, now = 0, turn[0]
-            for other in range(1, devices):
-                if turn[other] < now:
-                    d, now = other, turn[other]
+            d = devices - 1
+            for other in range(devices - 2, -1, -1):
+                if turn[other] <= turn[d]:
+                    d = other
+            now = turn[d]
             if now == FAR:
                 return False
-            s, k, again = _choose(shop, policy, d, now, held[d], done, end)
+            s, k, again = _choose(shop, policy, d, now, plan.held[d], plan.done, plan.end)
             if s >= 0:
                 break
             turn[d] = again
-        v = shop.base[s] + k * shop.microbatches[s] + done[s, k]
-        start[v] = now
-        end[v] = now + shop.duration[s, k]
-        order[count[d]] = v
-        count[d] += 1
-        done[s, k] += 1
-        held[d] += shop.delta[s, k]
-        free[d] = end[v]
-        turn[d] = end[v]
+        v = shop.base[s] + k * shop.microbatches[s] + plan.done[s, k]
+        plan.end[v] = now + shop.duration[s, k]
+        plan.order[plan.place[d]] = v
+        plan.place[d] += 1
+        plan.done[s, k] += 1
+        plan.held[d] += shop.delta[s, k]
+        plan.free[d] = plan.end[v]
+        turn[d] = plan.end[v]
         # Whoever waits for this may think again.
         if k == F:
             for edge in range(shop.out_first[s], shop.out_first[s + 1]):
                 other = shop.device[shop.out_stage[edge]]
-                turn[other] = max(free[other], now)
+                turn[other] = max(plan.free[other], now)
         elif k == B:
             for edge in range(shop.in_first[s], shop.in_first[s + 1]):
                 other = shop.device[shop.in_stage[edge]]
-                turn[other] = max(free[other], now)
+                turn[other] = max(plan.free[other], now)
     return True

@@ -13,16 +13,17 @@ Sources: modulo scheduling, Rau 1996, Iterative modulo scheduling; building bloc
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from stagepack.heuristics.schedule import annealing
-from stagepack.heuristics.schedule.bounds import bound
+from stagepack.heuristics.schedule import annealing, bounds, greedy
 from stagepack.heuristics.schedule.greedy import Lists, Settings, policies_of, rounds
-from stagepack.heuristics.schedule.greedy_kernels import B, F, W
+from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
 from stagepack.heuristics.schedule.modulo_kernels import place_best
+from stagepack.heuristics.schedule.rules import depths
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
@@ -31,6 +32,9 @@ from stagepack.result import Progress
 
 TRIES = 150
 """Random placings of a period in the first round; each round doubles them, up to 16 times."""
+
+LOOKED = 3_000_000
+"""Pairs of operations looked at in a kernel call: less than a tenth of a second."""
 
 STEP = 1.01
 """Ratio of one period to the one before."""
@@ -46,38 +50,43 @@ def unsupported(instance: PipelineSchedule) -> str:
     return ""
 
 
-def search(instance: PipelineSchedule, progress: Progress[Any], settings: Settings) -> None:
+def search(
+    instance: PipelineSchedule,
+    progress: Progress[Any],
+    settings: Settings,
+    start: ScheduleSolution | None = None,
+) -> None:
     """Report ever better schedules to `progress` until it says stop.
 
-    With ``settings.deterministic`` it ends after a fixed amount of work.
+    With ``settings.deterministic`` it ends after a fixed amount of work.  Nothing worse than
+    `start` is gone on from.
     """
     with progress.setup("compiling kernels"):
         warm_up()
-    progress.raise_bound(*bound(instance))
+    if progress.bound is None:
+        progress.raise_bound(*bounds.bound(instance, progress.keep_going))
     lists = Lists(instance)
     timing, shop = lists.timing, lists.shop
     m = int(instance.microbatches[0])
-    work = np.zeros(instance.d, dtype=np.int64)
-    np.add.at(work, instance.devices, shop.duration.sum(axis=1))
+    least = int(instance.work.max()) // m
     sequence = int(shop.duration.sum() + 2 * instance.lag.sum())
     random = np.random.default_rng(settings.seed).integers(1, 1 << 63, size=1, dtype=np.uint64)
     order = np.array(instance.order, dtype=np.int64)
     time = np.zeros((instance.p, 3), dtype=np.int64)
-    best: int | None = None
-    best_order: Array | None = None
+    best = None if start is None else int(instance.evaluate(start))
+    best_order = None if start is None else timing.order_of(start.start)
     for number in rounds(settings):
-        period = int(work.max())
+        period = least
         while period <= sequence and (best is None or period * (m - 1) < best):
             if not progress.keep_going():
                 return
-            if place_best(shop, order, period, TRIES << min(number, 4), random, time):
-                for source, found in _completed(lists, time, period):
-                    if not progress.keep_going():
-                        return
-                    start = timing.best(found) if timing.fits(found) else None
-                    if start is None:
+            tries = TRIES << min(number, 4)
+            if placed(shop, order, period, tries, random, time, progress.keep_going):
+                for source, found in _completed(lists, time, period, progress.keep_going):
+                    starts = timing.best(found) if timing.fits(found) else None
+                    if starts is None:
                         continue
-                    solution = ScheduleSolution.of(instance, start)
+                    solution = ScheduleSolution.of(instance, starts)
                     value = int(instance.evaluate(solution))
                     if best is None or value < best:
                         best, best_order = value, found
@@ -86,6 +95,10 @@ def search(instance: PipelineSchedule, progress: Progress[Any], settings: Settin
         if best_order is None:
             progress.reason = "no period was found whose steady state is within memory"
             continue
+        if not progress.keep_going():
+            return
+        with progress.setup("compiling kernels"):
+            annealing.warm_up()
         best_order = annealing.improve(
             timing,
             best_order,
@@ -93,10 +106,38 @@ def search(instance: PipelineSchedule, progress: Progress[Any], settings: Settin
             keep_going=progress.keep_going,
             on_order=lambda found: _offer(timing, found, progress),
         )
-        best = int(instance.evaluate(ScheduleSolution.of(instance, _starts(timing, best_order))))
+        best = timing.value(best_order)
 
 
-def _completed(lists: Lists, time: Array, period: int) -> Iterator[tuple[str, Array]]:
+def placed(
+    shop: Shop,
+    order: Array,
+    period: int,
+    tries: int,
+    random: Array,
+    time: Array,
+    keep_going: Callable[[], bool],
+) -> bool:
+    """Set `time` to the placing of shortest passage in `tries` random ones with `period`.
+
+    False when there is none, or when `keep_going`, asked several times a second, says no.
+    """
+    # Beside each operation of its device every other is tried, against all that are there.
+    cost = int(((np.diff(shop.own_first) * shop.kinds) ** 3).sum())
+    each = max(1, LOOKED // cost)
+    scratch = np.zeros_like(time)
+    shortest = FAR
+    for first in range(0, tries, each):
+        if not keep_going():
+            return False
+        count = min(each, tries - first)
+        shortest = place_best(shop, order, period, first, count, random, shortest, scratch, time)
+    return shortest < FAR
+
+
+def _completed(
+    lists: Lists, time: Array, period: int, keep_going: Callable[[], bool]
+) -> Iterator[tuple[str, Array]]:
     """Yield orders, flat, whose steady state is `time`: repeated, and by list scheduling.
 
     The lists keep as many F's ahead of B's as the steady state does, or more, for a ramp ends
@@ -107,14 +148,17 @@ def _completed(lists: Lists, time: Array, period: int) -> Iterator[tuple[str, Ar
     if not instance.training:
         return
     most = instance.microbatches
+    depth = np.array(depths(instance), dtype=np.int64)
     cap = np.clip(-((time[:, F] - time[:, B]) // period), 1, most)
     debts = [np.full(instance.p, FAR, dtype=np.int64)]
     if instance.split:
         debts.append(np.clip((time[:, W] - time[:, B]) // period, 0, most))
     for share, debt in itertools.product(SHARES, debts):
         ahead = np.clip(np.rint(share * cap).astype(np.int64), 1, most)
-        for policy in policies_of(instance, ahead, debt):
-            found = lists.order(policy)
+        for policy in policies_of(instance, depth, ahead, debt):
+            if not keep_going():
+                return
+            found = lists.order(policy, keep_going)
             if found is not None:
                 yield "modulo and lists", found
 
@@ -138,16 +182,10 @@ def _unrolled(instance: PipelineSchedule, time: Array, period: int) -> Array:
     return np.lexsort((start, operations.device))
 
 
+@cache
 def warm_up() -> None:
-    """Run every kernel once, so that all are compiled."""
-    tiny = PipelineSchedule.from_arrays([1], [1], [1], microbatches=1, objective="span")
-    bound(tiny)
-    lists = Lists(tiny)
-    timing, shop = lists.timing, lists.shop
-    time = np.zeros((1, 3), dtype=np.int64)
-    random = np.ones(1, dtype=np.uint64)
-    place_best(shop, np.zeros(1, dtype=np.int64), 3, 1, random, time)
-    for _, order in _completed(lists, time, 3):
-        timing.best(order)
-    timing.fits(order)
-    annealing.improve(timing, order, legs=1)
+    """Run the kernels of periods and of list schedules once, so that all are compiled."""
+    greedy.warm_up()
+    tiny = PipelineSchedule.from_arrays([1], microbatches=1)
+    order, time = np.zeros(1, dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
+    placed(greedy.shop_of(tiny), order, 1, 1, np.ones(1, dtype=np.uint64), time, lambda: True)

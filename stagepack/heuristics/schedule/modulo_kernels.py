@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
 from stagepack.heuristics.schedule.random_kernels import draw
 from stagepack.heuristics.schedule.timing_kernels import FAR
@@ -98,8 +96,10 @@ def place(
     another, and of 100 W's `early` right after their B, the others last.  Returns False where
     something finds no place or memory is exceeded.
     """
-    time[:] = -1
     p = len(order)
+    for s in range(p):
+        for k in range(3):
+            time[s, k] = -1
     for turn in range(2):
         if turn == shop.kinds:
             break
@@ -135,15 +135,22 @@ def place(
 
 @compiled
 def place_best(
-    shop: Shop, order: Array, period: int, tries: int, random: Array, best: Array
-) -> bool:  # pragma: no cover - compiled
-    """Set `best`, shape (p, 3), to the placing of shortest passage in `tries` random ones.
+    shop: Shop,
+    order: Array,
+    period: int,
+    first: int,
+    tries: int,
+    random: Array,
+    shortest: int,
+    time: Array,
+    best: Array,
+) -> int:  # pragma: no cover - compiled
+    """Set `best`, shape (p, 3), to a placing of shorter passage than `shortest`, and return that.
 
-    The passage is from the first start to the last end of one microbatch, W aside.
+    The passage is from the first start to the last end of one microbatch, W aside.  The random
+    placings have the numbers `first` and so on, `tries` of them; `time`, shape (p, 3), is scratch.
     """
-    time = np.empty_like(best)
-    shortest = FAR
-    for trial in range(tries):
+    for trial in range(first, first + tries):
         close = 25 * (trial % 5)
         early = 50 * (trial // 5 % 3)
         if not place(shop, order, period, close, early, random, time):
@@ -154,5 +161,7 @@ def place_best(
                 last = max(last, time[s, k] + shop.duration[s, k])
         if last < shortest:
             shortest = last
-            best[:] = time
-    return shortest < FAR
+            for s in order:  # a slice takes two seconds to compile
+                for k in range(3):
+                    best[s, k] = time[s, k]
+    return shortest

@@ -29,6 +29,8 @@ class Rule:
     unsupported : callable
         '' or one line saying why the rule does not apply to an instance.
     description, source : str
+    remark : callable
+        '' or one line on what the rule's schedule of an instance needs beside it.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Rule:
     unsupported: Callable[[PipelineSchedule], str]
     description: str
     source: str
+    remark: Callable[[PipelineSchedule], str] = lambda _: ""
 
 
 def apply(rule: Rule, instance: PipelineSchedule) -> tuple[ScheduleSolution | None, str]:
@@ -286,14 +289,24 @@ def _popxl(instance: PipelineSchedule) -> Orders:
 
 
 def loop_rings(instance: PipelineSchedule) -> tuple[int, ...]:
-    """Return the slots of the stash of each stage in the loop of PopXL, shape (p,).
+    """Return the slots of the stash of each stage in the loop of PopXL in training, shape (p,).
 
     What loop stage `from` makes and loop stage `to` reads stays for to - from + 1 steps; the B of
     stage s is loop stage 2p - 2 - s.
     """
-    if not instance.training:
-        return (1,) * instance.p
     return tuple(2 * (instance.p - 1 - s) + 1 for s in range(instance.p))
+
+
+def _rings(instance: PipelineSchedule) -> str:
+    """Return the slots of the ring of each tensor in the loop of PopXL, in words."""
+    slots = []
+    if instance.training:
+        slots = [
+            f"{instance.stage_name(s)} {depth}" for s, depth in enumerate(loop_rings(instance))
+        ]
+    if instance.p > 1:
+        slots.append("each tensor that crosses an edge 2")
+    return f"slots of the stash rings: {', '.join(slots)}" if slots else ""
 
 
 def _rules() -> dict[str, Rule]:
@@ -348,6 +361,7 @@ def _rules() -> dict[str, Rule]:
             _first_of(_chain, _one_stage_each, _steps),
             "a loop whose steps run every stage once, with ramp-up and ramp-down",
             "popxl.addons, transforms/pipelining",
+            _rings,
         ),
     ]
     return {rule.name: rule for rule in rules}

@@ -7,6 +7,7 @@ starts make the shortest makespan; the shortest spans are a cycle of greatest me
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class Timing:
             limit=np.full(d, FAR, dtype=np.int64)
             if instance.limit is None
             else _column(instance.limit),
-            optimizer=_column(instance.optimizer),
+            rest=_column(instance.after),
         )
         self.ptr = np.concatenate(
             [[0], np.cumsum(np.bincount(operations.device, minlength=d))]
@@ -77,25 +78,20 @@ class Timing:
         """Return the orders, flat, of a schedule with these starts."""
         return np.lexsort((start, self.graph.device))
 
-    def earliest(self, order: Array, release: Array | None = None) -> Array | None:
+    def earliest(self, order: Array) -> Array | None:
         """Return the earliest starts, shape (n,), or None when the orders contradict one another.
 
         Parameters
         ----------
         order : ndarray of int64, shape (n,)
             What each device runs, one device after another.
-        release : ndarray of int64, shape (d,), optional
-            Before which a device starts nothing.
         """
-        if release is None:
-            release = np.zeros(self.d, dtype=np.int64)
         kernels.followers(order, self.ptr, self._follower)
         fine = kernels.forward(
             self.graph,
             order,
             self.ptr,
             self._follower,
-            release,
             self.start,
             self._visit,
             self._scratch,
@@ -115,8 +111,9 @@ class Timing:
     def shortest_spans(self, order: Array) -> tuple[int, Array] | None:
         """Return the least longest span of these orders and starts that have it.
 
-        Let L(d, e) be the longest path from the first start of device d to the last end of device
-        e, its optimizer included.  Ends T and spans of at most S exist if and only if
+        For instances whose objective is the longest span.  Let L(d, e) be the longest path from
+        the first start of device d to the last end of device e, its optimizer included.  Ends T
+        and spans of at most S exist if and only if
         ``T[e] >= T[d] - S + L(d, e)`` for all d and e: every device then starts as late as the
         ends allow, and a path between two devices is never shorter than its parts.  The least S
         is the greatest mean weight of a cycle of L.  O(d * (n + arcs) + d**3).
@@ -145,7 +142,7 @@ class Timing:
         for _ in range(self.d):
             later = np.where(length > -FAR, end[:, None] - span + length, -FAR).max(axis=0)
             end = np.maximum(end, later)
-        deadline = end - self.graph.optimizer
+        deadline = end - self.graph.rest
         kernels.backward(self.graph, self._follower, self._visit, deadline, self.start)
         start = self.start - self.start.min()
         return span, start
@@ -157,32 +154,12 @@ class Timing:
             return None if found is None else found[1]
         return self.earliest(order)
 
-
-def earliest(
-    instance: PipelineSchedule, orders: Sequence[Sequence[int]]
-) -> ScheduleSolution | None:
-    """Return the schedule in which every operation starts as early as the orders allow.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-    orders : sequence of sequences of int
-        For each device the flat indices of its operations, in the order in which it runs them.
-
-    Returns
-    -------
-    ScheduleSolution or None
-        None when the orders contradict the precedences.  Memory, which depends on the orders
-        alone, is not looked at: see :meth:`Timing.fits`.
-
-    Raises
-    ------
-    ValueError
-        When the orders do not hold every operation once.
-    """
-    timing = Timing(instance)
-    start = timing.earliest(timing.flat(orders))
-    return None if start is None else ScheduleSolution.of(instance, start)
+    def value(self, order: Array) -> int | None:
+        """Return the least objective value of these orders; None when they contradict."""
+        start = self.best(order)
+        if start is None:
+            return None
+        return int(self.instance.evaluate(ScheduleSolution.of(self.instance, start)))
 
 
 def tighten(instance: PipelineSchedule, solution: ScheduleSolution) -> ScheduleSolution:
@@ -200,3 +177,13 @@ def tighten(instance: PipelineSchedule, solution: ScheduleSolution) -> ScheduleS
 
 def _column(values: Array) -> Array:
     return np.array(values, dtype=np.int64)
+
+
+@cache
+def warm_up() -> None:
+    """Run every kernel once, so that all are compiled."""
+    tiny = PipelineSchedule.from_arrays([1], microbatches=1, objective="span")
+    timing = Timing(tiny)
+    order = timing.flat([[0]])
+    timing.fits(order)
+    timing.best(order)

@@ -22,8 +22,10 @@ class Graph(NamedTuple):
         Cycles, change of memory and device of each operation, and the arcs that enter it.
     first, after, lag : ndarray, shape (n + 1,), (arcs,), (arcs,)
         Arcs first[v] .. first[v + 1] - 1 leave operation v.
-    limit, optimizer : ndarray, shape (d,)
-        Of the devices; FAR: no limit.
+    limit : ndarray, shape (d,)
+        Memory of the devices; FAR: no limit.
+    rest : ndarray, shape (d,)
+        What the objective adds to the last end of each device.
     """
 
     duration: Array
@@ -34,7 +36,7 @@ class Graph(NamedTuple):
     after: Array
     lag: Array
     limit: Array
-    optimizer: Array
+    rest: Array
 
 
 @compiled
@@ -54,26 +56,21 @@ def forward(
     order: Array,
     ptr: Array,
     follower: Array,
-    release: Array,
     start: Array,
     visit: Array,
     waits: Array,
 ) -> bool:  # pragma: no cover - compiled
     """Set `start` to the earliest starts; return False when the orders wait for one another.
 
-    No operation of device d starts before release[d].  `visit`, shape (n,), becomes a topological
-    order, `waits` is scratch.  O(n + arcs).
+    `visit`, shape (n,), becomes a topological order, `waits` is scratch.  O(n + arcs).
     """
     n = len(start)
     for v in range(n):
         waits[v] = graph.waits[v]
         start[v] = 0
     for d in range(len(ptr) - 1):
-        for at in range(ptr[d], ptr[d + 1]):
-            v = order[at]
-            start[v] = release[d]
-            if at > ptr[d]:
-                waits[v] += 1
+        for at in range(ptr[d] + 1, ptr[d + 1]):
+            waits[order[at]] += 1
     read, write = 0, 0
     for d in range(len(ptr) - 1):  # whatever waits for nothing comes first on its device
         if ptr[d] < ptr[d + 1] and waits[order[ptr[d]]] == 0:
@@ -145,8 +142,8 @@ def reaches(
 ) -> None:  # pragma: no cover - compiled
     """Set length[e] to the longest path from the first start of device `origin` to the end of e.
 
-    The end of device e includes its optimizer; -FAR where no path leads.  `distance` is scratch
-    of shape (n,).
+    The end of device e includes what the objective adds; -FAR where no path leads.  `distance`
+    is scratch of shape (n,).
     """
     distance[:] = -FAR
     length[:] = -FAR
@@ -163,7 +160,7 @@ def reaches(
             distance[then] = max(distance[then], end)
         else:
             e = graph.device[v]
-            length[e] = max(length[e], end + graph.optimizer[e])
+            length[e] = max(length[e], end + graph.rest[e])
         for arc in range(graph.first[v], graph.first[v + 1]):
             then = graph.after[arc]
             distance[then] = max(distance[then], end + graph.lag[arc])

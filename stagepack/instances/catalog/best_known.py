@@ -307,7 +307,7 @@ BEST_KNOWN: tuple[BestKnown, ...] = (
         "the work of a device, and a schedule without a bubble",
     ),
     BestKnown(
-        "schedule/zero-bubble/open-4x12",
+        "schedule/zero-bubble/measured-4x12",
         "15166804bc0f9432",
         "span",
         178898,
@@ -316,7 +316,7 @@ BEST_KNOWN: tuple[BestKnown, ...] = (
         "stagepack.heuristics.schedule.bounds",
     ),
     BestKnown(
-        "schedule/zero-bubble/open-8x32",
+        "schedule/zero-bubble/measured-8x32",
         "1d64e22fabf797f7",
         "span",
         2514067,

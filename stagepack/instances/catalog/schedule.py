@@ -141,7 +141,7 @@ def bidirectional(
 def unlike(devices: int, microbatches: int, latency: int, seed: int) -> PipelineSchedule:
     """Draw the cycles of every stage and every edge's latency; B and W are near F, as in networks.
 
-    The limit is 2 units a device more than one microbatch in flight a stage behind needs.
+    Every device may hold one microbatch more than 1F1B holds on the first: 2 * devices + 2 units.
     """
     rng = np.random.default_rng(seed)
     forward = rng.integers(40, 100, devices)
@@ -166,13 +166,15 @@ def zero_bubble_small(capacity: int) -> PipelineSchedule:
 
 def zero_bubble_4() -> PipelineSchedule:
     """Measured times of the authors of Zero Bubble, who left a gap: p = 4, m = 12."""
-    return _zero_bubble("zero-bubble-open-4x12", 4, 12, (5478, 5806, 3534), 200, (2, -1, -1), 32)
+    return _zero_bubble(
+        "zero-bubble-measured-4x12", 4, 12, (5478, 5806, 3534), 200, (2, -1, -1), 32
+    )
 
 
 def zero_bubble_8() -> PipelineSchedule:
     """Measured times of the authors of Zero Bubble, who left a gap: p = 8, m = 32."""
     return _zero_bubble(
-        "zero-bubble-open-8x32",
+        "zero-bubble-measured-8x32",
         8,
         32,
         (29850, 29767, 18868),
@@ -369,10 +371,10 @@ GENERATORS: dict[str, Generator] = {
         "p = 4, m = 12, F, B, W of 5, 6, 4 cycles: no rule comes near the optimum",
         GIVEN,
     ),
-    "zero-bubble/open-4x12": _entry(
+    "zero-bubble/measured-4x12": _entry(
         zero_bubble_4, {}, f"p = 4, m = 12, measured times ({ZERO_BUBBLE})"
     ),
-    "zero-bubble/open-8x32": _entry(
+    "zero-bubble/measured-8x32": _entry(
         zero_bubble_8, {}, f"p = 8, m = 32, measured times ({ZERO_BUBBLE})"
     ),
 }

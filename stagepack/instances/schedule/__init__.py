@@ -2,6 +2,7 @@
 
 from stagepack.instances.schedule.check import Measure, check, evaluate, measure
 from stagepack.instances.schedule.instance import KIND, Objective, PipelineSchedule
+from stagepack.instances.schedule.memory import memory_arcs
 from stagepack.instances.schedule.operations import Operations
 from stagepack.instances.schedule.reasons import least_memory, reasons
 from stagepack.instances.schedule.solution import ScheduleSolution
@@ -21,5 +22,6 @@ __all__ = [
     "evaluate",
     "least_memory",
     "measure",
+    "memory_arcs",
     "reasons",
 ]

@@ -295,6 +295,42 @@ class PipelineSchedule:
         """The stages so that producers come before their consumers."""
         return tuple(validate.topological(self.p, self.edges)[0])
 
+    @cached_property
+    def above(self) -> tuple[frozenset[int], ...]:
+        """For each stage the stages on paths that lead to it."""
+        found: list[frozenset[int]] = [frozenset()] * self.p
+        producers: list[list[int]] = [[] for _ in range(self.p)]
+        for producer, consumer in self.edges:
+            producers[consumer].append(producer)
+        for stage in self.order:
+            found[stage] = frozenset().union(*({a} | found[a] for a in producers[stage]))
+        return tuple(found)
+
+    @cached_property
+    def work(self) -> Array:
+        """Cycles of all operations of each device, without optimizers, shape (d,)."""
+        columns = (self.forward, self.backward, self.weight)
+        cycles = sum(column for column in columns if column is not None) * self.microbatches
+        total = np.zeros(self.d, dtype=np.int64)
+        np.add.at(total, self.devices, cycles)
+        return total
+
+    @cached_property
+    def after(self) -> Array:
+        """What the objective adds to the last end of each device, shape (d,).
+
+        Its optimizer; or the longest of all, where they wait for one another.
+        """
+        if self.objective is Objective.SPAN or self.post_validation:
+            return self.optimizer
+        return np.full(self.d, self.optimizer.max())
+
+    def changes(self, stage: int) -> tuple[int, int, int]:
+        """Return by how much F, B and W of a stage change memory; 0 for kinds that are missing."""
+        b = int(self.memory_backward[stage]) if self.training else 0
+        w = int(self.memory_weight[stage]) if self.split else 0
+        return int(self.memory_forward[stage]), b, w
+
     def stages_of(self, device: int) -> tuple[int, ...]:
         """Return the stages that run on a device."""
         return tuple(np.flatnonzero(self.devices == device).tolist())

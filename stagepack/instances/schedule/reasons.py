@@ -49,11 +49,6 @@ def _needs(instance: PipelineSchedule) -> tuple[list[int], list[tuple[int, str, 
 
     The operation as stage, kind, and what it would need were there one microbatch alone.
     """
-    ancestors: list[set[int]] = [set() for _ in range(instance.p)]
-    for stage in instance.order:
-        for a, b in instance.edges:
-            if b == stage:
-                ancestors[b] |= ancestors[a] | {a}
     kinds = len(instance.kinds)
     columns = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
     taken = np.stack(columns[:kinds])
@@ -64,8 +59,8 @@ def _needs(instance: PipelineSchedule) -> tuple[list[int], list[tuple[int, str, 
         stages = instance.stages_of(device)
         for s in stages:
             earlier = int(instance.microbatches[s]) - 1
-            above = [a for a in stages if a in ancestors[s]]
-            below = [b for b in stages if s in ancestors[b]]
+            above = [a for a in stages if a in instance.above[s]]
+            below = [b for b in stages if s in instance.above[b]]
             for kind in range(kinds):
                 lone = max(delta[kind][s], 0) + (held[kind - 1][s] if kind else 0)
                 # The earlier microbatches have run this kind here, and F above.

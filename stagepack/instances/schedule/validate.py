@@ -237,7 +237,10 @@ def instance(built: PipelineSchedule) -> None:
 
 
 def _require_range(built: PipelineSchedule) -> None:
-    """Refuse what would overflow 64 bits: total cycles, total bytes, number of operations."""
+    """Refuse what would overflow 64 bits: total cycles, total bytes, number of operations.
+
+    Times are added up over all steps, and over paths that visit every device and return.
+    """
     m = built.microbatches.tolist()
     kinds = len(built.kinds)
     if sum(m) * kinds >= MOST_OPERATIONS:
@@ -250,9 +253,11 @@ def _require_range(built: PipelineSchedule) -> None:
             cycles += sum(a * b for a, b in zip(column.tolist(), m, strict=True))
     ends = zip(built.edges, built.latency.tolist(), strict=True)
     cycles += sum(2 * lag * m[a] for (a, _), lag in ends)
-    if (cycles + int(built.optimizer.max())) * built.steps >= LARGEST:
+    if (cycles + int(built.optimizer.max())) * max(built.steps, built.d + 1) >= LARGEST:
         raise InputError(
-            "the cycles of all steps exceed 2**62", field="forward", remedy="use a coarser unit"
+            "the cycles of all steps, or of a step for every device and one more, exceed 2**62",
+            field="forward",
+            remedy="use a coarser unit",
         )
     columns = (built.memory_forward, built.memory_backward, built.memory_weight)
     nbytes = sum(abs(a) * b for column in columns for a, b in zip(column.tolist(), m, strict=True))

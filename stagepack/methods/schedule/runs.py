@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule import bounds, greedy, modulo
 from stagepack.heuristics.schedule.rules import RULES, apply
+from stagepack.heuristics.schedule.timing import tighten
+from stagepack.heuristics.schedule.timing import warm_up as warm_up_timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
 from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, run_model
@@ -41,8 +43,9 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
         conclude_infeasible(instance, progress, "memory")
         raise Stopped
     with progress.setup("compiling kernels"):
-        greedy.warm_up()
-    progress.raise_bound(*bounds.bound(instance))
+        bounds.warm_up()
+        warm_up_timing()
+    progress.raise_bound(*bounds.bound(instance, progress.keep_going))
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -51,9 +54,14 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
 def run_rule(name: str) -> Run:
     """Return the `run` of one rule."""
 
-    def run(instance: PipelineSchedule, progress: ScheduleProgress, _: Settings) -> None:
+    def run(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
         _begin(instance, progress)
-        _offer_rule(name, instance, progress)
+        _given(instance, progress, settings)
+        solution, reason = apply(RULES[name], instance)
+        if solution is not None:
+            progress.offer(solution, name)
+            reason = RULES[name].remark(instance)
+        progress.reason = reason
 
     return run
 
@@ -84,7 +92,8 @@ def searching(instance: PipelineSchedule, progress: ScheduleProgress, settings: 
 def periodic(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Search a period for the steady state, and complete it at both ends."""
     _begin(instance, progress)
-    modulo.search(instance, progress, settings)
+    _given(instance, progress, settings)
+    modulo.search(instance, progress, settings, progress.solution)
     _out_of_work(progress, settings)
 
 
@@ -105,8 +114,8 @@ def _start(
     _given(instance, progress, settings)
     if settings.warm_start == "auto":
         _rules(instance, progress)
-        if progress.keep_going():
-            search.first_round()
+        if progress.keep_going() or progress.solution is None:
+            search.first_round()  # at least of one list, however late
     if progress.solution is not None:
         search.adopt(progress.solution)
         progress.reason = ""
@@ -114,7 +123,11 @@ def _start(
 
 
 def _given(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
-    """Offer the solution, or run the method, that the settings name as a start."""
+    """Offer the solution, or run the rule, that the settings name as a start.
+
+    A solution is offered with the best times for its orders, too: where it waits without need,
+    models may not have it.
+    """
     wanted = settings.warm_start
     if wanted is None or wanted == "auto":
         return
@@ -129,6 +142,7 @@ def _given(instance: PipelineSchedule, progress: ScheduleProgress, settings: Set
                 remedy="give a valid one or none",
             )
         progress.offer(wanted, "warm start")
+        progress.offer(tighten(instance, wanted), "warm start without needless waits")
         return
     if not isinstance(wanted, str) or wanted not in RULES:
         raise InputError(
@@ -203,7 +217,8 @@ def auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Setti
         if turn or n > QUICK:
             _improve(search, progress, settings.seed + spent, effort)
         if turn == 1 and not modulo.unsupported(instance) and settings.warm_start == "auto":
-            modulo.search(instance, progress, dataclasses.replace(settings, deterministic=True))
+            once = dataclasses.replace(settings, deterministic=True, time_limit=greedy.ROUND)
+            modulo.search(instance, progress, once)
             progress.reason = ""
         if engine is not None and progress.keep_going():
             _model(instance, progress, engine, settings, WORK * effort)

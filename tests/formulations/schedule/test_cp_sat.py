@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stagepack.formulations.schedule import CpSat
+from stagepack.instances import catalog
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.result import InputError
@@ -105,18 +106,8 @@ def test_a_span_may_be_a_fraction_of_all_times() -> None:
 
 def hard(limit: int, objective: str = "span", **changes: Any) -> PipelineSchedule:
     """Return the instance of p = 4, m = 12, f = 5, b = 6, w = 4 of Qi et al. 2024."""
-    fields: dict[str, Any] = {
-        "forward": [5] * 4,
-        "backward": [6] * 4,
-        "weight": [4] * 4,
-        "microbatches": 12,
-        "memory_forward": 2,
-        "memory_backward": -1,
-        "memory_weight": -1,
-        "limit": limit,
-        "objective": objective,
-    }
-    return PipelineSchedule.from_arrays(**{**fields, **changes})
+    instance: PipelineSchedule = catalog.load("schedule/zero-bubble/small", capacity=limit)
+    return instance.replace(objective=objective, **changes)
 
 
 @pytest.mark.parametrize(("limit", "value"), [(10, 193), (14, 183)])

@@ -8,33 +8,29 @@ import pytest
 from stagepack.heuristics.schedule import annealing, greedy
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.methods.schedule.reasons import lone_microbatches
 from stagepack.result import Status
-from tests.heuristics.schedule.cases import EIGHT, FOUR, looped, run, vee, zero_bubble
+from tests.heuristics.schedule.cases import FOUR, PUBLISHED, looped, run, vee, zero_bubble
 from tests.random_schedules import optimum, random_schedule
 
 
 @pytest.mark.parametrize(
     ("instance", "value"),
     [
-        (FOUR, 178898),
-        (EIGHT, 2514067),
-        (zero_bubble(4, 8, 1, 1, 1, 8), 27),
-        (zero_bubble(4, 8, 1, 1, 1, 16), 24),
-        (zero_bubble(4, 12, 5, 6, 4, 10), 193),
-        (zero_bubble(4, 12, 5, 6, 4, 14), 183),
+        *PUBLISHED,
         (vee(4, 8, limit=16), 48),
         (looped(4, 2, 8), 57),
     ],
 )
 def test_published_cases_are_solved_and_proved(instance: PipelineSchedule, value: int) -> None:
-    progress = run(greedy.search, instance)
+    progress = run(greedy.search, instance, deterministic=True)
     assert progress.objective == value
     assert progress.outcome()[0] is Status.OPTIMAL
 
 
 @pytest.mark.parametrize("limit", range(16, 33, 2))
 def test_every_limit_between_h1_and_h2_is_proved(limit: int) -> None:
-    progress = run(greedy.search, zero_bubble(8, 32, 1, 1, 1, limit))
+    progress = run(greedy.search, zero_bubble(8, 32, 1, 1, 1, limit), deterministic=True)
     assert progress.objective == progress.bound == 96 + max(0, 15 - limit // 2)
 
 
@@ -80,7 +76,7 @@ def test_memory_that_finished_microbatches_keep_is_risked() -> None:
 @pytest.mark.parametrize(("m", "value"), [(16, 265866), (64, 969882)])
 def test_little_memory_is_used_to_the_bound(m: int, value: int) -> None:
     instance = zero_bubble(8, m, 5478, 5806, 3534, 24).replace(latency=200)
-    progress = run(greedy.search, instance, time_limit=2.0)
+    progress = run(greedy.search, instance, deterministic=True, time_limit=2.0)
     assert progress.bound == value
     assert progress.objective is not None
     assert progress.objective <= 1.02 * value
@@ -91,7 +87,7 @@ def test_the_optimum_of_small_instances_is_mostly_found() -> None:
     for seed in range(30):
         instance = random_schedule(seed)
         value = optimum(instance)
-        progress = run(greedy.search, instance, time_limit=0.1)
+        progress = run(greedy.search, instance, deterministic=True, time_limit=0.1)
         if value is None:
             assert progress.objective is None
             assert progress.reason
@@ -137,12 +133,81 @@ def test_annealing_stops_when_told() -> None:
     assert (annealing.improve(timing, order, keep_going=lambda: False) == order).all()
 
 
+def test_annealing_never_returns_worse_orders() -> None:
+    """Hot from the start, so that first moves lead uphill."""
+    instance = zero_bubble(3, 5, 4, 5, 3, 8)
+    progress = run(greedy.search, instance, deterministic=True, time_limit=2.0)
+    assert progress.solution is not None
+    timing = Timing(instance)
+
+    def value(order: np.ndarray) -> int:
+        found = timing.value(order)
+        assert found is not None
+        return found
+
+    for start in (progress.solution, lone_microbatches(instance)):
+        order = timing.order_of(start.start)
+        for seed in range(20):
+            met = [order]
+            better = annealing.improve(timing, order, seed=seed, legs=1, on_order=met.append)
+            assert value(better) == value(met[-1])
+            assert all(value(one) > value(then) for one, then in itertools.pairwise(met))
+
+
+def test_annealing_needs_orders_that_do_not_contradict_one_another() -> None:
+    timing = Timing(PipelineSchedule.from_arrays([1], [1], microbatches=1))
+    with pytest.raises(ValueError, match="contradict"):
+        annealing.improve(timing, np.array([1, 0]))
+
+
 def test_a_search_goes_on_from_a_better_solution() -> None:
     instance = zero_bubble(3, 5, 4, 5, 3, 8)
-    solution = run(greedy.search, instance).solution
-    assert solution is not None
+    poor = lone_microbatches(instance)
     progress = run(lambda *_: None, instance)
     search = greedy.Search(instance, progress, 0)
-    search.adopt(solution)
+    search.adopt(poor)
     search.anneal(0)
-    assert progress.objective is None or progress.objective < instance.evaluate(solution)
+    assert progress.objective is not None
+    assert progress.objective < instance.evaluate(poor)
+    found = progress.solution
+    assert found is not None
+    search.adopt(poor)  # worse by now
+    search.anneal(2)
+    assert progress.objective <= instance.evaluate(found)
+
+
+def test_without_time_only_the_first_policy_is_tried() -> None:
+    instance = zero_bubble(3, 5, 4, 5, 3, 8)
+    progress = run(greedy.search, instance, time_limit=0.0)
+    assert len(progress.trace.incumbents) == 1
+    stuck = PipelineSchedule.from_arrays(
+        [6], [5], [8], microbatches=4, memory_forward=3, memory_backward=-3, memory_weight=1,
+        limit=4,
+    )  # fmt: skip
+    progress = run(greedy.search, stuck, time_limit=0.0)
+    assert progress.objective is None
+    assert progress.reason == ""  # time, not memory, was short
+
+
+def test_an_interrupted_search_tries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greedy, "PLACED", 1)
+    instance = zero_bubble(3, 5, 4, 5, 3, 8)
+    progress = run(lambda _, progress, __: progress.interrupt(), instance)
+    greedy.Search(instance, progress, 0).first_round()
+    assert progress.objective is None
+
+
+def test_lists_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = vee(3, 7, 8)
+    chosen = list(itertools.islice(greedy.policies(instance), 0, 200, 20))
+    whole = [greedy.Lists(instance).order(policy) for policy in chosen]
+    monkeypatch.setattr(greedy, "PLACED", 1)
+    parts = greedy.Lists(instance)
+    for policy, expected in zip(chosen, whole, strict=True):
+        assert expected is not None
+        found = parts.order(policy)
+        assert found is not None
+        assert (found == expected).all()
+    asked = iter([True, True, False])
+    assert parts.order(chosen[0], lambda: next(asked)) is None
+    assert next(asked, None) is None

@@ -5,7 +5,6 @@ import pytest
 
 from stagepack.heuristics.schedule import modulo
 from stagepack.heuristics.schedule.greedy import shop_of
-from stagepack.heuristics.schedule.modulo_kernels import place_best
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from tests.heuristics.schedule.cases import FOUR, looped, run, vee, zero_bubble
 
@@ -14,7 +13,7 @@ def placed(instance: PipelineSchedule, period: int) -> np.ndarray | None:
     time = np.zeros((instance.p, 3), dtype=np.int64)
     random = np.ones(1, dtype=np.uint64)
     order = np.array(instance.order, dtype=np.int64)
-    found = place_best(shop_of(instance), order, period, 300, random, time)
+    found = modulo.placed(shop_of(instance), order, period, 300, random, time, lambda: True)
     return time if found else None
 
 
@@ -51,7 +50,7 @@ def test_memory_lengthens_the_period() -> None:
 
 @pytest.mark.parametrize("instance", [FOUR, vee(4, 16, 16), looped(4, 2, 16)])
 def test_large_steps_come_near_the_bound(instance: PipelineSchedule) -> None:
-    progress = run(modulo.search, instance, time_limit=1.5)
+    progress = run(modulo.search, instance, deterministic=True, time_limit=2.0)
     assert progress.objective is not None
     assert progress.bound is not None
     assert progress.objective <= 1.1 * progress.bound
@@ -73,3 +72,18 @@ def test_inference_and_unequal_chains() -> None:
     )
     assert "same number of microbatches" in modulo.unsupported(uneven)
     assert modulo.unsupported(FOUR) == ""
+
+
+def test_placings_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = vee(3, 8, 12)
+    whole = placed(instance, 6)
+    assert whole is not None
+    monkeypatch.setattr(modulo, "LOOKED", 1)
+    parts = placed(instance, 6)
+    assert parts is not None
+    assert (parts == whole).all()
+    asked = iter([True, True, False])
+    order, random = np.array(instance.order, dtype=np.int64), np.ones(1, dtype=np.uint64)
+    shop, time = shop_of(instance), np.zeros((instance.p, 3), dtype=np.int64)
+    assert not modulo.placed(shop, order, 6, 300, random, time, lambda: next(asked))
+    assert next(asked, None) is None

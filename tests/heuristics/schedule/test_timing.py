@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.schedule import timing
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
-from stagepack.instances.schedule.timing import earliest as slow_earliest
+from stagepack.instances.schedule import (
+    PipelineSchedule,
+    ScheduleSolution,
+    earliest,
+    measure,
+)
+from stagepack.result import InputError
 from tests.random_schedules import best, least, orders_of, random_schedule
 
 
@@ -21,7 +26,12 @@ def some_orders(instance: PipelineSchedule, draw: np.random.Generator) -> list[l
 def test_earliest_agrees_with_the_plain_longest_path(seed: int) -> None:
     instance = random_schedule(seed).replace(limit=None)
     orders = some_orders(instance, np.random.default_rng(seed))
-    assert timing.earliest(instance, orders) == slow_earliest(instance, orders)
+    timed = timing.Timing(instance)
+    start = timed.earliest(timed.flat(orders))
+    expected = earliest(instance, orders)
+    assert (start is None) == (expected is None)
+    if start is not None:
+        assert ScheduleSolution.of(instance, start) == expected
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -61,7 +71,7 @@ def test_tighten_never_worsens(seed: int) -> None:
 
 def test_first_operations_wait_where_spans_count() -> None:
     instance = PipelineSchedule.from_arrays([5, 1], microbatches=2, objective="span")
-    early = timing.earliest(instance, [[0, 1], [2, 3]])
+    early = earliest(instance, [[0, 1], [2, 3]])
     assert early is not None
     assert [device.span for device in measure(instance, early).devices] == [10, 6]
     late = timing.tighten(instance, early)
@@ -74,7 +84,7 @@ def test_devices_that_wait_for_each_other_share_the_wait() -> None:
     instance = PipelineSchedule.from_arrays(
         [1, 1], [1, 1], microbatches=1, latency=1, objective="span", optimizer=[0, 5]
     )
-    solution = timing.earliest(instance, [[0, 1], [2, 3]])
+    solution = earliest(instance, [[0, 1], [2, 3]])
     assert solution is not None
     assert instance.evaluate(timing.tighten(instance, solution)) == 7
 
@@ -96,18 +106,43 @@ def test_memory_peaks_count_takes_at_starts_and_gifts_at_ends() -> None:
 def test_orders_that_wait_for_one_another_have_no_times() -> None:
     instance = PipelineSchedule.from_arrays([1], [1], microbatches=1)
     f, b = instance.operations.op(0, 0, 0), instance.operations.op(0, 1, 0)
-    assert timing.earliest(instance, [[b, f]]) is None
-    assert timing.Timing(instance).shortest_spans(np.array([b, f])) is None
+    timed = timing.Timing(instance)
+    stuck = np.array([b, f])
+    assert timed.earliest(stuck) is None
+    assert timed.shortest_spans(stuck) is None
+    assert timed.value(stuck) is None
 
 
 @pytest.mark.parametrize("orders", [[[0]], [[0, 0]], [[0, 1, 1]]])
 def test_orders_must_hold_every_operation_once(orders: list[list[int]]) -> None:
     instance = PipelineSchedule.from_arrays([1], [1], microbatches=1)
     with pytest.raises(ValueError, match="every operation once"):
-        timing.earliest(instance, orders)
+        timing.Timing(instance).flat(orders)
 
 
 def test_orders_must_keep_operations_on_their_device() -> None:
     instance = PipelineSchedule.from_arrays([1, 1], microbatches=1)
     with pytest.raises(ValueError, match="another device"):
-        timing.earliest(instance, [[1], [0]])
+        timing.Timing(instance).flat([[1], [0]])
+
+
+def test_the_longest_times_allowed_do_not_overflow() -> None:
+    cycles = 2**54
+    instance = PipelineSchedule.from_arrays(
+        [cycles] * 8, [cycles] * 8, microbatches=1, objective="span"
+    )
+    orders = timing.Timing(instance).order_of(instance.operations.kind)
+    found = timing.Timing(instance).shortest_spans(orders)
+    assert found is not None
+    assert found[0] == 16 * cycles
+    with pytest.raises(InputError, match="for every device and one more, exceed"):
+        instance.replace(forward=[2**56] * 8, backward=[2**56] * 8)
+
+
+def test_optimizers_count_as_they_do_in_the_objective() -> None:
+    instance = PipelineSchedule.from_arrays([1, 1], microbatches=2, optimizer=[5, 1])
+    for post_validation, rest in ((False, [5, 5]), (True, [5, 1])):
+        timed = timing.Timing(
+            instance.replace(post_validation=post_validation, objective="makespan")
+        )
+        assert timed.graph.rest.tolist() == rest

@@ -91,7 +91,7 @@ def test_the_hard_cases() -> None:
     small = catalog.load("schedule/zero-bubble/small")
     assert (small.p, small.objective, small.limit.tolist()) == (4, "span", [10] * 4)
     assert [c[0] for c in (small.forward, small.backward, small.weight)] == [5, 6, 4]
-    for name, p, m, limit in (("open-4x12", 4, 12, 32), ("open-8x32", 8, 32, 59520)):
+    for name, p, m, limit in (("measured-4x12", 4, 12, 32), ("measured-8x32", 8, 32, 59520)):
         instance: PipelineSchedule = catalog.load(f"schedule/zero-bubble/{name}")
         assert (instance.p, int(instance.microbatches[0])) == (p, m)
         assert instance.limit is not None

@@ -1,0 +1,82 @@
+"""What memory alone keeps in order, in every schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+from stagepack.instances.schedule.instance import PipelineSchedule
+
+
+def memory_arcs(instance: PipelineSchedule) -> tuple[Array, Array]:
+    """Return pairs (before, after) of operations that memory keeps in order.
+
+    Let F of stage s and microbatch i start, and consider the stages of its device that lie on
+    paths to or from s.  By then F of microbatches 0 .. i has run on the stages above s.  What has
+    run F, whatever else, holds at least e, the least after F, B or W; what waits for its B holds
+    g.
+
+    1. Suppose B of stage t, s itself or below it, and microbatch k < i had not ended.  When the
+       later of F(s, i) and F(t, k) starts, microbatches k .. i of s and of the stages above
+       it, and microbatch k of the stages from s to t, have run F and wait for their B's, for
+       these wait for B(t, k); the earlier microbatches of all of them hold at least e.
+    2. Suppose B of stage t above s and microbatch k < i had not ended when F(s, i) starts.  Then
+       microbatches k .. i of t and above wait for their B's; all others above s hold at least e.
+    3. Suppose W of stage t, s itself or above it, and microbatch k < i had not ended.  Then
+       microbatches k .. i of t hold at least the less of what they do after F and after B.
+
+    Where that exceeds the limit, the supposition was wrong.  Of each kind the latest such k is
+    taken, for operations of a kind run in order, and left out where an earlier F of s has to wait
+    for it, too.  A device with one stage, whose B is whole and takes nothing, keeps within its
+    limit if these arcs are kept, unless :func:`.reasons.reasons` knows that no order does.
+    O(stages of a device ** 2 * m) each device.
+    """
+    befores: list[Array] = []
+    afters: list[Array] = []
+    if instance.limit is not None and instance.training:
+        for s in range(instance.p):
+            for t, kind, fixed, each_i, each_k in _claims(instance, s):
+                # held(i, k) = fixed + i * each_i - k * each_k is what the supposition holds
+                i = np.arange(1, int(instance.microbatches[s]), dtype=np.int64)
+                excess = fixed + i * each_i - int(instance.limit[instance.devices[s]])
+                if each_k > 0:
+                    k = np.minimum(i - 1, -(-excess // each_k) - 1)
+                else:
+                    k = np.where(excess - (i - 1) * each_k > 0, i - 1, -1)
+                row = k > np.maximum.accumulate(np.concatenate([[-1], k[:-1]]))
+                operations = instance.operations
+                befores.append(operations.base[t] + kind * operations.microbatches[t] + k[row])
+                afters.append(operations.base[s] + i[row])
+    none = [np.zeros(0, dtype=np.int64)]
+    return np.concatenate(befores + none), np.concatenate(afters + none)
+
+
+def _claims(instance: PipelineSchedule, s: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield (t, kind, fixed, each_i, each_k) of the suppositions of :func:`memory_arcs`."""
+    above = instance.above
+    same = frozenset(instance.stages_of(int(instance.devices[s])))
+    g, least = {}, {}
+    for a in same:
+        f, b, w = instance.changes(a)
+        g[a] = f
+        least[a] = min(f, f + b, f + b + w) if instance.split else min(f, f + b)
+    upper = (above[s] | {s}) & same
+    own = sum(g[a] for a in upper)
+    for t in sorted(same):
+        if t == s or s in above[t]:
+            between = ((above[t] | {t}) & same) - upper
+            held = sum(g[a] - least[a] for a in upper) - sum(least[a] for a in between)
+            yield t, 1, own + sum(g[a] for a in between), own, held
+        if t in above[s]:
+            waiting = (above[t] | {t}) & same
+            held = sum(g[a] if a in waiting else least[a] for a in upper - {s})
+            excess = sum(g[a] - least[a] for a in waiting)
+            yield t, 1, held + g[s], held + least[s], excess
+        if t in upper and instance.split:
+            f, b, _ = instance.changes(t)
+            waits = min(f, f + b)
+            held = sum(waits if a == t else least[a] for a in upper - {s})
+            mine = waits if t == s else least[s]
+            yield t, 2, held + g[s], held + mine, waits - least[t]

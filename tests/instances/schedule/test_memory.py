@@ -1,0 +1,60 @@
+"""What memory keeps in order holds in every schedule."""
+
+from __future__ import annotations
+
+import pytest
+
+from stagepack.instances.schedule import PipelineSchedule, memory_arcs
+from tests.random_schedules import best, random_schedule
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_memory_arcs_hold_in_an_optimal_schedule(seed: int) -> None:
+    instance = random_schedule(seed)
+    found = best(instance)
+    if found is not None:
+        start, operations = found[1].start, instance.operations
+        before, after = memory_arcs(instance)
+        assert (start[before] + operations.duration[before] <= start[after]).all()
+
+
+def test_memory_arcs_of_a_pipeline_of_one_microbatch_in_flight() -> None:
+    instance = PipelineSchedule.from_arrays(
+        [1] * 3, [2] * 3, microbatches=3, memory_forward=1, memory_backward=-1, limit=1
+    )
+    op = instance.operations.op
+    arcs = set(zip(*(column.tolist() for column in memory_arcs(instance)), strict=True))
+    assert arcs == {(op(s, 1, i), op(s, 0, i + 1)) for s in range(3) for i in range(2)}
+
+
+def test_memory_arcs_of_a_split_backward_pass() -> None:
+    instance = PipelineSchedule.from_arrays(
+        [1],
+        [1],
+        [1],
+        microbatches=4,
+        memory_forward=2,
+        memory_backward=-1,
+        memory_weight=-1,
+        limit=4,
+    )
+    # F2 needs 6: two B's, or one B and its W, have given back 2.  So B0 has ended; F3 needs B1
+    # and, with the three B's there are, W0.
+    op = instance.operations.op
+    arcs = sorted(zip(*(column.tolist() for column in memory_arcs(instance)), strict=True))
+    assert arcs == [
+        (op(0, 1, 0), op(0, 0, 2)),
+        (op(0, 1, 1), op(0, 0, 3)),
+        (op(0, 2, 0), op(0, 0, 3)),
+    ]
+
+
+def test_stages_of_a_device_wait_for_one_another() -> None:
+    """F of the first stage waits for B of the second, whatever comes first in between."""
+    instance = PipelineSchedule.from_arrays(
+        [1] * 2, [1] * 2, devices=[0, 0], microbatches=2, memory_forward=1, memory_backward=-1,
+        limit=2,
+    )  # fmt: skip
+    op = instance.operations.op
+    arcs = set(zip(*(column.tolist() for column in memory_arcs(instance)), strict=True))
+    assert (op(1, 1, 0), op(0, 0, 1)) in arcs
