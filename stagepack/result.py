@@ -331,6 +331,19 @@ class Progress(Generic[SolutionT]):
             notice.cancel()
             self.setup_time += time.perf_counter() - began
 
+    @contextlib.contextmanager
+    def reserving(self, part: float) -> Iterator[None]:
+        """Keep a part, of 1, of the time that is left for what follows the block."""
+        whole = self._time_limit
+        if whole is not None:
+            self._time_limit = whole - part * max(0.0, self.remaining)
+        try:
+            yield
+        finally:
+            if whole is not None and self.remaining <= 0:
+                self.stop(Termination.TIME_LIMIT)
+            self._time_limit = whole
+
     @property
     def stale(self) -> bool:
         """Whether nothing was offered for a moment: a fast search need not report every step."""

@@ -13,8 +13,9 @@ from stagepack.heuristics.packing import greedy
 from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.methods import Settings
 from stagepack.methods.packing import moves
-from stagepack.result import InputError, Status, Termination
+from stagepack.result import InputError, Progress, Status, Termination
 from stagepack.solve import methods, solve
 from tests.heuristics.packing.test_greedy import random_plain
 from tests.packing_cases import FEATURES, brute_force, random_packing
@@ -110,7 +111,10 @@ def test_greedy_answers_say_that_nothing_is_proved() -> None:
     instance = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1], previous=[2, 2])
     result = solve(instance, "exact")
     assert (result.objective, moved(instance, result)) == (8, 8)
-    assert result.reason == "8 bytes leave their previous offsets, not proved to be the fewest"
+    assert result.reason == (
+        "8 bytes leave their previous offsets, not proved to be the fewest (auto and cp-sat "
+        "look for a proof, given time)"
+    )
     proved = solve(instance, "cp-sat")
     assert "8 bytes leave their previous offsets, the fewest" in proved.reason
 
@@ -146,3 +150,50 @@ def test_many_buffers_are_kept_by_passes_over_time(monkeypatch: pytest.MonkeyPat
     assert result.termination is Termination.TARGET
     assert moved(again, result) <= instance.size.sum() // 20
     assert "leave" in result.reason
+
+
+def test_what_was_known_of_an_answer_is_still_told() -> None:
+    instance = LmemPacking.from_arrays(
+        [4, 4], [0, 0], [1, 1], previous=[2, 2], capacity=6, objective="peak"
+    )
+    reason = solve(instance, "exact").reason
+    assert "leave their previous offsets" in reason
+    assert "exceeds the capacity of 6" in reason
+    instance = instance.replace(capacity=None)
+    progress = Progress(instance.evaluate, instance.check)
+    progress.offer(PackingSolution.of(instance, [4, 0]), "test")
+    progress.reason = "known before"
+    moves.after("portfolio", instance, progress, Settings())
+    assert progress.reason.startswith("known before; 8 bytes leave")
+
+
+def test_engines_that_cannot_do_what_is_asked_are_refused() -> None:
+    instance = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1], previous=[2, 2])
+    progress = Progress(instance.evaluate, instance.check)
+    progress.offer(PackingSolution.of(instance, [4, 0]), "test")
+    with pytest.raises(InputError, match="nonesuch"):
+        moves.after("cp-sat", instance, progress, Settings(engine="nonesuch"))
+
+
+def test_limits_are_shared_with_moving_little() -> None:
+    instance = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1], previous=[2, 2])
+    progress = Progress(instance.evaluate, instance.check, time_limit=100)
+    limited = Settings(deterministic=True, time_limit=10)
+    first, second, within = moves.shared(instance, progress, limited)
+    assert (first.time_limit, second.time_limit) == (8, 2)
+    with within:
+        assert 70 < progress.remaining < 81
+    assert progress.remaining > 90
+    assert progress.keep_going()
+    fit = instance.replace(objective="fit", capacity=8)
+    first, second, _ = moves.shared(fit, progress, limited)
+    assert (first.time_limit, second.time_limit) == (5, 5)
+
+
+def test_a_part_of_the_time_that_is_used_up_ends_the_run_but_not_what_follows() -> None:
+    instance = LmemPacking.from_arrays([4], [0], [1])
+    progress = Progress(instance.evaluate, instance.check, time_limit=1000)
+    with progress.reserving(1.0):
+        assert not progress.keep_going()
+    assert progress.remaining > 900
+    assert progress.stop_reason() is Termination.TIME_LIMIT

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stagepack.heuristics.packing.greedy_kernels import pop_interval, push_interval
+from stagepack.heuristics.packing.inner_kernels import inner
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
@@ -70,7 +71,7 @@ REORDERED, RETARGETED = -1, -2
 """Energies to be found: all must be placed anew, or the target alone has changed."""
 
 
-@compiled
+@inner
 def _draw(search: Search, below: int) -> int:  # pragma: no cover - compiled
     """Return a random number in [0, below): xorshift64*, Vigna 2016."""
     x = search.random[0]
@@ -82,7 +83,7 @@ def _draw(search: Search, below: int) -> int:  # pragma: no cover - compiled
     return np.int64(high) % below  # type: ignore[return-value]
 
 
-@compiled
+@inner
 def _trailing_zeros(x: Any) -> int:  # pragma: no cover - compiled
     """Return the number of zeros below the lowest one of a word that is not 0."""
     count, width = 0, 32
@@ -94,7 +95,7 @@ def _trailing_zeros(x: Any) -> int:  # pragma: no cover - compiled
     return count
 
 
-@compiled
+@inner
 def _next(bits: Array, at: int, end: int, flip: Any) -> int:  # pragma: no cover - compiled
     """Return the first bit from `at` on that differs from those of `flip`, at most `end`."""
     word = at >> 6
@@ -110,7 +111,7 @@ def _next(bits: Array, at: int, end: int, flip: Any) -> int:  # pragma: no cover
     return end
 
 
-@compiled
+@inner
 def _fit_bits(i: int, search: Search) -> Any:  # pragma: no cover - compiled
     """Return the lowest offset of block i beside those before it, by marking units of memory."""
     ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
@@ -161,7 +162,7 @@ def _fit_bits(i: int, search: Search) -> Any:  # pragma: no cover - compiled
     return lowest
 
 
-@compiled
+@inner
 def _fit_heap(i: int, search: Search) -> int:  # pragma: no cover - compiled
     """Return the lowest offset of block i beside those before it, by a heap of what they take."""
     ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
@@ -181,7 +182,7 @@ def _fit_heap(i: int, search: Search) -> int:  # pragma: no cover - compiled
     return lowest
 
 
-@compiled
+@inner
 def _raise(
     i: int, cost: int, peak: int, search: Search
 ) -> tuple[int, int]:  # pragma: no cover - compiled
@@ -201,7 +202,7 @@ def _raise(
     return cost, peak
 
 
-@compiled
+@inner
 def _replace(
     begin: int, limit: int, search: Search
 ) -> tuple[int, int, int]:  # pragma: no cover - compiled
@@ -249,7 +250,7 @@ def _replace(
     return cost, moved, work
 
 
-@compiled
+@inner
 def _shift(source: int, target: int, search: Search) -> None:  # pragma: no cover - compiled
     """Move the block at `source` in the order to `target`."""
     order, place = search.order, search.place
@@ -265,7 +266,7 @@ def _shift(source: int, target: int, search: Search) -> None:  # pragma: no cove
     place[i] = target
 
 
-@compiled
+@inner
 def _choose(search: Search) -> Any:  # pragma: no cover - compiled
     """Return a block to move: any, one above the target, or one that meets such a block."""
     offsets, other = search.offsets, search.other

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagepack.heuristics.packing.exact_kernels import linear_neighbours
 from stagepack.heuristics.packing.exact_state import BLOCK, NOWHERE, SECTION
+from stagepack.heuristics.packing.parts_kernels import linear_neighbours
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.profile import Array
 

@@ -79,14 +79,15 @@ class Decision:
         Offsets of the blocks, where feasible.
     bound : int
         A lower bound on the peak of the blocks; where infeasible it exceeds the capacity.
-    nodes : int
-        Nodes searched.
+    nodes, steps : int
+        Nodes searched, and elementary steps taken.
     """
 
     status: Status
     offsets: Array | None
     bound: int
     nodes: int
+    steps: int
 
 
 def unsupported(blocks: Blocks) -> str:
@@ -133,6 +134,11 @@ class Search:
     Parameters
     ----------
     component : Component
+
+    Attributes
+    ----------
+    steps : int
+        Elementary steps of the kernel, of all that was begun.
     """
 
     def __init__(self, component: Component) -> None:
@@ -143,7 +149,8 @@ class Search:
         self._lists = np.zeros(8 * (b + sections), dtype=np.int64)
         self._parts = np.zeros((4 * b, 4), dtype=np.int64)
         self._queue = np.zeros(b + 1, dtype=np.int64)
-        self._control = np.zeros(7, dtype=np.int64)
+        self._control = np.zeros(8, dtype=np.int64)
+        self.steps = 0
         self._blocks = component.blocks.copy()
         self._sections = component.sections.copy()
         self._capacity = 0
@@ -217,6 +224,7 @@ class Search:
                 self._queue,
                 self._control,
             )
+            self.steps += int(self._control[state.SPENT])
             if outcome != state.FULL:
                 return int(outcome)
             self._trail = np.concatenate([self._trail, np.zeros_like(self._trail)])
@@ -336,6 +344,7 @@ def decide(
     *,
     keep_going: Callable[[], bool] | None = None,
     node_limit: int | None = None,
+    step_limit: int | None = None,
     warm: Array | None = None,
 ) -> Decision:
     """Decide whether the blocks can be packed below `capacity`.
@@ -350,12 +359,20 @@ def decide(
         Asked at least every 0.2 s or so; the answer is UNKNOWN once it returns False.
     node_limit : int, optional
         Give up after about this many nodes; reproducible, unlike a clock.
+    step_limit : int, optional
+        Give up after about this many elementary steps of the kernels: as reproducible, and of
+        much the same cost whatever the blocks.
     warm : ndarray of int64, shape (b,), optional
         Offsets of a packing of any height: parts of it that are low enough are kept, and its
         order is tried.
     """
     return decide_packing(
-        prepared(blocks), capacity, keep_going=keep_going, node_limit=node_limit, warm=warm
+        prepared(blocks),
+        capacity,
+        keep_going=keep_going,
+        node_limit=node_limit,
+        step_limit=step_limit,
+        warm=warm,
     )
 
 
@@ -365,11 +382,12 @@ def decide_packing(
     *,
     keep_going: Callable[[], bool] | None = None,
     node_limit: int | None = None,
+    step_limit: int | None = None,
     warm: Array | None = None,
 ) -> Decision:
     """Decide for components that are already made; see :func:`decide`."""
     if packing.bound > capacity:
-        return Decision(Status.INFEASIBLE, None, packing.bound, 0)
+        return Decision(Status.INFEASIBLE, None, packing.bound, 0, 0)
     offsets = packing.offsets.copy()
     waiting = []
     for component in packing.components:
@@ -383,9 +401,18 @@ def decide_packing(
     def searched() -> int:
         return sum(portfolio.searched for portfolio in portfolios)
 
+    def spent() -> int:
+        return sum(portfolio.search.steps for portfolio in portfolios)
+
+    def decision(status: Status, bound: int) -> Decision:
+        found = offsets if status is Status.FEASIBLE else None
+        return Decision(status, found, bound, searched(), spent())
+
     def go_on() -> bool:
-        return (node_limit is None or searched() < node_limit) and (
-            keep_going is None or keep_going()
+        return (
+            (node_limit is None or searched() < node_limit)
+            and (step_limit is None or spent() < step_limit)
+            and (keep_going is None or keep_going())
         )
 
     number = 0
@@ -397,12 +424,11 @@ def decide_packing(
                 offsets[component.index] = component.offsets(portfolio.search.units)
                 waiting.remove(portfolio)
             elif outcome == state.EXHAUSTED:
-                bound = portfolio.next_peak(capacity)
-                return Decision(Status.INFEASIBLE, None, bound, searched())
+                return decision(Status.INFEASIBLE, portfolio.next_peak(capacity))
             elif outcome == state.RUNNING:
-                return Decision(Status.UNKNOWN, None, packing.bound, searched())
+                return decision(Status.UNKNOWN, packing.bound)
         number += 1
-    return Decision(Status.FEASIBLE, offsets, packing.bound, searched())
+    return decision(Status.FEASIBLE, packing.bound)
 
 
 def minimise(
@@ -414,6 +440,7 @@ def minimise(
     on_bound: Callable[[int], None] | None = None,
     keep_going: Callable[[], bool] | None = None,
     node_limit: int | None = None,
+    step_limit: int | None = None,
 ) -> Status:
     """Find and prove the least peak.
 
@@ -433,7 +460,7 @@ def minimise(
         Called with the offsets of every packing that is better than all before (and `upper`).
     on_bound : callable, optional
         Called with every lower bound that is better than all before, the first one included.
-    keep_going, node_limit
+    keep_going, node_limit, step_limit
         As in :func:`decide`.
 
     Returns
@@ -443,7 +470,7 @@ def minimise(
         UNKNOWN: stopped with or without a packing.
     """
     descent = _Descent(
-        prepared(blocks), upper, lower, on_solution, on_bound, keep_going, node_limit
+        prepared(blocks), upper, lower, on_solution, on_bound, keep_going, node_limit, step_limit
     )
     if upper is not None:  # settling it may have lowered it already
         descent.known = int((upper + blocks.size).max(initial=0))
@@ -462,6 +489,7 @@ class _Descent:
         on_bound: Callable[[int], None] | None,
         keep_going: Callable[[], bool] | None,
         node_limit: int | None,
+        step_limit: int | None,
     ) -> None:
         self.packing = packing
         self.offsets = packing.offsets.copy()
@@ -476,7 +504,8 @@ class _Descent:
         self.lower = max(lower, packing.bound)
         self.known = NOWHERE if upper is None else self.upper
         self._on_solution, self._on_bound = on_solution, on_bound
-        self._keep_going, self._node_limit = keep_going, node_limit
+        self._keep_going = keep_going
+        self._node_limit, self._step_limit = node_limit, step_limit
 
     @property
     def upper(self) -> int:
@@ -484,10 +513,13 @@ class _Descent:
         return max([self.packing.peak, *self.high])
 
     def go_on(self) -> bool:
-        """Return whether there is time and nodes left."""
+        """Return whether there is time and work left."""
         searched = sum(portfolio.searched for portfolio in self.portfolios)
-        return (self._node_limit is None or searched < self._node_limit) and (
-            self._keep_going is None or self._keep_going()
+        steps = sum(portfolio.search.steps for portfolio in self.portfolios)
+        return (
+            (self._node_limit is None or searched < self._node_limit)
+            and (self._step_limit is None or steps < self._step_limit)
+            and (self._keep_going is None or self._keep_going())
         )
 
     def run(self) -> Status:

@@ -48,46 +48,16 @@ from stagepack.heuristics.packing.exact_state import (
     PARTS,
     PLACED,
     PROFILE,
-    RANK,
     RUNNING,
     SELECT,
+    SPENT,
     TRAIL,
     Record,
 )
+from stagepack.heuristics.packing.inner_kernels import inner
+from stagepack.heuristics.packing.parts_kernels import divide, label, remember
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
-
-
-@compiled
-def linear_neighbours(
-    first: Array, last: Array
-) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Return the blocks that share a section with each, as rows (ptr, other), ascending.
-
-    The blocks are alive in the sections first .. last, and ascend in `first`.  O(b + pairs).
-    """
-    b = len(first)
-    ptr = np.zeros(b + 1, dtype=np.int64)
-    for i in range(b):
-        j = i + 1
-        while j < b and first[j] <= last[i]:
-            ptr[j + 1] += 1
-            j += 1
-        ptr[i + 1] += j - i - 1
-    for i in range(b):
-        ptr[i + 1] += ptr[i]
-    other = np.empty(ptr[b], dtype=np.int64)
-    used = ptr[:-1].copy()
-    for i in range(b):
-        # Every row has its earlier blocks by now.
-        j = i + 1
-        while j < b and first[j] <= last[i]:
-            other[used[i]] = j
-            other[used[j]] = i
-            used[i] += 1
-            used[j] += 1
-            j += 1
-    return ptr, other
 
 
 @numba.njit(inline="always")
@@ -108,22 +78,7 @@ def _settle(
     return at
 
 
-@numba.njit(inline="always")
-def _remember(
-    control: Array, trail: Array, what: int, index: int, a: int, b: int, c: int
-) -> None:  # pragma: no cover - compiled
-    """Note values that are about to change."""
-    top = control[TRAIL]
-    change = trail[top]
-    change.what = what
-    change.index = index
-    change.a = a
-    change.b = b
-    change.c = c
-    control[TRAIL] = top + 1
-
-
-@compiled
+@inner
 def _undo(
     mark: int, blocks: Array, sections: Array, trail: Array, control: Array
 ) -> None:  # pragma: no cover - compiled
@@ -155,7 +110,7 @@ def _raise(
     top = effective
     while block >= 0 and blocks[block].effective < effective:
         b = blocks[block]
-        _remember(control, trail, BOUNDS, block, b.base, b.effective, b.under)
+        remember(control, trail, BOUNDS, block, b.base, b.effective, b.under)
         b.effective = effective
         top = effective + b.size
         block = b.twin
@@ -164,7 +119,7 @@ def _raise(
     return top
 
 
-@compiled
+@inner
 def _fits(
     begin: int,
     end: int,
@@ -196,9 +151,7 @@ def _fits(
                     if least <= section.floor:
                         break
             if least > section.floor:
-                _remember(
-                    control, trail, PROFILE, s, section.floor, section.total, section.crossing
-                )
+                remember(control, trail, PROFILE, s, section.floor, section.total, section.crossing)
                 section.floor = least
         top = max(section.floor, level) + section.total
         for h in range(section.hole, section.hole_end):
@@ -209,150 +162,7 @@ def _fits(
     return True
 
 
-@compiled
-def _label(
-    frame: Record,
-    linear: bool,
-    blocks: Array,
-    sections: Array,
-    section_ptr: Array,
-    section_of: Array,
-    neighbour_ptr: Array,
-    neighbours: Array,
-    member_ptr: Array,
-    members: Array,
-    lists: Array,
-    queue: Array,
-) -> int:  # pragma: no cover - compiled
-    """Label what the frame's part falls into after its choice was placed; return how many parts.
-
-    Linear time is cut where no unplaced block crosses; otherwise the conflicts are searched.
-    Returns 1, without labels, when nothing falls apart.
-    """
-    choice, begin, end = frame.choice, frame.begin, frame.begin + frame.count - 1
-    parts = 0
-    if linear:
-        apart = False
-        for r in range(section_ptr[choice], section_ptr[choice + 1]):
-            s = section_of[r]
-            if sections[s].crossing == 0 or sections[s].total == 0:
-                apart = True
-                break
-        if not apart:
-            return 1
-        fresh = True
-        for q in range(frame.section, frame.section_end):
-            section = sections[lists[q]]
-            section.label = -1
-            if section.total > 0:
-                if fresh:
-                    parts += 1
-                section.label = parts - 1
-                fresh = section.crossing == 0
-            else:
-                fresh = True
-        for q in range(begin, end):
-            block = lists[q]
-            blocks[block].label = sections[section_of[section_ptr[block]]].label
-        return parts
-    # Every part has a neighbour of the choice: search from these until all of them are met.
-    for q in range(begin, end):
-        blocks[lists[q]].label = -1
-    unmet = 0
-    for r in range(neighbour_ptr[choice], neighbour_ptr[choice + 1]):
-        if blocks[neighbours[r]].offset < 0:
-            blocks[neighbours[r]].label = -2
-            unmet += 1
-    for start in range(neighbour_ptr[choice], neighbour_ptr[choice + 1]):
-        if blocks[neighbours[start]].offset >= 0 or blocks[neighbours[start]].label >= 0:
-            continue
-        head, tail = 0, 1
-        queue[0] = neighbours[start]
-        blocks[queue[0]].label = parts
-        unmet -= 1
-        while head < tail and (unmet > 0 or parts > 0):
-            block = queue[head]
-            head += 1
-            for r in range(neighbour_ptr[block], neighbour_ptr[block + 1]):
-                other = neighbours[r]
-                if blocks[other].offset < 0 and blocks[other].label < 0:
-                    unmet -= blocks[other].label == -2
-                    blocks[other].label = parts
-                    queue[tail] = other
-                    tail += 1
-        parts += 1
-        if unmet == 0 and parts == 1:
-            return 1
-    for q in range(frame.section, frame.section_end):
-        s = lists[q]
-        sections[s].label = -1
-        for r in range(member_ptr[s], member_ptr[s + 1]):
-            if blocks[members[r]].offset < 0:
-                sections[s].label = blocks[members[r]].label
-                break
-    return parts
-
-
-@compiled
-def _divide(
-    frame: Record,
-    parts: int,
-    blocks: Array,
-    sections: Array,
-    section_ptr: Array,
-    section_of: Array,
-    lists: Array,
-    part_rows: Array,
-    trail: Array,
-    control: Array,
-) -> None:  # pragma: no cover - compiled
-    """Write the labelled parts as lists of blocks and of sections, and rank their blocks anew.
-
-    The new rank is by descending weight times the largest load unplaced in a section of the
-    block, then by the old rank.
-    """
-    begin, end = frame.begin, frame.begin + frame.count - 1
-    first = control[PARTS]
-    for p in range(first, first + parts):
-        for column in range(4):
-            part_rows[p, column] = 0
-    for q in range(begin, end):
-        part_rows[first + blocks[lists[q]].label, 1] += 1
-    for q in range(frame.section, frame.section_end):
-        label = sections[lists[q]].label
-        if label >= 0:
-            part_rows[first + label, 3] += 1
-    top = control[LISTS]
-    for p in range(first, first + parts):
-        part_rows[p, 0] = top
-        part_rows[p, 2] = top + part_rows[p, 1]
-        top = part_rows[p, 2] + part_rows[p, 3]
-        part_rows[p, 1] = 0
-        part_rows[p, 3] = part_rows[p, 2]
-    for q in range(begin, end):
-        i = lists[q]
-        block = blocks[i]
-        p = first + block.label
-        lists[part_rows[p, 0] + part_rows[p, 1]] = i
-        part_rows[p, 1] += 1
-        if block.weight > 0:
-            load = 0
-            for r in range(section_ptr[i], section_ptr[i + 1]):
-                load = max(load, sections[section_of[r]].total)
-            n = len(blocks)
-            _remember(control, trail, RANK, i, block.rank, 0, 0)
-            block.rank = block.rank % n - n * np.int64(block.weight * load)
-    for q in range(frame.section, frame.section_end):
-        label = sections[lists[q]].label
-        if label >= 0:
-            p = first + label
-            lists[part_rows[p, 3]] = lists[q]
-            part_rows[p, 3] += 1
-    control[LISTS] = top
-    control[PARTS] = first + parts
-
-
-@compiled
+@inner
 def _in_lowest_section(
     frame: Record,
     blocks: Array,
@@ -459,7 +269,7 @@ def search(
         Blocks and sections of parts; the rows say where: begin, count, sections' begin and end.
     queue : ndarray of int64, shape (b,)
         Scratch.
-    control : ndarray of int64, shape (6,)
+    control : ndarray of int64, shape (8,)
 
     Returns
     -------
@@ -467,16 +277,18 @@ def search(
         RUNNING, FOUND, EXHAUSTED, LIMIT or FULL.
     """
     # What one step can add: a row of the trail for every bound, floor and rank.
-    step = 4 * len(blocks) + 3 * len(sections) + 8
+    step, given = 4 * len(blocks) + 3 * len(sections) + 8, work
     while work > 0:
         depth = control[DEPTH]
         if depth < 0:
+            control[SPENT] = given - work
             return int(control[ANSWER])
         if (
             control[TRAIL] + step > len(trail)
             or control[LISTS] + len(blocks) + len(sections) > len(lists)
             or control[PARTS] + len(blocks) > len(part_rows)
         ):
+            control[SPENT] = given - work
             return FULL
         frame = frames[depth]
 
@@ -506,6 +318,7 @@ def search(
         if frame.state == SELECT:
             control[NODES] += 1
             if control[NODES] > node_limit:
+                control[SPENT] = given - work
                 return LIMIT
             work -= frame.count + 8
             if frame.count == 0:
@@ -561,13 +374,13 @@ def search(
                 lists[at] = lists[last]
                 lists[last] = i
                 top = least + block.size
-                _remember(control, trail, OFFSET, i, 0, 0, 0)
+                remember(control, trail, OFFSET, i, 0, 0, 0)
                 block.offset = least
                 low, high = section_of[section_ptr[i]], section_of[section_ptr[i + 1] - 1]
                 for r in range(section_ptr[i], section_ptr[i + 1]):
                     s = section_of[r]
                     section = sections[s]
-                    _remember(
+                    remember(
                         control, trail, PROFILE, s, section.floor, section.total, section.crossing
                     )
                     section.floor = max(section.floor, top)
@@ -587,7 +400,7 @@ def search(
                         if _raise(j, base, blocks, windows, trail, control) > capacity:
                             fits = False
                             break
-                    _remember(control, trail, BOUNDS, j, other.base, other.effective, other.under)
+                    remember(control, trail, BOUNDS, j, other.base, other.effective, other.under)
                     other.base = base
                     other.under = i
                 if fits:
@@ -626,7 +439,7 @@ def search(
                     _undo(frame.trail, blocks, sections, trail, control)
                 else:
                     frame.state = PLACED
-                    parts = _label(
+                    parts = label(
                         frame,
                         linear,
                         blocks,
@@ -650,7 +463,7 @@ def search(
                         part_rows[p, 3] = frame.section_end
                         control[PARTS] = p + 1
                     elif frame.count > 1:
-                        _divide(
+                        divide(
                             frame,
                             parts,
                             blocks,
@@ -710,4 +523,5 @@ def search(
         else:
             control[ANSWER] = EXHAUSTED
             control[DEPTH] = depth - 1
+    control[SPENT] = given - work
     return RUNNING

@@ -15,8 +15,9 @@ NOWHERE = 2**60
 RUNNING, FOUND, EXHAUSTED, LIMIT, FULL = range(5)
 """Why :func:`search` returned: work done, packed, proved, too many nodes, arrays too short."""
 
-DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, FOCUS = range(7)
-"""Entries of `control`: frames, used rows of the arrays, nodes; last answer, where to branch."""
+DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, FOCUS, SPENT = range(8)
+"""Entries of `control`: frames, used rows of the arrays, nodes; last answer, where to branch; steps
+of the last call."""
 
 LOWEST_BLOCK, LOWEST_SECTION = range(2)
 """Where to branch: at the block of least base, or in the section of least floor."""

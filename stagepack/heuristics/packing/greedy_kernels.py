@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.packing.inner_kernels import inner
 from stagepack.heuristics.packing.rules import BANKS, BEST, FIRST, TOP
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
@@ -220,7 +221,7 @@ class Lists(NamedTuple):
     shift: int
 
 
-@compiled
+@inner
 def push_interval(
     low: int, high: int, filled: int, heap_low: Array, heap_high: Array
 ) -> int:  # pragma: no cover - compiled
@@ -237,7 +238,7 @@ def push_interval(
     return filled + 1
 
 
-@compiled
+@inner
 def pop_interval(
     filled: int, heap_low: Array, heap_high: Array
 ) -> int:  # pragma: no cover - compiled
@@ -261,7 +262,7 @@ def pop_interval(
     return filled
 
 
-@compiled
+@inner
 def _forbid(
     i: int, ceiling: int, pieces: Pieces, lists: Lists, offsets: Array
 ) -> tuple[int, int]:  # pragma: no cover - compiled
@@ -299,7 +300,7 @@ def _forbid(
     return filled, work
 
 
-@compiled
+@inner
 def _bank_cost(
     i: int, offset: int, pieces: Pieces, offsets: Array
 ) -> int:  # pragma: no cover - compiled

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.heuristics.packing import distances_kernels, shapes_kernels, shapes_state
 from stagepack.heuristics.packing import exact_state as state
-from stagepack.heuristics.packing import shapes_kernels as kernels
 from stagepack.heuristics.packing.components import Spans, rows, spans_of, transposed
 from stagepack.heuristics.packing.exact_state import NOWHERE
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
@@ -91,9 +91,9 @@ class Component:
         section_ptr = _pointer(meetings[0], len(which))
         range_ptr, ranges = _ranges(places, unit)
         step = blocks.alignment[which]
-        self.shapes = kernels.Shapes(
+        self.shapes = shapes_state.Shapes(
             blocks=_table(
-                kernels.BLOCK,
+                shapes_state.BLOCK,
                 offset=np.append(np.full(len(index), -1), blocks.fixed[held] // unit),
                 lowest=np.zeros(len(which), dtype=np.int64),
                 hole=np.full(len(which), -1),
@@ -105,15 +105,15 @@ class Component:
                 before=np.full(len(which), -1),
                 after=np.full(len(which), -1),
             ),
-            near=_table(kernels.NEAR, block=near, run=run_ptr),
+            near=_table(shapes_state.NEAR, block=near, run=run_ptr),
             members=_table(
-                kernels.MEMBER,
+                shapes_state.MEMBER,
                 block=member,
                 low=pieces[piece, 2],
                 high=pieces[piece, 3],
                 partner=partner_ptr,
             ),
-            sections=_table(kernels.SECTION, member=member_ptr),
+            sections=_table(shapes_state.SECTION, member=member_ptr),
             runs=runs,
             ranges=ranges,
             partners=partners,
@@ -218,17 +218,19 @@ def forbidden(
     near_ptr: Array, near: Array, piece_ptr: Array, pieces: Array, share_ptr: Array, share: Array
 ) -> tuple[Array, Array]:
     """Return the forbidden distances o_i - o_j of the entries (i, j) of `near` as rows of spans."""
-    count = np.diff(piece_ptr)
-    i = np.repeat(np.arange(len(count)), np.diff(near_ptr))
-    most = int((count[i] * count[near]).sum()) + len(share) + 1
+    first, end = np.sort(pieces[:, 0]), np.sort(pieces[:, 1])
+    meeting = np.searchsorted(first, end, side="left") - np.arange(1, len(end) + 1)
+    most = 2 * int(meeting.sum()) + len(share) + 1
     ptr = np.zeros(len(near) + 1, dtype=np.int64)
     low, high = np.zeros(most, dtype=np.int64), np.zeros(most, dtype=np.int64)
-    used = kernels.forbidden(near_ptr, near, piece_ptr, pieces, share_ptr, share, ptr, low, high)
+    used = distances_kernels.forbidden(
+        near_ptr, near, piece_ptr, pieces, share_ptr, share, ptr, low, high
+    )
     return ptr, _spans(low[:used], high[:used])
 
 
 def _spans(low: Array, high: Array) -> Array:
-    spans = np.zeros(len(low), dtype=kernels.SPAN)
+    spans = np.zeros(len(low), dtype=shapes_state.SPAN)
     spans["low"], spans["high"] = low, high
     return spans
 
@@ -272,10 +274,16 @@ class Search:
     Parameters
     ----------
     component : Component
+
+    Attributes
+    ----------
+    steps : int
+        Elementary steps of the kernel, of all that was begun.
     """
 
     def __init__(self, component: Component) -> None:
         self.component = component
+        self.steps = 0
         shapes = component.shapes
         b = len(shapes.blocks)
         self._shapes = shapes._replace(
@@ -291,7 +299,7 @@ class Search:
     @property
     def nodes(self) -> int:
         """Nodes since the start."""
-        return int(self._control[kernels.NODES])
+        return int(self._control[shapes_state.NODES])
 
     @property
     def units(self) -> Array:
@@ -301,14 +309,14 @@ class Search:
     @property
     def least(self) -> int:
         """Once exhausted: no packing is lower, in units; NOWHERE or more: there is none."""
-        return int(self._control[kernels.LEAST])
+        return int(self._control[shapes_state.LEAST])
 
     def bound(self) -> int:
         """Return a lower bound on the peak in bytes."""
         self.start(NOWHERE - 1, np.arange(len(self._shapes.blocks)), 0)
         if self.run(0) == state.EXHAUSTED:
             return NOWHERE
-        peak = kernels.least_peak(self._shapes, self._control)
+        peak = shapes_kernels.least_peak(self._shapes, self._control)
         return int(peak) * self.component.unit
 
     def start(self, capacity: int, rank: Array, focus: int) -> None:
@@ -331,17 +339,17 @@ class Search:
         shapes.queue[:] = self._lists[: len(rank)] = np.arange(len(rank))
         shapes.touched[:] = np.arange(len(shapes.touched))
         control[:] = 0
-        control[kernels.LEAST], control[kernels.FOCUS] = NOWHERE, focus
-        control[kernels.WAITING] = control[kernels.LISTS] = b
-        control[kernels.TOUCHED], control[kernels.STAMP] = len(shapes.touched), 1
-        self._frames[0, kernels.STATE] = kernels.BEGUN
-        self._frames[0, kernels.BEGIN], self._frames[0, kernels.COUNT] = 0, b
+        control[shapes_state.LEAST], control[shapes_state.FOCUS] = NOWHERE, focus
+        control[shapes_state.WAITING] = control[shapes_state.LISTS] = b
+        control[shapes_state.TOUCHED], control[shapes_state.STAMP] = len(shapes.touched), 1
+        self._frames[0, shapes_state.STATE] = shapes_state.BEGUN
+        self._frames[0, shapes_state.BEGIN], self._frames[0, shapes_state.COUNT] = 0, b
         self._capacity = capacity
 
     def run(self, node_limit: int) -> int:
         """Go on for about :data:`WORK` steps; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
         while True:
-            outcome = kernels.search(
+            outcome = shapes_kernels.search(
                 self._capacity,
                 node_limit,
                 WORK,
@@ -352,6 +360,7 @@ class Search:
                 self._parts,
                 self._control,
             )
+            self.steps += int(self._control[shapes_state.WORK])
             if outcome != state.FULL:
                 return int(outcome)
             self._trail = np.concatenate([self._trail, np.zeros_like(self._trail)])

@@ -29,10 +29,6 @@ bottom-left-fill heuristic for the two-dimensional irregular packing problem", 2
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
 from stagepack.heuristics.packing.exact_state import (
     EXCLUDE,
     EXHAUSTED,
@@ -46,215 +42,46 @@ from stagepack.heuristics.packing.exact_state import (
     SELECT,
     Record,
 )
+from stagepack.heuristics.packing.inner_kernels import inner
+from stagepack.heuristics.packing.shapes_state import (
+    ANSWER,
+    BEGIN,
+    BEGUN,
+    CHOICE,
+    COUNT,
+    DEPTH,
+    FOCUS,
+    HOLE,
+    LEAST,
+    LISTED,
+    LISTS,
+    LOWEST,
+    MARK,
+    NEXT,
+    NODES,
+    OFFSET,
+    PART,
+    PART_END,
+    PARTS,
+    RAISES,
+    SMALL,
+    SOMETIMES,
+    STAMP,
+    STATE,
+    STEPS,
+    TOUCHED,
+    TRAIL,
+    WAITING,
+    WORK,
+    Shapes,
+)
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
-
-DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, LEAST, WORK, WAITING, TOUCHED, STAMP, FOCUS = range(12)
-"""Entries of `control`: frames; used rows of the arrays; nodes; last answer; the least height at
-which the tree was cut; steps; used rows of `queue` and `touched`; mark of the sections in it; where
-to branch."""
-
-STATE, BEGIN, COUNT, CHOICE, MARK, LISTED, PART, PART_END, NEXT = range(9)
-"""Entries of a frame: what it does next; its unplaced blocks lists[begin : begin + count]; the
-block chosen, and the tops of trail and lists before; its parts, and which is next."""
-
-BEGUN = EXCLUDE + 1
-"""The state of a frame of which nothing was deduced so far."""
-
-LOWEST, OFFSET, HOLE = range(3)
-"""What a change on the trail was of."""
-
-RAISES, STEPS = 4, 1_000_000
-"""Raised places a block, and steps, after which no more follows from a raise: blocks that rest on
-each other only may rise for long."""
-
-SMALL, SOMETIMES = 64, 16
-"""Parts of more blocks than this are divided only as often, because that takes a look at all."""
-
-
-BLOCK = np.dtype(
-    [
-        ("offset", np.int64),  # -1: unplaced
-        ("lowest", np.int64),  # proved lower bound on the offset
-        ("hole", np.int64),  # an excluded place that no placed block forbade then, or -1
-        ("size", np.int64),
-        ("step", np.int64),  # offsets are multiples of this
-        ("rank", np.int64),  # the lower is preferred at equal places
-        ("near", np.int64),  # its rows of `near` are near .. near_end - 1
-        ("near_end", np.int64),
-        ("range", np.int64),  # its rows of `ranges`; none: may lie anywhere
-        ("range_end", np.int64),
-        ("section", np.int64),  # its rows of `section_of`
-        ("section_end", np.int64),
-        ("before", np.int64),  # the identical block next below, or -1
-        ("after", np.int64),  # the identical block next above, or -1
-        ("apart", np.int64),  # least distance from the one below
-        ("waiting", np.int64),  # whether it is in `queue`
-        ("label", np.int64),  # scratch: seen
-    ],
-    align=True,
-)
-
-NEAR = np.dtype([("block", np.int64), ("run", np.int64), ("run_end", np.int64)], align=True)
-"""A block alive together with another one, and which of `runs` are forbidden distances from it."""
-
-SPAN = np.dtype([("low", np.int64), ("high", np.int64)], align=True)
-"""A forbidden run of distances or an allowed range of offsets, low .. high."""
-
-MEMBER = np.dtype(
-    [
-        ("block", np.int64),
-        ("low", np.int64),  # it holds [low, high) above the offset
-        ("high", np.int64),
-        ("partner", np.int64),  # its rows of `partners`
-        ("partner_end", np.int64),
-    ],
-    align=True,
-)
-"""A piece of a block in a section."""
-
-SECTION = np.dtype(
-    [
-        ("member", np.int64),  # its rows of `members`
-        ("member_end", np.int64),
-        ("stamp", np.int64),  # tells whether it is in `touched`
-        ("top", np.int64),  # how high it had to reach when last looked at; 0: nothing waits
-    ],
-    align=True,
-)
-
-
-class Shapes(NamedTuple):
-    """Blocks of any shape over sections, in units.
-
-    Attributes
-    ----------
-    blocks, near, members, sections : ndarray of BLOCK, NEAR, MEMBER, SECTION
-    runs, ranges : ndarray of SPAN
-        Ascending in every row.
-    partners : ndarray of int64
-        Blocks of a member's section with which it may share its offset.
-    section_of : ndarray of int64
-        Sections of each block.
-    order : ndarray of int64, shape (members,)
-        The members of each section, nearly ascending in address.
-    queue : ndarray of int64, shape (b,)
-        Blocks whose place is to be looked at.
-    touched : ndarray of int64, shape (sections,)
-        Sections to be looked at.
-    """
-
-    blocks: Array
-    near: Array
-    members: Array
-    sections: Array
-    runs: Array
-    ranges: Array
-    partners: Array
-    section_of: Array
-    order: Array
-    queue: Array
-    touched: Array
-
-
-# ---------------------------------------------------------------------- distances
-
-
-@compiled
-def forbidden(
-    near_ptr: Array,
-    near: Array,
-    piece_ptr: Array,
-    pieces: Array,
-    share_ptr: Array,
-    share: Array,
-    ptr: Array,
-    low: Array,
-    high: Array,
-) -> int:  # pragma: no cover - compiled
-    """Write the forbidden distances o_i - o_j of the entries (i, j) of `near` as rows of runs.
-
-    Parameters
-    ----------
-    near_ptr, near : ndarray of int64
-        Blocks that share a section, as rows.
-    piece_ptr : ndarray of int64
-    pieces : ndarray of int64, shape (pieces, 4)
-        First section, end, and bytes [low, high) above the offset.
-    share_ptr, share : ndarray of int64
-        Rows of the blocks that may share an offset.
-    ptr, low, high : ndarray of int64
-        To be written: rows of runs, each in as many entries as pairs of pieces, and one.
-
-    Returns
-    -------
-    int
-        Number of runs.
-    """
-    used = 0
-    for i in range(len(near_ptr) - 1):
-        for e in range(near_ptr[i], near_ptr[i + 1]):
-            j = near[e]
-            begin = used
-            for p in range(piece_ptr[i], piece_ptr[i + 1]):
-                for q in range(piece_ptr[j], piece_ptr[j + 1]):
-                    if pieces[p, 0] < pieces[q, 1] and pieces[q, 0] < pieces[p, 1]:
-                        k = used
-                        a = pieces[q, 2] - pieces[p, 3] + 1
-                        while k > begin and low[k - 1] > a:
-                            low[k] = low[k - 1]
-                            high[k] = high[k - 1]
-                            k -= 1
-                        low[k] = a
-                        high[k] = pieces[q, 3] - pieces[p, 2] - 1
-                        used += 1
-            joined = begin
-            for k in range(begin + 1, used):
-                if low[k] <= high[joined] + 1:
-                    high[joined] = max(high[joined], high[k])
-                else:
-                    joined += 1
-                    low[joined] = low[k]
-                    high[joined] = high[k]
-            used = joined + 1 if used > begin else begin
-            for r in range(share_ptr[i], share_ptr[i + 1]):
-                if share[r] == j:
-                    used = _without_zero(low, high, begin, used)
-            ptr[e + 1] = used
-    return used
-
-
-@compiled
-def _without_zero(
-    low: Array, high: Array, begin: int, used: int
-) -> int:  # pragma: no cover - compiled
-    """Take zero out of the runs begin .. used - 1; return where they end."""
-    for k in range(begin, used):
-        if low[k] <= 0 <= high[k]:
-            if low[k] < 0 < high[k]:
-                for r in range(used, k, -1):
-                    low[r] = low[r - 1]
-                    high[r] = high[r - 1]
-                high[k] = -1
-                low[k + 1] = 1
-                return used + 1
-            if low[k] < 0:
-                high[k] = -1
-            elif high[k] > 0:
-                low[k] = 1
-            else:
-                for r in range(k, used - 1):
-                    low[r] = low[r + 1]
-                    high[r] = high[r + 1]
-                return used - 1
-            return used
-    return used
-
 
 # ---------------------------------------------------------------------- places
 
 
-@compiled
+@inner
 def _legal(block: Record, at: int, ranges: Array) -> int:  # pragma: no cover - compiled
     """Return the lowest offset from `at` up that the block's ranges allow, or NOWHERE."""
     at = max(0, (at + block.step - 1) // block.step * block.step)
@@ -266,7 +93,7 @@ def _legal(block: Record, at: int, ranges: Array) -> int:  # pragma: no cover - 
     return NOWHERE
 
 
-@compiled
+@inner
 def _forbids(entry: Record, distance: int, runs: Array) -> int:  # pragma: no cover - compiled
     """Return the run of an entry of `near` that holds a distance, or -1."""
     for r in range(entry.run, entry.run_end):
@@ -275,7 +102,7 @@ def _forbids(entry: Record, distance: int, runs: Array) -> int:  # pragma: no co
     return -1
 
 
-@compiled
+@inner
 def _free(
     block: Record, at: int, shapes: Shapes, control: Array
 ) -> int:  # pragma: no cover - compiled
@@ -297,7 +124,7 @@ def _free(
             return at
 
 
-@compiled
+@inner
 def _resting(
     block: Record, at: int, shapes: Shapes, control: Array
 ) -> int:  # pragma: no cover - compiled
@@ -343,7 +170,7 @@ def _resting(
 # ---------------------------------------------------------------------- facts
 
 
-@compiled
+@inner
 def _remember(
     what: int, index: int, old: int, trail: Array, control: Array
 ) -> None:  # pragma: no cover - compiled
@@ -354,7 +181,7 @@ def _remember(
     control[TRAIL] = top + 1
 
 
-@compiled
+@inner
 def _undo(
     mark: int, blocks: Array, trail: Array, control: Array
 ) -> None:  # pragma: no cover - compiled
@@ -369,13 +196,13 @@ def _undo(
     control[TRAIL] = mark
 
 
-@compiled
+@inner
 def _cut(height: int, control: Array) -> None:  # pragma: no cover - compiled
     """Note that the tree is cut here, because what is below it has at least this height."""
     control[LEAST] = min(control[LEAST], height)
 
 
-@compiled
+@inner
 def _await(
     i: int, blocks: Array, queue: Array, control: Array
 ) -> None:  # pragma: no cover - compiled
@@ -386,7 +213,7 @@ def _await(
         control[WAITING] += 1
 
 
-@compiled
+@inner
 def _touch(block: Record, shapes: Shapes, control: Array) -> None:  # pragma: no cover - compiled
     """Have the sections and neighbours of a block looked at."""
     for r in range(block.section, block.section_end):
@@ -401,7 +228,7 @@ def _touch(block: Record, shapes: Shapes, control: Array) -> None:  # pragma: no
         _await(block.after, shapes.blocks, shapes.queue, control)
 
 
-@compiled
+@inner
 def _absorbed(
     member: Record, blocks: Array, partners: Array
 ) -> bool:  # pragma: no cover - compiled
@@ -417,7 +244,7 @@ def _absorbed(
     return False
 
 
-@compiled
+@inner
 def _top(s: int, shapes: Shapes, control: Array) -> int:  # pragma: no cover - compiled
     """Return how high a section must reach: unplaced pieces cut to slices fill what is free."""
     blocks, members, order = shapes.blocks, shapes.members, shapes.order
@@ -453,7 +280,7 @@ def _top(s: int, shapes: Shapes, control: Array) -> int:  # pragma: no cover - c
     return filled + waiting
 
 
-@compiled
+@inner
 def _deduce(
     count: int, capacity: int, shapes: Shapes, trail: Array, control: Array
 ) -> bool:  # pragma: no cover - compiled
@@ -492,7 +319,7 @@ def _deduce(
     return fits
 
 
-@compiled
+@inner
 def _blockable(
     block: Record, shapes: Shapes, control: Array
 ) -> bool:  # pragma: no cover - compiled
@@ -511,7 +338,7 @@ def _blockable(
     return False
 
 
-@compiled
+@inner
 def _exclude(
     i: int, capacity: int, shapes: Shapes, trail: Array, control: Array
 ) -> bool:  # pragma: no cover - compiled
@@ -550,7 +377,7 @@ def least_peak(shapes: Shapes, control: Array) -> int:  # pragma: no cover - com
     return peak
 
 
-@compiled
+@inner
 def _chosen(
     begin: int, end: int, focus: int, shapes: Shapes, lists: Array
 ) -> int:  # pragma: no cover - compiled
@@ -577,7 +404,7 @@ def _chosen(
     return best
 
 
-@compiled
+@inner
 def _divide(
     frame: Array, shapes: Shapes, lists: Array, parts: Array, control: Array
 ) -> None:  # pragma: no cover - compiled

@@ -61,6 +61,7 @@ def windows(
     *,
     keep_going: Callable[[], bool] | None = None,
     passes: int | None = None,
+    step_limit: int | None = None,
 ) -> Iterator[Window]:
     """Yield windows with ever higher bounds.
 
@@ -75,10 +76,12 @@ def windows(
     passes : int, optional
         End after this many passes over all widths.  Otherwise they end when every window tried
         is known to fit.
+    step_limit : int, optional
+        End after about this many elementary steps of the search.
     """
     bound = max(lower, int(blocks.load.max(initial=0)))
     fitting: list[tuple[int, int]] = []  # windows that fit the bound, so all within them do
-    nodes, number = NODES, 0
+    nodes, number, steps = NODES, 0, 0
     while passes is None or number < passes:
         undecided = 0
         for first, end in _candidates(blocks):
@@ -87,13 +90,20 @@ def windows(
             packing = exact.prepared(blocks, None, first, end)
             while True:
                 decision = exact.decide_packing(
-                    packing, bound, keep_going=keep_going, node_limit=nodes
+                    packing,
+                    bound,
+                    keep_going=keep_going,
+                    node_limit=nodes,
+                    step_limit=None if step_limit is None else step_limit - steps,
                 )
+                steps += decision.steps
                 if decision.status is not Status.INFEASIBLE:
                     break
                 bound = decision.bound
                 yield Window(first, end, bound, decision.nodes)
             if keep_going is not None and not keep_going():
+                return
+            if step_limit is not None and steps >= step_limit:
                 return
             if decision.status is Status.FEASIBLE:
                 fitting.append((first, end))

@@ -27,15 +27,18 @@ class _Run:
             from stagepack.methods.packing import moves
             from stagepack.methods.packing.runs import RUNS
 
-        second = moves.matter(self.name, instance)
+        run = RUNS[self.name]
         try:
-            if second:
-                moves.before(self.name, instance, progress, settings)
-            if not second or progress.keep_going():
+            if not moves.matter(self.name, instance):
                 with contextlib.suppress(Stopped):
-                    RUNS[self.name](instance, progress, settings)
-            if second:
-                moves.after(self.name, instance, progress, settings)
+                    run(instance, progress, settings)
+            else:
+                first, second, within = moves.shared(instance, progress, settings)
+                moves.before(self.name, instance, progress, second)
+                if progress.keep_going():
+                    with within, contextlib.suppress(Stopped):
+                        run(instance, progress, first)
+                moves.after(self.name, instance, progress, second)
         except (Stopped, KeyboardInterrupt):
             self._conclude(instance, progress)
             raise

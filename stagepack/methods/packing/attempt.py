@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -12,7 +13,9 @@ from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
+from stagepack.methods import Settings
 from stagepack.result import Progress, Stopped
+from stagepack.solvers import Engine
 
 PackingProgress = Progress[PackingSolution]
 
@@ -84,11 +87,25 @@ class Attempt:
         return go_on
 
 
-def compile_kernels(attempt: Attempt, *parts: str) -> None:
-    """Compile what a method needs (the first time) outside of the time limit."""
+PACE = 0.1
+"""Work of CP-SAT that takes about a second in models of packing, which it counts too cheap."""
+
+
+def paced(settings: Settings, engine: Engine) -> Settings:
+    """Return the settings with a limit, for an engine that works, in work instead of seconds."""
+    if not settings.deterministic or settings.time_limit is None or engine.name != "cp-sat":
+        return settings
+    return dataclasses.replace(settings, time_limit=PACE * settings.time_limit)
+
+
+def compile_kernels(attempt: Attempt, *parts: str, stiff: bool = False) -> None:
+    """Compile what a method needs (the first time) outside of the time limit.
+
+    That is for the blocks as they are, or for what their stiffened ones need.
+    """
     if "greedy" in parts and not attempt.blocks.plain:
         parts += ("lists",)
-    if not attempt.blocks.rigid:
+    if not attempt.blocks.rigid and not stiff:
         parts = tuple("shapes" if part == "exact" else part for part in parts)
     with attempt.progress.setup("compiling kernels"):
         warm_up(*parts)

@@ -8,6 +8,7 @@ Greedy passes give an answer soon; a model, the objective ``moves`` under a capa
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 
 from stagepack.formulations import packing as formulations
@@ -17,7 +18,7 @@ from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, run_model
-from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
+from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels, paced
 from stagepack.methods.packing.reasons import conclude_infeasible
 from stagepack.result import CheckError, InputError, Progress, Termination
 
@@ -40,6 +41,16 @@ PROVED = 2_000
 WORK = 60.0
 """Work of that model where nothing else limits it."""
 
+KEPT = 0.2
+"""Part of a limited run that is kept for moving little, where the peak comes first."""
+
+DIVIDED = 0.5
+"""Part of a run limited by work that moving little gets where it comes first."""
+
+
+UNASKED = " (auto and cp-sat look for a proof, given time)"
+"""What is said where no model was asked."""
+
 
 def matter(name: str, instance: LmemPacking) -> bool:
     """Whether moved bytes decide between answers of equal worth."""
@@ -57,10 +68,14 @@ class _Second(Progress[PackingSolution]):
         super().__init__(
             instance.evaluate,
             instance.check,
-            time_limit=None if math.isinf(run.remaining) else max(0.0, run.remaining),
             secondary=instance.secondary,
         )
         self._run = run
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left of the run, whose clock stands still during setup."""
+        return self._run.remaining
 
     def stop_reason(self) -> Termination | None:
         return Termination.INTERRUPTED if self._run.interrupted else super().stop_reason()
@@ -84,6 +99,7 @@ class MovingLittle:
         self.progress = _Second(self.instance, attempt.progress)
         self.progress.raise_bound(0, "nothing moves")
         self.infeasible_by = ""
+        self.asked = False  # whether a model was
 
     def offer(self, offsets: Array, source: str) -> None:
         """Take offsets of all buffers into account, if they respect the height."""
@@ -126,15 +142,16 @@ class MovingLittle:
         unlimited = math.isinf(self.progress.remaining) and not settings.deterministic
         progress = self.progress
         start, value = progress.solution, progress.objective
+        self.asked = True
+        engine = load_engine(own_engine, self.attempt.progress, settings)
         # Old offsets may need a finer unit than the peak does, and too fine a one for the model.
         with contextlib.suppress(InputError):
-            engine = load_engine(own_engine, self.attempt.progress, settings)
             run_model(
                 engine,
                 lambda: getattr(formulations, formulation)(self.instance, upper=value, lower=0),
                 formulation,
                 progress,
-                settings,
+                paced(settings, engine),
                 start=start,
                 start_value=value,
                 work=WORK if name == "auto" and unlimited else None,
@@ -157,7 +174,29 @@ class MovingLittle:
         if progress.proved:
             other = "as low" if self.attempt.instance.goal is None else "that fits"
             return f"{moved}, the fewest of any placement {other} ({progress.bound_source})"
-        return f"{moved}, not proved to be the fewest"
+        return f"{moved}, not proved to be the fewest" + ("" if self.asked else UNASKED)
+
+
+def shared(
+    instance: LmemPacking, progress: PackingProgress, settings: Settings
+) -> tuple[Settings, Settings, contextlib.AbstractContextManager[None]]:
+    """Divide the limits of a run between what it looks for and moving little.
+
+    Returns
+    -------
+    first, second : Settings
+        With the work that the run itself, and moving little, may take.
+    within : context manager
+        Within which the run itself keeps to its part of the time.
+    """
+    peak = instance.objective is Objective.PEAK
+    within = progress.reserving(KEPT) if peak else contextlib.nullcontext()
+    limit = settings.time_limit
+    if not settings.deterministic or limit is None:
+        return settings, settings, within
+    part = KEPT if peak else DIVIDED
+    first = dataclasses.replace(settings, time_limit=(1 - part) * limit)
+    return first, dataclasses.replace(settings, time_limit=part * limit), within
 
 
 def before(name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -201,8 +240,9 @@ def _hand_over(search: MovingLittle) -> None:
         return
     source = next((e.source for e in reversed(search.progress.trace.incumbents)), "replan")
     progress.engine = progress.engine or search.progress.engine
+    # What was said of an answer still holds; why there was none does not.
+    known = progress.reason if progress.solution is not None else ""
     search.attempt.offer_buffers(found.offsets, source)
-    remark = search.remark()
-    progress.reason = f"{progress.reason}; {remark}" if progress.reason else remark
+    progress.reason = "; ".join(part for part in (known, search.remark()) if part)
     if search.progress.interrupted:
         progress.interrupt()

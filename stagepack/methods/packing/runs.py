@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import annealing, dive, exact, greedy
+from stagepack.heuristics.packing import annealing, bounds, dive, exact, greedy
 from stagepack.heuristics.packing import repair as repairing
 from stagepack.heuristics.packing import replan as replanning
 from stagepack.heuristics.packing import spill as spilling
 from stagepack.heuristics.packing import windows as narrowing
 from stagepack.heuristics.packing.rules import BANKS, RULES, Measures
+from stagepack.heuristics.packing.stiff import stiffened
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, run_model
-from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
+from stagepack.methods.packing.attempt import PACE, Attempt, PackingProgress, compile_kernels, paced
 from stagepack.methods.packing.reasons import conclude_infeasible
 from stagepack.result import InputError, Status, Termination
 from stagepack.solvers import Engine
@@ -30,8 +32,12 @@ Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 DIVED, DIVE_STEPS = 500, 20
 """Blocks from which on a short dive comes before the greedy rules, and how short it is."""
 
-NODES, LEGS = 500_000, 10
-"""Effort of the first turn of `auto`: nodes of the exact search, kernel calls of annealing."""
+STEPS, SHAPED_STEPS, LEGS = 120_000_000, 300_000_000, 10
+"""What takes about a second at most: steps of the exact search, of the one for blocks of any shape,
+and kernel calls of annealing."""
+
+STIFF = 0.5
+"""Seconds, in steps of the search, for blocks that are kept from shrinking and sharing."""
 
 LARGE = 20_000
 """Blocks from which on `auto` keeps to methods whose cost grows like a sort."""
@@ -92,20 +98,30 @@ def searching(instance: LmemPacking, progress: PackingProgress, settings: Settin
     """Search exhaustively, from the best greedy placement."""
     attempt = Attempt(instance, progress)
     low = _start(attempt, settings)
-    _exact(attempt, low, _work(settings, _nodes(attempt.blocks)))
+    seconds = _limit(settings)
+    low = _stiffly(attempt, low, min(STIFF, seconds / 4))
+    _exact(attempt, low, seconds if math.isinf(seconds) else seconds - min(STIFF, seconds / 4))
     _out_of_work(attempt, settings)
 
 
-def _nodes(blocks: Blocks) -> int:
-    """Return how many nodes of the exact search take about a second at most."""
-    return NODES if blocks.rigid else NODES // 16
+def _limit(settings: Settings) -> float:
+    """Return the seconds that a run may take as measured by its work; else infinite."""
+    if not settings.deterministic or settings.time_limit is None:
+        return math.inf
+    return settings.time_limit
+
+
+def _steps(blocks: Blocks, seconds: float) -> int | None:
+    """Return how many steps of the exact search take about so long; None: no limit."""
+    if math.isinf(seconds):
+        return None
+    return max(1, int(seconds * (STEPS if blocks.rigid else SHAPED_STEPS)))
 
 
 def _work(settings: Settings, a_second: int) -> int | None:
     """Return the limit of a run in work, where it should not be the clock."""
-    if not settings.deterministic or settings.time_limit is None:
-        return None
-    return max(1, int(settings.time_limit * a_second))
+    seconds = _limit(settings)
+    return None if math.isinf(seconds) else max(1, int(seconds * a_second))
 
 
 def _patience(attempt: Attempt, settings: Settings) -> Callable[[], bool]:
@@ -231,19 +247,20 @@ def _method_start(
 # ---------------------------------------------------------------------- searches
 
 
-def _exact(attempt: Attempt, low: Array | None, node_limit: int | None = None) -> None:
+def _exact(attempt: Attempt, low: Array | None, seconds: float = math.inf) -> None:
     """Search exhaustively: for any placement within the capacity, else for the least peak."""
     instance, progress, blocks = attempt.instance, attempt.progress, attempt.blocks
     if not progress.keep_going():
         return
     compile_kernels(attempt, "exact")
+    step_limit = _steps(blocks, seconds)
     if instance.objective is Objective.FIT:
         assert instance.ceiling is not None
         found = exact.decide(
             blocks,
             instance.ceiling,
             keep_going=attempt.keep_going,
-            node_limit=node_limit,
+            step_limit=step_limit,
             warm=low,
         )
         if found.status is Status.INFEASIBLE:
@@ -258,11 +275,58 @@ def _exact(attempt: Attempt, low: Array | None, node_limit: int | None = None) -
         on_solution=lambda offsets: attempt.offer(offsets, "exact"),
         on_bound=lambda bound: progress.raise_bound(bound, "exhausted search"),
         keep_going=attempt.keep_going,
-        node_limit=node_limit,
+        step_limit=step_limit,
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
         conclude_infeasible(attempt, low, "exhausted search")
+
+
+def _stiffly(attempt: Attempt, low: Array | None, seconds: float) -> Array | None:
+    """Search blocks kept from shrinking, pausing and sharing, which is the faster search by far.
+
+    Returns the lowest placement known; that there is none of these blocks says nothing.
+    """
+    instance, best = attempt.instance, low
+
+    def keep(offsets: Array, source: str = "exact") -> None:
+        nonlocal best
+        size = attempt.blocks.size
+        if best is None or (offsets + size).max() < (best + size).max():
+            best = offsets
+            attempt.offer(offsets, source)
+
+    for blocks in stiffened(attempt.blocks):
+        bound = bounds.peak_bound(blocks)
+        hopeless = best is not None and bound >= (best + blocks.size).max()
+        if hopeless or exact.unsupported(blocks) or not attempt.keep_going():
+            continue
+        compile_kernels(attempt, "greedy", "exact", stiff=True)
+        found = greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=keep)
+        if not attempt.keep_going():
+            break
+        step_limit = _steps(blocks, seconds)
+        if instance.objective is Objective.FIT:
+            assert instance.ceiling is not None
+            decided = exact.decide(
+                blocks,
+                instance.ceiling,
+                keep_going=attempt.keep_going,
+                step_limit=step_limit,
+                warm=found,
+            )
+            if decided.offsets is not None:
+                keep(decided.offsets)
+            continue
+        exact.minimise(
+            blocks,
+            upper=found,
+            lower=int(attempt.progress.bound or 0),
+            on_solution=keep,
+            keep_going=attempt.keep_going,
+            step_limit=step_limit,
+        )
+    return best
 
 
 def _anneal(
@@ -338,6 +402,8 @@ def _on_engine(formulation: str, own_engine: str) -> Run:
         engine = load_engine(own_engine, progress, settings)
         attempt = Attempt(instance, progress)
         low = _start(attempt, settings)
+        if settings.warm_start == "auto" and attempt.peak_only:
+            low = _stiffly(attempt, low, min(STIFF, _limit(settings) / 4))
         if progress.keep_going():
             _model(attempt, low, engine, formulation, settings)
 
@@ -360,7 +426,7 @@ def _model(
         lambda: getattr(formulations, formulation)(instance, upper=upper, lower=lower),
         formulation,
         progress,
-        settings,
+        paced(settings, engine),
         start=progress.solution,
         start_value=upper,
         work=work,
@@ -388,6 +454,8 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
         _out_of_work(attempt, settings)
         return
     low = _start(attempt, settings)
+    if attempt.peak_only:
+        low = _stiffly(attempt, low, min(STIFF, _limit(settings) / 4))
     if attempt.peak_only and not large and not exact.unsupported(attempt.blocks):
         _search_all(attempt, low, settings)
     elif attempt.keep_going() and attempt.blocks.b <= MODELLED:
@@ -401,31 +469,36 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     Turns are measured in work, not in seconds, so that runs that end by themselves repeat.
     """
     blocks, seed = attempt.blocks, settings.seed
-    nodes, legs = _nodes(blocks), LEGS
-    work, spent = _work(settings, nodes), 0
+    annealed, narrowed = not annealing.unsupported(blocks), not narrowing.unsupported(blocks)
+    left, seconds = _limit(settings), 1.0
     for turn in itertools.count(1):
-        if work is not None:
-            nodes = min(nodes, work - spent)
-        _exact(attempt, low, nodes)
-        low = attempt.lowest if attempt.lowest is not None else low
-        if blocks.b <= LARGE and not annealing.unsupported(blocks):
-            low = _anneal(attempt, low, seed + turn, legs)
-        if attempt.keep_going() and not narrowing.unsupported(blocks):
-            _narrow(attempt, turn)
         # A model is for what resists the search: sooner where it is the slower one.
-        modelled = blocks.b <= PROPAGATED if blocks.rigid else blocks.b <= MODELLED
-        if modelled and (turn > 1 or not blocks.rigid) and attempt.keep_going():
+        modelled = blocks.b <= PROPAGATED and turn > 1 if blocks.rigid else blocks.b <= MODELLED
+        most = left / (1 + annealed + narrowed + modelled)
+        seconds = min(seconds, most)
+        if turn > 1:
+            low = _stiffly(attempt, low, seconds / 4)
+        _exact(attempt, low, seconds)
+        low = attempt.lowest if attempt.lowest is not None else low
+        if annealed:
+            low = _anneal(
+                attempt, low, seed + turn, max(1, int(LEGS * min(2.0 ** (turn - 1), most)))
+            )
+        if narrowed and attempt.keep_going():
+            limit = math.inf if blocks.rigid and math.isinf(left) else seconds
+            _narrow(attempt, turn, _steps(blocks, limit))
+        if modelled and attempt.keep_going():
             engine = load_engine("cp-sat", attempt.progress, settings)
-            effort = 2.0**turn if blocks.rigid else 2.0 ** (turn - 2)
+            effort = min(2.0**turn if blocks.rigid else 2.0 ** (turn - 2), PACE * most)
             _model(attempt, low, engine, "CpSat", settings, work=effort)
-        spent += 2 * nodes  # the rest of a turn takes about as long
-        if not attempt.keep_going() or (work is not None and spent >= work):
+        left -= seconds * (1 + annealed + narrowed + modelled)
+        if not attempt.keep_going() or left <= 0.01:
             _out_of_work(attempt, settings)
             return
-        nodes, legs = 3 * nodes, 2 * legs
+        seconds *= 3
 
 
-def _narrow(attempt: Attempt, passes: int) -> None:
+def _narrow(attempt: Attempt, passes: int, step_limit: int | None) -> None:
     """Raise the bound by windows of time that provably need more than the load."""
     ceiling = attempt.instance.ceiling
     for window in narrowing.windows(
@@ -433,6 +506,7 @@ def _narrow(attempt: Attempt, passes: int) -> None:
         int(attempt.progress.bound or 0),
         keep_going=attempt.keep_going,
         passes=passes,
+        step_limit=step_limit,
     ):
         first, last = attempt.blocks.time[window.first], attempt.blocks.time[window.end - 1]
         source = f"exhausted window [{first}, {last}]"
