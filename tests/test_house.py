@@ -191,3 +191,19 @@ def test_the_wheel_holds_the_package_alone_and_works_elsewhere(tmp_path: Path) -
         print(result.status, result.objective)
     """
     assert python(code, cwd=tmp_path) == "OPTIMAL 9"
+
+
+def test_kernels_are_compiled_from_files_that_the_cache_knows() -> None:
+    """What a kernel imports is compiled into it, so that the cache must ask about its source."""
+    from stagepack.instances.compiled import KERNELS
+
+    compiled = [p for p in PACKAGE.rglob("*.py") if "import compiled\n" in p.read_text()]
+    assert len(compiled) > 10
+    for path in compiled:
+        for name in imports(path, path.stem) - {
+            "stagepack.instances.compiled",
+            "stagepack.instances.profile",  # types only
+        }:
+            source = modules()[name]
+            assert any(source.match(pattern) for pattern in KERNELS), f"{path} imports {name}"
+        assert any(path.match(pattern) for pattern in KERNELS), path

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
+KERNELS = ("*kernels.py", "*_state.py", "rules.py", "sweep.py")
+"""Files that hold kernels, or constants that are compiled into them; they import no others."""
 
 
 def compiled(function: FunctionT) -> FunctionT:
     """Compile `function` when it is first called.
 
     Machine code is kept beside the source, or in the user's cache folder where that is not
-    writable; where neither is, every process compiles anew.
+    writable; where neither is, every process compiles anew.  Code of other sources is not used.
     """
     try:
         kernel: Any = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:
         kernel = numba.njit(nogil=True)(function)
+    # Numba looks at the function's own file only, but constants and kernels of other files are
+    # compiled into it.
+    with contextlib.suppress(AttributeError):
+        file = kernel._cache._cache_file
+        file._source_stamp = (file._source_stamp, sources())
     return cast("FunctionT", kernel)
+
+
+@functools.cache
+def sources() -> str:
+    """Return a fingerprint of the sources of all kernels."""
+    package = Path(__file__).parents[1]
+    files = {path for pattern in KERNELS for path in package.rglob(pattern)}
+    whole = hashlib.sha256()
+    for path in sorted(files):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()

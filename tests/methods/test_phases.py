@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
-from stagepack.result import InputError, Result, Status
+from stagepack.methods.phases import reasons
+from stagepack.methods.phases.runs import Choices
+from stagepack.result import InputError, Progress, Result, Status
 from tests.random_phases import brute_force, random_phases
 
 SIX = PhaseSchedule.from_arrays(
@@ -137,13 +140,55 @@ def test_prefetching_pays() -> None:
 
 def test_infeasible_says_what_would_do() -> None:
     instance = SIX.replace(memory=11)
-    for name in ("auto", "dp", "enumerate", "milp", "cp-sat"):
+    for name in available(instance):  # the rules as well: nothing is run for it
         result = solved(instance, name)
         assert result.status is Status.INFEASIBLE, name
-        assert "layer 0 needs at least 20 bytes" in result.reason
-        assert "feasible with 20 bytes" in result.reason
-    rule = solved(instance, "greedy-head")
+        assert "layer 0 alone needs 20 bytes" in result.reason
+        assert "20 bytes of memory would do" in result.reason
+
+
+TIGHT = PhaseSchedule.from_arrays(
+    [5, 5], [1, 1], [0, 4, 0], tape=[6, 6], steps=4, memory=30, training=True,
+    policies=["keep"], modes=["compute"],
+)  # fmt: skip
+"""Each layer fits, but what the first one keeps leaves no room for the second."""
+
+
+def test_no_room_for_all_says_what_would_do() -> None:
+    for name in ("auto", "enumerate", "milp", "cp-sat"):
+        result = solved(TIGHT, name)
+        assert result.status is Status.INFEASIBLE, name
+        assert result.reason.startswith("no plan keeps within 30 bytes of memory; it would be")
+        enough = int(result.reason.split("feasible with ")[1].split()[0])
+        assert solved(TIGHT.replace(memory=enough), name).status is Status.OPTIMAL
+        assert solved(TIGHT.replace(memory=enough - 1), name).status is Status.INFEASIBLE
+    rule = solved(TIGHT, "greedy-head")
     assert (rule.status, rule.reason) == (Status.UNKNOWN, "greedy-head finds no plan that fits")
+
+
+def test_reasons_do_not_promise_what_budgets_forbid() -> None:
+    one = SIX.replace(memory=30, graphs=1, fixed_boundaries=(0, 2, 6))
+    result = solved(one, "auto")
+    assert result.status is Status.INFEASIBLE
+    assert "no plan keeps within 30 bytes of memory and 1 phase graphs" in result.reason
+    assert "2 phase graphs would do" in result.reason
+    assert solved(one.replace(graphs=2), "auto").status is Status.OPTIMAL
+    both = TIGHT.replace(graphs=1, fixed_boundaries=(0, 1, 2))
+    reason = solved(both, "milp").reason
+    assert "; without the budgets it would be feasible with " in reason
+
+
+def test_a_proof_outlives_the_search_for_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reasons, "enough_memory", interrupted)
+    result = solved(TIGHT, "enumerate")
+    assert result.status is Status.INFEASIBLE
+    assert result.reason == "no plan keeps within 30 bytes of memory"
+    monkeypatch.undo()
+    monkeypatch.setattr(reasons, "PATIENCE", -1.0)
+    assert solved(TIGHT, "enumerate").reason == "no plan keeps within 30 bytes of memory"
 
 
 def test_methods_say_what_they_do_not_take() -> None:
@@ -172,9 +217,52 @@ def test_warm_starts() -> None:
         solved(SIX, "milp", warm_start=bad)
     with pytest.raises(InputError, match="unknown warm start"):
         solved(SIX, "milp", warm_start="milp")
-    for method in ("auto", "enumerate"):
+    trained = TIGHT.replace(memory=None, policies=["recompute"])
+    for method in ("auto", "enumerate", "dp", "milp", "cp-sat"):
         with pytest.raises(InputError, match="sqrt-checkpoint: nothing is computed again"):
             solved(SIX, method, warm_start="sqrt-checkpoint")
+        with pytest.raises(InputError, match="neither kept nor stashed"):
+            solved(trained, method, warm_start="sqrt-checkpoint")
+        with pytest.raises(InputError, match="unknown warm start 'nonsense'"):
+            solved(SIX, method, warm_start="nonsense")
+
+
+def sources(instance: PhaseSchedule, method: str, **options: Any) -> set[str]:
+    events = solved(instance, method, **options).trace.events
+    return {event.source for event in events if event.kind == "incumbent"}
+
+
+def test_rules_run_when_asked_for_only() -> None:
+    assert "greedy-head" in sources(SIX, "auto")
+    assert sources(SIX, "auto", warm_start=None) == {"enumerate"}
+    assert sources(SIX, "milp", warm_start=None) == {"highs (milp)"}
+
+
+@pytest.mark.parametrize("method", ["milp-remat", "cp-sat"])
+def test_models_start_from_the_exact_search(method: str) -> None:
+    """But its bounds are not theirs: what they prove they prove by themselves."""
+    instance = random_phases(8, layers=(6, 6), one_group=True, skips=True)
+    result = solved(instance, method)
+    assert result.status is Status.OPTIMAL
+    assert "enumerate" in {event.source for event in result.trace.incumbents}
+    assert {event.source for event in result.trace.bounds} <= {
+        "work bound", f"{result.engine} ({method})"
+    }  # fmt: skip
+    assert solved(instance, method, warm_start=None).objective == result.objective
+
+
+def test_an_inexact_choice_keeps_its_own_bound_only() -> None:
+    progress: Progress[PhaseSolution] = Progress(SIX.evaluate, SIX.check)
+    choices = Choices(progress, {"one": 10, "other": 20})
+    assert choices.raised("one", 15) == 15
+    assert choices.raised("one", 25) == 20  # the other one, whose model proves nothing
+    assert choices.raised("other", 5) == 20
+    choices.conclude(SIX, "test")
+    assert progress.infeasible_reason is None
+    assert choices.raised("one", UNLIMITED) == 20
+    assert choices.raised("other", UNLIMITED) is None
+    choices.conclude(TIGHT, "test")
+    assert progress.infeasible_reason is not None
 
 
 def test_rules_are_no_better_than_the_optimum() -> None:

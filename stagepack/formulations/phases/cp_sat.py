@@ -34,14 +34,11 @@ import numpy as np
 
 from stagepack.formulations.phases import groups
 from stagepack.formulations.phases.groups import BACKWARD, FORWARD, Groups, Part, Table
-from stagepack.formulations.phases.linear import LARGEST_SUM
+from stagepack.formulations.phases.linear import LARGEST_SUM, ROUNDING
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
-
-EXACT = 1e-9
-"""Error allowed for in bounds, integers written as floats, relative to their size."""
 
 
 class CpSat:
@@ -86,7 +83,7 @@ class CpSat:
 
     def lower_bound(self, raw: float, tolerance: float = 0.0) -> int:
         """Return the cycles that no plan of the options undercuts, from an engine's bound."""
-        return self.groups.lower_bound(raw, max(tolerance, EXACT))
+        return self.groups.lower_bound(raw, max(tolerance, ROUNDING))
 
 
 class _Clock:

@@ -40,13 +40,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stagepack.formulations.phases.linear import Linear
-from stagepack.instances.phases.instance import PhaseSchedule
+from stagepack.formulations.phases.linear import Linear, Terms, add
+from stagepack.instances.phases.instance import Figures, PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
-from stagepack.instances.phases.traffic import products, shard
 from stagepack.instances.profile import Array
-
-Terms = dict[int, int]
 
 FORWARD, BACKWARD = 0, -1
 
@@ -62,8 +59,6 @@ class Option(Protocol):
     def modes(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
     def policy(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def recompute(self) -> tuple[tuple[int, ...], ...] | None: ...  # noqa: D102
     @property
     def times(self) -> tuple[int, ...]: ...  # noqa: D102
     @property
@@ -96,6 +91,30 @@ def unsupported(instance: PhaseSchedule) -> str:
     if instance.remote_memory is not None and not instance.chain:
         return "a budget of remote memory can be stated for chains only, not with skips"
     return ""
+
+
+def sharded_bytes(instance: PhaseSchedule) -> int:
+    """Return what variables and state take in remote memory: one shard of each."""
+    replicas = instance.sharding
+    return int((-(-instance.variables // replicas)).sum() + (-(-instance.state // replicas)).sum())
+
+
+def stashed_sizes(
+    instance: PhaseSchedule, figures: Figures, first: int, policy: Sequence[str]
+) -> list[int]:
+    """Return the bytes of each tensor that a group's layers stash, for its backward part.
+
+    The tape of a layer, and its output if a layer of the group reads it.
+    """
+    end = first + len(policy)
+    found: list[int] = []
+    for layer, word in enumerate(policy, start=first):
+        if word == "stash":
+            found.append(int(figures.tape[layer]))
+            # Readers rise, and come after the layer.
+            if instance.readers[layer + 1] and instance.readers[layer + 1][0] < end:
+                found.append(int(figures.activations[layer + 1]))
+    return [nbytes for nbytes in found if nbytes]
 
 
 class Part:
@@ -196,7 +215,7 @@ class Part:
                 if option.kept and (
                     option.end < cut or (option.end == cut and direction == BACKWARD)
                 ):
-                    terms[self.y[o]] = terms.get(self.y[o], 0) + option.kept
+                    add(terms, self.y[o], option.kept)
             self.program.row(terms | {a: most}, high=self.table.capacity + most)
 
     def graphs(self, columns: dict[Hashable, int]) -> None:
@@ -225,12 +244,12 @@ class Part:
 
         def count(nbytes: int, layer: int, direction: int, o: int, entries: int = 1) -> None:
             if nbytes:
-                terms = alive.setdefault(nbytes, {}).setdefault((direction, layer), {})
-                terms[self.y[o]] = terms.get(self.y[o], 0) + entries
+                phases = alive.setdefault(nbytes, {})
+                add(phases.setdefault((direction, layer), {}), self.y[o], entries)
 
         for o, option in enumerate(self.options):
             first, end, inner = option.first, option.end, option.end < self.n
-            stashed = self._stashed(option)
+            stashed = stashed_sizes(instance, figures, option.first, option.policy)
             two = instance.training and inner
             for layer in range(first, end):
                 for nbytes in stashed:
@@ -250,15 +269,7 @@ class Part:
                 for direction in (FORWARD, BACKWARD):
                     for nbytes in (*stashed, size[end]):
                         count(nbytes, layer, direction, o)
-        held = sum(
-            shard(w, r) + shard(s, r)
-            for w, s, r in zip(
-                instance.variables.tolist(),
-                instance.state.tolist(),
-                instance.sharding.tolist(),
-                strict=True,
-            )
-        )
+        held = sharded_bytes(instance)
         total: Terms = {}
         for nbytes, phases in sorted(alive.items()):
             rows = self.program.column(upper=4 * self.n, integral=False)
@@ -268,16 +279,6 @@ class Part:
         self.program.row(total, high=budget - held)
         if budget < held:
             self.program.contradiction = True
-
-    def _stashed(self, option: Option) -> list[int]:
-        """Return the bytes of each tensor that an option stashes."""
-        figures = self.instance.at(self.table.microbatch)
-        return [
-            tensor.nbytes
-            for layer, policy in enumerate(option.policy, start=option.first)
-            if policy == "stash"
-            for tensor in products(self.instance, figures, layer, option.first, option.end)
-        ]
 
     # ------------------------------------------------------------------ back and forth
 
@@ -293,38 +294,28 @@ class Part:
         boundaries = (0, *(option.end for option in options))
         policy = tuple(p for option in options for p in option.policy)
         mode = [option.modes[0] for option in options]
-        ahead = [
-            (FORWARD, option.end) in {(d, c) for c, d in self.ahead}
-            and values[self.ahead[option.end, FORWARD]] > 0.5
-            for option in options[:-1]
-        ]
+        ahead = [self._loads(values, option.end, FORWARD) for option in options[:-1]]
         ahead.append(False)
         if instance.training:
             mode += [option.modes[1] for option in reversed(options[:-1])]
             ahead = ahead[:-1] + [
-                (option.first, BACKWARD) in self.ahead
-                and values[self.ahead[option.first, BACKWARD]] > 0.5
-                for option in reversed(options)
+                self._loads(values, option.first, BACKWARD) for option in reversed(options)
             ]
-        recompute = None
-        if any(option.recompute is not None for option in options):
-            sequences = list(PhaseSolution.canonical_recompute(instance, boundaries, policy))
-            for option in options:
-                if option.recompute is not None:
-                    sequences[option.first : option.end] = option.recompute
-            recompute = tuple(sequences)
         return PhaseSolution(
             boundaries=boundaries,
             mode=tuple(map(str, mode)),
             io_tiles=self.table.io_tiles,
             microbatch=self.table.microbatch,
             policy=tuple(map(str, policy)),
-            recompute=recompute,
-            prefetch=tuple(map(bool, ahead)) if any(ahead) else (),
+            prefetch=tuple(ahead) if any(ahead) else (),
         )
 
+    def _loads(self, values: Array, cut: int, direction: int) -> bool:
+        column = self.ahead.get((cut, direction))
+        return column is not None and bool(values[column] > 0.5)
+
     def find(self, solution: PhaseSolution) -> list[int] | None:
-        """Return the options of a plan, or others that do all it does; None: there are none."""
+        """Return the options of a plan: same groups, modes and policies; None: one is missing."""
         phases = solution.phases(self.instance)
         count = len(solution.boundaries) - 1
         found = []

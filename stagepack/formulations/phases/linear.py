@@ -16,6 +16,9 @@ import numpy as np
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
 
+Terms = dict[int, int]
+"""Coefficients of a row by column."""
+
 LARGEST_SUM = 2**60
 """Sums of a row beyond which CP-SAT would not compute exactly."""
 
@@ -24,6 +27,23 @@ LARGEST_COEFFICIENT = 2**10
 
 TOLERANCE = 1e-6
 """Relative error allowed for in raw bounds where the engine states none."""
+
+ROUNDING = 1e-9
+"""Relative error of bounds that are integers written as floats, as those of CP-SAT."""
+
+
+def add(terms: Terms, column: int, value: int) -> None:
+    """Add to a coefficient."""
+    if value:
+        terms[column] = terms.get(column, 0) + value
+
+
+def merged(one: Terms, other: Terms) -> Terms:
+    """Return the sum of two rows."""
+    found = dict(one)
+    for column, value in other.items():
+        add(found, column, value)
+    return found
 
 
 class Linear:

@@ -13,16 +13,15 @@ from fractions import Fraction
 import numpy as np
 
 from stagepack.instances.phases.instance import PhaseSchedule, Policy
-from stagepack.instances.phases.liveness import capacities
 from stagepack.instances.phases.modes import (
     Mode,
     compute_cycles,
     link_rate,
     phase_time,
+    rate,
     transfer_cycles,
 )
 from stagepack.instances.phases.solution import PhaseSolution
-from stagepack.instances.phases.traffic import cycles, shard
 from stagepack.result import InputError
 
 UNLIMITED = 2**61
@@ -87,21 +86,24 @@ class Step:
                     self.gradients_before[layer] += self.x[t]
 
     def _set_room(self) -> None:
-        instance = self.instance
-        compute, io = capacities(instance, self.io_tiles)
+        instance, chip = self.instance, self.instance.chip
         base = 2 * int(instance.variables.sum())
-        state = sum(map(shard, instance.state.tolist(), instance.sharding.tolist()))
+        self.shards = int((-(-instance.variables // instance.sharding)).sum())
+        self.state = int((-(-instance.state // instance.sharding)).sum())
         self.room = UNLIMITED
         self.paging = UNLIMITED
-        if compute is not None and io is not None:
+        if chip.memory is not None:
+            # Tiles that only move data hold the I/O buffers, and nothing else.
+            compute = (chip.tiles - self.io_tiles) * chip.memory // chip.tiles
             self.room = compute - base - self.x[0]
-            if base + state > compute:
+            if base + self.state > compute:
                 self.room = -1
             if self.mode is Mode.IO_OVERLAPPED and self.steps >= 2:
                 # The buffers hold one set of what is loaded and one of what is stored.
+                io = self.io_tiles * chip.memory // chip.tiles
                 self.paging = (io - self.x[0]) // 2
         if instance.remote_memory is not None:
-            held = state + sum(map(shard, instance.variables.tolist(), instance.sharding.tolist()))
+            held = self.state + self.shards
             self.paging = min(self.paging, (instance.remote_memory - held) // self.steps)
         if instance.graphs == 0:
             self.room = -1
@@ -113,15 +115,13 @@ class Step:
         self.remote: Fraction | None = link_rate(chip, chip.remote_bandwidth, self.io_tiles)
         host = link_rate(chip, chip.host_bandwidth, self.io_tiles)
         self.host = transfer_cycles(self.x[0], host)
-        plain = self.plan([Policy.KEEP] * self.n, [()] * self.n)
-        took = cycles(
-            self.instance,
-            self.instance.at(self.microbatch),
-            plain.phases(self.instance)[0],
-            self.io_tiles,
-        )
-        self.v = took.variables + took.gather
-        self.fixed = chip.startup + took.epilogue
+        alone = self.instance.variables - -(-self.instance.variables // self.instance.sharding)
+        gather = sum(transfer_cycles(w, rate(chip.gather_bandwidth)) for w in alone.tolist())
+        self.v = transfer_cycles(self.shards, self.remote) + gather
+        # The gradients are scattered, the state is loaded; both it and the variables are stored.
+        moved = (self.state, self.shards + self.state)
+        self.fixed = chip.startup + gather + int(self.instance.update.sum())
+        self.fixed += sum(transfer_cycles(nbytes, self.remote) for nbytes in moved)
 
     @property
     def infeasible(self) -> bool:

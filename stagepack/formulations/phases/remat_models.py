@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stagepack.formulations.phases import remat
+from stagepack.formulations.phases.linear import ROUNDING
 from stagepack.formulations.phases.remat import Step
 from stagepack.formulations.phases.remat_path import RematPath
 from stagepack.formulations.phases.remat_stages import RematStages
@@ -19,9 +20,6 @@ from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
-
-EXACT = 1e-9
-"""Error allowed for in bounds of CP-SAT, integers written as floats, relative to their size."""
 
 
 class _Remat:
@@ -108,7 +106,7 @@ class _Remat:
         """Return the cycles that no plan of this choice undercuts; at most upper + 1."""
         if not math.isfinite(raw):
             raw = 0.0
-        bound = self.form.cost.time(self.form.program.lower_bound(raw, max(tolerance, EXACT)))
+        bound = self.form.cost.time(self.form.program.lower_bound(raw, max(tolerance, ROUNDING)))
         return bound if self.upper is None else min(bound, self.upper + 1)
 
 

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.formulations.phases.linear import Linear
+from stagepack.formulations.phases.linear import Linear, Terms, add, merged
 from stagepack.formulations.phases.remat import Step
 from stagepack.formulations.phases.remat_cost import Cost
 from stagepack.instances.phases.instance import PhaseSchedule, Policy
@@ -178,7 +178,7 @@ class RematPath:
 
     def _flow(self) -> None:
         """What enters a node leaves it; one unit leaves the first."""
-        balance: dict[tuple[int, int], dict[int, int]] = {}
+        balance: dict[tuple[int, int], Terms] = {}
         for arc in self.arcs:
             balance.setdefault((arc.first, arc.source), {})[arc.column] = 1
             if arc.end < self.step.n:
@@ -191,10 +191,10 @@ class RematPath:
 
     def _memory(self) -> None:
         step, n = self.step, self.step.n
-        forward: list[dict[int, int]] = [{} for _ in range(n)]
-        backward: list[dict[int, int]] = [{} for _ in range(n)]
-        again: list[dict[int, int]] = [{} for _ in range(n)]
-        kept: dict[int, int] = {}  # K_l, as l rises
+        forward: list[Terms] = [{} for _ in range(n)]
+        backward: list[Terms] = [{} for _ in range(n)]
+        again: list[Terms] = [{} for _ in range(n)]
+        kept: Terms = {}  # K_l, as l rises
         starting: list[list[Arc]] = [[] for _ in range(n)]
         for arc in self.arcs:
             starting[arc.first].append(arc)
@@ -272,17 +272,3 @@ class RematPath:
             values[arc.column] = 1
             at, source = end, state
         return self.cost.hint(values)
-
-
-def add(terms: dict[int, int], column: int, value: int) -> None:
-    """Add to a coefficient."""
-    if value:
-        terms[column] = terms.get(column, 0) + value
-
-
-def merged(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
-    """Return the sum of two rows."""
-    found = dict(one)
-    for column, value in other.items():
-        add(found, column, value)
-    return found

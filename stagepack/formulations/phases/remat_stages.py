@@ -37,15 +37,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.formulations.phases.linear import Linear
+from stagepack.formulations.phases.linear import Linear, Terms, add
 from stagepack.formulations.phases.remat import Step, as_bits
 from stagepack.formulations.phases.remat_cost import Cost
-from stagepack.formulations.phases.remat_path import add
 from stagepack.instances.phases.instance import Policy
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
-
-Terms = dict[int, int]
 
 
 class RematStages:

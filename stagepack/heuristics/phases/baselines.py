@@ -7,8 +7,9 @@ microbatch with no I/O tiles and with the fewest.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from stagepack.heuristics.phases.policies import PolicyRows, chosen, uniform
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases.instance import PhaseSchedule, Policy
 
-Rule = Callable[[RangeCosts], PolicyRows]
+Going = Callable[[], bool]
+Policies = Callable[[RangeCosts, Going], PolicyRows]
 
 
 def pairs(instance: PhaseSchedule) -> list[tuple[int, int]]:
@@ -27,18 +29,18 @@ def pairs(instance: PhaseSchedule) -> list[tuple[int, int]]:
     return [(microbatch, count) for microbatch in instance.microbatches for count in tiles]
 
 
-def one_policy(costs: RangeCosts) -> PolicyRows:
+def one_policy(costs: RangeCosts, keep_going: Going) -> PolicyRows:
     """Give every layer the first policy allowed: stash, where it is."""
-    return uniform(costs, costs.instance.policies[0])
+    return uniform(costs, costs.instance.policies[0], keep_going)
 
 
-def keep(costs: RangeCosts) -> PolicyRows:
+def keep(costs: RangeCosts, keep_going: Going) -> PolicyRows:
     """Keep everything on chip."""
-    return uniform(costs, Policy.KEEP)
+    return uniform(costs, Policy.KEEP, keep_going)
 
 
-def checkpoints(costs: RangeCosts) -> PolicyRows:
-    """Drop all of a group of m layers but every ceil(sqrt(m))-th, from the first on.
+def checkpoints(costs: RangeCosts, keep_going: Going, change: int = 0) -> PolicyRows:
+    """Drop all of a group of m layers but every (ceil(sqrt(m)) + change)-th, from the first on.
 
     Checkpoints are stashed; in the last group, whose backward part follows at once, they are kept.
     Source: Chen, Xu, Zhang and Guestrin 2016 (training deep nets with sublinear memory cost).
@@ -48,13 +50,25 @@ def checkpoints(costs: RangeCosts) -> PolicyRows:
     def rule(first: int, end: int) -> list[Policy]:
         wanted = (Policy.KEEP, Policy.STASH) if end == costs.n else (Policy.STASH, Policy.KEEP)
         saved = next(policy for policy in wanted if policy in allowed)
-        every = math.isqrt(end - first - 1) + 1
+        every = max(1, math.isqrt(end - first - 1) + 1 + change)
         return [
             saved if (at - first) % every == every - 1 else Policy.RECOMPUTE
             for at in range(first, end)
         ]
 
-    return chosen(costs, rule)
+    return chosen(costs, rule, keep_going)
+
+
+def attempts(policies: Policies, layers: int) -> Iterator[Policies]:
+    """Yield a rule, then what to try in turn where it finds no plan that fits.
+
+    That is something for `checkpoints` alone: segments ever shorter and longer than the root.
+    """
+    yield policies
+    if policies is checkpoints:
+        for change in range(1, math.isqrt(layers) + 2):
+            yield functools.partial(checkpoints, change=-change)
+            yield functools.partial(checkpoints, change=change)
 
 
 def from_head(table: OptionTable) -> list[int] | None:

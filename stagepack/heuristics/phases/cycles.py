@@ -1,15 +1,66 @@
-"""Cycles of many transfers and phases at once, exactly as the instance counts them."""
+"""Cycles of many transfers and phases at once, exactly as the instance counts them.
+
+Everything here has a twin among the rules of the instance, which check what is found with it.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 
-from stagepack.instances.phases.modes import Mode, transfer_cycles
-from stagepack.instances.profile import Array
+from stagepack.instances.phases.modes import Mode
+from stagepack.instances.profile import Array, Chip
 
-EXACT = 2**62
+UNLIMITED = 2**62
+"""More bytes or cycles than an instance may have."""
+
+Cycles = TypeVar("Cycles", int, Array)
+
+
+def exact(value: object) -> Fraction | None:
+    """Return a rate as the fraction its decimal text stands for; None (free) stays None."""
+    return None if value is None else Fraction(str(value))
+
+
+class Links:
+    """The rates of a chip, in bytes a cycle; None: free.
+
+    Attributes
+    ----------
+    gather : Fraction or None
+    """
+
+    def __init__(self, chip: Chip) -> None:
+        self._remote, self._host = exact(chip.remote_bandwidth), exact(chip.host_bandwidth)
+        self._tile, self.gather = exact(chip.tile_bandwidth), exact(chip.gather_bandwidth)
+
+    def remote(self, io_tiles: int) -> Fraction | None:
+        """Return the rate of remote memory through some I/O tiles (0: all tiles)."""
+        return self._through(self._remote, io_tiles)
+
+    def host(self, io_tiles: int) -> Fraction | None:
+        """Return the rate of the host through some I/O tiles (0: all tiles)."""
+        return self._through(self._host, io_tiles)
+
+    def _through(self, link: Fraction | None, io_tiles: int) -> Fraction | None:
+        if io_tiles == 0 or self._tile is None:
+            return link
+        through = self._tile * io_tiles
+        return through if link is None else min(link, through)
+
+
+def rooms(chip: Chip, io_tiles: int) -> tuple[int, int]:
+    """Return the bytes of the compute tiles and of the I/O tiles, 2**62 without a limit."""
+    if chip.memory is None:
+        return UNLIMITED, UNLIMITED
+    return (chip.tiles - io_tiles) * chip.memory // chip.tiles, io_tiles * chip.memory // chip.tiles
+
+
+def transfer(nbytes: int, rate: Fraction | None) -> int:
+    """Return ceil(bytes / rate), exactly; 0 where the rate is None."""
+    return 0 if rate is None else -(-nbytes * rate.denominator // rate.numerator)
 
 
 def transfers(nbytes: Array, rate: Fraction | None) -> Array:
@@ -21,23 +72,21 @@ def transfers(nbytes: Array, rate: Fraction | None) -> Array:
     if rate is None or not nbytes.size:
         return np.zeros_like(nbytes)
     most = int(nbytes.max())
-    if most * rate.denominator < EXACT and rate.numerator < EXACT:
+    if most * rate.denominator < UNLIMITED and rate.numerator < UNLIMITED:
         return np.asarray(-(-nbytes * rate.denominator // rate.numerator))
     quotient = nbytes / float(rate)
     nearest = np.rint(quotient)
     found = np.ceil(quotient).astype(np.int64)
     doubtful = np.flatnonzero(np.abs(quotient - nearest) <= 1e-9 + quotient * 2.0**-49)
     values, where = np.unique(nbytes[doubtful], return_inverse=True)
-    exact = np.array([transfer_cycles(int(v), rate) for v in values], dtype=np.int64)
+    exact = np.array([transfer(int(v), rate) for v in values], dtype=np.int64)
     found[doubtful] = exact[where]
     return found
 
 
-def on_tiles(cycles: Array, tiles: int, io_tiles: int) -> Array:
+def on_tiles(cycles: Cycles, tiles: int, io_tiles: int) -> Cycles:
     """Return what `cycles` on all tiles become when `io_tiles` of them only move data."""
-    if io_tiles == 0:
-        return cycles
-    return np.asarray(-(-cycles * tiles // (tiles - io_tiles)))
+    return cycles if io_tiles == 0 else -(-cycles * tiles // (tiles - io_tiles))
 
 
 def phase_times(

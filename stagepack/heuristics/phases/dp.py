@@ -19,21 +19,23 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable
 from stagepack.heuristics.phases.ranges_kernels import frontier
 from stagepack.instances.profile import Array
 
-INFINITE = 2**61
+PAIRS = 2**18
+"""Pairs of a label and an option between two looks at the clock."""
 
 
 def rest(table: OptionTable) -> Array:
     """Return at least how many cycles the layers from each boundary on need, shape (n + 1,).
 
-    Exact where nothing is kept and nothing loaded ahead: then no group minds the others.  2**61
+    Exact where nothing is kept and nothing loaded ahead: then no group minds the others.  2**62
     where no groups lead to the end.  O(options).
     """
     n = table.n
-    least = np.full(n + 1, INFINITE, dtype=np.int64)
+    least = np.full(n + 1, UNLIMITED, dtype=np.int64)
     least[n] = 0
     # What may be hidden of a group: all its variables, but not those of the first phase.
     hideable = table.hide_first + table.hide_last if table.prefetch else 0
@@ -45,14 +47,14 @@ def rest(table: OptionTable) -> Array:
         cycles = later[low:high]
         if table.prefetch and first == 0:
             cycles = cycles + table.hide_first[low:high]
-        least[first] = min(INFINITE, int((cycles + least[table.end[low:high]]).min()))
+        least[first] = min(UNLIMITED, int((cycles + least[table.end[low:high]]).min()))
     return least
 
 
 def search(
     table: OptionTable,
     least: Array,
-    upper: int = INFINITE,
+    upper: int = UNLIMITED,
     *,
     keep_going: Callable[[], bool] = lambda: True,
 ) -> list[int] | None:
@@ -64,13 +66,13 @@ def search(
     least : ndarray
         From :func:`rest`.
     keep_going : callable
-        Asked at every boundary; when it says no the answer is None.
+        Asked now and then; when it says no the answer is None.
     """
     n = table.n
     if least[0] >= upper:
         return None
     # Labels: parallel lists of arrays by boundary; the one at 0 stands for no group at all.
-    waiting: list[list[tuple[Array, Array, Array, Array]]] = [[] for _ in range(n + 1)]
+    waiting = [_Waiting(table.prefetch) for _ in range(n + 1)]
     option, kept, cycles, parent = (
         np.array([-1]),
         np.zeros(1, np.int64),
@@ -83,15 +85,9 @@ def search(
         if not keep_going():
             return None
         if boundary:
-            if not waiting[boundary]:
+            if not waiting[boundary].size:
                 continue
-            option, kept, cycles, parent = (
-                np.concatenate(parts) for parts in zip(*waiting[boundary], strict=True)
-            )
-            waiting[boundary] = []
-            state = option if table.prefetch else np.zeros_like(option)
-            stays = frontier(state, kept, np.lexsort((kept, cycles, state)))
-            option, kept, cycles, parent = (x[stays] for x in (option, kept, cycles, parent))
+            option, kept, cycles, parent = waiting[boundary].take()
         labels.append((option, parent))
         numbers = np.arange(offset, offset + len(option))
         offset += len(option)
@@ -99,13 +95,20 @@ def search(
             break
         low, high = table.start[boundary], table.start[boundary + 1]
         rows = np.arange(low, high)
-        for block in range(0, len(option), max(1, 2**20 // max(1, high - low))):
-            chunk = slice(block, block + max(1, 2**20 // max(1, high - low)))
+        following = least[table.end[low:high]]
+        if table.prefetch:
+            # The next group may yet hide these cycles, on the way back.
+            following = following - table.hide_last[low:high]
+        size = max(1, PAIRS // max(1, high - low))
+        for block in range(0, len(option), size):
+            if block and not keep_going():
+                return None
+            chunk = slice(block, block + size)
             total = cycles[chunk, None] + table.time[None, low:high]
             if table.prefetch and boundary:
                 total -= hidden(table, option[chunk], kept[chunk], rows)
             fits = kept[chunk, None] + table.need[None, low:high] <= table.capacity
-            promising = fits & (total + least[table.end[low:high]] < upper)
+            promising = fits & (total + following < upper)
             came, went = np.nonzero(promising)
             ends = table.end[low + went]
             order = np.argsort(ends, kind="stable")
@@ -114,13 +117,11 @@ def search(
             for part in np.split(np.arange(len(ends)), cuts):
                 if len(part):
                     i, j = came[part], went[part]
-                    waiting[ends[part[0]]].append(
-                        (
-                            rows[j],
-                            kept[chunk][i] + table.kept[low + j],
-                            total[i, j],
-                            numbers[chunk][i],
-                        )
+                    waiting[ends[part[0]]].add(
+                        rows[j],
+                        kept[chunk][i] + table.kept[low + j],
+                        total[i, j],
+                        numbers[chunk][i],
                     )
     else:
         return None
@@ -132,6 +133,34 @@ def search(
         chosen.append(int(options[number]))
         number = int(parents[number])
     return chosen[::-1]
+
+
+class _Waiting:
+    """Labels (option, kept, cycles, parent) at a boundary not yet reached; the best of them."""
+
+    def __init__(self, by_option: bool) -> None:
+        self.by_option = by_option
+        self.size, self._limit = 0, PAIRS
+        self._parts: list[tuple[Array, ...]] = []
+
+    def add(self, *labels: Array) -> None:
+        """Add labels; when there are many, leave out those that others beat."""
+        self._parts.append(labels)
+        self.size += len(labels[0])
+        if self.size > self._limit:
+            self._parts = [self.take()]
+            self.size = len(self._parts[0][0])
+            self._limit = PAIRS + 2 * self.size
+
+    def take(self) -> tuple[Array, ...]:
+        """Return the labels that no other one beats, and forget all."""
+        option, kept, cycles, parent = (
+            np.concatenate(parts) for parts in zip(*self._parts, strict=True)
+        )
+        self._parts, self.size = [], 0
+        state = option if self.by_option else np.zeros_like(option)
+        stays = frontier(state, kept, np.lexsort((kept, cycles, state)))
+        return option[stays], kept[stays], cycles[stays], parent[stays]
 
 
 def hidden(table: OptionTable, before: Array, kept: Array, after: Array) -> Array:

@@ -17,24 +17,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagepack.heuristics.phases.cycles import (
-    EXACT,
+    UNLIMITED,
     idle_times,
     on_tiles,
     phase_times,
+    rooms,
     transfers,
 )
 from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.heuristics.phases.ranges_kernels import undominated
-from stagepack.instances.phases.liveness import capacities
-from stagepack.instances.phases.modes import Mode, link_rate
+from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
     from stagepack.instances.phases.instance import PhaseSchedule
 
-PREFETCH, REMOTE, GRAPHS = "prefetch", "remote", "graphs"
+REMOTE, GRAPHS = "remote", "graphs"
+
+COMPARISONS = 2**23
+"""Comparisons of rows between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,6 @@ class Option:
         ("F",) in inference, ("F", "B") when training, ("FB",) for the last group then.
     policy : tuple of str, one a layer
         Empty in inference.
-    recompute : tuple of tuple of int, one a layer, or None
-        None: the canonical sequence.
     times : tuple of int
         Cycles of each phase, start-up and epilogue included, nothing hidden.
     needs : tuple of int
@@ -63,8 +64,6 @@ class Option:
         Bytes of variables each phase loads: what the phase before it holds if it loads ahead.
     free : tuple of int
         Cycles that each phase's loop leaves the I/O tiles.
-    stashed : int
-        Bytes stashed in a step.
     graphs : tuple of hashable
         Equal for phases that share a graph.
     """
@@ -74,14 +73,12 @@ class Option:
     kinds: tuple[str, ...]
     modes: tuple[str, ...]
     policy: tuple[str, ...]
-    recompute: tuple[tuple[int, ...], ...] | None
     times: tuple[int, ...]
     needs: tuple[int, ...]
     kept: int
     hideable: tuple[int, ...]
     variables: tuple[int, ...]
     free: tuple[int, ...]
-    stashed: int
     graphs: tuple[Hashable, ...]
 
     @property
@@ -118,23 +115,24 @@ class OptionTable:
         rows: PolicyRows,
         io_tiles: int,
         distinguish: Collection[str] = (),
+        keep_going: Callable[[], bool] = lambda: True,
     ) -> None:
+        unknown = set(distinguish) - {REMOTE, GRAPHS}
+        if unknown:
+            raise ValueError(f"options can be told apart by remote and graphs, not by {unknown}")
         self.costs, self.rows, self.io_tiles = costs, rows, io_tiles
         self.instance = instance = costs.instance
         self.n, self.steps, self.microbatch = costs.n, costs.steps, costs.microbatch
         self.prefetch = instance.prefetch and io_tiles > 0
         self.inexact = rows.inexact
-        compute, io = capacities(instance, io_tiles)
-        self.capacity = EXACT if compute is None else compute
-        self.io_capacity = EXACT if io is None else io
-        self._build(frozenset(distinguish))
+        self.capacity, self.io_capacity = rooms(instance.chip, io_tiles)
+        self._build(frozenset(distinguish), keep_going)
 
-    def _build(self, distinguish: frozenset[str]) -> None:
+    def _build(self, distinguish: frozenset[str], keep_going: Callable[[], bool]) -> None:
         """Compute all phases in all modes, and keep the options worth having.  O(rows)."""
         costs, rows, steps = self.costs, self.rows, self.steps
-        chip, group = self.instance.chip, rows.group
-        remote = link_rate(chip, chip.remote_bandwidth, self.io_tiles)
-        host = link_rate(chip, chip.host_bandwidth, self.io_tiles)
+        group = rows.group
+        remote, host = costs.links.remote(self.io_tiles), costs.links.host(self.io_tiles)
         training, together = self.instance.training, costs.together[group]
         loading = transfers(costs.shards, remote)
         variables = (loading + costs.gather)[group]
@@ -207,8 +205,8 @@ class OptionTable:
         elif not values["kept"].any():
             values = {"time": values["time"]}  # nothing burdens anything
         order = np.argsort(group[row], kind="stable")
-        if not distinguish & {GRAPHS, REMOTE}:
-            order = _undominated(group[row], values)
+        if not distinguish:
+            order = _undominated(group[row], values, keep_going)
         row, at = row[order], kept_rows[order]
         group = group[row]
         self.row, self._modes = row, (chosen.first_mode[at], chosen.last_mode[at])
@@ -223,7 +221,6 @@ class OptionTable:
         self.hide_last = np.where(alone[row], 0, self.hide_first)
         self._times = (chosen.first_time[at], chosen.last_time[at])
         self._alone = alone[row]
-        self._stashed = rows.stored[row]
 
     # ------------------------------------------------------------------ as objects
 
@@ -275,14 +272,12 @@ class OptionTable:
             kinds=kinds,
             modes=modes,
             policy=policy,
-            recompute=None,
             times=tuple(int(time[number]) for time in self._times[:count]),
             needs=(int(self.need_first[number]), int(self.need_last[number]))[:count],
             kept=int(self.kept[number]),
             hideable=(int(self.hide_first[number]),) * count,
             variables=(int(self.shards[number]),) * count,
             free=(int(self.free_first[number]), int(self.free_last[number]))[:count],
-            stashed=int(self._stashed[number]),
             graphs=tuple(
                 (kind, classes, mode, policy, again if "B" in kind else ())
                 for kind, mode in zip(kinds, modes, strict=True)
@@ -364,7 +359,7 @@ class _Choice:
 
 
 def _fastest(runs: list[tuple[Array, Array, Array]]) -> Array:
-    times = np.stack([np.where(fits, time, EXACT) for time, _, fits in runs])
+    times = np.stack([np.where(fits, time, UNLIMITED) for time, _, fits in runs])
     return np.asarray(times.argmin(axis=0))
 
 
@@ -378,16 +373,28 @@ def _worthwhile(modes: tuple[Mode, ...], steps: int, every: bool) -> tuple[Mode,
     )
 
 
-def _undominated(group: Array, values: dict[str, Array]) -> Array:
-    """Return the rows worth having, by rising group, those of one group by rising time."""
+def _undominated(group: Array, values: dict[str, Array], keep_going: Callable[[], bool]) -> Array:
+    """Return the rows worth having, by rising group, those of one group by rising time.
+
+    Once `keep_going`, asked now and then, says no, all others count as worth having.
+    """
     if len(values) == 1:
         order = np.lexsort((values["time"], group))
         return order[np.concatenate(([True], np.diff(group[order]) > 0))] if len(order) else order
     order = np.lexsort((*reversed(list(values.values())), group))
     table = np.ascontiguousarray(np.stack([column[order] for column in values.values()], axis=1))
-    cuts = np.flatnonzero(np.diff(group[order])) + 1
-    start = np.concatenate(([0], cuts, [len(order)])).astype(np.int64)
-    return np.asarray(order[undominated(table, start)])
+    ordered = group[order]
+    begin = np.searchsorted(ordered, ordered).astype(np.int64)
+    # Each row is compared with those of its group before it.
+    done = np.cumsum(np.arange(len(order)) - begin + 1)
+    stays = np.ones(len(order), dtype=bool)
+    low = 0
+    while low < len(order) and (low == 0 or keep_going()):
+        before = int(done[low - 1]) if low else 0
+        high = max(low + 1, int(np.searchsorted(done, before + COMPARISONS, side="right")))
+        undominated(table, begin, stays, low, high)
+        low = high
+    return np.asarray(order[stays])
 
 
 def group_options(
@@ -410,6 +417,11 @@ def group_options(
         ahead) idle cycles: "remote" and "graphs" keep all policies, "graphs" all modes, too.
     keep_going : callable
         Asked now and then; once it says no, options are missing and the table says so.
+
+    Raises
+    ------
+    ValueError
+        For an unknown word in `distinguish`.
     """
     costs = RangeCosts(instance, microbatch)
     rows = find_policies(
@@ -418,7 +430,7 @@ def group_options(
         every=bool(set(distinguish) & {REMOTE, GRAPHS}),
         keep_going=keep_going,
     )
-    return OptionTable(costs, rows, io_tiles, distinguish)
+    return OptionTable(costs, rows, io_tiles, distinguish, keep_going)
 
 
 def assemble(
@@ -441,7 +453,9 @@ def assemble(
     retained = table.rows.retained(int(table.row[chosen[-1]]))
     recompute = None
     if retained.any():
-        recompute = _recompute(table.instance, boundaries, policy, retained)
+        recompute = PhaseSolution.canonical_recompute(
+            table.instance, boundaries, policy, boundaries[-2] + np.flatnonzero(retained)
+        )
     return PhaseSolution(
         boundaries=boundaries,
         mode=tuple(order),
@@ -451,40 +465,6 @@ def assemble(
         recompute=recompute,
         prefetch=tuple(prefetch),
     )
-
-
-def _recompute(
-    instance: PhaseSchedule, boundaries: Sequence[int], policy: Sequence[str], retained: Array
-) -> tuple[tuple[int, ...], ...]:
-    """Return the canonical sequence, but that the last group retains outputs of dropped layers.
-
-    Those are computed again just before their own backward pass, for their tapes.
-
-    Parameters
-    ----------
-    retained : ndarray of bool, by layer of the last group
-    """
-    found = list(PhaseSolution.canonical_recompute(instance, boundaries, policy))
-    first = boundaries[-2]
-    done: set[int] = set()
-
-    def dropped(layers: Sequence[int]) -> list[int]:
-        tensors = [t for layer in layers for t in instance.reads[layer]]
-        makers = [t - 1 for t in tensors if instance.activations[t] and t > first]
-        return [at for at in makers if not retained[at - first]]
-
-    for layer in reversed(range(first, boundaries[-1])):
-        own = instance.tape[layer] or retained[layer - first]
-        wanted = [*dropped([layer]), *([layer] if own else [])]
-        now: set[int] = set()
-        while wanted:
-            again = wanted.pop()
-            if again not in done and policy[again] == "recompute":
-                done.add(again)
-                now.add(again)
-                wanted += dropped([again])
-        found[layer] = tuple(sorted(now))
-    return tuple(found)
 
 
 def ahead(table: OptionTable, chosen: Sequence[int]) -> tuple[bool, ...]:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from stagepack.heuristics.phases import liveness_kernels, policies_kernels
-from stagepack.heuristics.phases.cycles import EXACT
+from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases.instance import Policy
 from stagepack.instances.profile import Array
@@ -37,6 +38,11 @@ MOST_ENUMERATED = 243
 """Policies tried for a group one by one, where no rule finds the best ones."""
 AT_ONCE = 4096
 """Rows between two looks at the clock."""
+GROUPS = 512
+"""Groups between two looks at the clock."""
+COMPARISONS = 2**22
+"""Comparisons of labels between two looks at the clock."""
+NO_TIME = "there was no time for all policies"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +108,7 @@ def find_policies(
     track: bool = False,
     every: bool = False,
     most: int = MOST_LABELS,
-    longest: int = EXACT,
+    longest: int = UNLIMITED,
     keep_going: Callable[[], bool] = lambda: True,
 ) -> PolicyRows:
     """Return the policies worth having for every group.
@@ -124,15 +130,14 @@ def find_policies(
     """
     instance = costs.instance
     if not instance.training:
-        return _uniform(costs, None)
+        return _uniform(costs, None, keep_going)
     usable = [p for p in instance.policies if p is not Policy.RECOMPUTE or instance.recomputations]
     dropping = Policy.RECOMPUTE in usable
     once = not dropping or (instance.chain and instance.recomputations == 1)
     often = dropping and instance.recomputations > 1
     if instance.policies == tuple(usable[:1]) and (once or not bounding):
-        return _uniform(
-            costs, usable[0], "" if once else "layers may be computed again in other orders"
-        )
+        doubt = "" if once else "layers may be computed again in other orders"
+        return _uniform(costs, usable[0], keep_going, doubt)
     if every:
         return _exactly(costs, list(instance.policies), None, once, keep_going)
     codes = np.array([CODES[policy] for policy in usable], dtype=np.int64)
@@ -147,32 +152,42 @@ def find_policies(
     return dataclasses.replace(rows, inexact=rows.inexact or doubt)
 
 
-def ideal(costs: RangeCosts) -> PolicyRows:
+def ideal(costs: RangeCosts, keep_going: Callable[[], bool]) -> PolicyRows:
     """Return one row a group, for bounds: products cost nothing but memory when they are used."""
     if not costs.instance.training:
-        return _uniform(costs, None)
+        return _uniform(costs, None, keep_going)
     codes = np.array([liveness_kernels.NONE], dtype=np.int64)
-    return _labelled(costs, codes, True, False, True, MOST_LABELS, EXACT, lambda: True)
+    return _labelled(costs, codes, True, False, True, MOST_LABELS, UNLIMITED, keep_going)
 
 
-def uniform(costs: RangeCosts, policy: Policy) -> PolicyRows:
+def uniform(costs: RangeCosts, policy: Policy, keep_going: Callable[[], bool]) -> PolicyRows:
     """Return one row a group: the same policy for all layers (none in inference)."""
-    return _uniform(costs, policy if costs.instance.training else None)
+    return _uniform(costs, policy if costs.instance.training else None, keep_going)
 
 
-def chosen(costs: RangeCosts, rule: Callable[[int, int], Sequence[Policy]]) -> PolicyRows:
+def chosen(
+    costs: RangeCosts,
+    rule: Callable[[int, int], Sequence[Policy]],
+    keep_going: Callable[[], bool],
+) -> PolicyRows:
     """Return one row a group: the policies that `rule` gives for the layers [first, end)."""
-    pairs = zip(costs.first.tolist(), costs.end.tolist(), strict=True)
-    given = [[CODES[policy] for policy in rule(a, b)] for a, b in pairs]
+    given: list[list[int]] = []
+    for a, b in zip(costs.first.tolist(), costs.end.tolist(), strict=True):
+        if len(given) % GROUPS == GROUPS - 1 and not keep_going():
+            break
+        given.append([CODES[policy] for policy in rule(a, b)])
     codes = np.array(list(itertools.chain.from_iterable(given)), dtype=np.int64)
-    return _examined(costs, np.arange(len(costs)), codes, "", lambda: True)
+    doubt = "" if len(given) == len(costs) else NO_TIME
+    return _examined(costs, np.arange(len(given)), codes, doubt, keep_going)
 
 
-def _uniform(costs: RangeCosts, policy: Policy | None, inexact: str = "") -> PolicyRows:
+def _uniform(
+    costs: RangeCosts, policy: Policy | None, keep_going: Callable[[], bool], inexact: str = ""
+) -> PolicyRows:
     """Return one row a group: the same policy for all layers."""
     code = liveness_kernels.NONE if policy is None else CODES[policy]
     codes = np.full(int((costs.end - costs.first).sum()), code, dtype=np.int64)
-    return _examined(costs, np.arange(len(costs)), codes, inexact, lambda: True)
+    return _examined(costs, np.arange(len(costs)), codes, inexact, keep_going)
 
 
 def _labelled(
@@ -196,11 +211,11 @@ def _labelled(
             continue
         ends = set(costs.end[low:high].tolist())
         reach = max(ends)
-        walk = _Walk(costs, a, codes, relaxed, track, merging, most, longest)
+        walk = _Walk(costs, a, codes, relaxed, track, merging, most, longest, keep_going)
         if a < n - 1 and min(ends) < n:
-            complete &= walk.run(min(reach, n - 1), False, ends, keep_going)
+            complete &= walk.run(min(reach, n - 1), False, ends)
         if reach == n:
-            complete &= walk.run(n, True, ends, keep_going)
+            complete &= walk.run(n, True, ends)
         walks.append(walk)
         parts.append(low + np.searchsorted(costs.end[low:high], walk.rows[:, 0]))
     table = np.concatenate([np.empty((0, 7), np.int64), *(walk.rows for walk in walks)])
@@ -215,7 +230,7 @@ def _labelled(
         last_peak=table[:, 4],
         codes=np.concatenate([codes[:0], *(walk.policies() for walk in walks)]),
         ends=np.cumsum(costs.end[group] - costs.first[group]),
-        inexact="" if complete else "there was no time for all policies",
+        inexact="" if complete else NO_TIME,
         thinned=any(not walk.all_followed for walk in walks),
     )
 
@@ -254,8 +269,10 @@ class _Walk:
         merging: bool,
         most: int,
         longest: int,
+        keep_going: Callable[[], bool],
     ) -> None:
         self.costs, self.first, self.codes = costs, first, codes
+        self.keep_going = keep_going
         self.relaxed, self.merging, self.most, self.longest = relaxed, merging, most, longest
         final = [0, 1, 2, 4, 5] if track else [0, 1, 2, 4]
         self.final = np.array(final, dtype=np.int64)
@@ -277,9 +294,7 @@ class _Walk:
         self._choices: list[Array] = []
         self._nodes = 0
 
-    def run(
-        self, reach: int, together: bool, ends: set[int], keep_going: Callable[[], bool]
-    ) -> bool:
+    def run(self, reach: int, together: bool, ends: set[int]) -> bool:
         """Walk to layer `reach`; return whether there was time for it.
 
         Parameters
@@ -295,23 +310,27 @@ class _Walk:
         node_of = np.full(1, -1, np.int64)
         found = [self.rows]
         for layer in range(a, reach):
-            if not keep_going():
+            if not self.keep_going():
                 return False
             end = layer + 1
             base = 2 * int(costs.weight_sums[reach if together else end] - costs.weight_sums[a])
             ahead = int(earlier[layer])
             if end in ends and (end == reach or not together):
                 state = int(costs.state_sums[end] - costs.state_sums[a])
-                new, came, chose = self._advance(labels, layer, False, together, base, state, ahead)
+                grown = self._advance(labels, layer, False, together, base, state, ahead)
+                if grown is None:
+                    return False
+                new, came, chose = grown
                 nodes = self._add(node_of[came], chose)
                 found.append(
                     np.column_stack((np.full(len(new), end), new[:, [0, 1, 2, 4, 5]], nodes))
                 )
             if end < reach:
                 inside = bool(layers.nbytes[end])
-                labels, came, chose = self._advance(
-                    labels, layer, inside, together, base, None, ahead
-                )
+                grown = self._advance(labels, layer, inside, together, base, None, ahead)
+                if grown is None:
+                    return False
+                labels, came, chose = grown
                 node_of = self._add(node_of[came], chose)
                 if not len(labels):
                     break
@@ -327,12 +346,16 @@ class _Walk:
         base: int,
         state: int | None,
         earlier: int,
-    ) -> tuple[Array, Array, Array]:
-        """Take one more layer; it ends the group where there is a `state` for its epilogue."""
+    ) -> tuple[Array, Array, Array] | None:
+        """Take one more layer; it ends the group where there is a `state` for its epilogue.
+
+        Beyond `most` labels the least of alike ones is put in their place where that is safe
+        (for bounds), else some are dropped.  None: there was no time.
+        """
         costs, layers = self.costs, self.costs.layers
         product = int(layers.tape[layer]) + (int(layers.nbytes[layer + 1]) if inside else 0)
         codes = self.retaining if together and inside else self.codes
-        new, came, chose, complete = policies_kernels.advance(
+        new, came, chose = policies_kernels.grow(
             labels,
             codes if product else self.idle,
             layers,
@@ -351,12 +374,18 @@ class _Walk:
             costs.steps,
             costs.largest_capacity,
             self.longest,
-            self.columns if state is None else self.final,
-            self.most,
-            self.merging,
         )
-        self.all_followed &= complete
-        return new, came, chose
+        columns = self.columns if state is None else self.final
+        stays = best_labels(new[:, columns], self.keep_going)
+        if stays is None:
+            return None
+        if len(stays) > self.most:
+            self.all_followed = False
+            if self.merging:
+                stays = _merge(new, stays, self.most)
+            else:
+                stays = stays[np.arange(self.most) * (len(stays) - 1) // (self.most - 1)]
+        return new[stays], came[stays], chose[stays]
 
     def _add(self, parents: Array, choices: Array) -> Array:
         """Add nodes to the tree of policies, and return their numbers."""
@@ -379,6 +408,63 @@ class _Walk:
         )
 
 
+def best_labels(labels: Array, keep_going: Callable[[], bool]) -> Array | None:
+    """Return the rows that no other one matches or beats in all columns, by rising sum.
+
+    Of equal rows the last one stays: with skips, where labels leave out some of what is live, those
+    that drop products are possible more often than those that keep them.  O(rows * found); None
+    when `keep_going`, asked now and then, says no.
+    """
+    total = labels[::-1].sum(axis=1, dtype=np.float64)
+    order = len(labels) - 1 - np.argsort(total, kind="stable")
+    rows = np.ascontiguousarray(labels[order])
+    front, kept = np.empty_like(rows), np.empty(len(rows), np.int64)
+    count = low = 0
+    while low < len(rows):
+        if low and not keep_going():
+            return None
+        high = min(len(rows), low + max(1, COMPARISONS // max(count, math.isqrt(COMPARISONS))))
+        count = policies_kernels.unbeaten(rows, front, kept, count, low, high)
+        low = high
+    return np.asarray(order[kept[:count]])
+
+
+def _merge(labels: Array, stays: Array, most: int) -> Array:
+    """Return one label of each cluster of alike ones, after lowering it to the least of these."""
+    cluster = clustered(labels[stays], most)
+    order = np.argsort(cluster, kind="stable")
+    cuts = np.flatnonzero(np.diff(cluster[order], prepend=-1))
+    found = stays[order[cuts]]
+    labels[found] = np.minimum.reduceat(labels[stays[order]], cuts)
+    return np.asarray(found)
+
+
+def clustered(labels: Array, most: int) -> Array:
+    """Return a cluster below `most` for each label, such that those of one cluster are alike.
+
+    Halves the clusters again and again, each at the median of the column that differs most in it.
+    O(labels log(labels) log(most)).
+    """
+    count = len(labels)
+    order, cuts = np.arange(count), np.zeros(1, np.int64)
+    scale = np.maximum(1, labels.max(axis=0) - labels.min(axis=0)).astype(np.float64)
+    while len(cuts) < most:
+        ends = np.append(cuts[1:], count)
+        rows = labels[order]
+        spread = np.maximum.reduceat(rows, cuts) - np.minimum.reduceat(rows, cuts)
+        split = np.flatnonzero(spread.any(axis=1))[: most - len(cuts)]
+        if not len(split):
+            break
+        widest = np.argmax(spread / scale, axis=1)
+        sizes = ends - cuts
+        key = rows[np.arange(count), np.repeat(widest, sizes)]
+        order = order[np.lexsort((key, np.repeat(np.arange(len(cuts)), sizes)))]
+        cuts = np.sort(np.append(cuts, (cuts[split] + ends[split]) // 2))
+    found = np.empty(count, np.int64)
+    found[order] = np.repeat(np.arange(len(cuts)), np.diff(np.append(cuts, count)))
+    return found
+
+
 def _exactly(
     costs: RangeCosts,
     usable: list[Policy],
@@ -396,6 +482,9 @@ def _exactly(
     groups: list[Array] = []
     policies: list[Array] = []
     for group in range(len(costs)):
+        if group % GROUPS == GROUPS - 1 and not keep_going():
+            complete = False
+            break
         m = int(costs.end[group] - costs.first[group])
         if len(names) ** m <= MOST_ENUMERATED:
             tried = every(m)
@@ -411,7 +500,7 @@ def _exactly(
         groups.append(np.full(len(tried), group))
         policies.append(tried.reshape(-1))
     if not groups:
-        return _uniform(costs, usable[0] if usable else None)
+        return _uniform(costs, usable[0] if usable else None, keep_going)
     doubt = "" if complete else "only some policies are tried"
     return _examined(costs, np.concatenate(groups), np.concatenate(policies), doubt, keep_going)
 
@@ -427,7 +516,7 @@ def _examined(
     count = 0
     for low in range(0, len(group), AT_ONCE):
         if low and not keep_going():
-            inexact = inexact or "there was no time for all policies"
+            inexact = inexact or NO_TIME
             break
         rows = slice(low, low + AT_ONCE)
         parts.append(

@@ -161,91 +161,42 @@ def extend(
 
 
 @compiled
-def best_labels(labels: Array, columns: Array) -> Array:  # pragma: no cover - compiled
-    """Return the rows that no other one matches or beats in all `columns`, by rising sum.
+def unbeaten(
+    rows: Array, front: Array, kept: Array, count: int, low: int, high: int
+) -> int:  # pragma: no cover - compiled
+    """Go on with the rows [low, high): keep those that no kept one matches or beats everywhere.
 
-    O(rows * found).
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (r, columns)
+        By rising sum, so that none beats an earlier one.
+    front : ndarray of int64, shape (r, columns)
+        The rows kept so far, `count` of them; grows.
+    kept : ndarray of int64, shape (r,)
+        Their numbers; grows.
+
+    Returns
+    -------
+    int
+        How many are kept now.  O((high - low) * kept).
     """
-    total = np.zeros(len(labels), np.float64)
-    for i in range(len(labels)):
-        for c in columns:
-            total[i] += labels[i, c]
-    order = np.argsort(total)
-    found = np.empty(len(labels), np.int64)
-    count = 0
-    for i in order:
+    columns = rows.shape[1]
+    for i in range(low, high):
         beaten = False
         for k in range(count):
-            j = found[k]
             beaten = True
-            for c in columns:
-                if labels[j, c] > labels[i, c]:
+            for c in range(columns):
+                if front[k, c] > rows[i, c]:
                     beaten = False
                     break
             if beaten:
                 break
         if not beaten:
-            found[count] = i
+            for c in range(columns):
+                front[count, c] = rows[i, c]
+            kept[count] = i
             count += 1
-    return found[:count]
-
-
-@compiled
-def thinned(count: int, most: int) -> Array:  # pragma: no cover - compiled
-    """Return `most` of the numbers below `count` at equal steps, the ends among them."""
-    found = np.empty(most, np.int64)
-    for k in range(most):
-        found[k] = k * (count - 1) // (most - 1)
-    return found
-
-
-@compiled
-def clustered(labels: Array, most: int) -> Array:  # pragma: no cover - compiled
-    """Return a cluster below `most` for each label, such that those of one cluster are alike.
-
-    Halves the clusters again and again, each at the median of the column that differs most in it.
-    O(labels log(labels) log(most)).
-    """
-    count = len(labels)
-    order = np.arange(count)
-    scale = np.empty(COLUMNS, np.float64)
-    for c in range(COLUMNS):
-        scale[c] = max(1, labels[:, c].max() - labels[:, c].min())
-    starts = np.zeros(most + 1, np.int64)
-    starts[1] = count
-    clusters = 1
-    while clusters < most:
-        grown = 0
-        fresh = np.zeros(most + 1, np.int64)
-        for k in range(clusters):
-            low, high = starts[k], starts[k + 1]
-            fresh[grown] = low
-            grown += 1
-            left = clusters - k - 1
-            if high - low < 2 or grown + left >= most:
-                continue
-            widest, spread = -1, 0.0
-            for c in range(COLUMNS):
-                column = labels[order[low:high], c]
-                width = (column.max() - column.min()) / scale[c]
-                if width > spread:
-                    widest, spread = c, width
-            if widest < 0:
-                continue
-            part = order[low:high]
-            order[low:high] = part[np.argsort(labels[part, widest].astype(np.float64))]
-            fresh[grown] = (low + high) // 2
-            grown += 1
-        if grown == clusters:
-            break
-        clusters = grown
-        fresh[clusters] = count
-        starts = fresh
-    found = np.empty(count, np.int64)
-    for k in range(clusters):
-        for at in range(starts[k], starts[k + 1]):
-            found[order[at]] = k
-    return found
+    return count
 
 
 @compiled
@@ -318,7 +269,7 @@ def gradients_ahead(
 
 
 @compiled
-def advance(
+def grow(
     labels: Array,
     allowed: Array,
     layers: Layers,
@@ -337,11 +288,8 @@ def advance(
     steps: int,
     capacity: int,
     longest: int,
-    columns: Array,
-    most: int,
-    merging: bool,
-) -> tuple[Array, Array, Array, bool]:  # pragma: no cover - compiled
-    """Return the labels after one more layer, the best of them; see :func:`extend`.
+) -> tuple[Array, Array, Array]:  # pragma: no cover - compiled
+    """Return all labels after one more layer that fit; see :func:`extend`.
 
     Parameters
     ----------
@@ -352,20 +300,12 @@ def advance(
         Bytes held throughout, and besides these in the epilogue.
     longest : int
         Cycles that may be computed again, at most.
-    columns : ndarray of int64
-        What counts from here on.
-    most : int
-        Labels to return.
-    merging : bool
-        Beyond that many put the least of alike labels in their place, for bounds; else drop some.
 
     Returns
     -------
     labels : ndarray of int64, shape (r, columns)
     came, chose : ndarray of int64, shape (r,)
         The label before and the policy taken.
-    complete : bool
-        Whether `most` was enough.
     """
     new = np.empty((len(labels) * len(allowed), COLUMNS), np.int64)
     came = np.empty(len(new), np.int64)
@@ -394,19 +334,4 @@ def advance(
                 came[size] = i
                 chose[size] = policy
                 size += 1
-    stays = best_labels(new[:size], columns)
-    complete = len(stays) <= most
-    if not complete and merging:
-        cluster = clustered(new[stays], most)
-        least = np.full(most, -1, np.int64)
-        for k in range(len(stays)):
-            i = least[cluster[k]]
-            if i < 0:
-                least[cluster[k]] = stays[k]
-                continue
-            for c in range(COLUMNS):
-                new[i, c] = min(new[i, c], new[stays[k], c])
-        stays = least[least >= 0]
-    elif not complete:
-        stays = stays[thinned(len(stays), most)]
-    return new[stays], came[stays], chose[stays], complete
+    return new[:size], came[:size], chose[:size]

@@ -10,12 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagepack.heuristics.phases.cycles import EXACT, transfers
+from stagepack.heuristics.phases.cycles import UNLIMITED, Links, rooms, transfers
 from stagepack.heuristics.phases.liveness_kernels import Layers
 from stagepack.heuristics.phases.ranges_kernels import traffic
 from stagepack.instances.phases.instance import PhaseSchedule
-from stagepack.instances.phases.liveness import capacities
-from stagepack.instances.phases.modes import rate
 from stagepack.instances.profile import Array
 
 
@@ -24,6 +22,7 @@ class RangeCosts:
 
     Attributes
     ----------
+    links : Links
     first, end : ndarray of int64, shape (groups,)
     start : ndarray of int64, shape (n + 1,)
         Groups from layer a are start[a] ... start[a + 1] - 1.
@@ -46,7 +45,8 @@ class RangeCosts:
         self.shard_sums = _sums(-(-instance.variables // instance.sharding))
         self.state_sums = _sums(-(-instance.state // instance.sharding))
         remainder = instance.variables - -(-instance.variables // instance.sharding)
-        gather = transfers(remainder, rate(instance.chip.gather_bandwidth))
+        self.links = Links(instance.chip)
+        gather = transfers(remainder, self.links.gather)
         self.start = self._starts()
         sizes = np.diff(self.start)
         first = np.repeat(np.arange(n), sizes)
@@ -92,7 +92,7 @@ class RangeCosts:
         n = self.n
         most = self.largest_capacity
         share = most // 2 if self.instance.training else most
-        limits = np.minimum(self.weight_sums[:-1] + share, EXACT)
+        limits = np.minimum(self.weight_sums[:-1] + share, UNLIMITED)
         reach = np.searchsorted(self.weight_sums, limits, side="right") - 1
         fixed = self.instance.fixed_boundaries
         if fixed is not None:
@@ -104,8 +104,7 @@ class RangeCosts:
     @property
     def largest_capacity(self) -> int:
         """Bytes for variables and working set with the fewest I/O tiles allowed."""
-        compute, _ = capacities(self.instance, self.instance.io_tile_choices[0])
-        return EXACT if compute is None else compute
+        return rooms(self.instance.chip, self.instance.io_tile_choices[0])[0]
 
     def _over(self, sums: Array) -> Array:
         return np.asarray(sums[self.end] - sums[self.first])

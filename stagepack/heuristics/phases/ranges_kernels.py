@@ -78,39 +78,33 @@ def traffic(
 
 
 @compiled
-def undominated(values: Array, start: Array) -> Array:  # pragma: no cover - compiled
-    """Return which rows no other row of their group matches or beats in every column.
+def undominated(
+    values: Array, begin: Array, stays: Array, low: int, high: int
+) -> None:  # pragma: no cover - compiled
+    """Mark which of the rows [low, high) an earlier one of their group matches or beats everywhere.
 
     Parameters
     ----------
     values : ndarray of int64, shape (rows, columns)
-    start : ndarray of int64, shape (groups + 1,)
-        Rows of group g are start[g] ... start[g + 1] - 1.
-
-    Returns
-    -------
-    ndarray of bool, shape (rows,)
-        Of equal rows the first stays.  O(rows of a group squared).
+        The rows of each group in lexicographic order: none beats an earlier one.
+    begin : ndarray of int64, shape (rows,)
+        Where the group of each row begins.
+    stays : ndarray of bool, shape (rows,)
+        Right for the rows before `low`, true from there on; becomes right up to `high`.
     """
-    rows, columns = values.shape
-    stays = np.ones(rows, np.bool_)
-    for g in range(len(start) - 1):
-        for i in range(start[g], start[g + 1]):
-            for j in range(start[g], start[g + 1]):
-                if i == j or not stays[j]:
-                    continue
-                better = True
-                equal = True
-                for c in range(columns):
-                    if values[j, c] > values[i, c]:
-                        better = False
-                        break
-                    if values[j, c] < values[i, c]:
-                        equal = False
-                if better and (not equal or j < i):
-                    stays[i] = False
+    columns = values.shape[1]
+    for i in range(low, high):
+        for j in range(begin[i], i):
+            if not stays[j]:
+                continue
+            better = True
+            for c in range(columns):
+                if values[j, c] > values[i, c]:
+                    better = False
                     break
-    return stays
+            if better:
+                stays[i] = False
+                break
 
 
 @compiled

@@ -7,14 +7,15 @@ memory and policies is found once a microbatch, times once a pair.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Iterator
 
 import numpy as np
 
 from stagepack.heuristics.phases import dp
-from stagepack.heuristics.phases.bounds import longest_recomputation, work_bound
-from stagepack.heuristics.phases.cycles import EXACT
+from stagepack.heuristics.phases.bounds import WorkBounds
+from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
 from stagepack.heuristics.phases.policies import MOST_LABELS, PolicyRows, find_policies, ideal
 from stagepack.heuristics.phases.ranges import RangeCosts
@@ -29,18 +30,21 @@ MANY_LABELS = 16 * MOST_LABELS
 class Sweep:
     """The pairs (microbatch, I/O tiles) of an instance, with what is known of each.
 
+    Methods raise :class:`Stopped` when `progress` runs out of time.
+
     Attributes
     ----------
     bounds : dict of (int, int) to int
-        By pair, cycles that no plan with it goes below; 2**61 where there is none at all.
+        By pair, cycles that no plan with it goes below; 2**62 where there is none at all.
     inexact : str
         Why the best plan of a pair may be missed; '' when it is not.
     """
 
     def __init__(self, instance: PhaseSchedule, progress: Progress[PhaseSolution]) -> None:
         self.instance, self.progress = instance, progress
+        self._work = work = WorkBounds(instance)
         self.bounds = {
-            (microbatch, io_tiles): work_bound(instance, microbatch, io_tiles)
+            (microbatch, io_tiles): work.of(microbatch, io_tiles)
             for microbatch in instance.microbatches
             for io_tiles in instance.io_tile_choices
         }
@@ -48,25 +52,36 @@ class Sweep:
         self._exact = True
         self._most, self._thinned = MOST_LABELS, False
         self.infeasible: set[tuple[int, int]] = set()
-        self._costs = functools.cache(functools.partial(RangeCosts, instance))
+        self.costs = functools.cache(functools.partial(RangeCosts, instance))
         self._policies: dict[tuple[int, bool], PolicyRows] = {}
         self._bounding: dict[tuple[int, bool], PolicyRows] = {}
 
-    def pairs(self) -> Iterator[tuple[int, int]]:
-        """Return the pairs by rising bound, as far as they could beat the best plan."""
-        for pair in sorted(self.bounds, key=lambda pair: (self.bounds[pair], pair)):
-            if self.bounds[pair] < self.upper:
-                yield pair
+    def within(self, progress: Progress[PhaseSolution]) -> Sweep:
+        """Return a sweep that knows as much, but tells another `progress`."""
+        other = copy.copy(self)
+        other.progress, other.bounds = progress, dict(self.bounds)
+        other.infeasible = set(self.infeasible)
+        other._policies, other._bounding = dict(self._policies), dict(self._bounding)
+        return other
+
+    def ranked(self) -> list[tuple[int, int]]:
+        """Return the pairs by rising bound."""
+        return sorted(self.bounds, key=lambda pair: (self.bounds[pair], pair))
 
     @property
     def upper(self) -> int:
         """What a plan must beat."""
         best = self.progress.objective
-        return dp.INFINITE if best is None else int(best)
+        return UNLIMITED if best is None else int(best)
+
+    def keep_going(self) -> bool:
+        """Return True, or raise :class:`Stopped`: an answer for lack of time is none."""
+        self.progress.require_time()
+        return True
 
     def table(self, microbatch: int, io_tiles: int) -> OptionTable:
         """Return the options with this pair."""
-        costs = self._costs(microbatch)
+        costs = self.costs(microbatch)
         track = self.instance.prefetch and io_tiles > 0
         key = (microbatch, track)
         if key not in self._policies:
@@ -75,24 +90,21 @@ class Sweep:
                 track=track,
                 most=self._most,
                 longest=self._longest(microbatch),
-                keep_going=self.progress.keep_going,
+                keep_going=self.keep_going,
             )
         rows = self._policies[key]
         self._thinned |= rows.thinned
-        return OptionTable(costs, rows, io_tiles)
+        return OptionTable(costs, rows, io_tiles, keep_going=self.keep_going)
 
     def _longest(self, microbatch: int) -> int:
         """Return cycles that a step may compute again, at most, in a plan that is better."""
-        if self.upper >= dp.INFINITE:
-            return EXACT
-        return max(
-            longest_recomputation(self.instance, microbatch, count, self.upper)
-            for count in self.instance.io_tile_choices
-        )
+        if self.upper >= UNLIMITED:
+            return UNLIMITED
+        return self._work.longest_recomputation(microbatch, self.upper)
 
     def bound_tables(self, microbatch: int, io_tiles: int) -> Iterator[OptionTable]:
         """Return tables that are at least as good as anything possible."""
-        costs = self._costs(microbatch)
+        costs = self.costs(microbatch)
         for relaxed in (False, True):
             key = (microbatch, relaxed)
             if key not in self._bounding:
@@ -102,15 +114,15 @@ class Sweep:
                         bounding=True,
                         most=self._most,
                         longest=self._longest(microbatch),
-                        keep_going=self.progress.keep_going,
+                        keep_going=self.keep_going,
                     )
                     if relaxed
-                    else ideal(costs)
+                    else ideal(costs, self.keep_going)
                 )
             rows = self._bounding[key]
             self._thinned |= rows.thinned
             if not rows.inexact:
-                yield OptionTable(costs, rows, io_tiles)
+                yield OptionTable(costs, rows, io_tiles, keep_going=self.keep_going)
 
     def look(self, pair: tuple[int, int], source: str) -> None:
         """Search one pair: offer its best plan if it beats the best known, and raise its bound."""
@@ -125,7 +137,7 @@ class Sweep:
             if self._relax(pair, table, source):
                 return
         table = self.table(*pair)
-        chosen = dp.search(table, dp.rest(table), self.upper, keep_going=self.progress.keep_going)
+        chosen = dp.search(table, dp.rest(table), self.upper, keep_going=self.keep_going)
         if chosen is not None:
             self.offer(assemble(table, chosen), source)
 
@@ -133,9 +145,8 @@ class Sweep:
         """Find the best plan of a pair all of whose options are known."""
         least = dp.rest(table)
         self.bounds[pair] = max(self.bounds[pair], int(least[0]))
-        chosen = dp.search(table, least, self.upper, keep_going=self.progress.keep_going)
+        chosen = dp.search(table, least, self.upper, keep_going=self.keep_going)
         if chosen is None:
-            self.progress.require_time()
             self._exclude(pair)
             return
         self.bounds[pair] = max(self.bounds[pair], self.value(table, chosen))
@@ -146,8 +157,7 @@ class Sweep:
 
         If the plan they give is possible after all, and costs no more, it is the best one.
         """
-        chosen = dp.search(table, dp.rest(table), self.upper, keep_going=self.progress.keep_going)
-        self.progress.require_time()
+        chosen = dp.search(table, dp.rest(table), self.upper, keep_going=self.keep_going)
         if chosen is None:
             self._exclude(pair)
             return True
@@ -163,7 +173,7 @@ class Sweep:
 
     def _exclude(self, pair: tuple[int, int]) -> None:
         """Note that no plan of a pair is better than the best one known."""
-        if self.upper >= dp.INFINITE:
+        if self.upper >= UNLIMITED:
             self.infeasible.add(pair)
         self.bounds[pair] = max(self.bounds[pair], self.upper)
 
@@ -192,11 +202,6 @@ class Sweep:
 
         Where there were more policies than labels follow, all is done again with more labels, if
         `patient`.
-
-        Raises
-        ------
-        Stopped
-            When `progress` runs out of time.
         """
         while True:
             self._once(source)
@@ -209,22 +214,27 @@ class Sweep:
             self._bounding.clear()
 
     def _once(self, source: str) -> None:
-        looked: set[tuple[int, int]] = set()
+        """Search the pairs by rising bound, as far as they could beat the best plan."""
         self.raise_bound()
-        while True:
-            pair = next((pair for pair in self.pairs() if pair not in looked), None)
-            if pair is None:
+        least = UNLIMITED  # of the pairs that were searched
+        order = self.ranked()
+        for at, pair in enumerate(order):
+            if self.bounds[pair] >= self.upper:
+                least = min(least, self.bounds[pair])
                 break
-            looked.add(pair)
             self.look(pair, source)
-            self.raise_bound()
+            least = min(least, self.bounds[pair])
+            following = self.bounds[order[at + 1]] if at + 1 < len(order) else UNLIMITED
+            self._raise_bound(min(least, following))
             self.progress.require_time()
-        self.raise_bound()
+        self._raise_bound(least)
 
     def raise_bound(self) -> None:
         """Tell `progress` the least bound of all pairs."""
-        least = min(self.bounds.values())
-        if least < dp.INFINITE:
+        self._raise_bound(min(self.bounds.values()))
+
+    def _raise_bound(self, least: int) -> None:
+        if least < UNLIMITED:
             searched = "relaxed phases" if self.inexact else "exhausted search"
             kind = searched if self.progress.solution is not None else "work bound"
             self.progress.raise_bound(min(least, self.upper), kind)

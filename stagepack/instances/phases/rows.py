@@ -68,10 +68,6 @@ class Buffer:
         """Bytes of the whole buffer."""
         return self.nbytes * self.rows * self.steps
 
-    def flat_index(self, name: str, step: int) -> int:
-        """Return the entry of a tensor in a step."""
-        return self.row[name] * self.steps + step
-
 
 def stays(instance: PhaseSchedule, solution: PhaseSolution) -> list[Stay]:
     """Return the tensors in remote memory and the phases in which they are, by their start."""

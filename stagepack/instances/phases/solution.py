@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -128,7 +128,10 @@ class PhaseSolution:
 
     @staticmethod
     def canonical_recompute(
-        instance: PhaseSchedule, boundaries: Sequence[int], policy: Sequence[str]
+        instance: PhaseSchedule,
+        boundaries: Sequence[int],
+        policy: Sequence[str],
+        retained: Iterable[int] = (),
     ) -> tuple[tuple[int, ...], ...]:
         """Return the sequence in which dropped products are computed again as late as possible.
 
@@ -138,13 +141,25 @@ class PhaseSolution:
         the backward pass of layer j, which reads x_j, or of layer b - 1 when j = b (there layer
         b - 1 itself is left out if it has no tape).  Nothing is computed again for the sake of a
         tensor without bytes.  O(n + skips).
+
+        Parameters
+        ----------
+        retained : iterable of int
+            Dropped layers whose output the last group retains from its forward part: they are
+            computed again just before their own backward pass, for their tapes.
         """
         found: list[tuple[int, ...]] = [()] * instance.n
+        there = {int(layer) for layer in retained}
+
+        def makers(layer: int) -> list[int]:
+            tensors = [t for t in instance.reads[layer] if instance.activations[t]]
+            return [t - 1 for t in tensors if t - 1 not in there]
+
         for first, end in pairwise(boundaries):
             done: set[int] = set()
             for layer in reversed(range(first, end)):
-                wanted = [t - 1 for t in instance.reads[layer] if instance.activations[t]]
-                if instance.tape[layer]:
+                wanted = makers(layer)
+                if instance.tape[layer] or layer in there:
                     wanted.append(layer)
                 now: set[int] = set()
                 while wanted:
@@ -153,7 +168,7 @@ class PhaseSolution:
                         continue
                     done.add(dropped)
                     now.add(dropped)
-                    wanted += [t - 1 for t in instance.reads[dropped] if instance.activations[t]]
+                    wanted += makers(dropped)
                 found[layer] = tuple(sorted(now))
         return tuple(found)
 

@@ -2,98 +2,60 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import functools
+import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from stagepack.formulations import phases as formulations
 from stagepack.heuristics.phases import baselines, dp
-from stagepack.heuristics.phases.feasibility import explain
+from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import GRAPHS, REMOTE, OptionTable, assemble, group_options
 from stagepack.heuristics.phases.policies import find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.heuristics.phases.sweep import Sweep
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
+from stagepack.instances.phases.least import misfit
 from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, run_model
-from stagepack.methods.phases import METHODS
-from stagepack.result import CheckError, InputError, Progress
+from stagepack.methods.phases import METHODS, retention
+from stagepack.methods.phases.reasons import conclude_infeasible
+from stagepack.result import InputError, Progress, Stopped, Termination
 
 PhaseProgress = Progress[PhaseSolution]
 Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]
 
-# ---------------------------------------------------------------------- without an engine
+SHARE, LONGEST = 0.2, 10.0
+"""The part of the time, and the seconds, that the search for a model's start may take."""
 
 
-def rule(
-    name: str,
-    policies: baselines.Rule,
-    cut: Callable[[OptionTable], list[int] | None] = baselines.from_head,
-) -> Run:
-    """Return the `run` of one naive rule."""
+def begin(instance: PhaseSchedule, progress: PhaseProgress) -> Sweep:
+    """Tell `progress` what is known without a search; return what else a run needs.
 
-    def run(instance: PhaseSchedule, progress: PhaseProgress, _: Settings) -> None:
-        compile_kernels(instance, progress)
-        Sweep(instance, progress).raise_bound()
-        trouble = f"{name} finds no plan that fits"
-        rows = functools.cache(lambda microbatch: policies(RangeCosts(instance, microbatch)))
-        costs = functools.cache(functools.partial(RangeCosts, instance))
-        for microbatch, io_tiles in baselines.pairs(instance):
-            progress.require_time()
-            table = OptionTable(costs(microbatch), rows(microbatch), io_tiles)
-            chosen = cut(table)
-            if chosen is None:
-                continue
-            solution = assemble(table, chosen, None if table.prefetch else ())
-            violations = instance.check(solution)
-            if violations:
-                trouble = f"{name} breaks {violations[0]}"
-                continue
-            progress.offer(solution, name)
-        if progress.solution is None:
-            progress.reason = trouble
-
-    return run
-
-
-greedy_head = rule("greedy-head", baselines.one_policy)
-layer_per_phase = rule("layer-per-phase", baselines.one_policy, baselines.one_layer)
-keep_all = rule("keep-all", baselines.keep)
-sqrt_checkpoint = rule("sqrt-checkpoint", baselines.checkpoints)
-
-
-def sweep(name: str) -> Run:
-    """Return the `run` of the exact search, over all pairs of microbatch and I/O tiles."""
-
-    def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        compile_kernels(instance, progress)
-        warm_start(instance, progress, settings)
-        search(instance, progress, name)
-
-    return run
-
-
-def search(
-    instance: PhaseSchedule, progress: PhaseProgress, source: str, *, patient: bool = True
-) -> Sweep:
-    """Search all pairs exactly; `progress` hears of the answer, or why there is none.
-
-    `patient`: take all the time that may help; else leave it to others.
+    Raises
+    ------
+    Stopped
+        When some layer cannot fit.
     """
-    found = Sweep(instance, progress)
-    found.run(source, patient=patient)
-    if progress.solution is None and found.none_fits:
-        progress.prove_infeasible(explain(instance, progress))
-    elif found.inexact and not progress.proved:
-        progress.reason = f"{source} proves nothing more here: {found.inexact}"
-    return found
+    if misfit(instance):
+        conclude_infeasible(instance, progress, "memory")
+        raise Stopped
+    with progress.setup("compiling kernels"):
+        _warm_up(False)
+        if instance.training and len(instance.policies) > 1:
+            _warm_up(True)
+    sweep = Sweep(instance, progress)
+    sweep.raise_bound()
+    return sweep
 
 
 @functools.cache
 def _warm_up(labels: bool) -> None:
     """Solve something small; `labels`: something with policies to choose."""
-    instance = PhaseSchedule.from_arrays([1, 1], [1, 1], [1, 1, 1], backward=[1, 1], training=True)
+    instance = PhaseSchedule.from_arrays(
+        [1, 1], [1, 1], [1, 1, 1], backward=[1, 1], tape=[1, 1], training=True
+    )
     if labels:
         instance = instance.replace(policies=list(Policy))
     dp.search(table := group_options(instance, 1, 0), dp.rest(table))
@@ -101,12 +63,95 @@ def _warm_up(labels: bool) -> None:
         find_policies(RangeCosts(instance, 1), bounding=True)
 
 
-def compile_kernels(instance: PhaseSchedule, progress: PhaseProgress) -> None:
-    """Compile what a method needs (the first time) outside of the time limit."""
-    with progress.setup("compiling kernels"):
-        _warm_up(False)
-        if instance.training and len(instance.policies) > 1:
-            _warm_up(True)
+# ---------------------------------------------------------------------- without an engine
+
+RULES: dict[str, tuple[baselines.Policies, Callable[[OptionTable], list[int] | None]]] = {
+    "greedy-head": (baselines.one_policy, baselines.from_head),
+    "layer-per-phase": (baselines.one_policy, baselines.one_layer),
+    "keep-all": (baselines.keep, baselines.from_head),
+    "sqrt-checkpoint": (baselines.checkpoints, baselines.from_head),
+}
+"""How the naive rules choose policies, and how they cut."""
+
+STARTS = ("greedy-head", "sqrt-checkpoint", "keep-all")
+"""The rules that the start of choice applies."""
+
+
+def apply_rule(name: str, sweep: Sweep) -> None:
+    """Offer the plans of one naive rule: of the first of its variants that has any."""
+    policies, cut = RULES[name]
+    trouble = ""
+    for attempt in baselines.attempts(policies, sweep.instance.n):
+        found = _apply(name, attempt, cut, sweep)
+        if not found:
+            break
+        trouble = trouble or found
+    if sweep.progress.solution is None:
+        sweep.progress.reason = trouble
+
+
+def _apply(
+    name: str,
+    policies: baselines.Policies,
+    cut: Callable[[OptionTable], list[int] | None],
+    sweep: Sweep,
+) -> str:
+    """Offer plans with the policies of a rule; return what is wrong if there is none."""
+    instance, progress = sweep.instance, sweep.progress
+    trouble, offered = f"{name} finds no plan that fits", False
+    rows = functools.cache(lambda microbatch: policies(sweep.costs(microbatch), sweep.keep_going))
+    for microbatch, io_tiles in baselines.pairs(instance):
+        progress.require_time()
+        table = OptionTable(
+            sweep.costs(microbatch), rows(microbatch), io_tiles, keep_going=sweep.keep_going
+        )
+        chosen = cut(table)
+        if chosen is None:
+            continue
+        solution = assemble(table, chosen, None if table.prefetch else ())
+        violations = instance.check(solution)
+        if violations:
+            trouble = f"{name} breaks {violations[0]}"
+            continue
+        progress.offer(solution, name)
+        offered = True
+    return "" if offered else trouble
+
+
+def rule(name: str) -> Run:
+    """Return the `run` of one naive rule."""
+
+    def run(instance: PhaseSchedule, progress: PhaseProgress, _: Settings) -> None:
+        apply_rule(name, begin(instance, progress))
+
+    return run
+
+
+def searching(name: str) -> Run:
+    """Return the `run` of the exact search, over all pairs of microbatch and I/O tiles."""
+
+    def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
+        sweep = begin(instance, progress)
+        warm_start(sweep, settings)
+        search(sweep, name)
+
+    return run
+
+
+def search(sweep: Sweep, source: str, *, patient: bool = True) -> None:
+    """Search all pairs exactly; the run hears of the answer, or why there is none.
+
+    `patient`: take all the time that may help; else leave it to others.
+    """
+    progress = sweep.progress
+    if not retention.unsupported(sweep.instance):
+        retention.retain(sweep, source)
+    if not progress.proved and not sweep.none_fits:
+        sweep.run(source, patient=patient)
+    if progress.solution is None and sweep.none_fits:
+        conclude_infeasible(sweep.instance, progress, source)
+    elif sweep.inexact and not progress.proved:
+        progress.reason = f"{source} proves nothing more here: {sweep.inexact}"
 
 
 # ---------------------------------------------------------------------- on an engine
@@ -118,22 +163,21 @@ class Choices:
     Attributes
     ----------
     bounds : dict of hashable to int
-        Cycles that no plan of a choice goes below; 2**61 where it has none.
+        Cycles that no plan of a choice goes below; 2**62 where it has none.
     """
 
     def __init__(self, progress: PhaseProgress, bounds: Mapping[Any, int]) -> None:
         self.progress = progress
         self.bounds: dict[Hashable, int] = dict(bounds)
-        self.safe = True
 
     def raised(self, choice: Hashable, bound: int) -> int | None:
-        """Note the bound of one choice, and return that of all; None where it is not safe."""
+        """Note the bound of one choice, and return that of all; None where there are no plans."""
         self.bounds[choice] = max(self.bounds[choice], bound)
         least = min(self.bounds.values())
         best = self.progress.objective
         if best is not None:
             least = min(least, int(best))
-        return least if self.safe and least < dp.INFINITE else None
+        return least if least < UNLIMITED else None
 
     def solve(
         self,
@@ -155,17 +199,16 @@ class Choices:
         start : PhaseSolution, optional
             A plan of this choice.
         safe : bool
-            Whether the model leaves out no plan: bounds of others are not raised.
+            Whether the model leaves out no plan; else the bound of the choice is not raised.
         """
         progress = self.progress
         upper = None if progress.objective is None else int(progress.objective)
 
         def without() -> None:
             if safe:
-                value = self.raised(choice, dp.INFINITE if upper is None else upper)
+                value = self.raised(choice, UNLIMITED if upper is None else upper)
                 progress.raise_bound(value, f"{progress.engine or name} ({name})")
 
-        self.safe &= safe
         run_model(
             engine,
             lambda: build(upper),
@@ -180,11 +223,8 @@ class Choices:
 
     def conclude(self, instance: PhaseSchedule, source: str) -> None:
         """Say so when every choice was proved to have no plan."""
-        if not self.safe or min(self.bounds.values()) < dp.INFINITE:
-            return
-        if self.progress.solution is not None:
-            raise CheckError(f"{source} calls an instance infeasible that has a plan")
-        self.progress.prove_infeasible(explain(instance, self.progress))
+        if min(self.bounds.values()) >= UNLIMITED:
+            conclude_infeasible(instance, self.progress, source)
 
 
 def _of_options(model: Any, instance: PhaseSchedule, table: OptionTable, upper: int | None) -> Any:
@@ -196,103 +236,105 @@ def _of_group(model: Any, instance: PhaseSchedule, choice: Any, upper: int | Non
     return model(instance, io_tiles=io_tiles, microbatch=microbatch, mode=mode, upper=upper)
 
 
-def columns(name: str, formulation: str, own_engine: str) -> Run:
-    """Return the `run` of a model whose columns are the options of groups."""
+def columns(sweep: Sweep, engine: Any, settings: Settings, name: str, model: Any) -> None:
+    """Solve models whose columns are the options of groups, one for each pair."""
+    instance, progress = sweep.instance, sweep.progress
+    choices = Choices(progress, sweep.bounds)
+    budgets = {REMOTE: instance.remote_memory, GRAPHS: instance.graphs}
+    wanted = {key for key, budget in budgets.items() if budget is not None}
+    doubt = ""
+    for pair in sweep.ranked():
+        if progress.objective is not None and choices.bounds[pair] >= progress.objective:
+            continue
+        table = group_options(instance, *pair, distinguish=wanted, keep_going=sweep.keep_going)
+        best = progress.solution
+        here = best is not None and (best.microbatch, best.io_tiles) == pair
+        choices.solve(
+            pair,
+            functools.partial(_of_options, model, instance, table),
+            name,
+            engine,
+            settings,
+            start=best if here else None,
+            safe=not table.inexact,
+        )
+        doubt = doubt or table.inexact
+        progress.require_time()
+    choices.conclude(instance, name)
+    if doubt and not progress.proved:
+        progress.reason = f"{name} proves nothing more here: {doubt}"
+
+
+def recomputing(sweep: Sweep, engine: Any, settings: Settings, name: str, model: Any) -> None:
+    """Solve models of recomputation within one group, one for each pair and mode."""
+    instance, progress = sweep.instance, sweep.progress
+    found = {choice: sweep.bounds[choice[1], choice[0]] for choice in model.choices(instance)}
+    choices = Choices(progress, found)
+    for choice in sorted(found, key=lambda choice: (found[choice], choice)):
+        if progress.objective is not None and choices.bounds[choice] >= progress.objective:
+            continue
+        best = progress.solution
+        here = best is not None and choice == (best.io_tiles, best.microbatch, best.mode[0])
+        choices.solve(
+            choice,
+            functools.partial(_of_group, model, instance, choice),
+            name,
+            engine,
+            settings,
+            start=best if here else None,
+            safe=True,
+        )
+        progress.require_time()
+    choices.conclude(instance, name)
+
+
+def modelled(
+    name: str,
+    engine: str,
+    solve: Callable[[Sweep, Any, Settings, str, Any], None],
+    model: Any,
+) -> Run:
+    """Return the `run` of a model on an engine, from a start."""
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        engine = load_engine(own_engine, progress, settings)
-        compile_kernels(instance, progress)
-        warm_start(instance, progress, settings)
+        loaded = load_engine(engine, progress, settings)
+        sweep = begin(instance, progress)
+        warm_start(sweep, settings, searched=True)
         progress.require_time()
-        pairs = Sweep(instance, progress)
-        choices = Choices(progress, pairs.bounds)
-        budgets = {REMOTE: instance.remote_memory, GRAPHS: instance.graphs}
-        wanted = {key for key, budget in budgets.items() if budget is not None}
-        model = getattr(formulations, formulation)
-        for pair in sorted(pairs.bounds, key=lambda pair: (pairs.bounds[pair], pair)):
-            if progress.objective is not None and choices.bounds[pair] >= progress.objective:
-                continue
-            progress.require_time()
-            table = group_options(
-                instance, *pair, distinguish=wanted, keep_going=progress.keep_going
-            )
-            progress.require_time()
-            best = progress.solution
-            here = best is not None and (best.microbatch, best.io_tiles) == pair
-            choices.solve(
-                pair,
-                functools.partial(_of_options, model, instance, table),
-                name,
-                engine,
-                settings,
-                start=best if here else None,
-                safe=not table.inexact,
-            )
-            if table.inexact:
-                progress.reason = f"{name} proves nothing more here: {table.inexact}"
-            progress.require_time()
-        choices.conclude(instance, name)
+        solve(sweep, loaded, settings, name, model)
 
     return run
 
 
-def recomputing(name: str, formulation: str, own_engine: str) -> Run:
-    """Return the `run` of a model of recomputation within one group."""
-
-    def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        engine = load_engine(own_engine, progress, settings)
-        compile_kernels(instance, progress)
-        warm_start(instance, progress, settings)
-        progress.require_time()
-        model = getattr(formulations, formulation)
-        bounds = Sweep(instance, progress).bounds
-        found = {choice: bounds[choice[1], choice[0]] for choice in model.choices(instance)}
-        choices = Choices(progress, found)
-        for choice in sorted(found, key=lambda choice: (found[choice], choice)):
-            if progress.objective is not None and choices.bounds[choice] >= progress.objective:
-                continue
-            progress.require_time()
-            best = progress.solution
-            here = best is not None and choice == (best.io_tiles, best.microbatch, best.mode[0])
-            choices.solve(
-                choice,
-                functools.partial(_of_group, model, instance, choice),
-                name,
-                engine,
-                settings,
-                start=best if here else None,
-                safe=True,
-            )
-            progress.require_time()
-        choices.conclude(instance, name)
-
-    return run
-
-
-milp = columns("milp", "Milp", "highs")
-milp_remat = recomputing("milp-remat", "RematMilp", "highs")
+milp = modelled("milp", "highs", columns, formulations.Milp)
+milp_remat = modelled("milp-remat", "highs", recomputing, formulations.RematMilp)
+_options_on_cp_sat = modelled("cp-sat", "cp-sat", columns, formulations.CpSat)
+_retention_on_cp_sat = modelled("cp-sat", "cp-sat", recomputing, formulations.RematCpSat)
 
 
 def cp_sat(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
     """Retention intervals where all layers are one group, options of groups otherwise."""
-    if formulations.RematCpSat.unsupported(instance):
-        columns("cp-sat", "CpSat", "cp-sat")(instance, progress, settings)
-    else:
-        recomputing("cp-sat", "RematCpSat", "cp-sat")(instance, progress, settings)
+    options = bool(formulations.RematCpSat.unsupported(instance))
+    (_options_on_cp_sat if options else _retention_on_cp_sat)(instance, progress, settings)
 
 
-# ---------------------------------------------------------------------- composed
+# ---------------------------------------------------------------------- where to start
 
 
-def warm_start(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
+def warm_start(sweep: Sweep, settings: Settings, *, searched: bool = False) -> None:
     """Offer the start that the settings ask for.
+
+    Parameters
+    ----------
+    searched : bool
+        Whether the exact search, in a part of the time, belongs to the start of choice.
 
     Raises
     ------
     InputError
         For a solution that is not valid, or the name of no method without an engine.
     """
-    wanted = settings.warm_start
+    instance, progress, wanted = sweep.instance, sweep.progress, settings.warm_start
     if wanted is None:
         return
     if isinstance(wanted, Mapping):  # as a result records it
@@ -307,32 +349,72 @@ def warm_start(instance: PhaseSchedule, progress: PhaseProgress, settings: Setti
             )
         progress.offer(wanted, "warm start")
         return
+    known = (*RULES, *SEARCHES)
     if wanted == "auto":
-        rules(instance, progress, settings)
+        for name in STARTS:
+            if not _unsupported(name, instance):
+                progress.require_time()
+                apply_rule(name, sweep)
+        progress.reason = ""
+        if searched:
+            _look_for_start(sweep, settings)
         return
-    known = {name: run for name, run in RUNS.items() if name in WITHOUT_ENGINE}
     if not isinstance(wanted, str) or wanted not in known:
         raise InputError(
             f"unknown warm start {wanted!r}",
             field="warm_start",
             remedy="choose auto, none, or one of " + ", ".join(known),
         )
-    reason = next(method.unsupported(instance) for method in METHODS if method.name == wanted)
+    reason = _unsupported(wanted, instance)
     if reason:
         raise InputError(f"{wanted}: {reason}", field="warm_start")
-    known[wanted](instance, progress, dataclasses.replace(settings, warm_start=None))
+    if wanted in RULES:
+        apply_rule(wanted, sweep)
+    else:
+        search(sweep, wanted)
     progress.reason = ""
 
 
-def rules(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-    """Apply the naive rules that are allowed, as long as there is a reason to go on."""
-    greedy_head(instance, progress, settings)
-    dropping = Policy.RECOMPUTE in instance.policies and instance.recomputations > 0
-    if instance.training and dropping and len(instance.policies) > 1:
-        sqrt_checkpoint(instance, progress, settings)
-    if instance.training and Policy.KEEP in instance.policies:
-        keep_all(instance, progress, settings)
-    progress.reason = ""
+def _unsupported(name: str, instance: PhaseSchedule) -> str:
+    return next(method.unsupported(instance) for method in METHODS if method.name == name)
+
+
+class _Part(PhaseProgress):
+    """A run within another one, in a part of its time; what it finds counts, what it proves not."""
+
+    def __init__(self, instance: PhaseSchedule, whole: PhaseProgress, seconds: float) -> None:
+        super().__init__(instance.evaluate, instance.check, time_limit=seconds)
+        self.whole = whole
+        if whole.solution is not None:
+            super().offer(whole.solution, "start")
+
+    def stop_reason(self) -> Termination | None:
+        return self.whole.stop_reason() or super().stop_reason()
+
+    def offer(self, solution: PhaseSolution, source: str) -> bool:
+        better = super().offer(solution, source)
+        if better:
+            self.whole.offer(solution, source)
+        return better
+
+
+def _look_for_start(sweep: Sweep, settings: Settings) -> None:
+    """Search exactly in a part of the time, so that a model has a good plan to start from.
+
+    Bounds are the model's own business.
+    """
+    progress = sweep.progress
+    seconds = math.inf if settings.deterministic else min(LONGEST, SHARE * progress.remaining)
+    part = _Part(sweep.instance, progress, seconds)
+    with contextlib.suppress(Stopped):
+        inner = sweep.within(part)
+        if not retention.unsupported(sweep.instance):
+            retention.retain(inner, "enumerate")
+        inner.run("enumerate", patient=False)
+    progress.require_time()
+
+
+# ---------------------------------------------------------------------- composed
 
 
 def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
@@ -349,44 +431,32 @@ def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -
         else:
             milp_remat(instance, progress, settings)
         return
-    compile_kernels(instance, progress)
-    warm_start(instance, progress, settings)
-    if settings.warm_start is None:
-        rules(instance, progress, settings)
+    sweep = begin(instance, progress)
+    warm_start(sweep, settings)
     progress.require_time()
-    modelled = not formulations.RematCpSat.unsupported(instance)
-    search(instance, progress, "enumerate", patient=instance.chain or not modelled)
+    one_group = not formulations.RematCpSat.unsupported(instance)
+    search(sweep, "enumerate", patient=instance.chain or not one_group)
     progress.require_time()
-    following = dataclasses.replace(settings, warm_start=None)
-    if modelled:
+    if one_group:
         progress.reason = ""
-        recomputing("cp-sat", "RematCpSat", "cp-sat")(instance, progress, following)
+        engine = load_engine("cp-sat", progress, settings)
+        recomputing(sweep, engine, settings, "cp-sat", formulations.RematCpSat)
     elif instance.remote_memory is None and instance.graphs is None:
         return
     elif formulations.Milp.unsupported(instance):
         progress.reason = formulations.Milp.unsupported(instance)
     else:
         progress.reason = ""
-        milp(instance, progress, following)
+        engine = load_engine("highs", progress, settings)
+        columns(sweep, engine, settings, "milp", formulations.Milp)
 
 
-WITHOUT_ENGINE = (
-    "greedy-head",
-    "layer-per-phase",
-    "keep-all",
-    "sqrt-checkpoint",
-    "dp",
-    "enumerate",
-)
+SEARCHES = ("dp", "enumerate")
 
 RUNS: dict[str, Run] = {
     "auto": auto,
-    "greedy-head": greedy_head,
-    "layer-per-phase": layer_per_phase,
-    "keep-all": keep_all,
-    "sqrt-checkpoint": sqrt_checkpoint,
-    "dp": sweep("dp"),
-    "enumerate": sweep("enumerate"),
+    **{name: rule(name) for name in RULES},
+    **{name: searching(name) for name in SEARCHES},
     "milp": milp,
     "milp-remat": milp_remat,
     "cp-sat": cp_sat,

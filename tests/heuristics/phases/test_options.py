@@ -7,18 +7,34 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stagepack.heuristics.phases import policies
-from stagepack.heuristics.phases.cycles import idle_times, on_tiles, phase_times, transfers
+from stagepack.heuristics.phases import options, policies
+from stagepack.heuristics.phases.cycles import (
+    UNLIMITED,
+    Links,
+    idle_times,
+    on_tiles,
+    phase_times,
+    rooms,
+    transfer,
+    transfers,
+)
 from stagepack.heuristics.phases.options import OptionTable, ahead, assemble, group_options
 from stagepack.heuristics.phases.policies import PolicyRows, find_policies, ideal
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.heuristics.phases.ranges_kernels import frontier, undominated
 from stagepack.instances.phases import Mode, PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.liveness import base_bytes, capacities, profile
-from stagepack.instances.phases.modes import compute_cycles, io_slack, phase_time, transfer_cycles
+from stagepack.instances.phases.modes import (
+    compute_cycles,
+    io_slack,
+    link_rate,
+    phase_time,
+    rate,
+    transfer_cycles,
+)
 from stagepack.instances.phases.traffic import timeline
 from stagepack.instances.profile import Array
 from tests.random_phases import random_phases
@@ -31,9 +47,32 @@ rates = st.sampled_from([1, 2, 1.5, 0.7, 11.87, 15.037593984962406, 1e-9, 3e14])
 def test_transfers_are_exact(nbytes: list[int], speed: float, times: int) -> None:
     rate = Fraction(str(speed))
     nbytes = [*nbytes, int(rate * times * rate.denominator)]  # whole numbers of cycles, too
+    assume(max(nbytes) / rate < UNLIMITED)  # instances with more cycles are refused
     found = transfers(np.array(nbytes), rate)
     assert found.tolist() == [transfer_cycles(size, rate) for size in nbytes]
+    assert [transfer(size, rate) for size in nbytes] == found.tolist()
     assert not transfers(np.array(nbytes), None).any()
+    assert transfer(nbytes[0], None) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.tuples(*[st.one_of(st.none(), rates)] * 4), st.integers(2, 99), st.data(),
+       st.one_of(st.none(), st.integers(1, 2**40)))  # fmt: skip
+def test_rates_and_rooms_are_those_of_the_checker(
+    given_rates: tuple[float | None, ...], tiles: int, data: st.DataObject, memory: int | None
+) -> None:
+    remote, host, tile, gather = given_rates
+    instance = PhaseSchedule.from_arrays(
+        [0], [0], [0, 0], tiles=tiles, memory=memory, remote_bandwidth=remote,
+        host_bandwidth=host, tile_bandwidth=tile, gather_bandwidth=gather,
+    )  # fmt: skip
+    chip, links = instance.chip, Links(instance.chip)
+    io_tiles = data.draw(st.integers(0, tiles - 1))
+    assert links.remote(io_tiles) == link_rate(chip, remote, io_tiles)
+    assert links.host(io_tiles) == link_rate(chip, host, io_tiles)
+    assert links.gather == rate(gather)
+    expected = capacities(instance, io_tiles)
+    assert rooms(chip, io_tiles) == tuple(UNLIMITED if x is None else x for x in expected)
 
 
 @settings(max_examples=60, deadline=None)
@@ -136,7 +175,7 @@ def test_bounding_rows_are_at_least_as_good_as_anything(
         return np.asarray(costs.steps * rows.kept + rows.last_peak)
 
     monkeypatch.setattr(policies, "MOST_LABELS", 4)  # so that labels are merged
-    for rows in (find_policies(costs, bounding=True), ideal(costs)):
+    for rows in (find_policies(costs, bounding=True, most=4), ideal(costs, lambda: True)):
         for at in range(len(real)):
             assert (
                 (rows.group == real.group[at])
@@ -171,18 +210,80 @@ def test_the_table_has_only_what_fits() -> None:
         assert all(max(option.needs) <= table.capacity for option in table)
 
 
+def test_options_are_told_apart_by_known_words_only() -> None:
+    with pytest.raises(ValueError, match="not by"):
+        group_options(random_phases(0), 3, 0, distinguish=["prefetch"])
+
+
+def test_no_time_leaves_rows_that_others_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option table that is cut short has too many options, never too few."""
+    monkeypatch.setattr(options, "COMPARISONS", 1)
+    instance = random_phases(7, layers=(5, 5), training=True, skips=False, budgets=False,
+                             prefetch=False, recomputations=(1,), memory=10**6)  # fmt: skip
+    instance = instance.replace(policies=list(Policy))
+    costs = RangeCosts(instance, instance.microbatches[0])
+    rows = find_policies(costs, every=True)
+    whole = OptionTable(costs, rows, 0)
+    answers = iter([True, False])  # once no, it is not asked again
+    cut = OptionTable(costs, rows, 0, keep_going=lambda: next(answers))
+    assert len(cut) > len(whole)
+    columns = ("first", "end", "time", "kept", "need")
+    found = [
+        set(zip(*(getattr(table, name).tolist() for name in columns), strict=True))
+        for table in (whole, cut)
+    ]
+    assert found[0] <= found[1]
+
+
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=12))
-def test_undominated_rows(rows: list[tuple[int, int, int]]) -> None:
-    table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    found = undominated(table, np.array([0, len(rows)]))
+@given(st.lists(st.tuples(*[st.integers(0, 3)] * 4), max_size=14), st.integers(1, 14))
+def test_undominated_rows(found: list[tuple[int, int, int, int]], step: int) -> None:
+    rows = sorted(found)  # the first is the group
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    stays = np.ones(len(rows), dtype=bool)
+    begin = np.searchsorted(table[:, 0], table[:, 0]).astype(np.int64)
+    for low in range(0, len(rows), step):
+        undominated(table, begin, stays, low, min(len(rows), low + step))
     for i, row in enumerate(rows):
         better = [
             other
             for j, other in enumerate(rows)
-            if all(a <= b for a, b in zip(other, row, strict=True)) and (other != row or j < i)
+            if other[0] == row[0]
+            and all(a <= b for a, b in zip(other, row, strict=True))
+            and (other != row or j < i)
         ]
-        assert found[i] == (not better)
+        assert stays[i] == (not better)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=14), st.integers(1, 40))
+def test_best_labels(rows: list[tuple[int, int, int]], comparisons: int) -> None:
+    labels = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policies, "COMPARISONS", comparisons)
+        found = policies.best_labels(labels, lambda: True)
+        assert found is not None
+        stopped = policies.best_labels(labels, lambda: False)
+    left = [rows[i] for i in found]
+    assert len(set(left)) == len(left)
+    assert set(left) == {
+        row for row in rows
+        if not any(o != row and all(a <= b for a, b in zip(o, row, strict=True)) for o in rows)
+    }  # fmt: skip
+    assert stopped is None or comparisons >= len(rows)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(0, 9)] * 3), min_size=1, max_size=30), st.integers(2, 8))
+def test_clusters_hold_alike_labels(rows: list[tuple[int, int, int]], most: int) -> None:
+    labels = np.array(rows, dtype=np.int64)
+    cluster = policies.clustered(labels, most)
+    distinct = len(set(rows))
+    assert set(cluster.tolist()) == set(range(len(set(cluster.tolist()))))
+    assert min(distinct, 2) <= len(set(cluster.tolist())) <= most
+    if len(set(cluster.tolist())) < most:  # nothing was left to part
+        for number in set(cluster.tolist()):
+            assert len({rows[i] for i in np.flatnonzero(cluster == number)}) == 1
 
 
 @settings(max_examples=40, deadline=None)

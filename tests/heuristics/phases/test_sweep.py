@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 
 import numpy as np
 import pytest
 
 from stagepack.heuristics.phases import baselines, dp
-from stagepack.heuristics.phases.bounds import work_bound
-from stagepack.heuristics.phases.feasibility import explain, feasible
+from stagepack.heuristics.phases.bounds import WorkBounds
+from stagepack.heuristics.phases.feasibility import enough_memory, fitting
 from stagepack.heuristics.phases.options import assemble, group_options
 from stagepack.heuristics.phases.policies import chosen
 from stagepack.heuristics.phases.ranges import RangeCosts
@@ -69,6 +70,43 @@ def test_against_brute_force(skips: bool) -> None:
     assert proved > 15
 
 
+def test_what_the_way_back_may_hide_is_not_cut_off() -> None:
+    """The backward phase of {0} is loaded by the last group: 5 cycles less than it seems."""
+    instance = random_phases(50084, layers=(1, 4))
+    table = group_options(instance, 3, 1)
+    least = dp.rest(table)
+    best, _ = brute_force(instance)
+    assert best == least[0] == 321
+    for upper in (best + 1, best + 4, best + 5):
+        chosen = dp.search(table, least, upper)
+        assert chosen is not None
+        assert instance.evaluate(assemble(table, chosen)) == best
+    assert dp.search(table, least, best) is None
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_bounds_with_prefetching_are_safe_whatever_is_known(part: int) -> None:
+    """A search that must beat the optimum by nothing finds it, and not less."""
+    looked = 0
+    for seed in range(600 + 25 * part, 625 + 25 * part):
+        instance = random_phases(seed, layers=(2, 4), training=True, skips=False, prefetch=True,
+                                 recomputations=(1,), budgets=False)  # fmt: skip
+        for microbatch in instance.microbatches[:1]:
+            for io_tiles in instance.io_tile_choices:
+                table = group_options(instance, microbatch, io_tiles)
+                least = dp.rest(table)
+                free = dp.search(table, least)
+                if free is None:
+                    continue
+                best = instance.evaluate(assemble(table, free))
+                tight = dp.search(table, least, best + 1)
+                assert tight is not None
+                assert instance.evaluate(assemble(table, tight)) == best
+                assert dp.search(table, least, best) is None
+                looked += table.prefetch
+    assert looked > 5
+
+
 def test_search_takes_the_cheapest_way_past_what_earlier_groups_keep() -> None:
     """Keeping in the first group leaves no room for the second: it must stash something."""
     seen = 0
@@ -90,11 +128,32 @@ def test_search_takes_the_cheapest_way_past_what_earlier_groups_keep() -> None:
 def test_work_bound_is_safe() -> None:
     for seed in range(60):
         instance = random_phases(seed, layers=(1, 4))
+        bounds = WorkBounds(instance)
         for microbatch in instance.microbatches:
+            longest = 0
             for io_tiles in instance.io_tile_choices:
                 table = group_options(instance, microbatch, io_tiles)
                 least = dp.rest(table)[0]
-                assert work_bound(instance, microbatch, io_tiles) <= least or table.inexact
+                assert bounds.of(microbatch, io_tiles) <= least or table.inexact
+                again = table.rows.again[table.row]
+                for number in range(len(table)):
+                    if table.first[number] == 0 and table.end[number] == instance.n:
+                        longest = max(longest, int(again[number]))
+                        upper = int(table.time[number]) + 1
+                        assert again[number] <= bounds.longest_recomputation(microbatch, upper)
+
+
+def test_a_look_at_the_clock_between_blocks_of_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dp, "PAIRS", 1)
+    instance = random_phases(5, layers=(5, 5), training=True, skips=False, prefetch=False,
+                             budgets=False, recomputations=(1,), memory=200)  # fmt: skip
+    instance = instance.replace(policies=["stash", "keep"])
+    table = group_options(instance, instance.microbatches[0], instance.io_tile_choices[0])
+    asked = itertools.count()
+    best = dp.search(table, dp.rest(table), keep_going=lambda: next(asked) >= 0)
+    monkeypatch.undo()
+    assert best == dp.search(table, dp.rest(table))
+    assert next(asked) > 2 * (instance.n + 1)
 
 
 def test_many_pairs_are_one_problem_each() -> None:
@@ -112,23 +171,50 @@ def test_many_pairs_are_one_problem_each() -> None:
     assert progress.objective == best == progress.bound
 
 
-def test_reason_names_the_layer_and_enough_memory() -> None:
-    for instance in (
-        SIX.replace(memory=11),
-        SIX.replace(memory=25, fixed_boundaries=(0, 2, 6)),
-        PhaseSchedule.from_arrays(
-            [5, 9], [1, 1], [2, 2, 2], backward=[1, 1], training=True, memory=20, microbatch=1
-        ),
-    ):
-        sweep, _ = swept(instance)
-        assert sweep.none_fits
-        fresh: Progress[PhaseSolution] = Progress(instance.evaluate, instance.check)
-        reason = explain(instance, fresh)
-        assert "too many" in reason
-        enough = int(reason.split("feasible with ")[1].split(" bytes")[0].replace(",", ""))
-        assert feasible(instance.replace(memory=enough), fresh)
-        assert not feasible(instance.replace(memory=enough - 1), fresh)
-    assert "layer 1 needs at least 22 bytes in its forward and backward phase" in reason
+def test_pairs_that_cannot_win_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sorted once; the bound of all is the least of those searched and the next one's."""
+    instance = PhaseSchedule.from_arrays(
+        [4] * 3, [600] * 3, [8] * 4, steps=4, memory=300, remote_bandwidth=2, host_bandwidth=2,
+        tiles=40, io_tiles=(1, 30), modes=["io"],
+    )  # fmt: skip
+    looked: list[tuple[int, int]] = []
+    look = Sweep.look
+
+    def noted(self: Sweep, pair: tuple[int, int], source: str) -> None:
+        looked.append(pair)
+        look(self, pair, source)
+
+    monkeypatch.setattr(Sweep, "look", noted)
+    sweep, progress = swept(instance)
+    assert progress.proved
+    assert progress.objective is not None
+    assert 1 <= len(looked) < len(sweep.bounds)
+    assert len(set(looked)) == len(looked)
+    assert all(sweep.bounds[pair] >= progress.objective for pair in set(sweep.bounds) - {*looked})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_enough_memory_is_enough(seed: int) -> None:
+    instance = random_phases(seed, layers=(2, 3), skips=False, recomputations=(1,), budgets=False)
+    instance = instance.replace(memory=0)
+    found = enough_memory(instance, lambda: True)
+    assert found is not None
+    memory, plan = found
+    assert instance.replace(memory=memory).check(plan) == ()
+    less = instance.replace(memory=memory - 1)
+    assert fitting(less, lambda: True) is None
+    try:
+        assert brute_force(less, 3000)[0] is None
+    except OverflowError:
+        pytest.skip("too many plans to try them all")
+
+
+def test_more_memory_does_not_help_where_nothing_is_allowed() -> None:
+    instance = PhaseSchedule.from_arrays(
+        [1], [1], [1, 1], tape=[1], training=True, policies=["recompute"], recomputations=0,
+        memory=10,
+    )  # fmt: skip
+    assert enough_memory(instance, lambda: True) is None
 
 
 def test_checkpoints_every_square_root() -> None:
@@ -136,7 +222,7 @@ def test_checkpoints_every_square_root() -> None:
         [1] * 9, [1] * 9, [1] * 10, backward=[1] * 9, tape=[1] * 9, training=True,
         policies=["stash", "recompute"],
     )  # fmt: skip
-    rows = baselines.checkpoints(RangeCosts(instance, 1))
+    rows = baselines.checkpoints(RangeCosts(instance, 1), lambda: True)
     policy = rows.policy(len(rows) - 10 * 9 // 2 + 8)
     assert policy == ("recompute", "recompute", "stash") * 3
 
@@ -147,7 +233,7 @@ def test_given_policies_are_examined_exactly() -> None:
         policies=list(Policy), steps=2,
     )  # fmt: skip
     costs = RangeCosts(instance, 1)
-    rows = chosen(costs, lambda a, b: [Policy.KEEP] * (b - a))
+    rows = chosen(costs, lambda a, b: [Policy.KEEP] * (b - a), lambda: True)
     two = int(np.flatnonzero((costs.first == 0) & (costs.end == 2))[0])
     assert rows.kept[two] == 16 + 2 + 32  # x_2 is read by the next group
     assert rows.stored[two] == rows.again[two] == 0

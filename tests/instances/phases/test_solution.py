@@ -116,3 +116,19 @@ def test_refusals_name_the_field(changes: Any, field: str) -> None:
 
 def test_a_solution_without_a_shape_is_refused_by_the_checker_alone() -> None:
     assert two_layers().check(PhaseSolution((), ()))[0].rule == "boundaries"
+
+
+def test_retained_outputs_are_not_computed_again_for_others() -> None:
+    instance = PhaseSchedule.from_arrays(
+        [1] * 4, [1] * 4, [1] * 5, backward=[1] * 4, tape=[0, 1, 0, 1], training=True,
+        policies=["keep", "recompute"], skips=[(0, 3)],
+    )  # fmt: skip
+    words = ("recompute",) * 4
+
+    def again(*retained: int) -> tuple[tuple[int, ...], ...]:
+        return PhaseSolution.canonical_recompute(instance, (0, 4), words, retained)
+
+    assert again() == ((), (), (), (0, 1, 2, 3))
+    # x_2, which layer 1 writes, is there: layer 1 runs again for its own tape only.
+    assert again(1) == ((), (1,), (), (0, 2, 3))
+    assert again(0, 1, 2) == ((0,), (1,), (2,), (3,))

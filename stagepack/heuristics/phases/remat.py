@@ -1,0 +1,382 @@
+"""Recomputation within one group, once a layer at most: labels along the layers, exact or a beam.
+
+Layers are visited from the first to the last; at layer l the memory of its forward and of its
+backward pass is known, because both depend on what is before it alone:
+
+- **kept** layers: their bytes are in the label;
+- **open** layers are dropped and computed again just before the backward pass of layer l or of a
+  later one: their products are there at l.  When one is *closed* at l, it is computed again before
+  l, and what it reads must be there;
+- **closed** layers are not there; if a later backward pass, or a layer that is closed later, reads
+  the output of one, the forward pass's copy is *retained* from there on, like a kept one.
+
+So a state is the set of open layers and that of closed ones that may still be read, and its labels
+are the undominated pairs of (bytes kept, cycles computed again).  Layers are closed only where
+something reads them: computing again later costs less memory, but for one case.  A layer that is
+computed again from a retained output earlier than it is read frees that output sooner, at the
+price of its own products; charging the lesser of the two is safe.  Moments at which layers are
+computed again are left out, but for a layer just before its own backward pass, and so is what
+retained outputs hold of the forward part after their last reader there.  So the labels give a
+bound on every plan; the plan they give is often possible, and best then.
+
+Labels that cannot lead to a better plan than the best one known are dropped: the least cycles
+still to come are those of the same problem without skips, where a state is the length of the open
+run, for every number of bytes kept (:func:`.remat_kernels.completions`); of a run a part may go
+on, from a retained output.  If there are too many
+labels, the least promising are dropped, and the least that they promise bounds the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from stagepack.heuristics.phases import remat_kernels
+from stagepack.heuristics.phases.remat_kernels import UNREACHED
+from stagepack.instances.phases.instance import Policy
+from stagepack.instances.profile import Array
+
+NONE = 2**61
+"""Cycles of no plan."""
+LEVELS = 2**14
+"""Numbers of bytes kept that completions tell apart, at most."""
+ENTRIES = 2**26
+"""Entries of the table of completions, at most."""
+AT_ONCE = 64
+"""States between two looks at the clock."""
+KEPT, OPEN, OWN = range(3)
+
+
+class Group(Protocol):
+    """One step of a group that holds all layers: figures as the labels need them.
+
+    Attributes
+    ----------
+    n, room : int
+        Layers; bytes for what is live, the base and x_0 taken off.
+    x, tape, temporary, forward : list of int
+        Bytes of x_0 ... x_n, of tapes and of working memory; cycles.
+    readers : list of list of int
+        By tensor; none of a tensor without bytes.
+    products : list of int
+        Bytes that the backward part needs of each layer.
+    gradients, gradients_before : list of int
+        Bytes of gradients alive during the backward pass of each layer, and just before it.
+    allowed : mapping
+        By policy.
+    """
+
+    n: int
+    room: int
+    x: list[int]
+    tape: list[int]
+    temporary: list[int]
+    forward: list[int]
+    readers: list[list[int]]
+    products: list[int]
+    gradients: list[int]
+    gradients_before: list[int]
+    allowed: dict[Policy, bool]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes
+    ----------
+    again : int
+        Cycles computed again by the labels' best plan, `NONE` without one.
+    dropped : tuple of int
+        The layers computed again in it.
+    recompute : tuple of tuple of int
+        The layers computed again before each backward layer.
+    bound : int
+        Cycles computed again by any plan of less than the `upper` given; `NONE`: there is none.
+    complete : bool
+        Whether no label was left out that might have told more.
+    """
+
+    again: int
+    dropped: tuple[int, ...]
+    recompute: tuple[tuple[int, ...], ...]
+    bound: int
+    complete: bool
+
+
+def layers_of(mask: int) -> Iterator[int]:
+    """Return the members of a set of layers, rising."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+class Labels:
+    """Labels along the layers of one group; see the module.
+
+    Parameters
+    ----------
+    group : Group
+        Nothing in it may be paged, and `room` must not be below 0.
+    retaining : bool
+        Whether the output of a layer that is computed again may be retained until then.  Without,
+        sequences are canonical, and exact but for the moments at which layers are computed again.
+    """
+
+    def __init__(self, group: Group, *, retaining: bool) -> None:
+        self.group, self.retaining = group, retaining
+        n = self.n = group.n
+        self.readers = [sum(1 << v for v in group.readers[u + 1]) for u in range(n)]
+        self.reads = [sum(1 << u for u in range(n) if self.readers[u] >> v & 1) for v in range(n)]
+        self.last = [mask.bit_length() - 1 for mask in self.readers]
+        self.output = [group.x[u + 1] if self.readers[u] else 0 for u in range(n)]
+        self.backward = [group.gradients[v] + group.temporary[v] + group.tape[v] for v in range(n)]
+        self.forward = [group.x[v + 1] + group.temporary[v] + group.tape[v] for v in range(n)]
+        self.own = [group.gradients_before[v] + self.forward[v] for v in range(n)]
+        self.may_drop = [
+            group.allowed[Policy.RECOMPUTE] and group.products[u] > 0 for u in range(n)
+        ]
+        self.may_keep = [group.allowed[Policy.KEEP] or not group.products[u] for u in range(n)]
+        self._complete()
+
+    def _complete(self) -> None:
+        """Find the least cycles to come, all figures rounded down to coarser units if need be."""
+        group, n = self.group, self.n
+        self.unit = group.room // LEVELS + 1
+        self.scale = sum(group.forward) // (UNREACHED - 1) + 1
+        products = np.array(group.products, dtype=np.int64)
+        sums = np.concatenate(([0], np.cumsum(products)))
+        levels = group.room // self.unit + 1
+        longest = next(
+            (
+                length
+                for length in range(1, n)
+                if all(
+                    sums[at] - sums[at - length] + self.backward[at] > group.room
+                    for at in range(length, n)
+                )
+            ),
+            n,
+        )
+        self.longest = max(1, min(longest, ENTRIES // (2 * levels * (n + 1)) - 1))
+        retained = [min(self.output[u - 1], group.products[u]) if u else 0 for u in range(n)]
+        self.kept, self.dropped, self.runs = remat_kernels.completions(
+            levels - 1,
+            np.array(self.forward, dtype=np.int64) // self.unit,
+            np.array(self.backward, dtype=np.int64) // self.unit,
+            products // self.unit,
+            np.array(self.output, dtype=np.int64) // self.unit,
+            np.array(group.forward, dtype=np.int64) // self.scale,
+            np.array(retained, dtype=np.int64) // self.unit,
+            np.array(self.may_keep),
+            np.array(self.may_drop),
+            self.retaining,
+            self.longest,
+        )
+
+    @property
+    def bound(self) -> int:
+        """Cycles that any plan computes again, `NONE` where there is none."""
+        least = int(self.kept[0, 0])
+        return NONE if least >= UNREACHED else least * self.scale
+
+    # ------------------------------------------------------------------ arcs
+
+    def _bytes(self, mask: int, of: Sequence[int]) -> int:
+        return sum(of[u] for u in layers_of(mask))
+
+    def _arcs(
+        self, opened: int, closed: int, layer: int
+    ) -> Iterator[tuple[int, int, int, int, int, int, int]]:
+        """Yield what can follow a state at a layer.
+
+        Each with the sets of open and closed layers, bytes kept and cycles added, most bytes kept
+        before, what becomes of the layer, and the set of layers closed.
+        """
+        group, output, products = self.group, self.output, self.group.products
+        bit = 1 << layer
+        wanted = closed & self.reads[layer]
+        if wanted and not self.retaining:
+            return
+        retained = self._bytes(wanted, output)
+        closed &= ~wanted
+        held = self._bytes(opened, products)
+        later = -1 << layer
+        waiting = [u for u in layers_of(opened | closed) if self.readers[u] & later]
+        need = max(
+            held + self.backward[layer], self.forward[layer] + sum(output[u] for u in waiting)
+        )
+        limit = group.room - retained - need
+        if limit < 0:
+            return
+        choices = []
+        if self.may_keep[layer]:
+            choices.append((opened, closed, products[layer], 0, limit, KEPT))
+        if self.may_drop[layer]:
+            cycles = group.forward[layer]
+            if self.readers[layer]:
+                choices.append((opened | bit, closed, 0, cycles, limit, OPEN))
+            if (group.tape[layer] or not self.may_keep[layer]) and (
+                self.retaining or not self.readers[layer]
+            ):
+                strict = min(limit, group.room - retained - held - self.own[layer])
+                choices.append((opened, closed | bit, 0, cycles, strict, OWN))
+        for still, gone, kept, cycles, most, what in choices:
+            if most < 0:
+                continue
+            for left, closing in self._closings(opened, still, layer):
+                more = self._retained(closing, gone)
+                if more is None:
+                    continue
+                charge, out = more
+                future = later << 1 | left
+                out = sum(1 << u for u in layers_of(out | closing) if self.readers[u] & future)
+                yield left, out, retained + kept + charge, cycles, most, what, closing
+
+    def _closings(self, opened: int, still: int, layer: int) -> Iterator[tuple[int, int]]:
+        """Yield (left open, closed) for each way to close layers before `layer`."""
+        later = -1 << (layer + 1)
+        work = [(opened, still, 0)]
+        while work:
+            rest, left, closing = work.pop()
+            if not rest:
+                yield left, closing
+                continue
+            # Readers come after what they read: they are decided already.
+            u = rest.bit_length() - 1
+            rest ^= 1 << u
+            if self.readers[u] & (later | left):
+                work.append((rest, left, closing))
+            if self.readers[u] & (closing | 1 << layer):
+                work.append((rest, left ^ 1 << u, closing | 1 << u))
+
+    def _retained(self, closing: int, gone: int) -> tuple[int, int] | None:
+        """Return bytes retained so that layers can be computed again, and who is gone still."""
+        charge = 0
+        for v in layers_of(closing):
+            wanted = self.reads[v] & gone
+            if wanted:
+                if not self.retaining:
+                    return None
+                gone &= ~wanted
+                charge += min(self._bytes(wanted, self.output), self.group.products[v])
+        return charge, gone
+
+    # ------------------------------------------------------------------ search
+
+    def search(self, upper: int, most: int, keep_going: Callable[[], bool] = lambda: True) -> Found:
+        """Return the best plan that computes less than `upper` cycles again, or a bound.
+
+        Parameters
+        ----------
+        upper : int
+        most : int
+            Labels followed at each layer.
+        keep_going : callable
+            Asked now and then; once it says no, only the bound of before is returned.
+        """
+        states = [(0, 0)]
+        starts = np.array([0, 1], dtype=np.int64)
+        held, again = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        trail: list[tuple[Array, Array, list[tuple[int, int]]]] = []
+        lost = NONE
+        for layer in range(self.n):
+            index: dict[tuple[int, int], int] = {}
+            arcs: list[tuple[int, int, int, int, int]] = []
+            marks: list[tuple[int, int]] = []
+            for source, (opened, closed) in enumerate(states):
+                if source % AT_ONCE == 0 and not keep_going():
+                    return Found(NONE, (), (), self.bound, False)
+                least = int(held[starts[source]])
+                for left, out, more, cycles, limit, what, closing in self._arcs(
+                    opened, closed, layer
+                ):
+                    if least <= limit:
+                        state = index.setdefault((left, out), len(index))
+                        arcs.append((source, state, more, cycles, limit))
+                        marks.append((what, closing))
+            if not arcs:
+                return Found(NONE, (), (), lost, lost == NONE)
+            states = list(index)
+            target, held, again, label, arc, least_of = self._grow(
+                starts, held, again, arcs, states, layer, upper
+            )
+            order = np.lexsort((again, held, target))
+            chosen = remat_kernels.undominated(order, target, held, again)
+            if len(chosen) > most:
+                promise = least_of[chosen]
+                worst = int(np.partition(promise, most)[most])
+                lost = min(lost, worst)
+                better = promise < worst
+                chosen = chosen[better] if better.any() else chosen[:most]
+            if not len(chosen):
+                return Found(NONE, (), (), lost, lost == NONE)
+            trail.append((label[chosen], arc[chosen], marks))
+            held, again = held[chosen], again[chosen]
+            present, dense = np.unique(target[chosen], return_inverse=True)
+            states = [states[number] for number in present.tolist()]
+            starts = np.concatenate(([0], np.cumsum(np.bincount(dense, minlength=len(states)))))
+        best = int(np.argmin(again))
+        dropped, recompute = self._unroll(trail, best)
+        value = int(again[best])
+        return Found(value, dropped, recompute, min(lost, value), lost >= value)
+
+    def _grow(
+        self,
+        starts: Array,
+        held: Array,
+        again: Array,
+        arcs: list[tuple[int, int, int, int, int]],
+        states: list[tuple[int, int]],
+        layer: int,
+        upper: int,
+    ) -> tuple[Array, ...]:
+        known: dict[tuple[int, int], int] = {}
+        table: list[Array] = []
+        rows = np.empty(len(states), np.int64)
+        for number, (opened, closed) in enumerate(states):
+            length, kind = 0, 0
+            if opened >> layer & 1:
+                while length <= layer and length < self.longest and opened >> (layer - length) & 1:
+                    length += 1
+                before = layer - length
+                kind = int(before >= 0 and not opened >> before & 1 and closed >> before & 1)
+            elif closed >> layer & 1:
+                kind = 2
+            key = (kind, length)
+            if key not in known:
+                known[key] = len(table)
+                if length:
+                    table.append(self.runs[kind, length, layer + 1])
+                else:
+                    table.append((self.dropped if kind else self.kept)[layer + 1])
+            rows[number] = known[key]
+        return tuple(
+            remat_kernels.grow(
+                starts,
+                held,
+                again,
+                np.array(arcs, dtype=np.int64),
+                self.unit,
+                self.scale,
+                rows,
+                np.array(table, dtype=np.int64),
+                upper,
+            )
+        )
+
+    def _unroll(
+        self, trail: list[tuple[Array, Array, list[tuple[int, int]]]], label: int
+    ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        recompute: list[tuple[int, ...]] = []
+        for layer in reversed(range(self.n)):
+            before, arc, marks = trail[layer]
+            what, closing = marks[int(arc[label])]
+            recompute.append((*layers_of(closing), *([layer] if what == OWN else ())))
+            label = int(before[label])
+        dropped = sorted(u for run in recompute for u in run)
+        return tuple(dropped), tuple(reversed(recompute))

@@ -1,0 +1,182 @@
+"""Compiled parts of :mod:`.remat`: what is left to compute again at least, and labels' growth."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+UNREACHED = 2**30
+"""Cycles of what is not possible."""
+
+
+@compiled
+def completions(
+    room: int,
+    forward: Array,
+    backward: Array,
+    products: Array,
+    outputs: Array,
+    cycles: Array,
+    retained: Array,
+    may_keep: Array,
+    may_drop: Array,
+    retaining: bool,
+    longest: int,
+) -> tuple[Array, Array, Array]:
+    """Return the least cycles computed again from each layer on, skips left out.
+
+    Parameters
+    ----------
+    room : int
+        Bytes (in any unit, as all that follow) for what is live.
+    forward, backward : ndarray
+        By layer: what a layer needs itself in its forward and its backward pass.
+    products, outputs : ndarray
+        Bytes of a layer's tape and output, and of the output alone.
+    cycles : ndarray
+        Forward cycles, all together below `UNREACHED`.
+    retained : ndarray
+        By layer: charged if its run is computed again from a retained output.
+    may_keep, may_drop : ndarray of bool
+    retaining : bool
+        Whether an output may be retained whose layer is computed again.
+    longest : int
+        Layers of a run that are told apart; of a longer one only the last ones count.
+
+    Returns
+    -------
+    kept, dropped : ndarray, shape (layers + 1, room + 1)
+        By layer and bytes kept of those before, when the layer before it is kept, or closed.
+    runs : ndarray, shape (2, longest + 1, layers + 1, room + 1)
+        When the last so many layers are an open run, which is computed again from a tensor that is
+        there (0) or must be retained from the run's end on (1).
+
+    O(layers * longest * room).
+    """
+    n = len(cycles)
+    kept = np.full((n + 1, room + 1), UNREACHED, np.int32)
+    dropped = np.full((n + 1, room + 1), UNREACHED, np.int32)
+    runs = np.full((2, longest + 1, n + 1, room + 1), UNREACHED, np.int32)
+    kept[n] = 0
+    dropped[n] = 0
+    runs[:, :, n] = 0
+    for layer in range(n - 1, -1, -1):
+        for held in range(room - max(forward[layer], backward[layer]) + 1):
+            best = UNREACHED
+            if may_keep[layer] and held + products[layer] <= room:
+                best = kept[layer + 1, held + products[layer]]
+            if not may_drop[layer]:
+                kept[layer, held] = best
+                dropped[layer, held] = best
+                continue
+            if (retaining or outputs[layer] == 0) and held + outputs[layer] <= room:
+                # The tape alone is computed again.
+                best = min(best, cycles[layer] + kept[layer + 1, held + outputs[layer]])
+            kept[layer, held] = min(best, cycles[layer] + runs[0, 1, layer + 1, held])
+            dropped[layer, held] = best
+            if retaining:
+                again = cycles[layer] + runs[1, 1, layer + 1, held]
+                dropped[layer, held] = min(best, again)
+            if outputs[layer - 1] == 0:
+                dropped[layer, held] = kept[layer, held]
+        run = 0
+        # After this layer, where only a part of the run goes on, from a retained output.
+        shorter = np.full(room + 1, UNREACHED, np.int32)
+        for length in range(1, min(longest, layer) + 1):
+            run += products[layer - length]
+            need = max(run + backward[layer], outputs[layer - 1] + forward[layer])
+            for source in range(2):
+                charge = retained[layer - length] if source == 1 else 0
+                # The first layer of a run that is longer than told apart is not known.
+                following = source if length < longest else 0
+                for held in range(room + 1):
+                    best = UNREACHED
+                    if held + charge <= room:
+                        best = dropped[layer, held + charge]
+                    if may_drop[layer]:
+                        more = runs[following, min(length + 1, longest), layer + 1, held]
+                        best = min(best, cycles[layer] + more)
+                    if held + need <= room:
+                        runs[source, length, layer, held] = min(best, shorter[held])
+                    if source == 1 and retaining:
+                        shorter[held] = min(shorter[held], best)
+    return kept, dropped, runs
+
+
+@compiled
+def grow(
+    starts: Array,
+    held: Array,
+    again: Array,
+    arcs: Array,
+    unit: int,
+    scale: int,
+    rows: Array,
+    table: Array,
+    upper: int,
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Return the labels that labels and arcs give, those left out that cannot beat `upper`.
+
+    Parameters
+    ----------
+    starts : ndarray
+        Where the labels of each state begin, and the end.
+    held, again : ndarray
+        By label, rising in each state: bytes kept; cycles computed again.
+    arcs : ndarray, shape (arcs, 5)
+        States before and after, bytes kept and cycles added, most bytes kept before.
+    unit, scale : int
+        Bytes and cycles of one unit of `table`.
+    rows, table : ndarray
+        The row of each target, and least cycles to come by bytes kept.
+
+    Returns
+    -------
+    target, held, again, label, arc, least : ndarray
+        `least`: cycles of any plan that goes on from there.
+    """
+    total = 0
+    for arc in range(len(arcs)):
+        total += starts[arcs[arc, 0] + 1] - starts[arcs[arc, 0]]
+    found = np.empty((6, total), np.int64)
+    count = 0
+    for arc in range(len(arcs)):
+        source, target, more, cycles, limit = arcs[arc]
+        for label in range(starts[source], starts[source + 1]):
+            if held[label] > limit:
+                break
+            now = held[label] + more
+            if now // unit >= table.shape[1]:
+                break
+            cost = again[label] + cycles
+            rest = table[rows[target], now // unit]
+            least = cost + rest * scale
+            if rest >= UNREACHED or least >= upper:
+                continue
+            found[0, count], found[1, count], found[2, count] = target, now, cost
+            found[3, count], found[4, count], found[5, count] = label, arc, least
+            count += 1
+    return (
+        found[0, :count],
+        found[1, :count],
+        found[2, :count],
+        found[3, :count],
+        found[4, :count],
+        found[5, :count],
+    )
+
+
+@compiled
+def undominated(order: Array, target: Array, held: Array, again: Array) -> Array:
+    """Return, of labels in order of target, bytes and cycles, those that none dominates."""
+    found = np.empty(len(order), np.int64)
+    count = 0
+    last, best = -1, 0
+    for label in order:
+        if target[label] != last or again[label] < best:
+            last, best = target[label], again[label]
+            found[count] = label
+            count += 1
+    return found[:count]

@@ -1,0 +1,80 @@
+"""Why an instance has no plan, in words a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stagepack.heuristics.phases.feasibility import enough_memory, fitting
+from stagepack.instances.phases import PhaseSchedule, PhaseSolution
+from stagepack.instances.phases.least import misfit
+from stagepack.instances.phases.plan import plan
+from stagepack.result import CheckError, Progress, Stopped
+
+PATIENCE = 5.0
+"""Seconds that a search for what would do may take, once it is proved that nothing fits."""
+
+
+def conclude_infeasible(
+    instance: PhaseSchedule, progress: Progress[PhaseSolution], source: str
+) -> None:
+    """Report that there is no plan, and why; then find in little time what would do."""
+    if progress.solution is not None:
+        raise CheckError(f"{source} calls an instance infeasible that has a plan")
+    alone = misfit(instance)
+    if alone:
+        progress.prove_infeasible(alone)
+        return
+    cause = _summary(instance)
+    # Established before a remedy is looked for, which may be interrupted.
+    progress.prove_infeasible(cause)
+    try:
+        remedy = _remedy(instance, _patience(progress))
+    except Stopped:
+        return
+    progress.prove_infeasible(f"{cause}; {remedy}")
+
+
+def _patience(progress: Progress[PhaseSolution]) -> Callable[[], bool]:
+    """Return a `keep_going` that raises :class:`Stopped` in the end, and never says no."""
+    until = progress.elapsed + PATIENCE
+
+    def going() -> bool:
+        if progress.interrupted or progress.remaining <= 0 or progress.elapsed > until:
+            raise Stopped
+        return True
+
+    return going
+
+
+def _summary(instance: PhaseSchedule) -> str:
+    limits = []
+    if instance.chip.memory is not None:
+        limits.append(f"{instance.chip.memory:,} bytes of memory")
+    if instance.remote_memory is not None:
+        limits.append(f"{instance.remote_memory:,} bytes of remote memory")
+    if instance.graphs is not None:
+        limits.append(f"{instance.graphs} phase graphs")
+    if not limits:
+        return "the policies and modes allowed leave no plan"
+    return f"no plan keeps within {' and '.join(limits)}"
+
+
+def _remedy(instance: PhaseSchedule, keep_going: Callable[[], bool]) -> str:
+    """Return what is known to mend it; the plan that shows it was checked."""
+    memory = instance.chip.memory
+    limited = (instance.remote_memory, instance.graphs) != (None, None)
+    if limited:
+        found = fitting(instance, keep_going)
+        if found is not None:
+            uses = plan(instance, found)
+            return (
+                f"{uses.remote_bytes:,} bytes of remote memory and {uses.graphs} phase graphs "
+                "would do"
+            )
+    enough = None if memory is None else enough_memory(instance, keep_going)
+    if enough is None:
+        return "more memory alone does not help"
+    least, found = enough
+    assert memory is not None
+    would = f"it would be feasible with {least:,} bytes of memory instead of {memory:,}"
+    return f"without the budgets {would}" if instance.replace(memory=least).check(found) else would

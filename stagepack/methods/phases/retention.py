@@ -1,0 +1,132 @@
+"""Recomputation within one group, once a layer at most: labels along the layers, ever more."""
+
+from __future__ import annotations
+
+import functools
+
+from stagepack.formulations.phases import RematMilp
+from stagepack.formulations.phases.remat import Step
+from stagepack.heuristics.phases.cycles import UNLIMITED
+from stagepack.heuristics.phases.remat import NONE, Found, Labels
+from stagepack.heuristics.phases.sweep import Sweep
+from stagepack.instances.phases import PhaseSchedule, Policy
+from stagepack.instances.phases.modes import Mode
+
+WIDTHS = (300, 3_000, 30_000, 300_000, 1_000_000)
+"""Labels followed at each layer, in turn, as long as some were left out that might tell more."""
+
+
+def unsupported(instance: PhaseSchedule) -> str:
+    """Return why labels along the layers do not apply, '' if they do."""
+    reason = RematMilp.unsupported(instance)
+    if reason:
+        return reason
+    if Policy.RECOMPUTE not in instance.policies or instance.recomputations != 1:
+        return "labels along the layers need layers that are computed again once at most"
+    return "labels along the layers page nothing" if Policy.STASH in instance.policies else ""
+
+
+@functools.cache
+def _warm_up() -> None:
+    """Solve something small, so that kernels are compiled."""
+    instance = PhaseSchedule.from_arrays(
+        [1, 1],
+        [1, 1],
+        [1, 1, 1],
+        backward=[1, 1],
+        tape=[1, 1],
+        training=True,
+        policies=["keep", "recompute"],
+        fixed_boundaries=(0, 2),
+    )
+    Labels(Step(instance, 0, 1, instance.modes_with(0)[0]), retaining=True).search(NONE, 1)
+
+
+def retain(sweep: Sweep, source: str) -> None:
+    """Search every pair and mode; the run hears of plans and bounds, the sweep of bounds.
+
+    Raises
+    ------
+    Stopped
+        When time runs out.
+    """
+    instance, progress = sweep.instance, sweep.progress
+    with progress.setup("compiling kernels"):
+        _warm_up()
+    choices = RematMilp.choices(instance)
+    bounds = {choice: sweep.bounds[choice[1], choice[0]] for choice in choices}
+    for choice in sorted(choices, key=lambda choice: (bounds[choice], choice)):
+        if bounds[choice] < sweep.upper:
+            _Choice(sweep, choice, bounds, source).run()
+    for tiles, batch, _ in choices:
+        if sweep.bounds[batch, tiles] >= UNLIMITED:
+            sweep.infeasible.add((batch, tiles))
+
+
+class _Choice:
+    """One number of I/O tiles, microbatch and mode."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        choice: tuple[int, int, Mode],
+        bounds: dict[tuple[int, int, Mode], int],
+        source: str,
+    ) -> None:
+        self.sweep, self.choice, self.bounds, self.source = sweep, choice, bounds, source
+        self.step = Step(sweep.instance, *choice)
+
+    def run(self) -> None:
+        """Search with ever more labels, until they prove something or tell no more."""
+        if self.step.infeasible:
+            self._raise(NONE)
+            return
+        progress, chain = self.sweep.progress, self.sweep.instance.chain
+        labels = Labels(self.step, retaining=not chain)
+        self._raise(labels.bound)
+        plain: Labels | None = None
+        for most in WIDTHS:
+            progress.require_time()
+            if self.bounds[self.choice] >= self.sweep.upper:
+                return
+            upper = self._upper()
+            found = labels.search(upper, most, progress.keep_going)
+            progress.require_time()
+            if not self._offer(found) and not chain:
+                # What is retained may be too much: recompute in the canonical order.
+                plain = plain or Labels(self.step, retaining=False)
+                self._offer(plain.search(upper, most, progress.keep_going))
+            self._raise(found.bound)
+            if found.complete:
+                return
+
+    def _upper(self) -> int:
+        """Return the cycles computed again from which on a plan is no better."""
+        upper = self.sweep.upper
+        return NONE if upper >= UNLIMITED else self.step.most_again(upper - 1) + 1
+
+    def _offer(self, found: Found) -> bool:
+        """Offer a plan if there is one and it is possible; return False if it is not."""
+        if found.again >= NONE:
+            return True
+        instance, step = self.sweep.instance, self.step
+        policy = [
+            Policy.RECOMPUTE if layer in found.dropped else step.idle_policy(layer)
+            for layer in range(step.n)
+        ]
+        plan = step.plan(policy, None if instance.chain else list(found.recompute))
+        if instance.check(plan):
+            return False
+        self.sweep.progress.offer(plan, self.source)
+        return True
+
+    def _raise(self, again: int) -> None:
+        """Note cycles that any better plan computes again, `NONE`: there is none."""
+        sweep, (tiles, batch, _) = self.sweep, self.choice
+        bound = sweep.upper if again >= NONE else min(self.step.time(again), sweep.upper)
+        self.bounds[self.choice] = max(self.bounds[self.choice], bound)
+        least = min(value for (t, b, _), value in self.bounds.items() if (t, b) == (tiles, batch))
+        sweep.bounds[batch, tiles] = max(sweep.bounds[batch, tiles], least)
+        whole = min(sweep.bounds.values())
+        if whole < UNLIMITED:
+            sweep.progress.raise_bound(min(whole, sweep.upper), "labels along the layers")
