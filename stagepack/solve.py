@@ -8,6 +8,9 @@ import importlib.metadata
 import inspect
 import math
 import platform
+import signal
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +22,16 @@ from stagepack.methods import packing as packing_methods
 from stagepack.methods import phases as phases_methods
 from stagepack.methods import pipeline as pipeline_methods
 from stagepack.methods import schedule as schedule_methods
-from stagepack.result import InputError, Number, Progress, Result, Status, Stopped, Termination
+from stagepack.result import (
+    InputError,
+    Number,
+    Progress,
+    Result,
+    StagepackError,
+    Status,
+    Stopped,
+    Termination,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +48,8 @@ REGISTRY: dict[str, tuple[Method, ...]] = {
 }
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 OPTIONS = {"deterministic": False}
+PATIENCE = 2.0  # seconds after Ctrl-C in which a method may end by itself
+ECHO = 0.5  # seconds in which another Ctrl-C counts as the same one
 
 
 @dataclass(frozen=True)
@@ -164,12 +178,8 @@ def solve(
         on_incumbent=on_incumbent,
         secondary=getattr(instance, "secondary", None),
     )
-    try:
+    with _Interruptible(progress):
         chosen.run(instance, progress, settings)
-    except Stopped:
-        pass
-    except KeyboardInterrupt:
-        progress.interrupt()
     progress.close()
     status, termination = progress.outcome()
     if goal is not None and progress.objective is not None and progress.objective <= goal:
@@ -205,6 +215,50 @@ def solve(
         versions=versions(),
         trace=progress.trace,
     )
+
+
+class _Interruptible:
+    """Turns Ctrl-C into a request to end, and a request that nobody hears into an exception.
+
+    An exception in the middle of compiled code, or of the compiler, comes out as any other one:
+    so the first Ctrl-C only asks; where that does not help for `PATIENCE` seconds, or at the next
+    one, KeyboardInterrupt is raised, and whatever becomes of it ends the run with what it has.
+    """
+
+    def __init__(self, progress: Progress[Any]) -> None:
+        self._progress = progress
+        self._asked = math.inf
+        self._forced = False
+        self._before: Any = None
+        self._timer = threading.Timer(PATIENCE, signal.raise_signal, (signal.SIGINT,))
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            before = signal.getsignal(signal.SIGINT)
+            if callable(before):  # not where it is ignored
+                self._before = before
+                signal.signal(signal.SIGINT, self._handle)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        now = time.perf_counter()
+        if self._asked == math.inf:
+            self._asked = now
+            self._progress.interrupt()
+            self._timer.start()
+        elif now - self._asked >= ECHO:  # a group of processes may be signalled twice
+            self._forced = True
+            raise KeyboardInterrupt
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+        self._timer.cancel()
+        if isinstance(error, KeyboardInterrupt):
+            self._progress.interrupt()
+            return True
+        garbled = self._forced and isinstance(error, Exception)
+        return isinstance(error, Stopped) or (garbled and not isinstance(error, StagepackError))
 
 
 def pack(

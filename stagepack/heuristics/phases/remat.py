@@ -22,8 +22,8 @@ bound on every plan; the plan they give is often possible, and best then.
 Labels that cannot lead to a better plan than the best one known are dropped: the least cycles
 still to come are those of the same problem without skips, where a state is the length of the open
 run, for every number of bytes kept (:func:`.remat_kernels.completions`); of a run a part may go
-on, from a retained output.  If there are too many
-labels, the least promising are dropped, and the least that they promise bounds the answer.
+on alone, from a retained output.  If there are too many labels, the least promising are dropped,
+and the least that they promise bounds the answer.
 """
 
 from __future__ import annotations
