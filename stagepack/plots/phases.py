@@ -25,7 +25,7 @@ COLOURS = {
 """By what an engine does, in the order of the legend."""
 BANDS = ("#c3cdd9", "#dde4ec")
 """Phases take these in turn: colours are for what engines do."""
-FOLDED = 4000
+FOLDED = 1200
 """Beyond so many events, equal ones that follow one another closely are drawn as one."""
 
 

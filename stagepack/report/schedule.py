@@ -16,6 +16,7 @@ from stagepack.result import InputError, Result
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+LONGEST_NAME = 28
 COLUMNS = ("device", "busy", "idle", "span", "bubble", "in flight", "memory", "limit")
 
 
@@ -126,11 +127,20 @@ def solution_table(
     from rich.console import Group
 
     header, rows = _rows(instance, solution)
-    header, rows = narrowed(header, rows, ("limit", "idle", "busy"), width)
+    header, rows = narrowed(
+        header, [[_short(row[0]), *row[1:]] for row in rows], ("limit", "idle", "busy"), width
+    )
     table = plain(tuple(header), left=("device",))
     for row in rows:
         table.add_row(*map(cell, row))
     return Group(facts_table(solution_lines(instance, solution), width), cell(""), table)
+
+
+def _short(name: str) -> str:
+    """Return the name of a device, its middle left out where it is long."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return name[: LONGEST_NAME // 2] + "…" + name[-(LONGEST_NAME // 2) + 1 :]
 
 
 def solution_lines(instance: PipelineSchedule, solution: ScheduleSolution) -> list[tuple[str, str]]:

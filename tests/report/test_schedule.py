@@ -73,6 +73,14 @@ def test_the_table_has_a_line_a_device_and_fits(width: int) -> None:
     assert "12" in lines[1]
 
 
+def test_a_long_name_costs_no_column() -> None:
+    instance = looped(device_names=["a name far too long for any table of figures", "b"])
+    text = printed(schedule.solution_table(instance, all_forward_first(instance), 80), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    for column in ("span", "bubble", "memory"):
+        assert column in text
+
+
 def test_memory_columns_show_only_where_memory_is_used() -> None:
     instance = looped(memory_forward=0, memory_backward=0, limit=None)
     text = printed(schedule.solution_table(instance, all_forward_first(instance), 120), 120)
