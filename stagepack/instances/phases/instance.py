@@ -275,9 +275,7 @@ class PhaseSchedule:
             policies=validate.choices(policies, Policy, "policies"),
             recomputations=integer(recomputations, "recomputations"),
             prefetch=bool(prefetch),
-            fixed_boundaries=None
-            if fixed_boundaries is None
-            else tuple(integer(cut, "fixed_boundaries") for cut in fixed_boundaries),
+            fixed_boundaries=validate.boundaries(fixed_boundaries),
             remote_memory=None
             if remote_memory is None
             else integer(remote_memory, "remote_memory"),

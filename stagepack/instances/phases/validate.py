@@ -35,8 +35,23 @@ def choices(given: Iterable[Any], words: type[WordT], name: str) -> tuple[WordT,
     return tuple(word for word in words if word in asked)
 
 
+def boundaries(given: Iterable[int] | None) -> tuple[int, ...] | None:
+    """Return fixed boundaries as integers, or None."""
+    if given is None:
+        return None
+    if not isinstance(given, Iterable):
+        raise InputError(
+            f"{given!r} is no list", field="fixed_boundaries", remedy="write [0, ..., n]"
+        )
+    return tuple(integer(cut, "fixed_boundaries") for cut in given)
+
+
 def skips(given: Iterable[tuple[int, int]], n: int) -> tuple[tuple[int, int], ...]:
     """Return skips in order, each once; (l, l + 1) is no skip but the chain itself."""
+    if not isinstance(given, Iterable):
+        raise InputError(
+            f"{given!r} is no list", field="skips", remedy="write pairs (layer that writes, reader)"
+        )
     found = set()
     for at, pair in enumerate(given):
         where = f"skips[{at}]"
@@ -90,8 +105,16 @@ def chip(given: Chip | None, facts: Mapping[str, Any]) -> Chip:
     """Return the chip with the facts that are not None, refused by the name of its field."""
     facts = {name: value for name, value in facts.items() if value is not None}
     base = Chip() if given is None else given
+    if not isinstance(base, Chip):
+        raise InputError(f"{base!r} is no chip", field="chip", remedy="give a stagepack.Chip")
     try:
         if "io_tiles" in facts:
+            if not isinstance(facts["io_tiles"], Iterable):
+                raise InputError(
+                    f"{facts['io_tiles']!r} is no range",
+                    field="chip.io_tiles",
+                    remedy="give the least and the greatest number, for example (0, 64)",
+                )
             facts["io_tiles"] = tuple(facts["io_tiles"])
         found = msgspec.convert(
             {**msgspec.structs.asdict(base), **facts}, Chip, strict=True, from_attributes=True

@@ -53,6 +53,12 @@ def arguments(
         When the partition is invalid or says only forward and backward together, when a stage
         takes no cycles, or a device is too small for what its stages hold all the time.
     """
+    if not isinstance(solution, PipelineSolution):
+        raise InputError(
+            f"{type(solution).__name__} is no solution",
+            field="solution",
+            remedy="give result.solution of a solved partition",
+        )
     violations = partition.check(solution)
     if violations:
         raise InputError(

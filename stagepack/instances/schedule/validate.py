@@ -105,6 +105,10 @@ def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
     """
     if values is None:
         return tuple((s, s + 1) for s in range(p - 1))
+    if not isinstance(values, Iterable):
+        raise InputError(
+            f"{values!r} is no list", field="edges", remedy="give pairs (producer, consumer)"
+        )
     found: list[tuple[int, int]] = []
     for at, value in enumerate(values):
         try:
@@ -167,6 +171,8 @@ def names(values: Iterable[Any] | None, name: str, n: int, per: str) -> tuple[st
     """Return `n` different names, or None."""
     if values is None:
         return None
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"{values!r} is no list", field=name, remedy=f"give one name a {per}")
     found = tuple(map(str, values))
     if len(found) != n:
         raise InputError(

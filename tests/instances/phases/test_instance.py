@@ -169,3 +169,11 @@ def test_a_profile_becomes_layers_and_skips() -> None:
     # Temporary bytes without outputs and inputs that end there: 40 - 34, 40 - 16, 40 - 29.
     assert instance.temporary.tolist() == [6, 24, 11]
     assert np.array_equal(instance.backward, [9, 9, 9])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("skips", 3), ("fixed_boundaries", 2), ("chip", 5), ("io_tiles", 3)]
+)
+def test_what_is_no_list_or_chip_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(InputError, match=field):
+        PhaseSchedule.from_arrays([1], [1], [1, 1], **{field: value})  # type: ignore[arg-type]

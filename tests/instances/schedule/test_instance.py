@@ -243,3 +243,11 @@ def test_stages_of_one_device_hold_a_microbatch_at_once() -> None:
     assert least_memory(instance).tolist() == [4]
     apart = instance.replace(edges=[], latency=0)
     assert least_memory(apart).tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("edges", 5), ("stage_names", "ab"), ("device_names", 3)]
+)
+def test_what_is_no_list_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(InputError, match=field):
+        PipelineSchedule.from_arrays([1, 2], microbatches=2, **{field: value})  # type: ignore[arg-type]
