@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from stagepack.instances.packing import Gap, LmemPacking
-from stagepack.methods.packing import attempt, runs
+from stagepack.methods.models import PACE
+from stagepack.methods.packing import runs
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
 
@@ -56,7 +57,7 @@ def test_turns_of_auto_keep_within_the_work_given(monkeypatch: Any) -> None:
         given["exact"] += seconds
 
     def model(*_: Any, work: float) -> None:
-        given["model"] += work / attempt.PACE
+        given["model"] += work / PACE
 
     monkeypatch.setattr(runs, "_exact", exact)
     monkeypatch.setattr(runs, "_model", model)

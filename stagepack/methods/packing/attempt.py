@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -13,9 +12,7 @@ from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-from stagepack.methods import Settings
 from stagepack.result import Progress, Stopped
-from stagepack.solvers import Engine
 
 PackingProgress = Progress[PackingSolution]
 
@@ -85,17 +82,6 @@ class Attempt:
             return left[0] >= 0 and self.progress.keep_going()
 
         return go_on
-
-
-PACE = 0.1
-"""Work of CP-SAT that takes about a second in models of packing, which it counts too cheap."""
-
-
-def paced(settings: Settings, engine: Engine) -> Settings:
-    """Return the settings with a limit, for an engine that works, in work instead of seconds."""
-    if not settings.deterministic or settings.time_limit is None or engine.name != "cp-sat":
-        return settings
-    return dataclasses.replace(settings, time_limit=PACE * settings.time_limit)
 
 
 def compile_kernels(attempt: Attempt, *parts: str, stiff: bool = False) -> None:

@@ -17,8 +17,8 @@ from stagepack.heuristics.packing import replan as replanning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.models import load_engine, run_model
-from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels, paced
+from stagepack.methods.models import load_engine, paced, run_model
+from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
 from stagepack.methods.packing.reasons import conclude_infeasible
 from stagepack.result import CheckError, InputError, Progress, Termination
 

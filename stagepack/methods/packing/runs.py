@@ -21,8 +21,8 @@ from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
-from stagepack.methods.models import load_engine, run_model
-from stagepack.methods.packing.attempt import PACE, Attempt, PackingProgress, compile_kernels, paced
+from stagepack.methods.models import PACE, load_engine, paced, run_model
+from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
 from stagepack.methods.packing.reasons import conclude_infeasible
 from stagepack.result import InputError, Status, Termination
 from stagepack.solvers import Engine

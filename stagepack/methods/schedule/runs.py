@@ -13,7 +13,7 @@ from stagepack.heuristics.schedule.timing import tighten
 from stagepack.heuristics.schedule.timing import warm_up as warm_up_timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
 from stagepack.methods import Settings
-from stagepack.methods.models import load_engine, run_model
+from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.schedule.reasons import conclude_infeasible
 from stagepack.result import InputError, Progress, Stopped, Termination
 from stagepack.solvers import Engine
@@ -185,7 +185,7 @@ def _model(
         ),
         "CpSat",
         progress,
-        settings,
+        paced(settings, engine),
         start=progress.solution,
         start_value=upper,
         work=work,
@@ -220,10 +220,11 @@ def auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Setti
             once = dataclasses.replace(settings, deterministic=True, time_limit=greedy.ROUND)
             modulo.search(instance, progress, once)
             progress.reason = ""
-        if engine is not None and progress.keep_going():
-            _model(instance, progress, engine, settings, WORK * effort)
-        spent += 2 * WORK * effort
         limit = settings.time_limit if settings.deterministic else None
+        if engine is not None and progress.keep_going():
+            work = WORK * effort if limit is None else min(WORK * effort, PACE * (limit - spent))
+            _model(instance, progress, engine, settings, work)
+        spent += 2 * WORK * effort
         if not progress.keep_going() or (limit is not None and spent >= limit):
             _out_of_work(progress, settings)
             return
