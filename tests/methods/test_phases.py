@@ -288,3 +288,14 @@ def test_same_seed_same_answer() -> None:
 def test_registered() -> None:
     names = [info.name for info in sp.methods(KIND)]
     assert names == ["auto", *RULES, "dp", "enumerate", "milp", "milp-remat", "cp-sat"]
+
+
+def test_runs_limited_by_work_repeat() -> None:
+    instance = sp.load("phases/gpt2-small")
+    runs = [sp.solve(instance, time_limit=0.1, options={"deterministic": True}) for _ in range(2)]
+    first, second = (
+        [(event.kind, event.value, event.source) for event in run.trace.events] for run in runs
+    )
+    assert first == second
+    assert runs[0].solution == runs[1].solution
+    assert str(runs[0].termination) == "TIME_LIMIT"

@@ -21,7 +21,7 @@ from stagepack.heuristics.phases.policies import MOST_LABELS, PolicyRows, find_p
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
-from stagepack.result import Progress
+from stagepack.result import Progress, Stopped, Termination
 
 MANY_LABELS = 16 * MOST_LABELS
 """Labels at each layer beyond which a look takes too long."""
@@ -38,10 +38,15 @@ class Sweep:
         By pair, cycles that no plan with it goes below; 2**62 where there is none at all.
     inexact : str
         Why the best plan of a pair may be missed; '' when it is not.
+    looks : list of int, or None
+        How often :meth:`time_left` may still say yes: a limit that holds on any machine alike.
     """
 
-    def __init__(self, instance: PhaseSchedule, progress: Progress[PhaseSolution]) -> None:
+    def __init__(
+        self, instance: PhaseSchedule, progress: Progress[PhaseSolution], looks: int | None = None
+    ) -> None:
         self.instance, self.progress = instance, progress
+        self.looks = None if looks is None else [looks]  # shared with sweeps within this one
         self._work = work = WorkBounds(instance)
         self.bounds = {
             (microbatch, io_tiles): work.of(microbatch, io_tiles)
@@ -74,9 +79,18 @@ class Sweep:
         best = self.progress.objective
         return UNLIMITED if best is None else int(best)
 
+    def time_left(self) -> bool:
+        """Whether to go on: there is time, and where looks are counted some are left."""
+        if self.looks is not None:
+            self.looks[0] -= 1
+            if self.looks[0] < 0:
+                self.progress.stop(Termination.TIME_LIMIT)
+        return self.progress.keep_going()
+
     def keep_going(self) -> bool:
         """Return True, or raise :class:`Stopped`: an answer for lack of time is none."""
-        self.progress.require_time()
+        if not self.time_left():
+            raise Stopped
         return True
 
     def table(self, microbatch: int, io_tiles: int) -> OptionTable:
@@ -226,7 +240,7 @@ class Sweep:
             least = min(least, self.bounds[pair])
             following = self.bounds[order[at + 1]] if at + 1 < len(order) else UNLIMITED
             self._raise_bound(min(least, following))
-            self.progress.require_time()
+            self.keep_going()
         self._raise_bound(least)
 
     def raise_bound(self) -> None:

@@ -67,6 +67,7 @@ METHODS = (
         exact=True,
         description="rules, then exact search; models where that does not prove its answer",
         run=_Run("auto"),
+        limited_by_work=True,
         default=False,
     ),
     Method(
@@ -75,6 +76,7 @@ METHODS = (
         exact=False,
         description="as many layers into each group as fit, from the first layer on",
         run=_Run("greedy-head"),
+        limited_by_work=True,
     ),
     Method(
         name="layer-per-phase",
@@ -82,6 +84,7 @@ METHODS = (
         exact=False,
         description="every layer a group of its own",
         run=_Run("layer-per-phase"),
+        limited_by_work=True,
     ),
     Method(
         name="keep-all",
@@ -89,6 +92,7 @@ METHODS = (
         exact=False,
         description="everything kept on chip for the backward pass, groups filled from the head",
         run=_Run("keep-all"),
+        limited_by_work=True,
         unsupported=_keeping,
     ),
     Method(
@@ -97,6 +101,7 @@ METHODS = (
         exact=False,
         description="every sqrt(m)-th layer of a group saved, the others computed again",
         run=_Run("sqrt-checkpoint"),
+        limited_by_work=True,
         unsupported=_dropping,
     ),
     Method(
@@ -105,6 +110,7 @@ METHODS = (
         exact=True,
         description="labels over boundaries, for one microbatch and number of I/O tiles",
         run=_Run("dp"),
+        limited_by_work=True,
         unsupported=_one_pair,
     ),
     Method(
@@ -113,6 +119,7 @@ METHODS = (
         exact=True,
         description="labels over boundaries, for every microbatch and number of I/O tiles",
         run=_Run("enumerate"),
+        limited_by_work=True,
     ),
     Method(
         name="milp",

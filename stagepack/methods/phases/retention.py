@@ -81,21 +81,21 @@ class _Choice:
         if self.step.infeasible:
             self._raise(NONE)
             return
-        progress, chain = self.sweep.progress, self.sweep.instance.chain
+        chain = self.sweep.instance.chain
         labels = Labels(self.step, retaining=not chain)
         self._raise(labels.bound)
         plain: Labels | None = None
         for most in WIDTHS:
-            progress.require_time()
+            self.sweep.keep_going()
             if self.bounds[self.choice] >= self.sweep.upper:
                 return
             upper = self._upper()
-            found = labels.search(upper, most, progress.keep_going)
-            progress.require_time()
+            found = labels.search(upper, most, self.sweep.time_left)
+            self.sweep.progress.require_time()
             if not self._offer(found) and not chain:
                 # What is retained may be too much: recompute in the canonical order.
                 plain = plain or Labels(self.step, retaining=False)
-                self._offer(plain.search(upper, most, progress.keep_going))
+                self._offer(plain.search(upper, most, self.sweep.time_left))
             self._raise(found.bound)
             if found.complete:
                 return

@@ -18,7 +18,7 @@ from stagepack.heuristics.phases.sweep import Sweep
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.least import misfit
 from stagepack.methods import Settings
-from stagepack.methods.models import load_engine, run_model
+from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.phases import METHODS, retention
 from stagepack.methods.phases.reasons import conclude_infeasible
 from stagepack.result import InputError, Progress, Stopped, Termination
@@ -26,11 +26,14 @@ from stagepack.result import InputError, Progress, Stopped, Termination
 PhaseProgress = Progress[PhaseSolution]
 Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]
 
+LOOKS = 2000
+"""Looks at the clock that searches take in about a second; what runs that repeat are limited by."""
+
 SHARE, LONGEST = 0.2, 10.0
 """The part of the time, and the seconds, that the search for a model's start may take."""
 
 
-def begin(instance: PhaseSchedule, progress: PhaseProgress) -> Sweep:
+def begin(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> Sweep:
     """Tell `progress` what is known without a search; return what else a run needs.
 
     Raises
@@ -45,7 +48,10 @@ def begin(instance: PhaseSchedule, progress: PhaseProgress) -> Sweep:
         _warm_up(False)
         if instance.training and len(instance.policies) > 1:
             _warm_up(True)
-    sweep = Sweep(instance, progress)
+    looks = None
+    if settings.deterministic and settings.time_limit is not None:
+        looks = int(LOOKS * settings.time_limit)
+    sweep = Sweep(instance, progress, looks)
     sweep.raise_bound()
     return sweep
 
@@ -121,8 +127,8 @@ def _apply(
 def rule(name: str) -> Run:
     """Return the `run` of one naive rule."""
 
-    def run(instance: PhaseSchedule, progress: PhaseProgress, _: Settings) -> None:
-        apply_rule(name, begin(instance, progress))
+    def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
+        apply_rule(name, begin(instance, progress, settings))
 
     return run
 
@@ -131,7 +137,7 @@ def searching(name: str) -> Run:
     """Return the `run` of the exact search, over all pairs of microbatch and I/O tiles."""
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        sweep = begin(instance, progress)
+        sweep = begin(instance, progress, settings)
         warm_start(sweep, settings)
         search(sweep, name)
 
@@ -214,7 +220,7 @@ class Choices:
             lambda: build(upper),
             name,
             progress,
-            settings,
+            paced(settings, engine),
             start=start,
             start_value=None if start is None else upper,
             bound_value=lambda bound: self.raised(choice, bound) if safe else None,
@@ -298,7 +304,7 @@ def modelled(
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
         loaded = load_engine(engine, progress, settings)
-        sweep = begin(instance, progress)
+        sweep = begin(instance, progress, settings)
         warm_start(sweep, settings, searched=True)
         progress.require_time()
         solve(sweep, loaded, settings, name, model)
@@ -431,7 +437,7 @@ def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -
         else:
             milp_remat(instance, progress, settings)
         return
-    sweep = begin(instance, progress)
+    sweep = begin(instance, progress, settings)
     warm_start(sweep, settings)
     progress.require_time()
     one_group = not formulations.RematCpSat.unsupported(instance)
