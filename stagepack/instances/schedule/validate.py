@@ -58,7 +58,7 @@ def integers(
     InputError
         Naming the field and the entry.
     """
-    wanted = f"give one integer a {per}" + ("" if n is None else f", {n} in all")
+    wanted = f"give one integer for each {per}" + ("" if n is None else f", {n} in all")
     if values is None:
         raise InputError("is missing", field=name, remedy=wanted)
     try:
@@ -171,13 +171,12 @@ def names(values: Iterable[Any] | None, name: str, n: int, per: str) -> tuple[st
     """Return `n` different names, or None."""
     if values is None:
         return None
+    remedy = f"give one name for each {per}"
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InputError(f"{values!r} is no list", field=name, remedy=f"give one name a {per}")
+        raise InputError(f"{values!r} is no list", field=name, remedy=remedy)
     found = tuple(map(str, values))
     if len(found) != n:
-        raise InputError(
-            f"{len(found)} names for {n} {per}s", field=name, remedy=f"give one name a {per}"
-        )
+        raise InputError(f"{len(found)} names for {n} {per}s", field=name, remedy=remedy)
     return found
 
 
