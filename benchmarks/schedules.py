@@ -71,7 +71,8 @@ def times_of(p: int, uniform: bool) -> tuple[Any, Any, Any]:
     if uniform:
         return 2, 2, 2
     draw = np.random.default_rng(p)
-    return tuple(2 * draw.integers(5, 61, p) for _ in range(3))  # type: ignore[return-value]
+    forward, backward, weight = 2 * draw.integers(5, 61, (3, p))
+    return forward, backward, weight
 
 
 def cut(instance: PipelineSchedule, devices: list[int]) -> PipelineSchedule:
@@ -193,9 +194,9 @@ def alone(quick: bool, limit: float) -> list[dict[str, Any]]:
     for seed in range(5 if quick else 30):
         draw = np.random.default_rng(seed)
         m = int(draw.integers(8, 13))
-        times = tuple(draw.integers(5, 61, 4) for _ in range(3))
+        forward, backward, weight = draw.integers(5, 61, (3, 4))
         units, latency = int(draw.integers(8, 17)), int(draw.integers(0, 10))
-        instance = chain(4, m, times, units, latency)  # type: ignore[arg-type]
+        instance = chain(4, m, (forward, backward, weight), units, latency)
         for objective in ("span", "makespan"):
             began = time.perf_counter()
             result = sp.solve(

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from stagepack.cli.context import instance_of, instances_of, takes_context
+from stagepack.cli.export import export_solution, require_exportable
 from stagepack.cli.screen import (
     Cells,
     Spinner,
@@ -121,7 +122,7 @@ def solve(
     _require_writable(output, trace, export)
     problem = instance_of(instance, context)
     if export is not None:
-        _require_exportable(problem, export)
+        require_exportable(problem, export)
     start: Any = warm_start
     if "/" in warm_start or warm_start.endswith((".json", ".csv")):
         start = formats.read_solution(warm_start, problem)
@@ -152,42 +153,12 @@ def solve(
     if trace is not None:
         result.trace.to_csv(trace)
     if export is not None and result.solution is not None:
-        _export(problem, result.solution, export)
+        export_solution(problem, result.solution, export)
     if as_json:
         print_json(document)
     else:
         _print_result(problem, result)
     raise typer.Exit(_exit_code(result))
-
-
-EXPORTS = {"lmem-packing": ".csv", "pipeline-schedule": ".csv", "phase-schedule": ".json"}
-"""What solutions are exported to, by kind of problem."""
-
-
-def _require_exportable(problem: Any, path: Path) -> None:
-    """Refuse a file that this kind of problem is not exported to, before anything is solved."""
-    end = EXPORTS.get(problem.kind)
-    if end is None:
-        raise InputError(f"a {problem.kind} has none", field="--export", remedy="use -o FILE")
-    if path.suffix.lower() in (".csv", ".json") and path.suffix.lower() != end:
-        raise InputError(
-            f"a {problem.kind} is exported as {end[1:].upper()}",
-            file=path,
-            field="--export",
-            remedy=f"end the name in {end}",
-        )
-
-
-def _export(problem: Any, solution: Any, path: Path) -> None:
-    """Write a solution for other tools."""
-    from stagepack.instances import formats
-
-    if problem.kind == "phase-schedule":
-        from stagepack.instances.phases.program import program
-
-        write_json(path, program(problem, solution))
-    else:
-        formats.write_solution(solution, path, problem)
 
 
 def _exit_code(result: Result[Any]) -> int:
