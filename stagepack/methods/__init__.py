@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -69,3 +70,25 @@ class Method:
     engines: tuple[str, ...] = ()
     limited_by_work: bool = False
     default: bool = True
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """The `run` of a method whose module, with its compiled kernels, is loaded when it is called.
+
+    Attributes
+    ----------
+    module : str
+        Where its table `RUNS` is: name of a method to what it does.
+    name : str
+        Of the method.
+    """
+
+    module: str
+    name: str
+
+    def __call__(self, instance: Any, progress: Progress[Any], settings: Settings) -> None:
+        """Run the method."""
+        with progress.setup("loading compiled code"):
+            runs = importlib.import_module(self.module).RUNS
+        runs[self.name](instance, progress, settings)

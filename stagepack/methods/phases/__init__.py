@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
-from stagepack.methods import Method, Settings
-from stagepack.result import Progress
+from stagepack.instances.phases import KIND, PhaseSchedule, Policy
+from stagepack.methods import Deferred, Method
 
 
-class _Run:
-    """The `run` of a method, which loads the kernels when it is called."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(
-        self, instance: PhaseSchedule, progress: Progress[PhaseSolution], settings: Settings
-    ) -> None:
-        with progress.setup("loading compiled code"):
-            from stagepack.methods.phases.runs import RUNS
-
-        RUNS[self.name](instance, progress, settings)
+def _run(name: str) -> Deferred:
+    return Deferred("stagepack.methods.phases.runs", name)
 
 
 def _keeping(instance: PhaseSchedule) -> str:
@@ -66,7 +54,7 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="rules, then exact search; models where that does not prove its answer",
-        run=_Run("auto"),
+        run=_run("auto"),
         limited_by_work=True,
         default=False,
     ),
@@ -75,7 +63,7 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="as many layers into each group as fit, from the first layer on",
-        run=_Run("greedy-head"),
+        run=_run("greedy-head"),
         limited_by_work=True,
     ),
     Method(
@@ -83,7 +71,7 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="every layer a group of its own",
-        run=_Run("layer-per-phase"),
+        run=_run("layer-per-phase"),
         limited_by_work=True,
     ),
     Method(
@@ -91,7 +79,7 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="everything kept on chip for the backward pass, groups filled from the head",
-        run=_Run("keep-all"),
+        run=_run("keep-all"),
         limited_by_work=True,
         unsupported=_keeping,
     ),
@@ -100,7 +88,7 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="every sqrt(m)-th layer of a group saved, the others computed again",
-        run=_Run("sqrt-checkpoint"),
+        run=_run("sqrt-checkpoint"),
         limited_by_work=True,
         unsupported=_dropping,
     ),
@@ -109,7 +97,7 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="labels over boundaries, for one microbatch and number of I/O tiles",
-        run=_Run("dp"),
+        run=_run("dp"),
         limited_by_work=True,
         unsupported=_one_pair,
     ),
@@ -118,7 +106,7 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="labels over boundaries, for every microbatch and number of I/O tiles",
-        run=_Run("enumerate"),
+        run=_run("enumerate"),
         limited_by_work=True,
     ),
     Method(
@@ -126,7 +114,7 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="MILP: one binary an option of a group, a path through them",
-        run=_Run("milp"),
+        run=_run("milp"),
         unsupported=_columns,
         engines=("highs",),
     ),
@@ -135,7 +123,7 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="MILP of recomputation and paging within one group (Checkmate)",
-        run=_Run("milp-remat"),
+        run=_run("milp-remat"),
         unsupported=_one_group,
         engines=("highs",),
     ),
@@ -144,7 +132,7 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="CP-SAT: options of groups; retention intervals within one group (MOCCASIN)",
-        run=_Run("cp-sat"),
+        run=_run("cp-sat"),
         unsupported=_intervals,
         engines=("cp-sat",),
     ),

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule.rules import RULES, Rule
-from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
-from stagepack.methods import Method, Settings
-from stagepack.result import Progress
+from stagepack.instances.schedule import KIND, PipelineSchedule
+from stagepack.methods import Deferred, Method
 
 
-class _Run:
-    """The `run` of a method, which loads the kernels when it is called."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(
-        self, instance: PipelineSchedule, progress: Progress[ScheduleSolution], settings: Settings
-    ) -> None:
-        with progress.setup("loading compiled code"):
-            from stagepack.methods.schedule.runs import RUNS
-
-        RUNS[self.name](instance, progress, settings)
+def _run(name: str) -> Deferred:
+    return Deferred("stagepack.methods.schedule.runs", name)
 
 
 class _Periodic:
@@ -40,7 +28,7 @@ def _rule(rule: Rule) -> Method:
         exact=False,
         description=f"{rule.description} ({rule.source})",
         limited_by_work=True,
-        run=_Run(rule.name),
+        run=_run(rule.name),
         unsupported=rule.unsupported,
     )
 
@@ -52,7 +40,7 @@ METHODS = (
         exact=True,
         description="rules and list schedules, then search and CP-SAT in turns",
         limited_by_work=True,
-        run=_Run("auto"),
+        run=_run("auto"),
         default=False,
     ),
     *map(_rule, RULES.values()),
@@ -62,7 +50,7 @@ METHODS = (
         exact=False,
         description="list schedules within the memory, then annealing over the orders of devices",
         limited_by_work=True,
-        run=_Run("greedy"),
+        run=_run("greedy"),
     ),
     Method(
         name="modulo",
@@ -71,7 +59,7 @@ METHODS = (
         description="one period for the steady state, then ramp-up and ramp-down; for many "
         "microbatches",
         limited_by_work=True,
-        run=_Run("modulo"),
+        run=_run("modulo"),
         unsupported=_Periodic(),
     ),
     Method(
@@ -80,7 +68,7 @@ METHODS = (
         exact=True,
         description="CP-SAT: an interval an operation, in the time of its device",
         limited_by_work=True,
-        run=_Run("cp-sat"),
+        run=_run("cp-sat"),
         unsupported=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),
     ),
