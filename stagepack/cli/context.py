@@ -174,3 +174,11 @@ def _source(source: str, context: dict[str, Any]) -> Any:
             remedy=f"did you mean {' or '.join(near)}?" if near else "see stagepack list",
         )
     return formats.read(source, **context)
+
+
+def instance_and_solution(source: str, solution: Path, context: dict[str, Any]) -> tuple[Any, Any]:
+    """Read both; a solution that cannot belong to the instance is an input error."""
+    from stagepack.instances import formats
+
+    problem = instance_of(source, context)
+    return problem, formats.read_solution(solution, problem)

@@ -1,0 +1,130 @@
+"""``stagepack compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stagepack.cli.context import instances_of
+from stagepack.cli.options import (
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    INSTANCE_HELP,
+    AsJson,
+    Output,
+)
+from stagepack.cli.output import require_writable
+from stagepack.cli.screen import (
+    Cells,
+    command_line,
+    native_output_on_stderr,
+    print_json,
+    terminal,
+)
+from stagepack.result import InputError, StagepackError
+
+
+def compare(
+    context: dict[str, Any],
+    instances: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[INSTANCE]...", help=INSTANCE_HELP + " Default: the suite."),
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option("-m", "--method", help="Repeatable; default: the usual.")
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", "-t", metavar="SECONDS", help="Of each cell.")
+    ] = 3.0,
+    seeds: Annotated[list[int] | None, typer.Option("--seed", help="Repeatable.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("-j", "--jobs", help="Processes; 0: none of their own.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads of each engine.")] = 1,
+    engine: Annotated[
+        str | None, typer.Option("-e", "--engine", help="For the methods that use one.")
+    ] = None,
+    html: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where to write the HTML report.")
+    ] = Path("stagepack-report"),
+    no_html: Annotated[bool, typer.Option("--no-html", help="Write no report.")] = False,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table.")] = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run methods side by side: on the built-in suite (of a --kind), or on the instances given."""
+    from stagepack.compare import compare as run
+    from stagepack.report.table import comparison_table
+
+    require_writable(csv, output, None if no_html else html)
+    if instances:
+        problems = [found for source in instances for found in instances_of(source, context)]
+    else:
+        problems = _suite(context)
+    options: dict[str, Any] = {} if engine is None else {"engine": engine}
+    with native_output_on_stderr(), Cells(as_json) as on_result:
+        comparison = run(
+            problems,
+            method or None,
+            time_limit=time_limit or None,
+            seeds=tuple(seeds or (0,)),
+            jobs=jobs,
+            threads=threads,
+            on_result=on_result,
+            **options,
+        )
+    comparison.command = command_line()
+    if csv is not None:
+        comparison.to_csv(csv)
+    if output is not None:
+        comparison.to_json(output)
+    page = None if no_html else _write_report(comparison, html)
+    if as_json:
+        print_json(comparison.to_dict())
+    else:
+        console = terminal()
+        console.print(comparison_table(comparison, console.width))
+        if page is not None:
+            typer.echo(f"report: {page}")
+    if comparison.contradictions or any(row["status"] == "error" for row in comparison.rows):
+        raise typer.Exit(EXIT_INTERNAL)
+    found = any(result.solution is not None for result in comparison.results.values())
+    if comparison.interrupted and not found:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _suite(context: dict[str, Any]) -> list[Any]:
+    """Return the built-in suite, or its instances of one kind."""
+    from stagepack.instances import catalog
+
+    others = [key for key in context if key != "kind"]
+    if others:
+        raise InputError(
+            "the built-in suite takes no " + ", ".join(f"--{key}" for key in others),
+            field="INSTANCE",
+            remedy="name instances",
+        )
+    problems = catalog.suite()
+    kind = context.get("kind")
+    found = [problem for problem in problems if kind in (None, problem.kind)]
+    if not found:
+        kinds = dict.fromkeys(problem.kind for problem in problems)
+        raise InputError(
+            f"the suite has no {kind!r}",
+            field="--kind",
+            remedy="choose one of " + ", ".join(kinds),
+        )
+    return found
+
+
+def _write_report(comparison: Any, directory: Path) -> Path | None:
+    try:
+        page: Path = comparison.to_html(directory)
+    except InputError:
+        raise
+    except StagepackError as missing:
+        typer.echo(f"no report: {missing}", err=True)
+        return None
+    return page

@@ -1,0 +1,94 @@
+"""``stagepack list``, ``methods``, ``schema`` and ``convert``: what there is, and its formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stagepack.cli.context import instance_of
+from stagepack.cli.options import AsJson, Instance
+from stagepack.cli.screen import print_json, terminal
+
+
+def catalog(
+    name: Annotated[
+        str | None, typer.Argument(help="One entry, to see its parameters for --set.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the catalog of instances, or the parameters of one entry."""
+    from stagepack.instances import catalog
+    from stagepack.report.table import catalog_table, parameters_table
+
+    entries = [catalog.entry(name)] if name is not None else catalog.entries()
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": entry.name,
+                    "kind": entry.kind,
+                    "description": entry.description,
+                    "parameters": entry.parameters,
+                }
+                for entry in entries
+            ]
+        )
+        return
+    console = terminal()
+    if name is None:
+        console.print(catalog_table(entries, console.width))
+        console.print("\nparameters of one: stagepack list NAME", highlight=False)
+    else:
+        console.print(f"[bold]{name}[/]: {entries[0].description}\n", highlight=False)
+        console.print(parameters_table(entries[0], console.width))
+
+
+def convert(
+    instance: Instance,
+    target: Annotated[Path, typer.Argument(help="File to write (.json or .json.gz).")],
+    context: dict[str, Any],
+    as_json: AsJson = False,
+) -> None:
+    """Read an instance in any format and write it as native JSON."""
+    from stagepack.instances import formats
+
+    problem = instance_of(instance, context)
+    formats.write(problem, target)
+    if as_json:
+        print_json({"instance": problem.name, "written": str(target), "digest": problem.digest})
+    else:
+        typer.echo(f"{problem.name}: written to {target}")
+
+
+def methods(
+    context: dict[str, Any],
+    instance: Annotated[
+        str | None, typer.Argument(help="An instance, to see which methods can solve it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the methods, and which of them can solve an instance."""
+    from stagepack.report.table import methods_table
+    from stagepack.solve import REGISTRY
+    from stagepack.solve import methods as find
+
+    if instance is None:
+        found = [info for kind in REGISTRY for info in find(kind)]
+    else:
+        found = find(instance_of(instance, context))
+    if as_json:
+        print_json([vars(info) for info in found])
+    else:
+        console = terminal()
+        console.print(methods_table(found, console.width))
+
+
+def schema(
+    kind: Annotated[str, typer.Argument(help="Kind of problem.")] = "pipeline-partition",
+) -> None:
+    """Print the JSON Schema of native files."""
+    from stagepack.instances import formats
+
+    print_json(formats.schema(kind))

@@ -1,0 +1,96 @@
+"""``stagepack show`` and ``stagepack plot``: instances and solutions, in words and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stagepack.cli.context import instance_and_solution, instance_of
+from stagepack.cli.options import AsJson, Instance
+from stagepack.cli.output import require_writable
+from stagepack.cli.screen import print_json, terminal
+from stagepack.result import InputError
+
+
+def show(
+    instance: Instance,
+    context: dict[str, Any],
+    solution: Annotated[
+        Path | None, typer.Argument(help="Show what this solution amounts to, too.")
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Compare the estimate with measured values (JSON, CSV)."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is in an instance: sizes, totals, simple bounds; and what a solution costs."""
+    from stagepack.report import summary
+    from stagepack.report.kinds import face
+    from stagepack.report.table import facts_table
+
+    if solution is None:
+        if measured is not None:
+            raise InputError("needs a solution", field="--measured", remedy="name a solution file")
+        problem, answer = instance_of(instance, context), None
+    else:
+        problem, answer = instance_and_solution(instance, solution, context)
+    kind = face(problem)
+    facts = summary.facts(problem)
+    against = None if measured is None else kind.against(problem, answer, measured)
+    if as_json:
+        document: dict[str, Any] = {"instance": facts}
+        if answer is not None:
+            document.update(kind.solution_facts(problem, answer))
+        if against is not None:
+            document["against"] = against
+        print_json(document)
+        return
+    console = terminal()
+    console.print(facts_table(summary.lines(problem, facts), console.width))
+    if answer is not None:
+        console.print(kind.solution_table(problem, answer, console.width))
+    if against is not None:
+        from stagepack.report.pipeline import against_table
+
+        console.print(against_table(against, console.width))
+
+
+def plot(
+    instance: Instance,
+    solution: Annotated[Path, typer.Argument(help="A solution or a result, as JSON.")],
+    context: dict[str, Any],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The picture: .png, .svg, .pdf or .html."
+        ),
+    ],
+    scale: Annotated[
+        str | None,
+        typer.Option(help="Pipelines: cycles, layers. Packings: auto, time, sections."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a solution: map of stages or memory, chart of a schedule; .html is interactive."""
+    from stagepack.report.kinds import face
+
+    require_writable(output)
+    problem, answer = instance_and_solution(instance, solution, context)
+    violations = problem.check(answer)
+    if violations:
+        typer.echo(f"warning: the solution breaks {violations[0]} (stagepack check)", err=True)
+    if output.suffix.lower() == ".html":
+        from stagepack.report.html import write_figure
+
+        write_figure(problem, answer, output, scale)
+    else:
+        from stagepack.plots.style import save
+
+        save(face(problem).picture(problem, answer, scale).figure, output)
+    if as_json:
+        print_json({"instance": problem.name, "written": str(output)})
+    else:
+        typer.echo(f"{problem.name}: drawn in {output}")
