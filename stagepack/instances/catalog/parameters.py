@@ -111,6 +111,8 @@ VOCABULARY = {
         Parameter("banks", int, "number of banks", 1, 2**10),
         Parameter("copies", int, "how many gadgets, one after the other", 1, 2**20),
         Parameter("levels", int, "how often sizes double", 1, 12),
+        Parameter("kept", int, "buffers that a layer holds for long", 0, 2**20),
+        Parameter("spread", float, "deviation of the logarithm of lifetimes", 0, 10),
         Parameter("seed", int, "seed of the random numbers"),
         Parameter("slack", float, "capacity beyond the least that is feasible", 0, 1e3),
     )

@@ -112,6 +112,19 @@ def test_a_constant_load() -> None:
         assert area == highest_load(instance) * instance.end.max()
 
 
+def test_training_meets_thousands() -> None:
+    instance = load("random/training")
+    blocks = Blocks.of(instance)
+    assert blocks.b == 18_692
+    begun = np.searchsorted(np.sort(blocks.first), blocks.end, side="left")
+    pairs = int((begun - np.searchsorted(np.sort(blocks.end), blocks.first, side="right")).sum())
+    assert 20_000_000 < pairs - blocks.b < 28_000_000  # each counted twice
+    held = instance.end - instance.start
+    assert np.median(held) < 5
+    assert (held > 1000).sum() > 1000
+    assert (instance.size % 512 == 0).all()
+
+
 def test_powerlaw_is_as_it_says() -> None:
     instance = load("random/powerlaw", buffers=100_000)
     life = instance.end - instance.start

@@ -12,6 +12,7 @@ from stagepack.instances.catalog.packing import (
     dissections,
     evolved,
     random,
+    training,
 )
 from stagepack.instances.catalog.packing.activations import activations
 
@@ -37,6 +38,11 @@ GENERATORS: dict[str, Generator] = {
         random.powerlaw,
         {"buffers": 1000, "seed": 0},
         "lifetimes and sizes over many orders of magnitude, up to millions of buffers",
+    ),
+    "random/training": Generator(
+        training.training,
+        {"buffers": 18_692, "layers": 32, "kept": 36, "spread": 2.5, "seed": 0},
+        "a training step of a large transformer: nested lives, each meeting thousands of others",
     ),
     "random/constant-load": Generator(
         random.constant_load,
