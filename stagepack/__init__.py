@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from stagepack.instances.formats import schema as schema
     from stagepack.instances.formats import write as write
     from stagepack.instances.formats import write_solution as write_solution
+    from stagepack.instances.kinds import Instance as Instance
+    from stagepack.instances.kinds import Solution as Solution
     from stagepack.instances.packing import Allowed as Allowed
     from stagepack.instances.packing import Banks as Banks
     from stagepack.instances.packing import Gap as Gap
@@ -77,6 +79,7 @@ _HOME = {
     "Device": "stagepack.instances.profile",
     "Gap": "stagepack.instances.packing",
     "InputError": "stagepack.result",
+    "Instance": "stagepack.instances.kinds",
     "LayerProfile": "stagepack.instances.profile",
     "Link": "stagepack.instances.profile",
     "LmemPacking": "stagepack.instances.packing",
@@ -91,6 +94,7 @@ _HOME = {
     "PipelineSolution": "stagepack.instances.pipeline",
     "Result": "stagepack.result",
     "ScheduleSolution": "stagepack.instances.schedule",
+    "Solution": "stagepack.instances.kinds",
     "StagepackError": "stagepack.result",
     "Status": "stagepack.result",
     "Termination": "stagepack.result",
@@ -121,12 +125,14 @@ _HOME = {
 __all__ = sorted([*_HOME, "__version__"])
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'stagepack' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # type checkers would take it to make up any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'stagepack' has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

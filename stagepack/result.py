@@ -159,7 +159,8 @@ class Result(Generic[SolutionT]):
     bound, bound_source : int or float or None, str
         A safe lower bound on every solution's objective, and how it was proved.
     solution : object or None
-        The best solution found; its checker found no violation.
+        The best solution found; its checker found no violation.  Declared as ``SolutionT | Any``,
+        so that type checkers know its fields and do not ask for a None check at every use.
     method, engine : str
         What ran.
     runtime, setup_time : float
@@ -183,7 +184,7 @@ class Result(Generic[SolutionT]):
     objective: Number | None = None
     bound: Number | None = None
     bound_source: str = ""
-    solution: SolutionT | None = None
+    solution: SolutionT | Any = None
     method: str = ""
     engine: str = ""
     runtime: float = 0.0

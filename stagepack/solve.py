@@ -13,10 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from stagepack import solvers
+from stagepack.instances.kinds import Instance
 from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.phases import PhaseSchedule, PhaseSolution
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.methods import Method, Settings
 from stagepack.methods import packing as packing_methods
 from stagepack.methods import phases as phases_methods
@@ -66,7 +70,7 @@ class MethodInfo:
     reason: str
 
 
-def methods(instance: Any) -> list[MethodInfo]:
+def methods(instance: Instance | str) -> list[MethodInfo]:
     """Return what can solve `instance`, exact or not, available or why not.
 
     Parameters
@@ -98,6 +102,37 @@ def methods(instance: Any) -> list[MethodInfo]:
     return found
 
 
+class SolveOptions(TypedDict, total=False):
+    """The keyword arguments of :func:`solve`, for its signatures."""
+
+    objective: str | None
+    engine: str | None
+    time_limit: float | None
+    target: Number | None
+    gap: float
+    warm_start: Any
+    threads: int
+    seed: int
+    on_incumbent: Callable[[Any, Number, Number | None], None] | None
+    options: Mapping[str, Any] | None
+
+
+@overload
+def solve(
+    instance: PipelinePartition, method: str = "auto", **options: Unpack[SolveOptions]
+) -> Result[PipelineSolution]: ...
+@overload
+def solve(
+    instance: LmemPacking, method: str = "auto", **options: Unpack[SolveOptions]
+) -> Result[PackingSolution]: ...
+@overload
+def solve(
+    instance: PipelineSchedule, method: str = "auto", **options: Unpack[SolveOptions]
+) -> Result[ScheduleSolution]: ...
+@overload
+def solve(
+    instance: PhaseSchedule, method: str = "auto", **options: Unpack[SolveOptions]
+) -> Result[PhaseSolution]: ...
 def solve(
     instance: Any,
     method: str = "auto",

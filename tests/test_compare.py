@@ -70,7 +70,7 @@ def fake_solve(
             time.sleep(30)
         except KeyboardInterrupt:
             termination = Termination.INTERRUPTED
-    result = Result(
+    result: Result[Any] = Result(
         status=Status.OPTIMAL if proved else Status.FEASIBLE,
         termination=termination,
         objective=value,

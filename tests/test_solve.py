@@ -265,7 +265,7 @@ def test_arguments_that_make_no_sense(arguments: dict[str, Any], field: str) -> 
 
 def test_things_that_are_no_instance() -> None:
     with pytest.raises(InputError, match="not an instance"):
-        solve("pipeline/bert-large")
+        solve("pipeline/bert-large")  # type: ignore[call-overload]
     with pytest.raises(InputError, match="pipeline-partition"):
         methods("no-such-kind")
 

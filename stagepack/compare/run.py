@@ -15,13 +15,14 @@ from typing import Any
 
 from stagepack.compare.comparison import Cell, Comparison, Failure
 from stagepack.compare.workers import Run
+from stagepack.instances.kinds import Instance
 from stagepack.result import InputError, Result
 
 log = logging.getLogger("stagepack")
 
 
 def compare(
-    instances: Any,
+    instances: Instance | Iterable[Instance] | Mapping[str, Instance],
     methods: Iterable[str] | str | None = None,
     *,
     time_limit: float | None = 10,

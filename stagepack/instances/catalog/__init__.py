@@ -11,17 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from stagepack.instances.catalog import generators, networks, packing, phases, schedule
 from stagepack.instances.catalog.best_known import BEST_KNOWN, BestKnown, best_known
 from stagepack.instances.catalog.clusters import cluster, preset
+from stagepack.instances.catalog.names import (
+    PackingName,
+    PhaseName,
+    PipelineName,
+    ScheduleName,
+)
 from stagepack.instances.catalog.parameters import VOCABULARY, coerce, require_known, suggest
 from stagepack.instances.packing import KIND as PACKING
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.phases import KIND as PHASES
+from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.pipeline import KIND as PIPELINE
+from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.schedule import KIND as SCHEDULE
+from stagepack.instances.schedule import PipelineSchedule
 from stagepack.result import InputError
 
 __all__ = [
@@ -105,6 +114,16 @@ def entry(name: str) -> Entry:
     return known[name]
 
 
+@overload
+def load(name: PipelineName, **parameters: Any) -> PipelinePartition: ...
+@overload
+def load(name: PackingName, **parameters: Any) -> LmemPacking: ...
+@overload
+def load(name: ScheduleName, **parameters: Any) -> PipelineSchedule: ...
+@overload
+def load(name: PhaseName, **parameters: Any) -> PhaseSchedule: ...
+@overload
+def load(name: str, **parameters: Any) -> Any: ...
 def load(name: str, **parameters: Any) -> Any:
     """Return an instance of the catalog.
 

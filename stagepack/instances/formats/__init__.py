@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from stagepack.instances.formats import (
     auto_pipeline,
@@ -25,6 +25,11 @@ from stagepack.instances.formats.context import Context
 from stagepack.instances.formats.native import schema
 from stagepack.instances.formats.registry import Format, Instance, by_content, by_name
 from stagepack.instances.formats.solutions import read_previous, read_solution, write_solution
+from stagepack.instances.kinds import PackingKind, PhaseKind, PipelineKind, ScheduleKind
+from stagepack.instances.packing import LmemPacking
+from stagepack.instances.phases import PhaseSchedule
+from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.schedule import PipelineSchedule
 from stagepack.result import InputError, write_atomically
 
 __all__ = [
@@ -57,6 +62,26 @@ def formats() -> tuple[Format, ...]:
     return FORMATS
 
 
+@overload
+def read(
+    path: str | Path, *, kind: PipelineKind, format: str | None = None, **context: Any
+) -> PipelinePartition: ...
+@overload
+def read(
+    path: str | Path, *, kind: PackingKind, format: str | None = None, **context: Any
+) -> LmemPacking: ...
+@overload
+def read(
+    path: str | Path, *, kind: ScheduleKind, format: str | None = None, **context: Any
+) -> PipelineSchedule: ...
+@overload
+def read(
+    path: str | Path, *, kind: PhaseKind, format: str | None = None, **context: Any
+) -> PhaseSchedule: ...
+@overload
+def read(
+    path: str | Path, *, kind: str | None = None, format: str | None = None, **context: Any
+) -> Any: ...
 def read(
     path: str | Path,
     *,
@@ -99,6 +124,26 @@ def read(
     return found[0]
 
 
+@overload
+def read_all(
+    path: str | Path, *, kind: PipelineKind, format: str | None = None, **context: Any
+) -> list[PipelinePartition]: ...
+@overload
+def read_all(
+    path: str | Path, *, kind: PackingKind, format: str | None = None, **context: Any
+) -> list[LmemPacking]: ...
+@overload
+def read_all(
+    path: str | Path, *, kind: ScheduleKind, format: str | None = None, **context: Any
+) -> list[PipelineSchedule]: ...
+@overload
+def read_all(
+    path: str | Path, *, kind: PhaseKind, format: str | None = None, **context: Any
+) -> list[PhaseSchedule]: ...
+@overload
+def read_all(
+    path: str | Path, *, kind: str | None = None, format: str | None = None, **context: Any
+) -> list[Any]: ...
 def read_all(
     path: str | Path,
     *,

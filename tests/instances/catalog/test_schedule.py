@@ -52,6 +52,7 @@ def test_device_maps() -> None:
 def test_units_of_memory() -> None:
     load = catalog.load
     split = load("schedule/uniform", capacity=8)
+    assert split.limit is not None
     assert split.limit.tolist() == [8] * 4
     assert least_memory(split).tolist() == [2] * 4
     fused = load("schedule/uniform", weight=0, backward=2)
@@ -89,6 +90,9 @@ def test_wrong_parameters(name: str, parameters: dict[str, Any], words: str) -> 
 
 def test_the_hard_cases() -> None:
     small = catalog.load("schedule/zero-bubble/small")
+    assert small.limit is not None
+    assert small.backward is not None
+    assert small.weight is not None
     assert (small.p, small.objective, small.limit.tolist()) == (4, "span", [10] * 4)
     assert [c[0] for c in (small.forward, small.backward, small.weight)] == [5, 6, 4]
     for name, p, m, limit in (("measured-4x12", 4, 12, 32), ("measured-8x32", 8, 32, 59520)):
