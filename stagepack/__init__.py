@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from stagepack.instances.formats import schema as schema
     from stagepack.instances.formats import write as write
     from stagepack.instances.formats import write_solution as write_solution
-    from stagepack.instances.kinds import Instance as Instance
-    from stagepack.instances.kinds import Solution as Solution
     from stagepack.instances.packing import Allowed as Allowed
     from stagepack.instances.packing import Banks as Banks
     from stagepack.instances.packing import Gap as Gap
@@ -55,6 +53,8 @@ if TYPE_CHECKING:
     from stagepack.instances.profile import ModelProfile as ModelProfile
     from stagepack.instances.schedule import PipelineSchedule as PipelineSchedule
     from stagepack.instances.schedule import ScheduleSolution as ScheduleSolution
+    from stagepack.instances.types import Instance as Instance
+    from stagepack.instances.types import Solution as Solution
     from stagepack.result import CheckError as CheckError
     from stagepack.result import InputError as InputError
     from stagepack.result import Result as Result
@@ -79,7 +79,7 @@ _HOME = {
     "Device": "stagepack.instances.profile",
     "Gap": "stagepack.instances.packing",
     "InputError": "stagepack.result",
-    "Instance": "stagepack.instances.kinds",
+    "Instance": "stagepack.instances.types",
     "LayerProfile": "stagepack.instances.profile",
     "Link": "stagepack.instances.profile",
     "LmemPacking": "stagepack.instances.packing",
@@ -94,7 +94,7 @@ _HOME = {
     "PipelineSolution": "stagepack.instances.pipeline",
     "Result": "stagepack.result",
     "ScheduleSolution": "stagepack.instances.schedule",
-    "Solution": "stagepack.instances.kinds",
+    "Solution": "stagepack.instances.types",
     "StagepackError": "stagepack.result",
     "Status": "stagepack.result",
     "Termination": "stagepack.result",

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from stagepack import solvers
-from stagepack.instances.kinds import Instance
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.instances.types import Instance
 from stagepack.methods import Method, Settings
 from stagepack.methods import packing as packing_methods
 from stagepack.methods import phases as phases_methods

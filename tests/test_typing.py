@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import stagepack
-from stagepack.instances import catalog, kinds
+from stagepack.instances import catalog, types
 from stagepack.instances.catalog import names
 from stagepack.solve import REGISTRY, SolveOptions, solve
 
@@ -164,7 +164,7 @@ def test_the_catalog_is_typed_by_its_names() -> None:
     }
     for kind, literal in typed.items():
         assert set(typing.get_args(literal)) == {entry.name for entry in catalog.entries(kind)}
-    literals = (kinds.PipelineKind, kinds.PackingKind, kinds.ScheduleKind, kinds.PhaseKind)
+    literals = (types.PipelineKind, types.PackingKind, types.ScheduleKind, types.PhaseKind)
     assert {name for literal in literals for name in typing.get_args(literal)} == set(REGISTRY)
 
 

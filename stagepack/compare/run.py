@@ -15,7 +15,7 @@ from typing import Any
 
 from stagepack.compare.comparison import Cell, Comparison, Failure
 from stagepack.compare.workers import Run
-from stagepack.instances.kinds import Instance
+from stagepack.instances.types import Instance
 from stagepack.result import InputError, Result
 
 log = logging.getLogger("stagepack")
