@@ -45,6 +45,7 @@ PackingName = Literal[
     "packing/random/pinwheel",
     "packing/random/evolved",
     "packing/random/pipelined",
+    "packing/random/training",
     "packing/above-load",
     "packing/adversarial/size",
     "packing/adversarial/start",
