@@ -1,8 +1,7 @@
 """What an allocation is worth and whether it is right, straight from the definitions.
 
 Written for trust: no code in common with the normal form on which the algorithms work.  A sweep
-over time tells in O(n (log n + alive)) whether anything overlaps; only what does is looked at
-pair by pair.
+over time finds what overlaps in O((n + found) log n).
 """
 
 from __future__ import annotations
@@ -21,6 +20,12 @@ if TYPE_CHECKING:
 
 LISTED = 100
 """Violations of one rule that are listed; more are counted."""
+
+FOUND = 10_000
+"""Overlaps after which no more are looked for."""
+
+AT_ONCE = 50_000
+"""Births and deaths that a sweep plays before it looks up: well under 0.2 s."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,9 @@ def measure(instance: LmemPacking, solution: PackingSolution) -> Measure:
     if instance.memories and solution.memory is not None:
         costs = np.array([memory.cost for memory in instance.memories], dtype=np.int64)
         cost = int((instance.accesses * costs[solution.memory]).sum())
-        peaks = tuple(
-            int(tops[solution.memory == index].max(initial=0))
-            for index in range(len(instance.memories))
-        )
+        highest = np.zeros(len(instance.memories), dtype=np.int64)
+        np.maximum.at(highest, solution.memory, tops)
+        peaks = tuple(highest.tolist())
     return Measure(int(tops.max()), conflicts, moved_bytes, moved, cost, peaks)
 
 
@@ -145,13 +149,7 @@ def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, 
         instance.fixed,
     )
     tell("range", ~_in_ranges(instance, offsets), "buffer {} lies at {}, in no range", offsets)
-    for low, high in instance.reserved:
-        tell(
-            "reserved",
-            (offsets < high) & (low < tops),
-            f"buffer {{}} at {{}} reaches into [{low}, {high})",
-            offsets,
-        )
+    found += _into_reserved(instance, offsets)
     for group in instance.colocated:
         members = list(group)
         if len(set(offsets[members].tolist())) > 1:
@@ -170,6 +168,20 @@ def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, 
         )
     found += _overlaps(instance, solution)
     return tuple(found)
+
+
+def _into_reserved(instance: LmemPacking, offsets: Array) -> list[Violation]:
+    """Return which buffers reach into which reserved ranges, which are ascending and apart."""
+    ranges = np.array(instance.reserved, dtype=np.int64).reshape(-1, 2)
+    first = np.searchsorted(ranges[:, 1], offsets, side="right")
+    count = np.searchsorted(ranges[:, 0], offsets + instance.size, side="left") - first
+    found: list[Violation] = []
+    for at in np.flatnonzero(count > 0)[:LISTED].tolist():
+        who = f"buffer {instance.buffer_id(at)} at {offsets[at]} reaches into"
+        reached = ranges[first[at] : first[at] + count[at]][: LISTED - len(found)].tolist()
+        found += [Violation("reserved", f"{who} [{low}, {high})") for low, high in reached]
+    more = int(np.maximum(count, 0).sum()) - len(found)
+    return [*found, Violation("reserved", f"and {more} more")] if more else found
 
 
 def _memory_violations(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
@@ -203,21 +215,38 @@ def _in_ranges(instance: LmemPacking, offsets: Array) -> Array:
 def _overlaps(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
     offsets = solution.offsets
     memory = np.zeros(instance.n, dtype=np.int64) if solution.memory is None else solution.memory
+    owner = np.arange(instance.n)
+    for group in instance.colocated:
+        owner[list(group)] = group[0]
+    pairs = np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)
+    pairs = pairs[offsets[pairs[:, 0]] == offsets[pairs[:, 1]]]
+    sharing = np.sort(pairs[:, 0] * instance.n + pairs[:, 1])
     if instance.conflicts is not None:
         i, j = instance.conflicts.T
         tops = offsets + instance.size
         hit = (memory[i] == memory[j]) & (offsets[i] < tops[j]) & (offsets[j] < tops[i])
-        pairs = [(int(a), int(b), None) for a, b in instance.conflicts[hit]]
-        return _spelt(instance, solution, pairs)
+        hit &= (owner[i] != owner[j]) & ~np.isin(i * instance.n + j, sharing)
+        return _spelt(instance, solution, [(a, b, None) for a, b in instance.conflicts[hit]], True)
     buffer, start, end, low, high = _rectangles(instance, offsets)
     found: dict[tuple[int, int], tuple[int, int, int, int] | None] = {}
-    for chosen in range(max(1, len(instance.memories))):
-        here = memory[buffer] == chosen
-        part = [column[here] for column in (buffer, start, end, low, high)]
-        exempt = bool(instance.colocated or instance.in_place)
-        if exempt or _collides(part):
-            found.update(_colliding(*part))
-    return _spelt(instance, solution, [(i, j, span) for (i, j), span in sorted(found.items())])
+    complete = True
+    order = np.argsort(memory[buffer], kind="stable")
+    for here in np.split(order, np.flatnonzero(np.diff(memory[buffer[order]])) + 1):
+        columns = (buffer, owner[buffer], start, end, low, high)
+        meeting, all_of_them = _meeting(instance.n, sharing, *(column[here] for column in columns))
+        complete = complete and all_of_them
+        for one, other in here[meeting].tolist():
+            pair = (int(min(buffer[one], buffer[other])), int(max(buffer[one], buffer[other])))
+            span = (
+                int(max(start[one], start[other])),
+                int(min(end[one], end[other])),
+                int(max(low[one], low[other])),
+                int(min(high[one], high[other])),
+            )
+            found.setdefault(pair, span)
+    return _spelt(
+        instance, solution, [(i, j, span) for (i, j), span in sorted(found.items())], complete
+    )
 
 
 def _rectangles(instance: LmemPacking, offsets: Array) -> tuple[Array, ...]:
@@ -260,60 +289,54 @@ def _rectangles(instance: LmemPacking, offsets: Array) -> tuple[Array, ...]:
     return tuple(np.ascontiguousarray(row, dtype=np.int64) for row in rows)
 
 
-def _collides(part: list[Array]) -> bool:
-    """Tell whether any two rectangles intersect."""
-    from stagepack.instances.packing.sweep import sweep  # compiled code: loaded when used
+def _meeting(
+    buffers: int,
+    exempt: Array,
+    buffer: Array,
+    owner: Array,
+    start: Array,
+    end: Array,
+    low: Array,
+    high: Array,
+) -> tuple[Array, bool]:
+    """Return pairs of rectangles that intersect, shape (pairs, 2), and whether these are all.
 
-    _, start, end, low, high = part
-    count = len(start)
-    times = np.concatenate([end, start])
+    Rectangles of one owner do not count, nor those of two buffers whose pair is `exempt`.
+    """
+    from stagepack.instances.packing import sweep  # compiled code: loaded when used
+
+    n = len(start)
+    by_low = np.argsort(low, kind="stable")
+    place = np.empty(n, dtype=np.int64)
+    place[by_low] = np.arange(n)
+    below = np.searchsorted(low[by_low], high, side="left")
+    given = sweep.Rectangles(low, high, place, below, by_low, owner, buffer)
     # At equal times ends come first: lifetimes are half-open.
-    events = np.argsort(times, kind="stable")
-    return bool(sweep(events, count, low, high))
-
-
-def _colliding(
-    buffer: Array, start: Array, end: Array, low: Array, high: Array
-) -> dict[tuple[int, int], tuple[int, int, int, int]]:
-    """Return the pairs of buffers that intersect, with the time and addresses where they do."""
-    order = np.argsort(start, kind="stable")
-    buffer, start, end, low, high = (row[order] for row in (buffer, start, end, low, high))
-    later = np.searchsorted(start, end, side="left")
-    found: dict[tuple[int, int], tuple[int, int, int, int]] = {}
-    for at in range(len(order)):
-        rest = slice(at + 1, int(later[at]))
-        hit = np.flatnonzero((low[rest] < high[at]) & (low[at] < high[rest])) + at + 1
-        for other in hit.tolist():
-            if buffer[at] == buffer[other]:
-                continue
-            pair = (int(min(buffer[at], buffer[other])), int(max(buffer[at], buffer[other])))
-            span = (
-                int(max(start[at], start[other])),
-                int(min(end[at], end[other])),
-                int(max(low[at], low[other])),
-                int(min(high[at], high[other])),
-            )
-            found.setdefault(pair, span)
-    return found
+    events = np.argsort(np.concatenate([end, start]), kind="stable")
+    tree = sweep.Tree.of(n)
+    found = np.empty((FOUND, 2), dtype=np.int64)
+    count = 0
+    for at in range(0, 2 * n, AT_ONCE):
+        stop = min(at + AT_ONCE, 2 * n)
+        count = sweep.sweep(events, at, stop, given, tree, exempt, buffers, found, count)
+        if count == FOUND:
+            break
+    return found[:count], count < FOUND
 
 
 def _spelt(
     instance: LmemPacking,
     solution: PackingSolution,
     pairs: Sequence[tuple[int, int, tuple[int, int, int, int] | None]],
+    complete: bool,
 ) -> list[Violation]:
-    """Return intersecting pairs as violations, less those that may intersect."""
-    group = {i: at for at, members in enumerate(instance.colocated) for i in members}
+    """Return intersecting pairs as violations; `complete`: there are no others."""
     share = set(instance.in_place)
     shrunken = {gap.buffer for gap in instance.gaps if gap.high > gap.low}
     found = []
-    for i, j, span in pairs:
-        if i in group and group.get(j) == group[i]:
-            continue
+    for i, j, span in pairs[:LISTED]:
         rule = "overlap"
         if (i, j) in share:
-            if solution.offsets[i] == solution.offsets[j]:
-                continue
             rule = "in-place"
         elif i in shrunken or j in shrunken:
             rule = "gap"
@@ -324,6 +347,7 @@ def _spelt(
         if span is not None:
             detail += f" share [{span[2]}, {span[3]}) at times [{span[0]}, {span[1]})"
         found.append(Violation(rule, detail))
-    if len(found) > LISTED:
-        found[LISTED:] = [Violation("overlap", f"and {len(found) - LISTED} more")]
+    if len(pairs) > LISTED:
+        least = "" if complete else "at least "
+        found.append(Violation("overlap", f"and {least}{len(pairs) - LISTED} more"))
     return found

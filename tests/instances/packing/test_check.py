@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -110,6 +111,43 @@ def test_long_lists_of_violations_are_cut() -> None:
     instance = LmemPacking.from_arrays([1] * n, [0] * n, [1] * n, capacity=1, alignment=2)
     rules = Counter(v.rule for v in instance.check(PackingSolution.of(instance, [1] * n)))
     assert rules == {"capacity": LISTED + 1, "alignment": LISTED + 1, "overlap": LISTED + 1}
+
+
+MANY = 100_000
+LARGE: list[dict[str, Any]] = [
+    {},
+    {"start": np.arange(MANY) % 99, "end": np.arange(MANY) % 99 + 60, "period": 99},
+    {"colocated": [range(MANY // 2)]},
+    {"in_place": [(i, i + 1) for i in range(MANY - 1)]},
+    {"gaps": [(i, 1, 2, 0, 1) for i in range(MANY)]},
+    {"reserved": [(10 * MANY + 2 * i, 10 * MANY + 2 * i + 1) for i in range(MANY)]},
+    {"memories": [(str(i), None, i) for i in range(MANY // 10)]},
+]
+
+
+@pytest.mark.parametrize("options", LARGE)
+def test_the_work_grows_like_a_sort(options: dict[str, Any]) -> None:
+    """Where all are alive together: a pair by pair look would take hours, and some memory."""
+    given = {"start": [0] * MANY, "end": [3] * MANY, **options}
+    instance = LmemPacking.from_arrays([3] * MANY, **given)
+    memory = np.arange(MANY) % 2 if "memories" in options else None
+    offsets = 3 * np.arange(MANY)
+    if "colocated" in options:
+        offsets[: MANY // 2] = 0
+    began = time.process_time()
+    assert instance.check(PackingSolution.of(instance, offsets, memory)) == ()
+    found = instance.check(PackingSolution.of(instance, offsets // 3, memory))
+    assert 0 < len([v for v in found if v.rule in ("overlap", "gap")]) <= LISTED + 1
+    assert "at least" in str(found[-1])
+    assert time.process_time() - began < 15
+
+
+def test_a_buffer_in_many_reserved_ranges_is_told_once_each() -> None:
+    instance = packing(size=[40, 6, 4], reserved=[(5 * i, 5 * i + 1) for i in range(30)])
+    told = broken(instance, [7, 200, 62])
+    assert [line for line in told if line.startswith("reserved")] == [
+        f"reserved: buffer a at 7 reaches into [{low}, {low + 1})" for low in range(10, 46, 5)
+    ] + ["reserved: buffer c at 62 reaches into [65, 66)"]
 
 
 def test_offsets_of_another_type() -> None:

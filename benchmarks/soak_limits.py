@@ -1,0 +1,393 @@
+"""Soak of limits: every method of every kind on hostile instances, against the CPU it may use.
+
+    python -m benchmarks.soak_limits --kind lmem-packing --method auto --limit 1
+
+A cell is a method on an instance of a family of :mod:`benchmarks.hostile`, once with the limit in
+seconds and once ``deterministic``.  Clocks are those of the CPU, so that a busy machine changes
+nothing; imports, compilation and a run on a small instance of the family come first and do not
+count.  Reported are cells that used more than the limit and half a second, and those that went for
+more than 0.2 s without asking whether to stop: from which line to which.  What users pay outside
+of methods (building, reading, the checks of answers) is listed by itself.  Exit code 1 if any cell
+is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import faulthandler
+import json
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+CPU = time.process_time
+if "--child" in sys.argv:  # before anything of Stagepack reads a clock
+    time.perf_counter = CPU
+
+import stagepack as sp  # noqa: E402
+from benchmarks.hostile import FAMILIES, Family  # noqa: E402
+from stagepack.result import Progress, StagepackError  # noqa: E402
+from stagepack.solve import REGISTRY, methods, solve  # noqa: E402
+
+OVER, SILENT = 0.5, 0.2
+"""Seconds of CPU beyond the limit, and without a question, that go unreported."""
+
+CAP = 10
+"""Seconds of CPU after which a cell is killed."""
+
+MEMORY = 2**33
+"""Bytes that a child may use."""
+
+SMALL = 0.002
+"""Share of its full size that an instance for warming up has."""
+
+LOOKS = 3
+"""Frames that are told of a place in the code."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class Cell:
+    """What one method did on one instance, in seconds of CPU.
+
+    Attributes
+    ----------
+    status : str
+        Of the result; or the error; or that it was killed.
+    cpu : float
+        Of the run without setup.
+    checking : float
+        The part of it in which answers were checked and evaluated.
+    silence : float
+        The longest stretch without a question whether to stop; checks are left out.
+    begin, end : str
+        Where the stretch began and ended.
+    left : float
+        Used by threads left behind, within a moment after the run.
+    """
+
+    method: str
+    deterministic: bool
+    status: str = ""
+    cpu: float = 0.0
+    checking: float = 0.0
+    silence: float = 0.0
+    begin: str = ""
+    end: str = ""
+    left: float = 0.0
+
+
+class Watch:
+    """Listens to what methods ask of :class:`Progress`, from outside."""
+
+    def __init__(self) -> None:
+        self.checking = self.setup = self.silence = 0.0
+        self.begin = self.end = "start"
+        self._asked, self._place = CPU(), "start"
+
+    def hear(self, place: str) -> None:
+        """Note a question."""
+        now = CPU()
+        if now - self._asked > self.silence:
+            self.silence, self.begin, self.end = now - self._asked, self._place, place
+        self._asked, self._place = now, place
+
+    def leave_out(self, seconds: float) -> None:
+        """Take time off the stretch at hand."""
+        self._asked += seconds
+
+
+_watch = Watch()
+
+
+def install() -> None:
+    """Make every :class:`Progress` tell the watch of its questions, checks and setups."""
+    begun, asked, remaining = Progress.__init__, Progress.stop_reason, Progress.remaining
+    setup = Progress.setup
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(solution: Any) -> Any:
+            began = CPU()
+            try:
+                return function(solution)
+            finally:
+                _watch.checking += CPU() - began
+                _watch.leave_out(CPU() - began)
+
+        return run
+
+    def begin(self: Any, evaluate: Any, check: Any, **options: Any) -> None:
+        begun(self, timed(evaluate), timed(check), **options)
+
+    def stop_reason(self: Any) -> Any:
+        _watch.hear(_place(sys._getframe(1)))
+        return asked(self)
+
+    def left(self: Any) -> float:
+        _watch.hear(_place(sys._getframe(1)))
+        assert remaining.fget is not None
+        return float(remaining.fget(self))
+
+    @contextlib.contextmanager
+    def setting_up(self: Any, what: str) -> Iterator[None]:
+        began = CPU()
+        try:
+            with setup(self, what):
+                yield
+        finally:
+            _watch.setup += CPU() - began
+            _watch.leave_out(CPU() - began)
+
+    for name, made in (
+        ("__init__", begin),
+        ("stop_reason", stop_reason),
+        ("remaining", property(left)),
+        ("setup", setting_up),
+    ):
+        setattr(Progress, name, made)
+
+
+def _place(frame: FrameType | None) -> str:
+    """Return where a question was asked: the innermost frames outside of `result.py`."""
+    found: list[str] = []
+    while frame is not None and len(found) < LOOKS:
+        path = Path(frame.f_code.co_filename)
+        if path.name not in ("result.py", "soak_limits.py"):
+            found.append(f"{path.parent.name}/{path.stem}:{frame.f_lineno}")
+        frame = frame.f_back
+    return " < ".join(found)
+
+
+# ---------------------------------------------------------------------- in a child
+
+
+def child(kind: str, family: str, cells: list[tuple[str, bool]], limit: float) -> None:
+    """Run cells of one family and print a line of JSON for each; the first is about the family."""
+    make = FAMILIES[kind][family]
+    small = make(SMALL)
+    install()
+    instance, outside = _outside(make)
+    _tell({"outside": outside})
+    reasons = {info.name: info.reason for info in methods(instance)}
+    apart = {info.name: info.reason for info in methods(small)}
+    outside["which methods apply"] = _seconds(methods, instance)[1]
+    _tell({"outside": outside})
+    for method, deterministic in cells:
+        _tell({"begins": [method, deterministic]})
+        if reasons[method]:
+            continue
+        options = {"deterministic": deterministic}
+        if not apart[method]:
+            with contextlib.suppress(StagepackError):
+                solve(small, method, time_limit=0.1, options=options)
+        cell, answer = run(instance, method, deterministic, limit)
+        if answer is not None and "check of an answer" not in outside:
+            outside["check of an answer"] = _seconds(instance.check, answer)[1]
+            outside["evaluation of an answer"] = _seconds(instance.evaluate, answer)[1]
+            _tell({"outside": outside})
+        _tell(dataclasses.asdict(cell))
+
+
+def run(instance: Any, method: str, deterministic: bool, limit: float) -> tuple[Cell, Any]:
+    """Return what a method did, watched, and its answer."""
+    global _watch
+    cell, answer = Cell(method=method, deterministic=deterministic), None
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(CPU()) + CAP + 1, hard))
+    _watch, began = Watch(), CPU()
+    try:
+        options = {"deterministic": deterministic}
+        result = solve(instance, method, time_limit=limit, options=options)
+        cell.status, answer = f"{result.status} {result.termination}", result.solution
+    except StagepackError as error:
+        cell.status = f"{type(error).__name__}: {error}"
+    except MemoryError:
+        cell.status = "MemoryError"
+    _watch.hear("end")
+    cell.cpu, cell.checking = CPU() - began - _watch.setup, _watch.checking
+    cell.silence, cell.begin, cell.end = _watch.silence, _watch.begin, _watch.end
+    if threading.active_count() > 1:
+        began = CPU()
+        time.sleep(0.5)
+        cell.left = CPU() - began
+    return cell, answer
+
+
+def _outside(make: Family) -> tuple[Any, dict[str, float]]:
+    """Return the instance and what it costs outside of any method."""
+    made, building = _seconds(make, 1)
+    outside = {"building": building, "digest": _seconds(lambda: made.digest)[1]}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "instance.json")
+        outside["writing"] = _seconds(sp.write, made, path)[1]
+        outside["reading"] = _seconds(sp.read, path)[1]
+    return made, outside
+
+
+def _seconds(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    began = CPU()
+    value = function(*arguments)
+    return value, CPU() - began
+
+
+def _tell(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+# ---------------------------------------------------------------------- in the parent
+
+
+@dataclasses.dataclass
+class Report:
+    """Cells and costs outside of methods, by (kind, family)."""
+
+    cells: dict[tuple[str, str], list[Cell]] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(list)
+    )
+    outside: dict[tuple[str, str], dict[str, float]] = dataclasses.field(default_factory=dict)
+
+    def wrong(self, limit: float) -> int:
+        """Return how many cells are to be reported."""
+        return sum(bool(verdict(c, limit)) for cells in self.cells.values() for c in cells)
+
+
+def verdict(cell: Cell, limit: float) -> str:
+    """Return what is wrong with a cell, or ''."""
+    found = []
+    if cell.cpu > limit + OVER:
+        told = f"used {cell.cpu:.2f} s"
+        if cell.checking > SILENT:
+            told += f", {cell.checking:.2f} s of it to check answers"
+        found.append(told)
+    if cell.silence > SILENT:
+        found.append(f"asked nothing for {cell.silence:.2f} s, from {cell.begin} to {cell.end}")
+    if cell.left > SILENT:
+        found.append(f"left a thread behind that used {cell.left:.2f} s in half a second")
+    return "; ".join(found)
+
+
+def soak(
+    kinds: list[str],
+    chosen: str | None,
+    family: str | None,
+    limit: float,
+    deterministic: list[bool],
+) -> Report:
+    """Run the cells asked for, a child process a family; print what is wrong as it is found.
+
+    A child that has to be killed is replaced, and goes on with the next cell.
+    """
+    report = Report()
+    for kind in kinds:
+        for name in FAMILIES[kind]:
+            if family not in (None, name):
+                continue
+            cells = [
+                (method.name, repeats)
+                for method in REGISTRY[kind]
+                for repeats in deterministic
+                if chosen in (None, method.name)
+            ]
+            while cells:
+                cells = _replaced(kind, name, cells, limit, report)
+    return report
+
+
+def _replaced(
+    kind: str, family: str, cells: list[tuple[str, bool]], limit: float, report: Report
+) -> list[tuple[str, bool]]:
+    """Run cells in a child; return those after the one at which it ended before its time."""
+    arguments = ["--kind", kind, "--family", family, "--limit", str(limit)]
+    command = [sys.executable, "-m", "benchmarks.soak_limits", *arguments, "--child"]
+    begun: tuple[str, bool] | None = None
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(
+            [*command, json.dumps(cells)], stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                told = json.loads(line)
+                if "outside" in told:
+                    report.outside[kind, family] = told["outside"]
+                elif "begins" in told:
+                    begun = (told["begins"][0], told["begins"][1])
+                else:
+                    _enter(kind, family, Cell(**told), limit, report)
+        if process.returncode == 0:
+            return []
+        errors.seek(0)
+        stack = [line.strip() for line in errors if "File" in line][:LOOKS]
+    reason = (
+        f"killed after {CAP} s" if process.returncode == -signal.SIGXCPU else "broke down"
+    ) + f" at {' < '.join(stack)}"
+    method, repeats = begun or ("(none yet)", False)
+    cell = Cell(method=method, deterministic=repeats, status=reason, cpu=CAP, silence=CAP)
+    _enter(kind, family, cell, limit, report)
+    return [] if begun is None else cells[cells.index(begun) + 1 :]
+
+
+def _enter(kind: str, family: str, cell: Cell, limit: float, report: Report) -> None:
+    report.cells[kind, family].append(cell)
+    wrong = verdict(cell, limit)
+    if wrong:
+        how = " --deterministic" if cell.deterministic else ""
+        print(f"{kind} {family} {cell.method}{how} [{cell.status}]: {wrong}", flush=True)
+
+
+def summarise(report: Report, limit: float) -> None:
+    """Print costs outside of methods above `SILENT`, and one line a method."""
+    print("\nseconds outside of methods:")
+    for (kind, family), costs in report.outside.items():
+        long = [f"{what} {seconds:.2f}" for what, seconds in costs.items() if seconds > SILENT]
+        if long:
+            print(f"  {kind} {family}: {', '.join(long)}")
+    by_method: dict[tuple[str, str], list[Cell]] = collections.defaultdict(list)
+    for (kind, _), cells in report.cells.items():
+        for cell in cells:
+            by_method[kind, cell.method].append(cell)
+    print(f"\n{'method':<44}{'cells':>7}{'wrong':>7}{'most s':>9}{'silence':>9}")
+    for (kind, method), cells in by_method.items():
+        wrong = sum(bool(verdict(cell, limit)) for cell in cells)
+        most = max(cell.cpu for cell in cells)
+        silence = max(cell.silence for cell in cells)
+        print(f"{kind + ' ' + method:<44}{len(cells):>7}{wrong:>7}{most:>9.2f}{silence:>9.2f}")
+
+
+def main() -> int:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kind", choices=list(FAMILIES), help="default: all")
+    parser.add_argument("--method", help="default: every method")
+    parser.add_argument("--family", help="default: every family")
+    parser.add_argument("--limit", type=float, default=1.0, help="seconds")
+    parser.add_argument("--mode", choices=("clock", "deterministic"), help="default: both")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        faulthandler.register(signal.SIGXCPU, chain=True)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        cells = [(str(method), bool(repeats)) for method, repeats in json.loads(given.child)]
+        child(given.kind, given.family, cells, given.limit)
+        return 0
+    modes = [False, True] if given.mode is None else [given.mode == "deterministic"]
+    kinds = list(FAMILIES) if given.kind is None else [given.kind]
+    report = soak(kinds, given.method, given.family, given.limit, modes)
+    summarise(report, given.limit)
+    wrong = report.wrong(given.limit)
+    print(f"{sum(map(len, report.cells.values()))} cells, {wrong} reported")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
