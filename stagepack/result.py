@@ -13,8 +13,6 @@ import io
 import json
 import logging
 import math
-import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,57 +21,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from stagepack import files
+from stagepack.errors import CheckError as CheckError
+from stagepack.errors import InputError as InputError
+from stagepack.errors import StagepackError as StagepackError
+
 log = logging.getLogger("stagepack")
 
 Number = int | float
 SolutionT = TypeVar("SolutionT")
-
-
-class StagepackError(Exception):
-    """Root of every exception that Stagepack raises on purpose."""
-
-
-class InputError(StagepackError):
-    """Something the user gave cannot be used.
-
-    Parameters
-    ----------
-    problem : str
-        What is wrong, in one line.
-    file, field : str, optional
-        Where it is wrong: the file, and the field (or option) in it.
-    remedy : str, optional
-        What to do about it.
-    """
-
-    def __init__(
-        self, problem: str, *, file: str | Path = "", field: str = "", remedy: str = ""
-    ) -> None:
-        self.problem = problem
-        self.file = str(file)
-        self.field = field
-        self.remedy = remedy
-        super().__init__(problem)
-
-    def __str__(self) -> str:
-        where = ": ".join(part for part in (self.file, self.field) if part)
-        text = f"{where}: {self.problem}" if where else self.problem
-        return f"{text}; {self.remedy}" if self.remedy else text
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild_input_error, (self.problem, self.file, self.field, self.remedy))
-
-    def at(self, file: str | Path) -> InputError:
-        """Return the same error, naming `file` as the place."""
-        return InputError(self.problem, file=file, field=self.field, remedy=self.remedy)
-
-
-def _rebuild_input_error(problem: str, file: str, field: str, remedy: str) -> InputError:
-    return InputError(problem, file=file, field=field, remedy=remedy)
-
-
-class CheckError(StagepackError):
-    """A method contradicts the checker, another bound or itself: a bug in Stagepack."""
 
 
 class Status(StrEnum):
@@ -140,7 +96,7 @@ class Trace:
             ((f"{e.time:.6f}", e.kind, e.value, e.source) for e in self.events),
         )
         if path is not None:
-            write_atomically(path, text)
+            files.write(path, text)
         return text
 
 
@@ -239,7 +195,7 @@ class Result(Generic[SolutionT]):
         """Return the result as one JSON document, and write it to `path` if given."""
         text = json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
         if path is not None:
-            write_atomically(path, text)
+            files.write(path, text)
         return text
 
 
@@ -507,40 +463,3 @@ def csv_text(header: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return stream.getvalue()
-
-
-def write_atomically(path: str | Path, content: str | bytes) -> None:
-    """Write `content` to `path` so that a reader sees the old file or the new one, never half.
-
-    Raises
-    ------
-    InputError
-        When the file cannot be written; nothing is left behind.
-    """
-    path = Path(path)
-    data = content.encode() if isinstance(content, str) else content
-    scratch = None
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a directory")
-        if path.exists() and not path.is_file():  # a pipe or device, e.g. /dev/stdout
-            path.write_bytes(data)
-            return
-        handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(scratch, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask)
-        os.replace(scratch, path)
-        scratch = None
-    except OSError as error:
-        raise InputError(
-            f"cannot be written ({error.strerror or error})",
-            file=path,
-            remedy="choose a writable place",
-        ) from error
-    finally:
-        if scratch is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(scratch)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stagepack import files
 from stagepack.result import (
     CheckError,
     InputError,
@@ -19,7 +20,6 @@ from stagepack.result import (
     Termination,
     finite,
     relative_gap,
-    write_atomically,
 )
 
 
@@ -140,13 +140,13 @@ def test_errors_name_place_field_and_remedy_and_pickle() -> None:
 
 def test_atomic_writing_leaves_the_old_file_or_the_new(tmp_path: Path) -> None:
     target = tmp_path / "out.json"
-    write_atomically(target, "one")
+    files.write(target, "one")
     target.chmod(0o640)
-    write_atomically(target, b"two")
+    files.write(target, b"two")
     assert target.read_text() == "two"
     assert target.stat().st_mode & 0o777 == 0o640
     with pytest.raises(InputError, match=r"missing/out\.json"):
-        write_atomically(tmp_path / "missing" / "out.json", "x")
+        files.write(tmp_path / "missing" / "out.json", "x")
     with pytest.raises(InputError, match="directory"):
-        write_atomically(tmp_path, "x")
+        files.write(tmp_path, "x")
     assert os.listdir(tmp_path) == ["out.json"]

@@ -21,9 +21,11 @@ from stagepack.cli.compare import compare
 from stagepack.cli.context import takes_context
 from stagepack.cli.listing import catalog, convert, methods, schema
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED
+from stagepack.cli.screen import complain, plain_letters
 from stagepack.cli.show import plot, show
 from stagepack.cli.solve import solve
-from stagepack.result import InputError
+from stagepack.errors import InputError, shown
+from stagepack.files import NO_MEMORY
 
 app = typer.Typer(
     name="stagepack",
@@ -35,6 +37,13 @@ app = typer.Typer(
 )
 
 
+class _Line(logging.Formatter):
+    """Log lines without control characters; tracebacks stay as they are."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        return shown(super().formatMessage(record))
+
+
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
@@ -43,7 +52,9 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Line("%(message)s"))
     logging.getLogger("stagepack").setLevel(level)
     if version:
         from stagepack import __version__
@@ -70,6 +81,7 @@ def main() -> NoReturn:
     # Typer has a Click of its own in some versions and the real one in others.
     usage_error: Any = typer.BadParameter.__base__
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    plain_letters()
     try:
         # -q and -v may stand anywhere, before or after the command.
         arguments = sys.argv[1:]
@@ -84,27 +96,48 @@ def main() -> NoReturn:
         code = _fail(f"error: {error.format_message()}", EXIT_INPUT)
     except KeyboardInterrupt:
         code = _fail("interrupted", EXIT_INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # rich ends the program when a pipe is closed
         code = 0
     except OSError as error:
-        code = _fail(f"error: stdout: cannot be written ({error.strerror})", EXIT_INPUT)
+        place, why = error.filename or "stdout", error.strerror or error
+        code = _fail(f"error: {place}: cannot be used ({why})", EXIT_INPUT)
+    except MemoryError:
+        code = _fail(f"error: the run {NO_MEMORY}; use a larger machine", EXIT_INPUT)
     except Exception as error:
-        logging.getLogger("stagepack").debug("traceback", exc_info=True)
-        code = _fail(f"internal error: {type(error).__name__}: {error}", EXIT_INTERNAL)
+        code = _internal(error)
     _leave(code if isinstance(code, int) else 0)
 
 
 def _leave(code: int) -> NoReturn:
     """End with `code`, at once even when a cancelled solver still winds down in its thread."""
+    code = _flushed(code)
     engine = sys.modules.get("stagepack.solvers.engine")
     if engine is not None and engine.left_behind():
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 
 
-def _fail(line: str, code: int) -> int:
+def _flushed(code: int) -> int:
+    """Return `code`, or that of an answer that did not get through; a closed pipe is no failure."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            code = _fail(f"error: stdout: cannot be used ({error.strerror})", code or EXIT_INPUT)
+        with contextlib.suppress(OSError):  # what is left goes nowhere, without a word
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with contextlib.suppress(OSError):
-        typer.echo(" ".join(line.split()), err=True)
+        if sys.stderr is not None:
+            sys.stderr.flush()
     return code
+
+
+def _fail(line: str, code: int) -> int:
+    complain(line)
+    return code
+
+
+def _internal(error: Exception) -> int:
+    logging.getLogger("stagepack").debug("traceback", exc_info=True)
+    return _fail(f"internal error: {type(error).__name__}: {error}", EXIT_INTERNAL)

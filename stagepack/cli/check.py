@@ -10,6 +10,7 @@ import typer
 from stagepack.cli.context import instance_and_solution
 from stagepack.cli.options import EXIT_VIOLATIONS, AsJson, Instance
 from stagepack.cli.screen import print_json
+from stagepack.errors import shown
 
 
 def check(
@@ -34,7 +35,7 @@ def check(
             }
         )
     elif violations:
-        typer.echo("\n".join(map(str, violations)))
+        typer.echo("\n".join(map(shown, violations)))
     else:
         from stagepack.report.kinds import face
 

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from stagepack import files
 from stagepack.cli.context import instances_of
 from stagepack.cli.options import (
+    EXIT_INPUT,
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     INSTANCE_HELP,
     AsJson,
     Output,
 )
-from stagepack.cli.output import require_writable
+from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import (
     Cells,
     command_line,
+    complain,
     native_output_on_stderr,
     print_json,
     terminal,
 )
-from stagepack.result import InputError, StagepackError
+from stagepack.errors import InputError, shown
+
+REPORT, REPORT_PAGE = Path("stagepack-report"), "index.html"
 
 
 def compare(
@@ -47,8 +53,11 @@ def compare(
         str | None, typer.Option("-e", "--engine", help="For the methods that use one.")
     ] = None,
     html: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where to write the HTML report.")
-    ] = Path("stagepack-report"),
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where to write the HTML report.", show_default=str(REPORT)
+        ),
+    ] = None,
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no report.")] = False,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table.")] = None,
     output: Output = None,
@@ -58,7 +67,8 @@ def compare(
     from stagepack.compare import compare as run
     from stagepack.report.table import comparison_table
 
-    require_writable(csv, output, None if no_html else html)
+    require_writable(csv, output)
+    page = None if no_html else _page(html)
     if instances:
         problems = [found for source in instances for found in instances_of(source, context)]
     else:
@@ -76,20 +86,28 @@ def compare(
             **options,
         )
     comparison.command = command_line()
+    rescue = Rescue()
     if csv is not None:
-        comparison.to_csv(csv)
+        with rescue:
+            comparison.to_csv(csv)
     if output is not None:
-        comparison.to_json(output)
-    page = None if no_html else _write_report(comparison, html)
-    if as_json:
+        with rescue:
+            comparison.to_json(output)
+    if page is not None:
+        with rescue:
+            comparison.to_html(page.parent)
+    if as_json or rescue:
+        rescue.tell("the whole comparison")
         print_json(comparison.to_dict())
     else:
         console = terminal()
         console.print(comparison_table(comparison, console.width))
         if page is not None:
-            typer.echo(f"report: {page}")
+            typer.echo(f"report: {shown(page)}")
     if comparison.contradictions or any(row["status"] == "error" for row in comparison.rows):
         raise typer.Exit(EXIT_INTERNAL)
+    if rescue:
+        raise typer.Exit(EXIT_INPUT)
     found = any(result.solution is not None for result in comparison.results.values())
     if comparison.interrupted and not found:
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -119,12 +137,22 @@ def _suite(context: dict[str, Any]) -> list[Any]:
     return found
 
 
-def _write_report(comparison: Any, directory: Path) -> Path | None:
-    try:
-        page: Path = comparison.to_html(directory)
-    except InputError:
-        raise
-    except StagepackError as missing:
-        typer.echo(f"no report: {missing}", err=True)
+def _page(directory: Path | None) -> Path | None:
+    """Return the page to write; None where nobody asked for it and plotly is not installed.
+
+    Raises
+    ------
+    InputError
+        When a page that was asked for could not be made or written.
+    """
+    missing = importlib.util.find_spec("plotly") is None
+    if missing and directory is None:
+        complain("no report: it needs plotly (pip install 'stagepack[report]')")
         return None
-    return page
+    directory = directory or REPORT
+    if missing:
+        raise InputError(
+            "the report needs plotly", field="--html", remedy="pip install 'stagepack[report]'"
+        )
+    files.require_directory(directory, REPORT_PAGE)
+    return directory / REPORT_PAGE

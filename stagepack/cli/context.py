@@ -5,26 +5,23 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import re
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from stagepack.result import InputError
+from stagepack import files
+from stagepack.errors import InputError
 
 
 def _bytes(text: str) -> int:
     """Return a number of bytes: digits, 1e9, or with KiB, MiB, GiB, TiB (kB, MB, ...)."""
-    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(i?)b?", str(text).strip().lower())
     try:
-        assert match is not None
-        value = float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2] or " ")
-        assert match[2] or value == int(value)  # half a byte is a unit forgotten
-        return int(match[1]) if match[1].isdigit() and not match[2] else int(value)
-    except (AssertionError, ValueError, OverflowError):
-        raise typer.BadParameter(f"{text!r} is no number of bytes; write 1e9 or 16GiB") from None
+        return files.size_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _context(
@@ -105,19 +102,38 @@ def _context(
     return {key: value for key, value in given.items() if value not in (None, [])}
 
 
+def _limit(
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BYTES",
+            parser=_bytes,
+            help="Refuse larger files, packed or unpacked (default 256MiB, or "
+            "$STAGEPACK_MAX_BYTES).",
+        ),
+    ] = None,
+) -> None:
+    """Let this process and those that it starts read files of so many bytes."""
+    if max_bytes is not None:
+        os.environ[files.VARIABLE] = str(files.limit_of(max_bytes))
+
+
 def takes_context(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give `command` the options of :func:`_context`, collected in its argument `context`."""
     own = inspect.signature(command, eval_str=True)
     shared = inspect.signature(_context, eval_str=True)
+    limit = inspect.signature(_limit, eval_str=True)
 
     @functools.wraps(command)
     def wrapper(**arguments: Any) -> Any:
+        _limit(**{name: arguments.pop(name) for name in limit.parameters})
         context = {name: arguments.pop(name) for name in shared.parameters}
         return command(**arguments, context=_context(**context))
 
     parameters = [p for name, p in own.parameters.items() if name != "context"]
     parameters += [
-        p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shared.parameters.values()
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for p in (*shared.parameters.values(), *limit.parameters.values())
     ]
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

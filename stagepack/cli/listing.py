@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from stagepack import files
 from stagepack.cli.context import instance_of
-from stagepack.cli.options import AsJson, Instance
+from stagepack.cli.options import EXIT_INPUT, AsJson, Instance
+from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import print_json, terminal
+from stagepack.errors import shown
 
 
 def catalog(
@@ -54,12 +57,20 @@ def convert(
     """Read an instance in any format and write it as native JSON."""
     from stagepack.instances import formats
 
+    require_writable(target)
     problem = instance_of(instance, context)
-    formats.write(problem, target)
+    data = formats.dump(problem, target)
+    rescue = Rescue()
+    with rescue:
+        files.write(target, data)
+    if rescue:
+        rescue.tell("the instance")
+        typer.echo(formats.dump(problem, "instance.json"), nl=False)
+        raise typer.Exit(EXIT_INPUT)
     if as_json:
         print_json({"instance": problem.name, "written": str(target), "digest": problem.digest})
     else:
-        typer.echo(f"{problem.name}: written to {target}")
+        typer.echo(f"{shown(problem.name)}: written to {shown(target)}")
 
 
 def methods(

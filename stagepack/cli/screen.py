@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import json
 import logging
 import os
@@ -14,17 +16,44 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stagepack.result import Termination, finite, write_atomically
+from stagepack import files
+from stagepack.errors import shown
+from stagepack.result import Termination, finite
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+LETTERS = {"–": "-", "—": "-", "−": "-", "…": "~", "·": ".", "×": "x", "µ": "u", "�": "?"}
+"""What stands for a letter that a terminal does not know."""
+
+
 def terminal() -> Console:
     """Return the console of stdout, as wide as the terminal (or COLUMNS) says."""
-    from rich.console import Console
+    from stagepack.cli.console import Screen
 
-    return Console(soft_wrap=False)
+    return Screen(soft_wrap=False)
+
+
+def complain(line: str) -> None:
+    """Print one line on stderr, if there is one."""
+    with contextlib.suppress(OSError):
+        typer.echo(shown(" ".join(line.split())), err=True)
+
+
+def plain_letters() -> None:
+    """Let terminals without Unicode get other letters instead of an error."""
+    codecs.register_error("stagepack", _other_letters)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="stagepack")
+
+
+def _other_letters(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(LETTERS.get(c) or ascii(c)[1:-1] for c in letters), error.end
 
 
 @contextlib.contextmanager
@@ -49,11 +78,11 @@ class Spinner:
     """A line on stderr while something runs, if a person is watching."""
 
     def __init__(self, text: str, silent: bool) -> None:
-        self._text, self._status = text, None
+        self._text, self._status = shown(text).replace("[", "\\["), None
         if not silent and sys.stderr.isatty() and logging.getLogger("stagepack").level > 10:
-            from rich.console import Console
+            from stagepack.cli.console import Screen
 
-            self._status = Console(stderr=True).status(text) if self._text else None
+            self._status = Screen(stderr=True).status(self._text) if self._text else None
 
     def __enter__(self) -> Callable[[str], None]:
         if self._status is not None:
@@ -89,17 +118,18 @@ class Cells:
             return
         what = f"{row['instance']} {row['method']} {row['status']}"
         if not sys.stderr.isatty():
-            typer.echo(f"{done}/{total} {what}", err=True)
+            complain(f"{done}/{total} {what}")
             return
         if self._bar is None:
-            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            from stagepack.cli.console import Screen
 
             self._bar = Progress(
                 BarColumn(bar_width=20),
                 MofNCompleteColumn(),
                 TextColumn("{task.description}"),
-                console=Console(stderr=True),
+                console=Screen(stderr=True),
                 transient=True,
             )
             self._task = self._bar.add_task("", total=total)
@@ -131,4 +161,4 @@ def print_json(document: Any) -> None:
 
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON document to a file, whole or not at all."""
-    write_atomically(path, json.dumps(finite(document), indent=2, allow_nan=False) + "\n")
+    files.write(path, json.dumps(finite(document), indent=2, allow_nan=False) + "\n")

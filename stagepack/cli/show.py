@@ -10,8 +10,8 @@ import typer
 from stagepack.cli.context import instance_and_solution, instance_of
 from stagepack.cli.options import AsJson, Instance
 from stagepack.cli.output import require_writable
-from stagepack.cli.screen import print_json, terminal
-from stagepack.result import InputError
+from stagepack.cli.screen import complain, print_json, terminal
+from stagepack.errors import InputError, shown
 
 
 def show(
@@ -81,7 +81,7 @@ def plot(
     problem, answer = instance_and_solution(instance, solution, context)
     violations = problem.check(answer)
     if violations:
-        typer.echo(f"warning: the solution breaks {violations[0]} (stagepack check)", err=True)
+        complain(f"warning: the solution breaks {violations[0]} (stagepack check)")
     if output.suffix.lower() == ".html":
         from stagepack.report.html import write_figure
 
@@ -93,4 +93,4 @@ def plot(
     if as_json:
         print_json({"instance": problem.name, "written": str(output)})
     else:
-        typer.echo(f"{problem.name}: drawn in {output}")
+        typer.echo(f"{shown(problem.name)}: drawn in {shown(output)}")

@@ -11,6 +11,7 @@ from stagepack.cli.context import instance_of
 from stagepack.cli.export import export_solution, require_exportable
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
+    EXIT_INPUT,
     EXIT_INTERRUPTED,
     EXIT_NOTHING,
     AsJson,
@@ -18,7 +19,7 @@ from stagepack.cli.options import (
     Output,
     TimeLimit,
 )
-from stagepack.cli.output import require_writable
+from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import (
     Spinner,
     command_line,
@@ -29,6 +30,7 @@ from stagepack.cli.screen import (
     words,
     write_json,
 )
+from stagepack.errors import shown
 from stagepack.result import Result, Status, Termination
 
 
@@ -97,19 +99,24 @@ def solve(
             options={"deterministic": True} if deterministic else None,
         )
     document: dict[str, Any] = {}
+    rescue = Rescue()
     if output is not None or as_json:  # a million offsets take a while to write down
         document = {**result.to_dict(), "command": command_line()}
     if output is not None:
-        write_json(output, document)
+        with rescue:
+            write_json(output, document)
     if trace is not None:
-        result.trace.to_csv(trace)
+        with rescue:
+            result.trace.to_csv(trace)
     if export is not None and result.solution is not None:
-        export_solution(problem, result.solution, export)
-    if as_json:
-        print_json(document)
+        with rescue:
+            export_solution(problem, result.solution, export)
+    if as_json or rescue:
+        rescue.tell("the whole result")
+        print_json(document or {**result.to_dict(), "command": command_line()})
     else:
         _print_result(problem, result)
-    raise typer.Exit(_exit_code(result))
+    raise typer.Exit(EXIT_INPUT if rescue else _exit_code(result))
 
 
 def _exit_code(result: Result[Any]) -> int:
@@ -129,7 +136,7 @@ def _print_result(problem: Any, result: Result[Any]) -> None:
     engine = f" on {result.engine}" if result.engine else ""
     setup = f" (and {result.setup_time:.1f} s of setup)" if result.setup_time >= 0.1 else ""
     console.print(
-        f"[bold]{escape(problem.name)}[/]: {escape(kind.headline(problem))}", highlight=False
+        f"[bold]{escape(shown(problem.name))}[/]: {escape(kind.headline(problem))}", highlight=False
     )
     ended = "" if result.termination.value == "PROVED" else f", {words(result.termination)}"
     console.print(

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stagepack.result import InputError, Result, Status, csv_text, finite, write_atomically
+from stagepack import files
+from stagepack.errors import InputError
+from stagepack.result import Result, Status, csv_text, finite
 
 COLUMNS = (
     "instance", "problem", "objective_name", "method", "seed", "status", "termination",
@@ -175,7 +177,7 @@ class Comparison:
         """Return the rows as CSV, and write them to `path` if given."""
         text = csv_text(COLUMNS, (tuple(row[key] for key in COLUMNS) for row in self.rows))
         if path is not None:
-            write_atomically(path, text)
+            files.write(path, text)
         return text
 
     def to_dict(self) -> dict[str, Any]:
@@ -203,7 +205,7 @@ class Comparison:
         """Return :meth:`to_dict` as one JSON document, and write it to `path` if given."""
         text = json.dumps(self.to_dict(), indent=2, allow_nan=False, default=str) + "\n"
         if path is not None:
-            write_atomically(path, text)
+            files.write(path, text)
         return text
 
     def to_html(self, directory: str | Path) -> Path:

@@ -30,6 +30,7 @@ from multiprocessing import forkserver
 from typing import Any
 
 from stagepack.compare.comparison import Cell, Failure
+from stagepack.files import NO_MEMORY
 from stagepack.result import InputError, Result, Termination
 
 log = logging.getLogger("stagepack")
@@ -55,6 +56,8 @@ def attempt(solve: Callable[..., Result[Any]], instance: Any, arguments: dict[st
         return solve(instance, **arguments)
     except InputError as error:
         return Failure("n/a", str(error))
+    except MemoryError:
+        return Failure("n/a", NO_MEMORY)
     except KeyboardInterrupt:
         return Failure("skipped", "interrupted with nothing in hand")
     except (Exception, SystemExit) as error:

@@ -11,7 +11,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from stagepack.result import InputError, StagepackError, write_atomically
+from stagepack import files
+from stagepack.errors import InputError
 
 AREAS = (
     "#77aadd",
@@ -84,13 +85,15 @@ def pyplot() -> Any:
 
     Raises
     ------
-    StagepackError
+    InputError
         When matplotlib is not installed.
     """
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise StagepackError("plots need matplotlib: pip install 'stagepack[report]'") from error
+        raise InputError(
+            "plots need matplotlib", remedy="pip install 'stagepack[report]'"
+        ) from error
     return plt
 
 
@@ -131,4 +134,4 @@ def save(figure: Any, path: str | Path) -> None:
         )
     stream = io.BytesIO()
     figure.savefig(stream, format=kind, dpi=160)
-    write_atomically(path, stream.getvalue())
+    files.write(path, stream.getvalue())

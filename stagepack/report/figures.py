@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from stagepack.errors import InputError
 from stagepack.plots.data import curves, named
 from stagepack.plots.style import GRID, INK, MUTED, line_colour
-from stagepack.result import StagepackError
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 LONGEST_NAME = 30
@@ -91,13 +91,15 @@ def graph_objects() -> Any:
 
     Raises
     ------
-    StagepackError
+    InputError
         When plotly is not installed.
     """
     try:
         import plotly.graph_objects as go
     except ImportError as error:
-        raise StagepackError("the report needs plotly: pip install 'stagepack[report]'") from error
+        raise InputError(
+            "the report needs plotly", remedy="pip install 'stagepack[report]'"
+        ) from error
     return go
 
 

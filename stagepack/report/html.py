@@ -8,11 +8,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stagepack import files
+from stagepack.errors import InputError
 from stagepack.report import format as as_text
 from stagepack.report.assets import CSS, SCRIPT
 from stagepack.report.kinds import face
 from stagepack.report.section import instance_section
-from stagepack.result import InputError, StagepackError, write_atomically
 
 if TYPE_CHECKING:
     from stagepack.compare import Comparison
@@ -31,9 +32,7 @@ def write_html(comparison: Comparison, directory: str | Path) -> Path:
     Raises
     ------
     InputError
-        When the directory or the file cannot be written.
-    StagepackError
-        When plotly is not installed.
+        When the directory or the file cannot be written, or plotly is not installed.
     """
     page = to_html(comparison)
     directory = Path(directory)
@@ -46,7 +45,7 @@ def write_html(comparison: Comparison, directory: str | Path) -> Path:
             remedy="choose a writable place",
         ) from error
     path = directory / "index.html"
-    write_atomically(path, page)
+    files.write(path, page)
     return path
 
 
@@ -55,7 +54,7 @@ def to_html(comparison: Comparison) -> str:
 
     Raises
     ------
-    StagepackError
+    InputError
         When plotly is not installed.
     """
     kinds = list(dict.fromkeys(row["problem"] for row in comparison.rows))
@@ -84,9 +83,7 @@ def write_figure(instance: Any, solution: Any, path: str | Path, scale: str | No
     Raises
     ------
     InputError
-        When the file cannot be written.
-    StagepackError
-        When plotly is not installed.
+        When the file cannot be written, or plotly is not installed.
     """
     kind = face(instance)
     section = kind.page(instance, solution, scale)
@@ -97,7 +94,7 @@ def write_figure(instance: Any, solution: Any, path: str | Path, scale: str | No
         section.html,
         "</main>",
     ]
-    write_atomically(path, _document(instance.name, body, section.figures))
+    files.write(path, _document(instance.name, body, section.figures))
 
 
 def _document(title: str, body: Iterable[str], figures: Mapping[str, Any]) -> str:
@@ -105,7 +102,9 @@ def _document(title: str, body: Iterable[str], figures: Mapping[str, Any]) -> st
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise StagepackError("the report needs plotly: pip install 'stagepack[report]'") from error
+        raise InputError(
+            "the report needs plotly", remedy="pip install 'stagepack[report]'"
+        ) from error
     return "\n".join(
         [
             "<!DOCTYPE html>",

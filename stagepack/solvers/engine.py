@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from stagepack.result import InputError, StagepackError, Status
+from stagepack.result import InputError, Status
 
 T = TypeVar("T")
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -435,7 +435,7 @@ def agrees(first: Array | None, hint: Array, tolerance: float = 1e-6) -> bool:
 
 
 def require(engine: Engine) -> None:
-    """Raise a StagepackError with the reason when `engine` is unavailable."""
+    """Raise an InputError with the reason when `engine` is unavailable."""
     reason = engine.unavailable()
     if reason:
-        raise StagepackError(f"engine {engine.name} is unavailable: {reason}")
+        raise InputError(f"engine {engine.name} is unavailable: {reason}", field="engine")

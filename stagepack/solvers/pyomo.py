@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.result import StagepackError, Status
+from stagepack.result import InputError, StagepackError, Status
 from stagepack.solvers import lowering
 from stagepack.solvers.engine import (
     NOT_CONFIRMED,
@@ -421,7 +421,9 @@ class _Call:
             except Exception as error:
                 if self.cancelled_at is not None:
                     return None
-                raise StagepackError(f"Pyomo's solver {self.name} failed: {error}") from error
+                raise InputError(
+                    f"Pyomo's solver {self.name} failed: {error}", field="engine"
+                ) from error
 
     def start_confirmed(self) -> str:
         """Return the line in which CBC says that it took the start; '' if it does not."""

@@ -12,6 +12,7 @@ import gzip
 from pathlib import Path
 from typing import Any, overload
 
+from stagepack import files
 from stagepack.instances.formats import (
     auto_pipeline,
     minimalloc,
@@ -30,7 +31,7 @@ from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.types import PackingKind, PhaseKind, PipelineKind, ScheduleKind
-from stagepack.result import InputError, write_atomically
+from stagepack.result import InputError
 
 __all__ = [
     "FORMATS",
@@ -87,6 +88,7 @@ def read(
     *,
     kind: str | None = None,
     format: str | None = None,  # noqa: A002 - the option's name
+    max_bytes: int | None = None,
     **context: Any,
 ) -> Any:
     """Read the instance of a file; ``FILE#name`` selects one of several.
@@ -99,6 +101,9 @@ def read(
         The problem wanted: a file that holds another one is refused.
     format : str, optional
         Name of the format; otherwise recognised by content.
+    max_bytes : int, optional
+        Refuse files of more bytes, packed or unpacked; by default ``STAGEPACK_MAX_BYTES`` of the
+        environment, or 256 MiB.
     **context
         What the file does not say, or should not say: ``devices``, ``bandwidth`` (GB/s),
         ``capacity`` (bytes), ``speed``, ``cluster`` (a name of the catalog, or a `Cluster`),
@@ -113,7 +118,7 @@ def read(
     InputError
         Naming file, field and remedy.
     """
-    found = read_all(path, kind=kind, format=format, **context)
+    found = read_all(path, kind=kind, format=format, max_bytes=max_bytes, **context)
     if len(found) > 1:
         raise InputError(
             f"holds {len(found)} instances",
@@ -149,6 +154,7 @@ def read_all(
     *,
     kind: str | None = None,
     format: str | None = None,  # noqa: A002 - the option's name
+    max_bytes: int | None = None,
     **context: Any,
 ) -> list[Any]:
     """Read every instance of a file (of ``FILE#name`` that one); see :func:`read`.
@@ -162,16 +168,14 @@ def read_all(
     if kind is not None:
         native.require_kind(kind)
     chosen = None if format is None else by_name(FORMATS, format)
-    data = strict.load(file)
-    try:
+    data = strict.load(file, max_bytes)
+    with strict.located(file):
         if not strict.holds_text(data):
             raise InputError("is not text", remedy="give a text file in a known format")
         chosen = chosen or by_content(FORMATS, data)
         found = chosen.kind_of(data, kind)
         understood = Context.of(context, chosen.contexts[found], _what(chosen, found), found)
         instances = chosen.parse(data, understood, file.name)
-    except InputError as error:
-        raise error.at(file) from None
     return instances if name is None else [_select(instances, name, file)]
 
 
@@ -191,6 +195,21 @@ def write(
     ------
     InputError
         When the file cannot be written, or no format that writes has its extension.
+    """
+    files.write(path, dump(instance, path, format))
+
+
+def dump(
+    instance: Instance,
+    path: str | Path,
+    format: str | None = None,  # noqa: A002 - the option's name
+) -> bytes:
+    """Return what :func:`write` writes.
+
+    Raises
+    ------
+    InputError
+        When no format that writes has the extension of `path`, or it cannot say the instance.
     """
     path = Path(path)
     writers = [candidate for candidate in FORMATS if candidate.writes]
@@ -225,7 +244,7 @@ def write(
         raise error.at(path) from None
     if path.name.lower().endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
-    write_atomically(path, data)
+    return data
 
 
 def _what(chosen: Format, kind: str) -> str:

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
+from stagepack import files
 from stagepack.instances.formats import minimalloc, strict, torch_schedule
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import InputError, write_atomically
+from stagepack.result import InputError
 
 Solution = PipelineSolution | PackingSolution | ScheduleSolution | PhaseSolution
 Problem = PipelinePartition | LmemPacking | PipelineSchedule | PhaseSchedule
@@ -79,7 +80,9 @@ class _WithPhases(msgspec.Struct, frozen=True):
     solution: _Phases
 
 
-def read_solution(path: str | Path, instance: Problem | None = None) -> Solution:
+def read_solution(
+    path: str | Path, instance: Problem | None = None, *, max_bytes: int | None = None
+) -> Solution:
     """Read a solution, or a result that contains it.
 
     That of a pipeline is ``{"boundaries": [0, ..., n], "devices": [...]}``; that of a packing
@@ -94,14 +97,16 @@ def read_solution(path: str | Path, instance: Problem | None = None) -> Solution
     instance : instance of any problem, optional
         What the solution should be for: one that cannot be, by the digest that a result records
         or by what it names, is refused.  Offsets and starts cannot be read without it.
+    max_bytes : int, optional
+        As for :func:`.read`.
 
     Raises
     ------
     InputError
         Naming file and field: not JSON, no solution inside, an unknown field, another instance.
     """
-    data = strict.load(path)
-    try:
+    data = strict.load(path, max_bytes)
+    with strict.located(path):
         if minimalloc.sniff(data):
             return minimalloc.offsets(data, _packing(instance))
         if torch_schedule.sniff(data):
@@ -128,8 +133,6 @@ def read_solution(path: str | Path, instance: Problem | None = None) -> Solution
         if isinstance(instance, PhaseSchedule) or (phased and instance is None):
             return _phases(data, inside, instance)
         return _stages(data, inside, instance)
-    except InputError as error:
-        raise error.at(path) from None
 
 
 def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
@@ -152,7 +155,7 @@ def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
         Naming file and field: no placement inside, or none of this instance's buffers.
     """
     data = strict.load(path)
-    try:
+    with strict.located(path):
         instance = _packing(instance)
         if minimalloc.sniff(data):
             old = minimalloc.named_offsets(data)
@@ -169,8 +172,6 @@ def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
                 field="offsets",
                 remedy="give an old placement of this instance",
             )
-    except InputError as error:
-        raise error.at(path) from None
     return previous
 
 
@@ -327,4 +328,4 @@ def write_solution(
             raise error.at(path) from None
     else:
         data = msgspec.json.encode(solution.to_dict()) + b"\n"
-    write_atomically(path, gzip.compress(data, mtime=0) if name.endswith(".gz") else data)
+    files.write(path, gzip.compress(data, mtime=0) if name.endswith(".gz") else data)

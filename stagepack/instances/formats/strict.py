@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import bisect
-import gzip
+import contextlib
 import re
-import zlib
+from collections.abc import Iterator
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -13,49 +13,40 @@ from typing import TypeVar, get_args
 
 import msgspec
 
-from stagepack.result import InputError
+from stagepack import files
+from stagepack.errors import InputError
 
 T = TypeVar("T")
 
-GZIP_MAGIC = b"\x1f\x8b"
 UTF8_MARK = b"\xef\xbb\xbf"
+CHUNK = 4096  # bytes that settle most questions
 
 
-def load(path: str | Path) -> bytes:
-    """Return the content of a file, unpacked if it is gzip.
+def load(path: str | Path, max_bytes: int | None = None) -> bytes:
+    """Return the content of a file, unpacked if it is gzip, without the mark of UTF-8.
 
     Raises
     ------
     InputError
-        When it is missing, a directory, unreadable, empty, or broken gzip.
+        As :func:`stagepack.files.read`, and when the file is empty.
     """
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="check the path") from None
-    except IsADirectoryError:
-        raise InputError("is a directory", file=path, remedy="give a file") from None
-    except PermissionError:
-        raise InputError(
-            "may not be read", file=path, remedy="change the file's permissions"
-        ) from None
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"cannot be read ({why})", file=path, remedy="give a readable file"
-        ) from None
-    if data.startswith(GZIP_MAGIC):
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(
-                f"is broken gzip ({error})", file=path, remedy="write or download it again"
-            ) from None
-    data = data.removeprefix(UTF8_MARK)
-    if not data.strip():
+    data = files.read(path, max_bytes).removeprefix(UTF8_MARK)
+    if not data[:CHUNK].strip() and not data.strip():
         raise InputError("is empty", file=path, remedy="give a file with an instance")
     return data
+
+
+@contextlib.contextmanager
+def located(path: str | Path) -> Iterator[None]:
+    """Give errors of the block their place, `path`; too little memory is one of them."""
+    try:
+        yield
+    except InputError as error:
+        raise error.at(path) from None
+    except MemoryError:
+        raise InputError(
+            files.NO_MEMORY, file=path, remedy="split it, or use a larger machine"
+        ) from None
 
 
 def decode(data: bytes, shape: type[T], *, known: tuple[str, ...] = ()) -> T:

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from stagepack import files
 from stagepack.instances.pipeline.check import plain
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Link
-from stagepack.result import InputError, Number, csv_text, finite, write_atomically
+from stagepack.result import InputError, Number, csv_text, finite
 
 IDENTITY = ("stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name")
 """Columns that say which stage a row is about; the others are figures that can be measured."""
@@ -164,7 +165,7 @@ class Estimate:
         rows = self.rows()
         text = csv_text(tuple(rows[0]), (tuple(row.values()) for row in rows))
         if path is not None:
-            write_atomically(path, text)
+            files.write(path, text)
         return text
 
     def against(self, measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -325,13 +326,9 @@ def read_measured(path: str | Path) -> list[dict[str, Any]]:
     path = Path(path)
     remedy = "write one row a stage, as JSON or as CSV with a header"
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = files.read(path).decode(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError("is not text", file=path, remedy=remedy) from error
-    except OSError as error:
-        raise InputError(
-            f"cannot be read ({error.strerror or error})", file=path, remedy="name a readable file"
-        ) from error
     rows = _json_rows(path, text) if text.lstrip()[:1] in ("[", "{") else _csv_rows(path, text)
     if not rows:
         raise InputError("holds no measurements", file=path, remedy=remedy)

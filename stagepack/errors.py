@@ -1,0 +1,83 @@
+"""What Stagepack raises, and how a line of text is made safe for a terminal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+LONGEST = 500  # characters of one part of a message
+
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def shown(text: object, longest: int | None = None) -> str:
+    r"""Return a name as one line that a terminal shows as it is.
+
+    Control characters, line ends, marks that turn the direction of writing, invisible characters
+    and lone surrogates are written as Python escapes: ``\x1b``, ``\u202e``.  A text of more than
+    `longest` characters loses its middle.
+
+    >>> shown("a\x1b[31m")
+    'a\\x1b[31m'
+    >>> shown("abcdefghij", 5)
+    'ab…ij'
+    """
+    text = str(text)
+    if longest is not None and len(text) > longest:
+        tail = (longest - 1) // 2
+        text = f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
+    if text.isprintable() and text.isascii():
+        return text
+    return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+class StagepackError(Exception):
+    """Root of every exception that Stagepack raises on purpose."""
+
+
+class InputError(StagepackError):
+    """Something the user gave cannot be used.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, in one line.
+    file, field : str, optional
+        Where it is wrong: the file, and the field (or option) in it.
+    remedy : str, optional
+        What to do about it.
+    """
+
+    def __init__(
+        self, problem: str, *, file: str | Path = "", field: str = "", remedy: str = ""
+    ) -> None:
+        self.problem = problem
+        self.file = str(file)
+        self.field = field
+        self.remedy = remedy
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        where = ": ".join(shown(part, LONGEST) for part in (self.file, self.field) if part)
+        problem = shown(self.problem, LONGEST)
+        text = f"{where}: {problem}" if where else problem
+        return f"{text}; {shown(self.remedy, LONGEST)}" if self.remedy else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_input_error, (self.problem, self.file, self.field, self.remedy))
+
+    def at(self, file: str | Path) -> InputError:
+        """Return the same error, naming `file` as the place."""
+        return InputError(self.problem, file=file, field=self.field, remedy=self.remedy)
+
+
+def _rebuild_input_error(problem: str, file: str, field: str, remedy: str) -> InputError:
+    return InputError(problem, file=file, field=field, remedy=remedy)
+
+
+class CheckError(StagepackError):
+    """A method contradicts the checker, another bound or itself: a bug in Stagepack."""

@@ -1,0 +1,293 @@
+"""Files: read up to a limit, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import re
+import stat
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+from stagepack.errors import InputError
+
+LIMIT = 256 * 2**20
+"""Bytes of one file, unpacked, that are read unless more are allowed: ten million buffers."""
+VARIABLE = "STAGEPACK_MAX_BYTES"
+GZIP_MAGIC = b"\x1f\x8b"
+CHUNK = 2**20
+NO_MEMORY = "takes more memory than there is"
+
+_RAISE = f"raise the limit with --max-bytes, max_bytes= or {VARIABLE}"
+_ELSEWHERE = "choose a writable place"
+_DESCRIPTORS = re.compile(r"/proc/(self|thread-self|\d+)(/task/\d+)?/fd|/dev/fd")
+
+
+def size_of(text: str) -> int:
+    """Return a number of bytes: digits, 1e9, or with KiB, MiB, GiB, TiB (kB, MB, ...).
+
+    Raises
+    ------
+    ValueError
+        For anything else; half a byte is a unit forgotten.
+    """
+    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(i?)b?", str(text).strip().lower())
+    if match is None or len(match[0]) > 40:
+        raise ValueError(f"{text!r} is no number of bytes; write 1e9 or 16GiB")
+    try:
+        value = float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2] or " ")
+        if not match[2] and value != int(value):
+            raise ValueError
+        return int(match[1]) if match[1].isdigit() and not match[2] else int(value)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no number of bytes; write 1e9 or 16GiB") from None
+
+
+def limit_of(max_bytes: int | None = None) -> int:
+    """Return how many bytes a file may hold: `max_bytes`, the environment's limit, or `LIMIT`.
+
+    Raises
+    ------
+    InputError
+        When the limit is no number of bytes.
+    """
+    if max_bytes is not None:
+        if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+            raise InputError(
+                f"is {max_bytes!r}", field="max_bytes", remedy="give a number of bytes, at least 1"
+            )
+        return max_bytes
+    given = os.environ.get(VARIABLE, "")
+    if not given:
+        return LIMIT
+    try:
+        return max(1, size_of(given))
+    except ValueError as error:
+        raise InputError(str(error), field=VARIABLE, remedy="correct it or unset it") from None
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def read(path: str | Path, max_bytes: int | None = None) -> bytes:
+    """Return the content of a file, unpacked if it is gzip.
+
+    Pipes are read as they come; no more than the limit is ever held.
+
+    Parameters
+    ----------
+    path : path-like
+    max_bytes : int, optional
+        Refuse more than this, packed or unpacked; see :func:`limit_of`.
+
+    Raises
+    ------
+    InputError
+        When it is missing, a directory, a device, unreadable, too large, or broken gzip.
+    """
+    path, limit = Path(path), limit_of(max_bytes)
+    try:
+        with path.open("rb", buffering=0) as stream:
+            kind = os.fstat(stream.fileno())
+            if stat.S_ISBLK(kind.st_mode) or (
+                stat.S_ISCHR(kind.st_mode) and not os.isatty(stream.fileno())
+            ):
+                raise InputError("is a device", file=path, remedy="give a file")
+            if stat.S_ISREG(kind.st_mode) and kind.st_size > limit:
+                raise _too_large(path, f"{kind.st_size:,} bytes", limit)
+            data = _capped(stream, limit, max(CHUNK, kind.st_size + 1))
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, remedy="check the path") from None
+    except IsADirectoryError:
+        raise InputError("is a directory", file=path, remedy="give a file") from None
+    except PermissionError:
+        raise InputError(
+            "may not be read", file=path, remedy="change the file's permissions"
+        ) from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"cannot be read ({why})", file=path, remedy="give a readable file"
+        ) from None
+    except MemoryError:
+        raise InputError(NO_MEMORY, file=path, remedy="use a larger machine") from None
+    if data is None:
+        raise _too_large(path, "more", limit)
+    return _unpacked(data, path, limit) if data.startswith(GZIP_MAGIC) else data
+
+
+def _unpacked(data: bytes, path: Path, limit: int) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            plain = _capped(stream, limit, CHUNK)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(
+            f"is broken gzip ({error})", file=path, remedy="write or download it again"
+        ) from None
+    if plain is None:
+        raise _too_large(path, "more when it is unpacked", limit)
+    return plain
+
+
+def _capped(stream: io.RawIOBase | gzip.GzipFile, limit: int, chunk: int) -> bytes | None:
+    """Return all that a stream gives, or None when that is more than `limit`."""
+    parts: list[bytes] = []
+    total = 0
+    while total <= limit:
+        part = stream.read(min(chunk, limit + 1 - total))
+        if not part:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.append(part)
+        total += len(part)
+    return None
+
+
+def _too_large(path: Path, what: str, limit: int) -> InputError:
+    return InputError(f"holds {what}, the limit is {limit:,} bytes", file=path, remedy=_RAISE)
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def write(path: str | Path, content: str | bytes) -> None:
+    """Write `content` to `path` so that a reader sees the old file or the new one, never half.
+
+    Links are followed.  Pipes, devices and descriptors (``/dev/stdout``, ``/dev/fd/N``) are
+    written to.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be written; nothing is left behind.
+    """
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    scratch = None
+    try:
+        descriptor = _descriptor(path)
+        if descriptor is not None:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            _pour(descriptor, data)
+            return
+        target = _target(path)
+        before = target.stat() if target.exists() else None
+        if before is not None and not stat.S_ISREG(before.st_mode):
+            with target.open("wb", buffering=0) as sink:
+                _pour(sink.fileno(), data)
+            return
+        handle, scratch = tempfile.mkstemp(prefix=".stagepack-", dir=target.parent)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(scratch, 0o666 & ~umask if before is None else before.st_mode & 0o777)
+        os.replace(scratch, target)
+        scratch = None
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from error
+    finally:
+        if scratch is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(scratch)
+
+
+def require_writable(path: str | Path) -> None:
+    """Refuse a path that :func:`write` could not write to; nothing is changed.
+
+    Raises
+    ------
+    InputError
+        Naming the path and why.
+    """
+    try:
+        descriptor = _descriptor(path)
+        if descriptor is not None:
+            os.fstat(descriptor)
+            return
+        target = _target(path)
+        if not target.name:
+            raise IsADirectoryError("it names no file")
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError("no permission")
+        if not target.exists() or target.is_file():
+            _probe(target.parent)
+            with contextlib.suppress(FileNotFoundError):
+                target.lstat()  # says so when the name is too long
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from error
+
+
+def require_directory(path: str | Path, *files: str) -> None:
+    """Refuse a directory that cannot be made, or in which `files` cannot be written.
+
+    Raises
+    ------
+    InputError
+        Naming the path and why.
+    """
+    path = Path(path)
+    try:
+        if path.exists():
+            if not path.is_dir():
+                raise NotADirectoryError("it is no directory")
+            for name in files:
+                require_writable(path / name)
+        else:
+            above = path.resolve().parent
+            while not above.exists():
+                above = above.parent
+            _probe(above)
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from error
+
+
+def _probe(directory: Path) -> None:
+    """Make a file in a directory and take it away: permissions alone do not tell."""
+    handle, scratch = tempfile.mkstemp(prefix=".stagepack-", dir=directory)
+    os.close(handle)
+    os.unlink(scratch)
+
+
+def _target(path: str | Path) -> Path:
+    """Return the file that a path leads to; links are followed even where they dangle."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError("it is a directory")
+    if target.is_symlink():
+        raise OSError("its links lead in a circle")
+    if target.is_socket():
+        raise OSError("it is a socket")
+    return target if target.exists() else Path(path) if Path(path).exists() else target
+
+
+def _descriptor(path: str | Path) -> int | None:
+    """Return the open descriptor of this process that a path means, if it means one."""
+    step = os.path.abspath(path)
+    for _ in range(40):
+        folder, name = os.path.split(step)
+        folder = os.path.realpath(folder)
+        found = _DESCRIPTORS.fullmatch(folder)
+        if found and name.isdecimal():
+            own = found[1] in (None, "self", "thread-self", str(os.getpid()))
+            return int(name) if own else None
+        step = os.path.join(folder, name)
+        if not os.path.islink(step):
+            return None
+        step = os.path.join(folder, os.readlink(step))
+    return None
+
+
+def _pour(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _unwritable(path: str | Path, error: Exception) -> InputError:
+    why = getattr(error, "strerror", None) or error
+    return InputError(f"cannot be written ({why})", file=path, remedy=_ELSEWHERE)

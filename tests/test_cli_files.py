@@ -1,0 +1,111 @@
+"""Files on the command line: outputs that cannot work, answers that are never lost, limits."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_cli import chain, run  # noqa: F401 - a fixture
+
+STAGEPACK = f"{sys.executable} -m stagepack"
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+
+
+def test_outputs_that_cannot_work_are_refused_before_anything_runs(
+    chain: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    solution = tmp_path / "solution.json"
+    solution.write_text('{"boundaries": [0, 2, 5]}')
+    hopeless = "/proc/hopeless.json"
+    for arguments in (
+        ("solve", chain, "-o", hopeless),
+        ("solve", chain, "-o", tmp_path),
+        ("solve", chain, "--trace", hopeless),
+        ("solve", chain, "--export", "/proc/hopeless.csv"),
+        ("solve", chain, "-o", tmp_path / "a", "--trace", tmp_path / "a"),
+        ("compare", chain, "--csv", hopeless),
+        ("compare", chain, "--html", "/proc/hopeless"),
+        ("plot", chain, solution, "-o", "/proc/hopeless.png"),
+        ("convert", chain, hopeless),
+    ):
+        done = run("-v", *arguments)
+        assert done.returncode == 2, arguments
+        assert done.stdout == ""
+        (line,) = done.stderr.splitlines()  # and no incumbent was found before it
+        assert line.startswith("error: /")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_what_cannot_be_written_in_the_end_is_on_stdout(chain: Path) -> None:  # noqa: F811
+    for option, flags in (("-o", ()), ("--trace", ("--json",)), ("--trace", ())):
+        done = run("solve", chain, option, "/dev/full", *flags)
+        assert done.returncode == 2
+        document = json.loads(done.stdout)
+        assert document["solution"] == {"boundaries": [0, 2, 5], "devices": [0, 1]}
+        assert document["trace"]
+        assert "error: /dev/full: cannot be written" in done.stderr
+        assert "the whole result is on stdout instead" in done.stderr
+    done = run("compare", chain, "-m", "dp", "-j", "0", "--no-html", "--csv", "/dev/full")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["rows"][0]["objective"] == 9
+
+
+def test_stdout_is_an_output_like_any_other(chain: Path, tmp_path: Path) -> None:  # noqa: F811
+    before = os.lstat("/dev/stdout")
+    out = tmp_path / "out"
+    assert shell(f"{STAGEPACK} solve {chain} -o /dev/stdout > {out}").returncode == 0
+    assert os.lstat("/dev/stdout").st_ino == before.st_ino
+    document, end = json.JSONDecoder().raw_decode(out.read_text())
+    assert document["objective"] == 9
+    assert "OPTIMAL" in out.read_text()[end:]
+    done = shell(f"{STAGEPACK} solve {chain} --trace /dev/fd/3 3>&1 >/dev/null | head -1")
+    assert done.stdout == "time,kind,value,source\n"
+
+
+@pytest.mark.parametrize("command", ["list", "methods", "schema", "list --json", "solve --help"])
+def test_a_reader_that_leaves_is_no_failure(command: str) -> None:
+    done = shell(f"{STAGEPACK} {command} | head -1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_limits_on_what_is_read(chain: Path, tmp_path: Path) -> None:  # noqa: F811
+    bomb = tmp_path / "b.json"
+    bomb.write_bytes(gzip.compress(bytes(2**21)))
+    cases: list[tuple[Any, ...]] = [
+        ("solve", "/dev/zero"),
+        ("solve", bomb, "--max-bytes", "1MiB"),
+        ("check", chain, "/dev/zero"),
+        ("check", chain, bomb, "--max-bytes", "1MiB"),
+        ("solve", chain, "--max-bytes", "100"),
+        ("solve", chain, "--warm-start", bomb, "--max-bytes", "1e6"),
+    ]
+    for arguments in cases:
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert "is a device" in done.stderr or "raise the limit with --max-bytes" in done.stderr
+    assert run("show", chain, env={"STAGEPACK_MAX_BYTES": "100"}).returncode == 2
+    assert run("show", chain, "--max-bytes", "1e6").returncode == 0
+
+
+def test_too_little_memory_is_one_line_and_exit_2(tmp_path: Path) -> None:
+    large = tmp_path / "sparse.json"
+    with large.open("wb") as stream:
+        stream.truncate(2**33)
+    done = shell(f"ulimit -v 4000000; {STAGEPACK} solve {large} --max-bytes 16GiB")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"error: {large}: takes more memory than there is")
+    assert len(done.stderr.splitlines()) == 1
