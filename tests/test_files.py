@@ -52,7 +52,7 @@ def test_a_limit_can_be_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sp.read(path).n == 200
     for wrong in (0, -1, True, 2.5):
         with pytest.raises(InputError, match="max_bytes"):
-            sp.read(path, max_bytes=wrong)  # type: ignore[arg-type]
+            sp.read(path, max_bytes=wrong)
     monkeypatch.setenv(files.VARIABLE, "plenty")
     with pytest.raises(InputError, match=files.VARIABLE):
         sp.read(path)
