@@ -255,6 +255,7 @@ class Progress(Generic[SolutionT]):
         self._closed = False
         self._stopped: Termination | None = None
         self._offered = self._started
+        self._checking = 0.0
         self.setup_time = 0.0
         self.trace = Trace()
         self.solution: SolutionT | None = None
@@ -303,12 +304,15 @@ class Progress(Generic[SolutionT]):
 
     @property
     def stale(self) -> bool:
-        """Whether nothing was offered for a moment: a fast search need not report every step."""
-        return time.perf_counter() - self._offered >= 0.05
+        """Whether nothing was offered for a moment: a fast search need not report every step.
+
+        Nor may the checking of what it offers take more than a part of its time.
+        """
+        return time.perf_counter() - self._offered >= max(0.05, 5 * self._checking)
 
     def offer(self, solution: SolutionT, source: str) -> bool:
         """Check and evaluate `solution`; keep it if it is better.  Return whether it was."""
-        self._offered = time.perf_counter()
+        began = time.perf_counter()
         violations = self._check(solution)
         if violations:
             raise CheckError(
@@ -316,6 +320,8 @@ class Progress(Generic[SolutionT]):
                 + "; ".join(str(violation) for violation in violations[:3])
             )
         objective = self._evaluate(solution)
+        self._offered = time.perf_counter()
+        self._checking = self._offered - began
         with self._lock:
             if self._closed:
                 return False
@@ -400,8 +406,9 @@ class Progress(Generic[SolutionT]):
         return self.bound >= self.objective - self._slack(self.objective)
 
     def _slack(self, objective: Number) -> Number:
-        # Exactly 0 for exact data: a float would round integers beyond 2**53.
-        return self._tolerance * max(1.0, abs(objective)) if self._tolerance else 0
+        # Relative to the value whatever its unit, unlike the gap.  Exactly 0 for exact data: a
+        # float would round integers beyond 2**53.
+        return self._tolerance * abs(objective) if self._tolerance else 0
 
     def stop_reason(self) -> Termination | None:
         """Return why the run should stop now, or None if it should go on."""

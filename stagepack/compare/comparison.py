@@ -150,7 +150,7 @@ class Comparison:
                     yield f"{who} claims {result.objective} for a solution worth {worth}"
             if best is None or best.objective is None:
                 continue
-            margin = tolerance * max(1.0, abs(float(best.objective)))
+            margin = tolerance * abs(float(best.objective)) if tolerance else 0
             if result.status == Status.INFEASIBLE:
                 yield f"{who} claims INFEASIBLE, but {best.method} found {best.objective}"
             elif result.status == Status.OPTIMAL and (
@@ -288,4 +288,4 @@ def _ratio(objective: Any, best: Any) -> float | None:
 def _differ(a: Any, b: Any, tolerance: float) -> bool:
     if b is None:
         return True
-    return a != b and not math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
+    return a != b and not math.isclose(a, b, rel_tol=tolerance)

@@ -13,7 +13,7 @@ from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels
+from stagepack.instances.pipeline.ranges import RangeCosts, StageOrder, load_kernels
 from stagepack.methods import Method, Settings
 from stagepack.methods.models import load_engine, run_model
 from stagepack.result import CheckError, InputError, Progress
@@ -37,27 +37,44 @@ def greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings)
 def dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Search the limits on compute and transfer exactly."""
     _warm_start(instance, progress, settings)
-    search.solve(_costs(instance, progress), progress)
+    costs = _costs(instance, progress)
+    search.solve(costs, progress)
+    _say_what_rounding_leaves_open(costs, progress)
 
 
 def dp_reference(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Solve Auto Pipeline's recurrence for every transfer threshold."""
-    reference.solve(_costs(instance, progress), progress)
+    costs = _costs(instance, progress)
+    reference.solve(costs, progress)
+    _say_what_rounding_leaves_open(costs, progress)
 
 
 def bisect(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Bisect on the plain bottleneck with greedy probes."""
-    bisection.solve(_costs(instance, progress), progress)
+    costs = _costs(instance, progress)
+    bisection.solve(costs, progress)
+    _say_what_rounding_leaves_open(costs, progress)
+
+
+def _say_what_rounding_leaves_open(costs: RangeCosts, progress: PipelineProgress) -> None:
+    """Say why a search that looked at everything has not proved its answer."""
+    if costs.rounding and not progress.proved and not progress.reason:
+        progress.reason = (
+            "the figures differ by so many orders of magnitude that the largest ones leave less "
+            "than nine digits of this objective; what they are rounded to is "
+            f"{costs.value(1):.3g} cycles"
+        )
 
 
 def _offer_baseline(
     instance: PipelinePartition,
     progress: PipelineProgress,
     name: str,
-    rule: Callable[[RangeCosts], PipelineSolution | None],
+    rule: Callable[[RangeCosts, Callable[[], object]], PipelineSolution | None],
 ) -> PipelineSolution | None:
     """Offer what a naive rule gives if it is valid; else say what is wrong with it."""
-    solution = rule(_costs(instance, progress))
+    solution = rule(_costs(instance, progress), progress.require_time)
+    progress.require_time()
     if solution is None:
         progress.reason = f"{name} finds no partition that fits"
         return None
@@ -74,7 +91,8 @@ def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCost
     if len(instance.shared.layer) and not load_kernels.cache_info().currsize:
         with progress.setup("compiling kernels"):
             load_kernels()
-    costs = RangeCosts(instance)
+    progress.require_time()
+    costs = RangeCosts.of(instance, progress.require_time)
     progress.raise_bound(costs.bound(objective_bound(costs)), "work bound")
     return costs
 
@@ -178,13 +196,8 @@ def auto(instance: PipelinePartition, progress: PipelineProgress, settings: Sett
 
 
 def _searchable(instance: PipelinePartition) -> str:
-    if not (instance.free_order or instance.fewer_stages):
-        return ""  # one order of the devices: nothing to combine
-    try:
-        RangeCosts(instance).order  # noqa: B018 - built to see whether it can be
-    except InputError as error:
-        return str(error)
-    return ""
+    refusal = StageOrder.refusal(instance)
+    return "" if refusal is None else str(refusal)
 
 
 def _expressible(formulation: str) -> Callable[[PipelinePartition], str]:

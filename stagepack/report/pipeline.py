@@ -61,7 +61,7 @@ def facts(instance: PipelinePartition) -> dict[str, Any]:
         "tables": instance.compute_table is not None or instance.memory_table is not None,
     }
     try:
-        costs = RangeCosts(instance)
+        costs = RangeCosts.of(instance)
         found["compute_bound"] = costs.value(costs.compute_bound())
     except InputError:  # figures beyond the exact range: solving says so
         found["compute_bound"] = None

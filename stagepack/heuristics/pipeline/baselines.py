@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 
+Pause = Callable[[], object]
 
-def equal_layers(costs: RangeCosts) -> PipelineSolution | None:
+
+def equal_layers(costs: RangeCosts, _: Pause = lambda: None) -> PipelineSolution | None:
     """Cut the chain into stages of (nearly) the same number of layers, at the nearest allowed cuts.
 
     Knows nothing of cycles or memory.  None when there are fewer spans than devices and every
@@ -30,36 +34,38 @@ def equal_layers(costs: RangeCosts) -> PipelineSolution | None:
     return PipelineSolution.in_order([0, *cuts[at].tolist(), costs.n])
 
 
-def greedy(costs: RangeCosts) -> PipelineSolution | None:
+def greedy(costs: RangeCosts, pause: Pause = lambda: None) -> PipelineSolution | None:
     """Fill each device to its share of the work that is left, as far as its memory goes.
 
     The share is by speed; a stage ends at the allowed cut whose compute is nearest to it.  None
-    when some stage finds no end that fits, or the last one cannot take all that is left.  O(k n).
+    when some stage finds no end that fits, or the last one cannot take all that is left.
+    `pause` is called now and then.  O(n + k log n); O(k n) with tables.
     """
     instance, n = costs.instance, costs.n
     stages = _stages(costs)
     if stages is None:
         return None
     cuts = np.flatnonzero(costs.allowed)
-    whole = [max(_work(costs, 0, cuts[-1:], c)[0], 1) for c in range(costs.classes)]
-    speed = 1.0 / np.array(whole, dtype=np.float64)[costs.device_class]
+    classes = costs.device_class[:stages]
+    whole = [max(int(_works(costs, c, 0, cuts[-1:])[0]), 1) for c in range(costs.classes)]
+    # Of this device, and of this one and all after it.
+    speed = 1.0 / np.array(whole, dtype=np.float64)[classes]
+    together = np.cumsum(speed[::-1])[::-1]
     boundaries, at = [0], 0
-    for i in range(stages):
-        c, first = int(costs.device_class[i]), boundaries[-1]
+    for i, c in enumerate(classes.tolist()):
+        pause()
+        first, last = boundaries[-1], len(cuts) - (stages - i)
         stashes = min(instance.microbatches, stages - i) if instance.training else 0
-        if i == stages - 1:
-            ends = cuts[-1:]
+        share = _works(costs, c, first, cuts[-1:])[0] * (speed[i] / together[i])
+        low = last if i == stages - 1 else at + 1
+        if instance.compute_table is not None or costs.tabular:
+            at = _nearest_in_table(costs, cuts, (first, low, last), c, stashes, share)
         else:
-            ends = cuts[at + 1 : len(cuts) - (stages - 1 - i)]
-        ends = ends[_fits(costs, first, ends, c, stashes)]
-        if not len(ends):
+            at = _nearest(costs, cuts, (first, low, last), c, stashes, share)
+        if at < low:
             return None
-        work = _work(costs, first, ends, c)
-        share = _work(costs, first, np.array([n]), c)[0] * speed[i] / speed[i:stages].sum()
-        end = int(ends[np.argmin(np.abs(work - share))])
-        boundaries.append(end)
-        at = int(np.searchsorted(cuts, end))
-    return PipelineSolution.in_order(boundaries)
+        boundaries.append(int(cuts[at]))
+    return PipelineSolution.in_order(boundaries) if boundaries[-1] == n else None
 
 
 def _stages(costs: RangeCosts) -> int | None:
@@ -69,13 +75,49 @@ def _stages(costs: RangeCosts) -> int | None:
     return spans if costs.instance.fewer_stages else None
 
 
-def _work(costs: RangeCosts, first: int, ends: Array, c: int) -> Array:
+def _nearest(
+    costs: RangeCosts, cuts: Array, window: tuple[int, int, int], c: int, stashes: int, share: float
+) -> int:
+    """Return which of cuts[low..last] ends a stage nearest to its share and fits; -1: none."""
+    first, low, last = window
+    prefix = costs.prefix[c]
+    wanted = prefix[first] + share
+    # The first cut that is not below the share, and the first of those just below it.
+    after = _bisect(prefix, cuts, wanted, low, last + 1)
+    before = _bisect(prefix, cuts, prefix[cuts[max(low, after - 1)]], low, last + 1)
+    above = min(after, last)
+    at = above if prefix[cuts[above]] - wanted < wanted - prefix[cuts[before]] else before
+    furthest = costs.furthest_end(first, int(cuts[at]), c, stashes)
+    if furthest >= cuts[at]:
+        return at
+    return int(np.searchsorted(cuts, furthest, side="right")) - 1
+
+
+def _bisect(prefix: Array, cuts: Array, wanted: float, low: int, high: int) -> int:
+    """Return the first i in [low, high) with prefix[cuts[i]] >= wanted, or high."""
+    while low < high:
+        middle = (low + high) // 2
+        if prefix[cuts[middle]] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _nearest_in_table(
+    costs: RangeCosts, cuts: Array, window: tuple[int, int, int], c: int, stashes: int, share: float
+) -> int:
+    first, low, last = window
+    ends = cuts[low : last + 1]
+    fits = np.flatnonzero(costs.fits_from(first, c, stashes)[ends])
+    if not len(fits):
+        return -1
+    works = _works(costs, c, first, ends[fits])
+    return low + int(fits[np.argmin(np.abs(works - share))])
+
+
+def _works(costs: RangeCosts, c: int, first: int, ends: Array) -> Array:
+    """Return the ticks of the stages [first, end) on a device of class c."""
     if costs.instance.compute_table is not None:
         return np.asarray(costs.compute_matrix(c)[first, ends])
     return np.asarray(costs.prefix[c, ends] - costs.prefix[c, first])
-
-
-def _fits(costs: RangeCosts, first: int, ends: Array, c: int, stashes: int) -> Array:
-    if costs.tabular:
-        return np.asarray(costs.fits_matrix(c, stashes)[first, ends])
-    return np.asarray(ends <= costs.reach(c, stashes)[first])

@@ -7,13 +7,19 @@ O(k log n log(sum of cycles)).  Source: Iqbal 1991; Pinar and Aykanat 2004 (chai
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Array
 from stagepack.result import Progress
+
+MANY_DEVICES = 500
 
 
 def unsupported(instance: PipelinePartition) -> str:
@@ -40,40 +46,15 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         When the time is over.
     """
     cuts = np.flatnonzero(costs.allowed)
-    spans = len(cuts) - 1
-    # The last allowed cut up to each layer, and the memory's furthest end in those terms.
-    prefix = costs.prefix[:, cuts]
-    reach = [
-        np.searchsorted(cuts, costs.reach(c, 0)[cuts[:-1]], side="right") - 1
-        for c in range(costs.classes)
-    ]
-    classes = costs.device_class.tolist()
-    fewer = costs.instance.fewer_stages
-    ends: list[int] = []
-    devices: list[int] = []
+    probe = _Probe(costs, cuts, progress)
 
     def within(limit: int) -> int | None:
-        ends[:], devices[:], most = [0], [], 0
-        for device, c in enumerate(classes):
-            at = ends[-1]
-            if at == spans:
-                break
-            furthest = prefix[c, at] + limit
-            end = int(np.searchsorted(prefix[c], furthest, side="right")) - 1
-            end = min(end, int(reach[c][at]))
-            if not fewer:
-                end = min(end, spans - (costs.k - 1 - device))
-            if end > at:
-                most = max(most, int(prefix[c, end] - prefix[c, at]))
-                ends.append(end)
-                devices.append(device)
-            elif not fewer:
-                return None
-        done = ends[-1] == spans and (fewer or len(devices) == costs.k)
-        return most if done else None
+        most = probe(limit)
+        return None if most < 0 else most
 
     def solution() -> PipelineSolution:
-        return PipelineSolution(tuple(cuts[ends].tolist()), tuple(devices))
+        boundaries = (0, *cuts[probe.ends].tolist())
+        return PipelineSolution(boundaries, tuple(probe.devices.tolist()))
 
     floor = objective_bound(costs)
     first = within(int(costs.prefix[:, -1].max()))
@@ -93,3 +74,104 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     within(high)
     progress.offer(solution(), "bisect")
     progress.raise_bound(costs.bound(high), "exhausted search")
+
+
+class _Probe:
+    """Fills the devices one after the other, each as far as a limit and its memory allow.
+
+    Compiled where there are many devices, plain Python where there are few: that is sooner done
+    than loading the compiler.
+    """
+
+    def __init__(
+        self, costs: RangeCosts, cuts: Array, progress: Progress[PipelineSolution]
+    ) -> None:
+        # In terms of allowed cuts: running sums, and the memory's furthest end.
+        last_cut = np.cumsum(costs.allowed) - 1
+        whole = len(cuts) == costs.n + 1
+        progress.require_time()
+        self._prefix = costs.prefix if whole else costs.prefix[:, cuts]
+        self._reach = np.empty((costs.classes, len(cuts) - 1), dtype=np.int64)
+        for c in range(costs.classes):
+            progress.require_time()
+            reach = costs.reach(c, 0)
+            self._reach[c] = reach if whole else last_cut[reach[cuts[:-1]]]
+        self._classes, self._fewer = costs.device_class, costs.instance.fewer_stages
+        self._found = np.empty((2, costs.k), dtype=np.int64)
+        self._fill = fill
+        if costs.k > MANY_DEVICES:
+            with progress.setup("compiling kernels"):
+                self._fill = load_kernels()
+        self._stages = 0
+
+    def __call__(self, limit: int) -> int:
+        """Return the largest compute of a partition within `limit`; -1 when there is none."""
+        most, self._stages = self._fill(
+            limit, self._prefix, self._reach, self._classes, self._fewer, self._found
+        )
+        return int(most)
+
+    @property
+    def ends(self) -> Array:
+        """Ends of the stages of the last probe, as numbers of allowed cuts."""
+        return np.asarray(self._found[0, : self._stages])
+
+    @property
+    def devices(self) -> Array:
+        """Devices of the stages of the last probe."""
+        return np.asarray(self._found[1, : self._stages])
+
+
+def fill(
+    limit: int, prefix: Array, reach: Array, classes: Array, fewer: bool, found: Array
+) -> tuple[int, int]:
+    """Fill devices in order, each to at most `limit` ticks and as far as it reaches.
+
+    Parameters
+    ----------
+    limit : int
+    prefix : ndarray of int64, shape (classes, spans + 1)
+        Running sums of compute up to each allowed cut.
+    reach : ndarray of int64, shape (classes, spans)
+        Furthest end of a stage that begins at each allowed cut but the last.
+    classes : ndarray of int64, shape (k,)
+    fewer : bool
+        Devices may stay unused.
+    found : ndarray of int64, shape (2, k)
+        Written: end and device of each stage.
+
+    Returns
+    -------
+    most, stages : int
+        The largest compute and the number of stages; most is -1 when something is left over.
+    """
+    spans, k = reach.shape[1], len(classes)
+    at, stages, most = 0, 0, 0
+    for device in range(k):
+        if at == spans:
+            break
+        c = classes[device]
+        end = np.searchsorted(prefix[c], prefix[c, at] + limit, side="right") - 1
+        end = min(end, reach[c, at])
+        if not fewer:
+            end = min(end, spans - (k - 1 - device))
+        if end > at:
+            most = max(most, prefix[c, end] - prefix[c, at])
+            found[0, stages], found[1, stages] = end, device
+            stages += 1
+            at = end
+        elif not fewer:
+            return -1, stages
+    if at < spans or not (fewer or stages == k):
+        return -1, stages
+    return most, stages
+
+
+@functools.cache
+def load_kernels() -> Callable[..., tuple[int, int]]:
+    """Return :func:`fill`, compiled now or loaded from the cache."""
+    from stagepack.instances.compiled import compiled
+
+    kernel, one = compiled(fill), np.zeros((1, 2), dtype=np.int64)
+    kernel(1, one, np.ones((1, 1), dtype=np.int64), one[0], True, np.zeros_like(one))
+    return kernel

@@ -60,7 +60,7 @@ def numbers(values: Any, name: str, shape: tuple[int, ...] | None = None) -> Arr
     if array.size and array.min() < 0:
         at = np.unravel_index(int(np.argmin(array)), array.shape)
         raise InputError(f"entry {_at(at)} is {array[at]}", field=name, remedy="give numbers >= 0")
-    if array.dtype.kind in "iu" and array.size and int(array.max()) >= LARGEST:
+    if array.dtype.kind in "iuf" and array.size and array.max() >= LARGEST:
         raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
     if array is values and not array.flags.writeable and array.dtype in (np.int64, np.float64):
         return np.asarray(array)  # ours already

@@ -7,6 +7,7 @@ common with the range costs on which the algorithms work.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from stagepack.instances.pipeline.instance import PipelinePartition
     from stagepack.instances.pipeline.solution import PipelineSolution
 
+MANY_LAYERS = 100_000  # summed pairwise in extended precision, which is as good, and fast
+
 
 def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Violation, ...]:
     """Return every rule that `solution` breaks, by name; () when it is valid.
@@ -26,7 +29,7 @@ def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Viol
     The names: ``boundaries`` (not 0 = c_0 < c_1 < ... = n), ``devices`` (unknown, repeated, out
     of order or unused), ``variable`` and ``forbidden-cut`` (a cut where none may be),
     ``fixed-cut`` (a boundary is missing), ``capacity`` (a stage does not fit its device).
-    O(n + stages * (variables + keys)).
+    O(n + uses of shared keys + variables * log(stages)).
     """
     cuts, devices = solution.boundaries, solution.devices
     n, k = instance.n, instance.k
@@ -50,24 +53,21 @@ def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Viol
     if not instance.fewer_stages and len(devices) != k:
         found.append(Violation("devices", f"{len(devices)} of {k} devices used"))
     for variable in instance.variables:
+        inside = slice(bisect_right(cuts, variable.first), bisect_right(cuts, variable.last))
         found += [
             Violation(
                 "variable",
                 f"{variable.name} is used by layers {variable.first} to {variable.last}, "
                 f"cut at {cut}",
             )
-            for cut in cuts
-            if variable.first < cut <= variable.last
+            for cut in cuts[inside]
         ]
-    found += [
-        Violation("forbidden-cut", f"boundary at {cut}")
-        for cut in cuts
-        if cut in instance.forbidden_cuts
-    ]
+    forbidden, made = set(instance.forbidden_cuts), set(cuts)
+    found += [Violation("forbidden-cut", f"boundary at {cut}") for cut in cuts if cut in forbidden]
     found += [
         Violation("fixed-cut", f"no boundary at {cut}")
         for cut in instance.fixed_cuts
-        if cut not in cuts
+        if cut not in made
     ]
     for j, (first, end, device) in enumerate(solution.stages):
         capacity = instance.cluster.devices[device].memory
@@ -118,8 +118,10 @@ def stage_compute(instance: PipelinePartition, first: int, end: int, device: int
     elif instance.cycles.dtype.kind == "i":
         # Exact: the instance bounds all sums.
         cycles = int(np.add.reduce(instance.cycles[first:end]))
-    else:
+    elif end - first < MANY_LAYERS:
         cycles = math.fsum(instance.cycles[first:end].tolist())
+    else:
+        cycles = float(np.add.reduce(instance.cycles[first:end], dtype=np.longdouble))
     if speed == 1:
         return cycles
     return cycles / speed if isinstance(cycles, float) else Fraction(cycles) / Fraction(str(speed))
@@ -143,7 +145,8 @@ def stage_memory(
     exclusive = sum(int(np.add.reduce(column[layers])) for column in instance.exclusive.values())
     shared, held = instance.shared, 0
     if len(shared.layer):
-        keys = set(shared.key[(first <= shared.layer) & (shared.layer < end)].tolist())
+        uses = slice(bisect_left(shared.layer, first), bisect_left(shared.layer, end))
+        keys = set(shared.key[uses].tolist())
         held = sum(shared.nbytes[key].item() for key in keys)
     peak = int(np.maximum.reduce(instance.temporary[layers] + instance.carry[layers]))
     return exclusive + held + peak + stash

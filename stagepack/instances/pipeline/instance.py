@@ -332,6 +332,10 @@ class PipelinePartition:
                 )
         return type(self).from_arrays(**{**known, **changes})
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the fields alone: what was derived from them is made anew."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
     # ------------------------------------------------------------------ derived figures
 
     @property

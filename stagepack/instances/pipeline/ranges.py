@@ -1,8 +1,6 @@
 """Integer range costs: what algorithms and models need to know of every stage [a, b).
 
-All times are whole *ticks*, so that every method compares integers.  Integer cycles and rational
-speeds give exact ticks; floating-point cycles are scaled by a power of ten where that makes them
-whole; what has no common unit is rounded to a grid far finer than the instance's tolerance.
+All times are whole *ticks*, so that every method compares integers; see :mod:`.ticks`.
 
 Devices that differ in nothing but their name form a *class*.  The structure of the partition
 ("which device may run the next stage, and how many microbatches does it stash") is a small
@@ -14,6 +12,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,12 +22,21 @@ import numpy as np
 from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.instance import Objective, PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.pipeline.ticks import (
+    LARGEST_TICKS,
+    ROUNDING,
+    binary_grid,
+    decimal_grid,
+    exactly,
+    on_binary_grid,
+    running_on_binary_grid,
+    ticks,
+)
 from stagepack.instances.profile import Array
 from stagepack.result import InputError, Number
 
-LARGEST_TICKS = 2**60
-FINEST = 2**52  # what has no common unit is rounded to 1 / FINEST of the largest figure
 LARGEST_AUTOMATON = 200_000
+KEPT_AS = "_range_costs"  # with an instance, outside its fields
 
 
 class RangeCosts:
@@ -39,7 +47,7 @@ class RangeCosts:
 
     Attributes
     ----------
-    scale : int
+    scale : int or Fraction
         Ticks per cycle.
     rounding : int
         By how many ticks rounding may change a value: 0 for exact ticks.
@@ -64,27 +72,18 @@ class RangeCosts:
         When the ticks of a solution could overflow.
     """
 
-    def __init__(self, instance: PipelinePartition) -> None:
+    def __init__(
+        self, instance: PipelinePartition, pause: Callable[[], object] = lambda: None
+    ) -> None:
         self.instance = instance
         self.n, self.k = instance.n, instance.k
         self.allowed = instance.allowed_cuts
         self.tabular = instance.compute_table is not None or instance.memory_table is not None
-        per_device = (
-            instance.recv_cycles is not None
-            or instance.send_cycles is not None
-            or any(
-                table is not None and table.ndim == 3
-                for table in (instance.compute_table, instance.memory_table)
-            )
-        )
-        known: dict[object, int] = {}
-        classes = [
-            known.setdefault((device.kind, index if per_device else None), len(known))
-            for index, device in enumerate(instance.cluster.devices)
-        ]
+        classes = device_classes(instance)
         self.device_class = np.array(classes, dtype=np.int64)
-        self.classes = len(known)
+        self.classes = max(classes) + 1
         self._reach_cache: dict[tuple[int, int], Array] = {}
+        self._fits_cache: dict[tuple[int, int], Array] = {}
         # One device stands for its class.
         self._example = [classes.index(c) for c in range(self.classes)]
         devices = [instance.cluster.devices[d] for d in self._example]
@@ -93,12 +92,25 @@ class RangeCosts:
             None if device.memory is None or device.memory >= LARGEST else device.memory
             for device in devices
         ]
-        self._speeds = [_exactly(device.speed) for device in devices]
-        self._set_ticks(float(min(device.speed for device in devices)))
+        self._speeds = [exactly(device.speed) for device in devices]
+        self._set_ticks(float(min(device.speed for device in devices)), pause)
+
+    @classmethod
+    def of(
+        cls, instance: PipelinePartition, pause: Callable[[], object] = lambda: None
+    ) -> RangeCosts:
+        """Return the range costs of an instance, built once and kept with it.
+
+        `pause` is called several times on the way; what it raises ends the construction.
+        """
+        kept: dict[str, RangeCosts] = vars(instance)
+        if KEPT_AS not in kept:
+            kept[KEPT_AS] = cls(instance, pause)
+        return kept[KEPT_AS]
 
     # ------------------------------------------------------------------ ticks
 
-    def _set_ticks(self, slowest: float) -> None:
+    def _set_ticks(self, slowest: float, pause: Callable[[], object]) -> None:
         instance, table = self.instance, self.instance.compute_table
         if instance.objective is Objective.BOTTLENECK:
             # Not part of the objective: they must not make the ticks coarser.
@@ -106,43 +118,74 @@ class RangeCosts:
             host = np.zeros(0, dtype=np.int64)
         else:
             recv, send, host = self._transfer_cycles()
+        pause()
         cycles = instance.cycles if table is None else table
         total = float(cycles.sum() if table is None else table.max())
         largest = float(recv.max()) + float(send.max()) + float(host.max(initial=0))
         largest += total / slowest
-        grids = [_decimal_grid(row) for row in (cycles, recv, send, host)]
-        self.scale = max(grids) * instance.speed_scale if all(grids) else 0
-        exact = bool(self.scale) and largest * self.scale < LARGEST_TICKS
-        if not exact:
-            if instance.whole and instance.speed_scale:
-                raise InputError(
-                    "cycles and transfers together exceed the exact range of 64-bit integers",
-                    field="forward",
-                    remedy="use a coarser unit",
-                )
-            # No common unit: round, and keep what that may change out of every bound.
-            self.scale = 1 << max(0, math.floor(math.log2(FINEST / largest)))
-        self.rounding = 0 if exact else 4 + self.k
-        if table is None:
-            # Exact layers are whole in units of a grid in which every class's ticks are whole, too.
-            layers = _ticks(cycles, self.scale // instance.speed_scale) if exact else cycles
-            running = np.zeros(self.n + 1, dtype=layers.dtype)
-            np.cumsum(layers, out=running[1:])
-            self.prefix = np.empty((self.classes, self.n + 1), dtype=np.int64)
-            for c, speed in enumerate(self._speeds):
-                whole = exact and instance.speed_scale // speed.numerator * speed.denominator
-                self.prefix[c] = _ticks(running, whole or self.scale / speed)
-            self._work = list(self.prefix)
+        grids = [decimal_grid(row, pause) for row in (cycles, recv, send, host)]
+        self.scale: int | Fraction = max(grids) * instance.speed_scale if all(grids) else 0
+        exact = bool(self.scale) and largest * float(self.scale) < LARGEST_TICKS
+        if not exact and instance.whole and instance.speed_scale:
+            raise InputError(
+                "cycles and transfers together exceed the exact range of 64-bit integers",
+                field="forward",
+                remedy="use a coarser unit",
+            )
+        pause()
+        self.rounding = 0 if exact else ROUNDING
+        if exact:
+            self._set_work_exactly(int(self.scale), pause)
+            rows = [ticks(row, self.scale) for row in (recv, send, host)]
         else:
-            self.prefix = np.zeros((self.classes, 1), dtype=np.int64)
-            self._work = [
-                _ticks(self._class_table(table, c), self.scale / speed)
-                for c, speed in enumerate(self._speeds)
-            ]
-        self.recv, self.send, hosts = (_ticks(row, self.scale) for row in (recv, send, host))
+            # No common unit: round, and keep what that may change out of every bound.
+            exponent = binary_grid(largest)
+            self.scale = Fraction(2) ** exponent
+            self._set_work_rounded(exponent, slowest, pause)
+            rows = [on_binary_grid(row, exponent) for row in (recv, send, host)]
+        pause()
+        self.recv, self.send, hosts = rows
         self.recv[:, 0] = 0
         self.send[:, self.n] = 0
         self.host = int(hosts.sum())
+
+    def _set_work_exactly(self, scale: int, pause: Callable[[], object]) -> None:
+        """Set `prefix` (and `_work`) in ticks of a grid on which all are whole."""
+        instance, table = self.instance, self.instance.compute_table
+        self.prefix = np.zeros((self.classes, 1 if table is not None else self.n + 1), np.int64)
+        if table is not None:
+            self._work = [
+                ticks(self._class_table(table, c), scale / speed)
+                for c, speed in enumerate(self._speeds)
+            ]
+            return
+        # Layers are whole in units of a grid in which every class's ticks are whole, too.
+        running = np.zeros(self.n + 1, dtype=np.int64)
+        np.cumsum(ticks(instance.cycles, scale // instance.speed_scale), out=running[1:])
+        for c, speed in enumerate(self._speeds):
+            pause()
+            whole = instance.speed_scale // speed.numerator * speed.denominator
+            self.prefix[c] = ticks(running, whole)
+        self._work = list(self.prefix)
+
+    def _set_work_rounded(self, exponent: int, slowest: float, pause: Callable[[], object]) -> None:
+        """Set `prefix` (and `_work`) on a binary grid."""
+        instance, table = self.instance, self.instance.compute_table
+        ratios = [slowest / float(speed) for speed in self._speeds]
+        if table is not None:
+            self.prefix = np.zeros((self.classes, 1), dtype=np.int64)
+            self._work = []
+            for c, ratio in enumerate(ratios):
+                pause()
+                scaled = np.ldexp(self._class_table(table, c), exponent) / slowest
+                self._work.append(np.rint(scaled * ratio).astype(np.int64))
+            return
+        running = running_on_binary_grid(instance.cycles, exponent, slowest)
+        self.prefix = np.empty((self.classes, self.n + 1), dtype=np.int64)
+        for c, ratio in enumerate(ratios):
+            pause()
+            self.prefix[c] = np.rint(running * ratio)
+        self._work = list(self.prefix)
 
     def _transfer_cycles(self) -> tuple[Array, Array, Array]:
         """Return receive (classes, n + 1), send (classes, n + 1) and host (2,) cycles."""
@@ -187,7 +230,8 @@ class RangeCosts:
 
     def value(self, ticks: int) -> Number:
         """Return `ticks` in cycles: an int when whole."""
-        return ticks // self.scale if ticks % self.scale == 0 else ticks / self.scale
+        cycles = Fraction(ticks) / self.scale
+        return cycles.numerator if cycles.denominator == 1 else float(cycles)
 
     # ------------------------------------------------------------------ one stage
 
@@ -222,7 +266,7 @@ class RangeCosts:
         """Return the same costs with `extra` bytes more on every device."""
         more = copy.copy(self)
         more.capacity = [None if c is None else c + extra for c in self.capacity]
-        more._reach_cache = {}
+        more._reach_cache, more._fits_cache = {}, {}
         return more
 
     def reach(self, device_class: int, stashes: int) -> Array:
@@ -251,6 +295,39 @@ class RangeCosts:
                 fit = _furthest_fit(per_layer, peak, capacity)
             self._reach_cache[key] = np.minimum(fit, self._next_fixed)
         return self._reach_cache[key]
+
+    def furthest_end(self, first: int, limit: int, device_class: int, stashes: int) -> int:
+        """Return the furthest end up to `limit` of a stage that begins at `first`, as `reach`.
+
+        Looks no further than twice the stage, so that a few such questions need no pass over all
+        layers for every number of stashes.
+        """
+        capacity = self.capacity[device_class]
+        limit = min(limit, int(self._next_fixed[first]))
+        if capacity is None:
+            return limit
+        if not stashes or (capacity, stashes) in self._reach_cache:
+            return min(limit, int(self.reach(device_class, stashes)[first]))
+        instance, shared = self.instance, self.instance.shared
+        held, highest, end, width, seen = 0, 0, first, 64, set[int]()
+        while end < limit:
+            stop = min(limit, end + width)
+            added = self._exclusive[end:stop] + stashes * instance.stash[end:stop]
+            uses = slice(*np.searchsorted(shared.layer, (end, stop)).tolist())
+            for layer, key in zip(
+                shared.layer[uses].tolist(), shared.key[uses].tolist(), strict=True
+            ):
+                if key not in seen:
+                    seen.add(key)
+                    added[layer - end] += shared.nbytes[key]
+            need = held + np.cumsum(added)
+            peak = instance.temporary[end:stop] + instance.carry[end:stop]
+            peak = np.maximum(np.maximum.accumulate(peak), highest)
+            over = need + peak > capacity
+            if over.any():
+                return end + int(np.argmax(over))
+            held, highest, end, width = int(need[-1]), int(peak[-1]), stop, 2 * width
+        return end
 
     def compute_matrix(self, device_class: int) -> Array:
         """Return, shape (n + 1, n + 1), the ticks of [a, b); meaningless for b <= a."""
@@ -318,6 +395,12 @@ class RangeCosts:
             fits &= self.memory_matrix(device_class, stashes) <= capacity
         return np.asarray(fits)
 
+    def fits_from(self, first: int, device_class: int, stashes: int) -> Array:
+        """Return row `first` of :meth:`fits_matrix`, which is kept for the next question."""
+        if (device_class, stashes) not in self._fits_cache:
+            self._fits_cache = {(device_class, stashes): self.fits_matrix(device_class, stashes)}
+        return np.asarray(self._fits_cache[device_class, stashes][first])
+
     @cached_property
     def _exclusive(self) -> Array:
         total = np.zeros(self.n, dtype=np.int64)
@@ -368,6 +451,30 @@ class StageOrder:
     stashes: Array
     accepting: Array
 
+    @staticmethod
+    def refusal(instance: PipelinePartition) -> InputError | None:
+        """Return why the automaton of an instance would be too large, None if it is not."""
+        k, classes = instance.k, device_classes(instance)
+        if not (instance.free_order or instance.fewer_stages) or max(classes) == 0:
+            return None  # one order of the devices: nothing to combine
+        if instance.free_order:
+            counts = np.bincount(classes).tolist()
+            size = math.prod(count + 1 for count in counts)
+            if size * len(counts) > LARGEST_AUTOMATON:
+                return InputError(
+                    f"{_short(size)} ways to choose among {k} devices of {len(counts)} kinds are "
+                    "too many",
+                    field="free_order",
+                    remedy="fix the order of the devices or use fewer kinds",
+                )
+        elif k * k * max(1, min(_stashes(instance), k)) // 2 > LARGEST_AUTOMATON:
+            return InputError(
+                f"{k} unlike devices that may stay unused make too many combinations",
+                field="fewer_stages",
+                remedy="use all devices, or devices of one kind",
+            )
+        return None
+
     @classmethod
     def of(cls, costs: RangeCosts) -> StageOrder:
         """Build the automaton of an instance.
@@ -382,9 +489,10 @@ class StageOrder:
             When the states are too many (free order of many unlike devices).
         """
         instance, k = costs.instance, costs.k
-        stashing = instance.training and instance.stash.any()
-        limited = any(capacity is not None for capacity in costs.capacity)
-        m = instance.microbatches if stashing and limited else 0
+        refusal = cls.refusal(instance)
+        if refusal is not None:
+            raise refusal
+        m = _stashes(instance)
         classes = costs.device_class.tolist()
         alike = len(set(classes)) == 1
         edges: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = []
@@ -392,13 +500,6 @@ class StageOrder:
         if instance.free_order and not alike:
             # A state counts the devices of each class in use.
             counts = np.bincount(costs.device_class).tolist()
-            size = math.prod(count + 1 for count in counts)
-            if size * len(counts) > LARGEST_AUTOMATON:
-                raise InputError(
-                    f"{size} ways to choose among {k} devices of {len(counts)} kinds are too many",
-                    field="free_order",
-                    remedy="fix the order of the devices or use fewer kinds",
-                )
             start, full = (0,) * len(counts), tuple(counts)
             for used in np.ndindex(*(count + 1 for count in counts)):
                 stashes = min(m, sum(used) + 1)
@@ -411,12 +512,6 @@ class StageOrder:
             edges = [((j,), (j + 1,), classes[k - 1 - j], min(m, j + 1)) for j in range(k)]
         else:
             # A state is the device used last and the stages placed, as far as they matter.
-            if k * k * max(1, min(m, k)) // 2 > LARGEST_AUTOMATON:
-                raise InputError(
-                    f"{k} unlike devices that may stay unused make too many combinations",
-                    field="fewer_stages",
-                    remedy="use all devices, or devices of one kind",
-                )
             start = full = (k, 0)
             states: list[tuple[int, ...]] = [start]
             for device in reversed(range(k)):
@@ -441,6 +536,40 @@ class StageOrder:
                 [state != start and (instance.fewer_stages or state == full) for state in number]
             ),
         )
+
+
+def device_classes(instance: PipelinePartition) -> list[int]:
+    """Return the class of each device, numbered by first appearance; like devices share one."""
+    per_device = (
+        instance.recv_cycles is not None
+        or instance.send_cycles is not None
+        or any(
+            table is not None and table.ndim == 3
+            for table in (instance.compute_table, instance.memory_table)
+        )
+    )
+    known: dict[object, int] = {}
+    return [
+        known.setdefault((device.kind, index if per_device else None), len(known))
+        for index, device in enumerate(instance.cluster.devices)
+    ]
+
+
+def _short(number: int) -> str:
+    return (
+        str(number)
+        if number < 10**12
+        else f"more than 10**{int((number.bit_length() - 1) * 0.30102)}"
+    )
+
+
+def _stashes(instance: PipelinePartition) -> int:
+    """Return how many stashed microbatches make a difference; 0 where none is counted."""
+    stashing = instance.training and instance.stash.any()
+    limited = any(
+        device.memory is not None and device.memory < LARGEST for device in instance.cluster.devices
+    )
+    return instance.microbatches if stashing and limited else 0
 
 
 @functools.cache
@@ -470,33 +599,6 @@ def assign_devices(
             devices.append(device)
             device += 1
     return PipelineSolution(tuple(boundaries), tuple(devices))
-
-
-def _decimal_grid(values: Array) -> int:
-    """Return the least power of ten that makes all values whole; 0: none does."""
-    if values.dtype.kind == "i":
-        return 1
-    for digits in range(10):
-        scale: int = 10**digits
-        scaled = values * scale
-        if scaled.max(initial=0.0) >= 2**53:
-            break
-        # Whole up to the last bits of a double, each value by its own size.
-        if (np.abs(scaled - np.rint(scaled)) <= 4 * np.spacing(scaled)).all():
-            return scale
-    return 0
-
-
-def _exactly(speed: Number) -> Fraction:
-    """Return a speed as it is written: 0.1 as 1/10."""
-    return Fraction(speed if isinstance(speed, int) else str(speed))
-
-
-def _ticks(values: Array, factor: Fraction | int) -> Array:
-    """Return values times `factor` as integers: exactly when that is whole, else rounded."""
-    if values.dtype.kind == "i" and factor.denominator == 1 and factor < LARGEST_TICKS:
-        return np.asarray(values * factor.numerator)
-    return np.rint(values * float(factor)).astype(np.int64)
 
 
 def _furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:
