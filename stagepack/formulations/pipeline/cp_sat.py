@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ from stagepack.formulations.pipeline.windows import (
     UNLIMITED,
     Slot,
     StageLimits,
+    StageValues,
     constant_ticks,
     fitting_stages,
     furthest_ends,
@@ -529,6 +531,10 @@ class CpSat:
         if self.T is not None:
             values[self.T.index] = -(-most[1] // self.unit)
 
+    @cached_property
+    def _values(self) -> StageValues | None:
+        return StageValues.of(self.costs, self.limits.compute)
+
     def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
         """Return the ticks that no solution undercuts, from the engine's bound on C + T.
 
@@ -540,5 +546,7 @@ class CpSat:
             # The engine's bound is an integer written as a double, give or take its last bits.
             slack = max(tolerance, TOLERANCE, 4 * math.ulp(raw))
             bound = max(bound, math.ceil(raw - slack) * self.unit - self._loss)
+        if self._values is not None:
+            bound = self._values.at_least(bound)
         bound += constant_ticks(self.costs)
         return bound if self.upper is None else min(bound, self.upper + 1)

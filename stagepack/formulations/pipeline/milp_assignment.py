@@ -44,6 +44,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ from stagepack.formulations.pipeline.windows import (
     UNLIMITED,
     Slot,
     StageLimits,
+    StageValues,
     constant_ticks,
     furthest_ends,
     generous,
@@ -454,17 +456,24 @@ class MilpAssignment:
             value[id(m.T)] = most[1] - low[1]
         return np.array([value[id(v)] for v in self.variables])
 
+    @cached_property
+    def _values(self) -> StageValues | None:
+        return StageValues.of(self.costs, self.limits.compute)
+
     def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
         """Return the ticks that no solution undercuts, from the engine's bound on C + T.
 
         Lowered by the engine's `tolerance` times (1 + the largest sum of a row), brought back to
-        ticks and rounded up to the next multiple of the unit; at least P + Q + host, at most
+        ticks and rounded up to the next multiple of the unit and to what stages can cost; at
+        least P + Q + host, at most
         upper + 1.
         """
         bound = self._floor()
         if math.isfinite(raw):
             steps = (raw - tolerance * (1 + self._largest * self.scale)) / self.scale
             bound += max(0, math.ceil(steps)) * self.unit
+        if self._values is not None:
+            bound = self._values.at_least(bound)
         bound += constant_ticks(self.costs)
         return bound if self.upper is None else min(bound, self.upper + 1)
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ import numpy as np
 from stagepack.formulations.pipeline.windows import (
     UNLIMITED,
     StageLimits,
+    StageValues,
     constant_ticks,
     ends_after,
     fitting_stages,
@@ -447,18 +449,23 @@ class MilpInterval:
                 return route
         raise ValueError(f"{solution} is not in the model")
 
+    @cached_property
+    def _values(self) -> StageValues:
+        return StageValues(self.arcs.compute, self.arcs.transfer if self.bounded else None)
+
     def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
         """Return the ticks that no solution undercuts, from the engine's bound on C + T.
 
         Lowered by the engine's `tolerance` times (1 + the largest coefficient), brought back to
-        ticks and rounded up to the next multiple of the unit; at least P + Q + host, at most
-        upper + 1.
+        ticks and rounded up to the next multiple of the unit and to what arcs can cost; at least
+        P + Q + host, at most upper + 1.
         """
         bound = sum(self.least)
         if math.isfinite(raw):
             largest = max(self._range) * self.scale
             steps = (raw - tolerance * (1 + largest)) / self.scale
             bound += max(0, math.ceil(steps)) * self.unit
+        bound = self._values.at_least(bound)
         bound += constant_ticks(self.costs)
         return bound if self.upper is None else min(bound, self.upper + 1)
 

@@ -17,6 +17,8 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 
 UNLIMITED = 2**62
+MOST_VALUES = 4_000_000  # stages whose values are collected
+MOST_SUMMANDS = 200_000  # and how many of them are added up each time
 
 
 @dataclass(frozen=True)
@@ -212,3 +214,61 @@ def stashed_microbatches(costs: RangeCosts) -> int:
     """Return how many microbatches a stage stashes at most; 0 when nothing is stashed."""
     instance = costs.instance
     return instance.microbatches if instance.training and bool(instance.stash.any()) else 0
+
+
+class StageValues:
+    """What the largest costs of a partition may be: costs of single stages, and nothing between.
+
+    An engine proves a bound up to its tolerance, or in a coarser unit; the least value from there
+    on that any partition can have is as safe a bound, and most of the time the optimum itself.
+
+    Parameters
+    ----------
+    compute, transfer : ndarray of int64
+        Ticks of all stages, in any order; no `transfer` unless it is a summand of its own.
+    """
+
+    def __init__(self, compute: Array, transfer: Array | None = None) -> None:
+        self._compute = np.unique(compute)
+        self._transfer = None if transfer is None else np.unique(transfer)
+
+    @classmethod
+    def of(cls, costs: RangeCosts, most_compute: int = UNLIMITED) -> StageValues | None:
+        """Collect them for stages of at most `most_compute` ticks; None when they are too many.
+
+        Whatever fits or not: more values than there are do no harm.
+        """
+        cuts = np.flatnonzero(costs.allowed)
+        if len(cuts) ** 2 * costs.classes > MOST_VALUES:
+            return None
+        begin, end = (cuts[i] for i in np.triu_indices(len(cuts), 1))
+        compute, transfer = [], []
+        for c in range(costs.classes):
+            matrix = costs.compute_matrix(c) if costs.tabular else None
+            prefix = costs.prefix[c]
+            work = prefix[end] - prefix[begin] if matrix is None else matrix[begin, end]
+            recv, send = costs.recv[c, begin], costs.send[c, end]
+            match costs.instance.objective:
+                case Objective.SUM:
+                    compute.append(work + recv + send)
+                case Objective.OVERLAP:
+                    compute += [work, recv, send]
+                case _:
+                    compute.append(work)
+                    transfer.append(recv + send)
+        both = np.concatenate(compute)
+        bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
+        return cls(both[both <= most_compute], np.concatenate(transfer) if bounded else None)
+
+    def at_least(self, ticks: int) -> int:
+        """Return the least value that is `ticks` or more; `ticks` when that is unknown."""
+        if self._transfer is None:
+            at = int(np.searchsorted(self._compute, ticks))
+            return int(self._compute[at]) if at < len(self._compute) else ticks
+        if len(self._compute) > MOST_SUMMANDS:
+            return ticks
+        at = np.searchsorted(self._transfer, ticks - self._compute)
+        some = at < len(self._transfer)
+        if not some.any():
+            return ticks
+        return int((self._compute[some] + self._transfer[at[some]]).min())

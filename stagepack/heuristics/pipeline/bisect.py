@@ -7,13 +7,11 @@ O(k log n log(sum of cycles)).  Source: Iqbal 1991; Pinar and Aykanat 2004 (chai
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 import numpy as np
 
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
+from stagepack.heuristics.pipeline.fill_kernels import fill, load_fill
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
@@ -101,7 +99,7 @@ class _Probe:
         self._fill = fill
         if costs.k > MANY_DEVICES:
             with progress.setup("compiling kernels"):
-                self._fill = load_kernels()
+                self._fill = load_fill()
         self._stages = 0
 
     def __call__(self, limit: int) -> int:
@@ -120,58 +118,3 @@ class _Probe:
     def devices(self) -> Array:
         """Devices of the stages of the last probe."""
         return np.asarray(self._found[1, : self._stages])
-
-
-def fill(
-    limit: int, prefix: Array, reach: Array, classes: Array, fewer: bool, found: Array
-) -> tuple[int, int]:
-    """Fill devices in order, each to at most `limit` ticks and as far as it reaches.
-
-    Parameters
-    ----------
-    limit : int
-    prefix : ndarray of int64, shape (classes, spans + 1)
-        Running sums of compute up to each allowed cut.
-    reach : ndarray of int64, shape (classes, spans)
-        Furthest end of a stage that begins at each allowed cut but the last.
-    classes : ndarray of int64, shape (k,)
-    fewer : bool
-        Devices may stay unused.
-    found : ndarray of int64, shape (2, k)
-        Written: end and device of each stage.
-
-    Returns
-    -------
-    most, stages : int
-        The largest compute and the number of stages; most is -1 when something is left over.
-    """
-    spans, k = reach.shape[1], len(classes)
-    at, stages, most = 0, 0, 0
-    for device in range(k):
-        if at == spans:
-            break
-        c = classes[device]
-        end = np.searchsorted(prefix[c], prefix[c, at] + limit, side="right") - 1
-        end = min(end, reach[c, at])
-        if not fewer:
-            end = min(end, spans - (k - 1 - device))
-        if end > at:
-            most = max(most, prefix[c, end] - prefix[c, at])
-            found[0, stages], found[1, stages] = end, device
-            stages += 1
-            at = end
-        elif not fewer:
-            return -1, stages
-    if at < spans or not (fewer or stages == k):
-        return -1, stages
-    return most, stages
-
-
-@functools.cache
-def load_kernels() -> Callable[..., tuple[int, int]]:
-    """Return :func:`fill`, compiled now or loaded from the cache."""
-    from stagepack.instances.compiled import compiled
-
-    kernel, one = compiled(fill), np.zeros((1, 2), dtype=np.int64)
-    kernel(1, one, np.ones((1, 1), dtype=np.int64), one[0], True, np.zeros_like(one))
-    return kernel

@@ -1,0 +1,65 @@
+"""Greedy filling of devices, plain for few of them and compiled for many."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+
+
+def fill(
+    limit: int, prefix: Array, reach: Array, classes: Array, fewer: bool, found: Array
+) -> tuple[int, int]:
+    """Fill devices in order, each to at most `limit` ticks and as far as it reaches.
+
+    Parameters
+    ----------
+    limit : int
+    prefix : ndarray of int64, shape (classes, spans + 1)
+        Running sums of compute up to each allowed cut.
+    reach : ndarray of int64, shape (classes, spans)
+        Furthest end of a stage that begins at each allowed cut but the last.
+    classes : ndarray of int64, shape (k,)
+    fewer : bool
+        Devices may stay unused.
+    found : ndarray of int64, shape (2, k)
+        Written: end and device of each stage.
+
+    Returns
+    -------
+    most, stages : int
+        The largest compute and the number of stages; most is -1 when something is left over.
+    """
+    spans, k = reach.shape[1], len(classes)
+    at, stages, most = 0, 0, 0
+    for device in range(k):
+        if at == spans:
+            break
+        c = classes[device]
+        end = np.searchsorted(prefix[c], prefix[c, at] + limit, side="right") - 1
+        end = min(end, reach[c, at])
+        if not fewer:
+            end = min(end, spans - (k - 1 - device))
+        if end > at:
+            most = max(most, prefix[c, end] - prefix[c, at])
+            found[0, stages], found[1, stages] = end, device
+            stages += 1
+            at = end
+        elif not fewer:
+            return -1, stages
+    if at < spans or not (fewer or stages == k):
+        return -1, stages
+    return most, stages
+
+
+@functools.cache
+def load_fill() -> Callable[..., tuple[int, int]]:
+    """Return :func:`fill`, compiled now or loaded from the cache."""
+    from stagepack.instances.compiled import compiled
+
+    kernel, one = compiled(fill), np.zeros((1, 2), dtype=np.int64)
+    kernel(1, one, np.ones((1, 1), dtype=np.int64), one[0], True, np.zeros_like(one))
+    return kernel
