@@ -59,6 +59,7 @@ from stagepack.formulations.pipeline.windows import (
     generous,
     least_compute,
     least_transfer,
+    require_exact,
     slot_cuts,
     stashed_microbatches,
     transfers_count,
@@ -101,7 +102,7 @@ class MilpAssignment:
     Raises
     ------
     InputError
-        When the instance is `unsupported`.
+        When the instance is `unsupported`, or costs exceed what doubles hold exactly.
     """
 
     def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
@@ -185,12 +186,20 @@ class MilpAssignment:
             )
             for i in range(k)
         ]
+        # What C may be above its lower bound counts, too, where the windows leave little choice.
+        spans = [
+            int(prefix[self._class[i], self.last[i + 1]] - prefix[self._class[i], self.first[i]])
+            for i in range(k)
+        ]
+        rows.append(max(spans) - compute)
         self._largest = (max(rows) + int(recv.max()) + int(send.max())) // self.unit
+        require_exact(costs, self._largest, "assignment")
         self.scale = min(1.0, LARGEST_COEFFICIENT / max(1, self._largest))
         factor = self.scale / self.unit
         self.work = [np.diff(prefix[c]) * factor for c in self._class]
         self.recv = [recv[c] * factor for c in self._class]
         self.send = [send[c] * factor for c in self._class]
+        self._units = [(rows // unit)[self._class] for rows in (prefix, recv, send)]
 
     def _block_bytes(self) -> None:
         """Sum, or take the largest of, the bytes of each block's layers; collect its keys."""
@@ -272,17 +281,16 @@ class MilpAssignment:
                 self._cutoff(m)
         self.variables = list(m.component_data_objects(pyo.Var, active=True))
 
-    def _spare(self) -> float:
-        """Return what `upper` leaves above P + Q, in the model's units."""
+    def _spare(self) -> int:
+        """Return what `upper` leaves above P + Q, in units."""
         assert self.upper is not None
-        spare = self.upper - constant_ticks(self.costs) - self._floor()
-        return spare // self.unit * self.scale
+        return (self.upper - constant_ticks(self.costs) - self._floor()) // self.unit
 
     def _floor(self) -> int:
         return sum(self.least) if self.bounded else self.least[0]
 
     def _tops(self) -> list[float | None]:
-        top = None if self.upper is None else max(0.0, self._spare())
+        top = None if self.upper is None else max(0, self._spare()) * self.scale
         return [top, top]
 
     def _latest_next(self, i: int, most_compute: int) -> Array:
@@ -363,7 +371,16 @@ class MilpAssignment:
             m.reach.add(low <= high)
 
     def _works(self, i: int) -> Any:
-        return self._pyo.quicksum(float(self.work[i][b]) * self.x(b, i) for b in self._touched(i))
+        """Return the work of stage i less `_held`: what it holds when both its ends come last."""
+        held = self.last[i]
+        return self._pyo.quicksum(
+            float(self.work[i][b]) * (self.x(b, i) - int(b >= held)) for b in self._touched(i)
+        )
+
+    def _held(self, i: int) -> int:
+        """Return, in units, the work that :meth:`_works` leaves out; exact, however large."""
+        prefix = self._units[0][i]
+        return int(prefix[self.last[i + 1]] - prefix[min(self.last[i], self.last[i + 1])])
 
     def _recvs(self, i: int) -> Any:
         places = range(self.first[i], self.last[i] + 1)
@@ -377,18 +394,20 @@ class MilpAssignment:
 
     def _compute(self, m: Any) -> None:
         """C >= sum of work_ib x_bi, and what the objective adds."""
-        low = self.least[0] // self.unit * self.scale
+        least = self.least[0] // self.unit
         m.compute = self._pyo.ConstraintList()
         for i in range(self.costs.k):
+            works, low = self._works(i), (least - self._held(i)) * self.scale
             match self.costs.instance.objective:
                 case Objective.SUM:
-                    terms = [self._works(i) + self._recvs(i) + self._sends(i)]
+                    m.compute.add(m.C + low - works - self._recvs(i) - self._sends(i) >= 0)
                 case Objective.OVERLAP:
-                    terms = [self._works(i), self._recvs(i), self._sends(i)]
+                    m.compute.add(m.C + low - works >= 0)
+                    for row, term in zip(self._units[1:], (self._recvs, self._sends), strict=True):
+                        if row[i].max() > least:
+                            m.compute.add(m.C + least * self.scale - term(i) >= 0)
                 case _:
-                    terms = [self._works(i)]
-            for term in terms:
-                m.compute.add(m.C + low - term >= 0)
+                    m.compute.add(m.C + low - works >= 0)
 
     def _transfer(self, m: Any) -> None:
         """T >= sum of recv_ib s_bi + sum of send_ib s_b(i+1)."""
@@ -399,7 +418,7 @@ class MilpAssignment:
 
     def _cutoff(self, m: Any) -> None:
         """C + T <= upper, both counted from their lower bounds."""
-        m.cutoff = self._pyo.Constraint(expr=self._spare() - m.C - m.T >= 0)
+        m.cutoff = self._pyo.Constraint(expr=self._spare() * self.scale - m.C - m.T >= 0)
 
     # ------------------------------------------------------------------ back and forth
 
@@ -435,25 +454,27 @@ class MilpAssignment:
         for i in m.p:
             peak = self._block_peak[starts[i] : starts[i + 1]].max()
             value[id(m.p[i])] = float(peak * self._byte(i))
-        most = [self.least[0] // self.unit * self.scale, self.least[1] // self.unit * self.scale]
-        low = list(most)
+        least = [ticks // self.unit for ticks in self.least]
+        most = list(least)
+        prefix, receives, sends = self._units
         for i in range(k):
             a, b = starts[i], starts[i + 1]
-            compute = float(self.work[i][a:b].sum())
-            recv = float(self.recv[i][a]) if i else 0.0
-            send = float(self.send[i][b]) if i + 1 < k else 0.0
+            compute = int(prefix[i][b] - prefix[i][a])
+            recv = int(receives[i][a]) if i else 0
+            send = int(sends[i][b]) if i + 1 < k else 0
             match self.costs.instance.objective:
                 case Objective.SUM:
                     compute += recv + send
                 case Objective.OVERLAP:
                     compute = max(compute, recv, send)
             most = [max(most[0], compute), max(most[1], recv + send)]
-        excess = most[0] - low[0] + (most[1] - low[1] if self.bounded else 0.0)
-        if self.upper is not None and excess > max(0.0, self._spare()) + TOLERANCE:
+        excess = [high - low for high, low in zip(most, least, strict=True)]
+        over = sum(excess) if self.bounded else excess[0]
+        if self.upper is not None and over > max(0, self._spare()):
             raise ValueError(f"{solution} is worth more than the model allows")
-        value[id(m.C)] = most[0] - low[0]
+        value[id(m.C)] = excess[0] * self.scale
         if self.bounded:
-            value[id(m.T)] = most[1] - low[1]
+            value[id(m.T)] = excess[1] * self.scale
         return np.array([value[id(v)] for v in self.variables])
 
     @cached_property

@@ -49,6 +49,7 @@ from stagepack.formulations.pipeline.windows import (
     generous,
     least_compute,
     min_over_covering,
+    require_exact,
     starts_before,
 )
 from stagepack.instances.pipeline.instance import Objective, PipelinePartition
@@ -119,7 +120,7 @@ class MilpInterval:
     Raises
     ------
     InputError
-        When the arcs exceed `LARGEST_MODEL`.
+        When the arcs exceed `LARGEST_MODEL`, or the costs what doubles hold exactly.
     """
 
     def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
@@ -295,6 +296,7 @@ class MilpInterval:
             for ticks, least in zip((arcs.compute, arcs.transfer), self.least, strict=True)
         ]
         self._range = [(top - low) // self.unit for top, low in zip(most, self.least, strict=True)]
+        require_exact(self.costs, max(self._range), "interval")
         self.scale = min(1.0, LARGEST_COEFFICIENT / max(1, *self._range))
 
     def _lifted(self, ticks: Array, least: int) -> Array:

@@ -15,8 +15,10 @@ import numpy as np
 from stagepack.instances.pipeline.instance import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
+from stagepack.result import InputError
 
 UNLIMITED = 2**62
+LARGEST_DOUBLE = 2**53
 MOST_VALUES = 4_000_000  # stages whose values are collected
 MOST_SUMMANDS = 200_000  # and how many of them are added up each time
 
@@ -262,13 +264,36 @@ class StageValues:
 
     def at_least(self, ticks: int) -> int:
         """Return the least value that is `ticks` or more; `ticks` when that is unknown."""
-        if self._transfer is None:
-            at = int(np.searchsorted(self._compute, ticks))
-            return int(self._compute[at]) if at < len(self._compute) else ticks
-        if len(self._compute) > MOST_SUMMANDS:
+        compute, transfer = self._compute, self._transfer
+        if transfer is None:
+            first = int(np.searchsorted(compute, ticks))
+            return int(compute[first]) if first < len(compute) else ticks
+        if len(compute) > MOST_SUMMANDS:
             return ticks
-        at = np.searchsorted(self._transfer, ticks - self._compute)
-        some = at < len(self._transfer)
+        at = np.asarray(np.searchsorted(transfer, ticks - compute))
+        some = np.asarray(at < len(transfer))
         if not some.any():
             return ticks
-        return int((self._compute[some] + self._transfer[at[some]]).min())
+        return int((compute[some] + transfer[at[some]]).min())
+
+
+def require_exact(costs: RangeCosts, steps: int, model: str) -> None:
+    """Refuse integers of which the doubles of a MILP solver would lose the last ones.
+
+    Parameters
+    ----------
+    steps : int
+        The largest coefficient or sum of a row, in units of the greatest common divisor.
+
+    Raises
+    ------
+    InputError
+        When it is 2**53 or more; figures that have a tolerance only need to keep within it.
+    """
+    if steps >= LARGEST_DOUBLE and not costs.instance.tolerance:
+        raise InputError(
+            f"cycles of {steps:.3g} steps of their common divisor exceed the 2**53 up to which the "
+            f"{model} model is exact in floating point",
+            field="forward",
+            remedy="use dp, bisect or cp-sat, or a coarser unit",
+        )

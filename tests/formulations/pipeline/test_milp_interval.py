@@ -88,7 +88,7 @@ def test_too_many_arcs_are_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch
         MilpInterval(RangeCosts(table))
 
 
-@pytest.mark.parametrize("unit", [1, 10**6, 10**10])
+@pytest.mark.parametrize("unit", [1, 10**6, 10**9])
 def test_bounds_of_large_costs_are_safe(unit: int) -> None:
     draw = np.random.default_rng(5)
     cycles = draw.integers(10**5, 10**6, 10) * unit + draw.integers(0, 7)
