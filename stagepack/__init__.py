@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from stagepack.instances.schedule import ScheduleSolution as ScheduleSolution
     from stagepack.instances.types import Instance as Instance
     from stagepack.instances.types import Solution as Solution
+    from stagepack.plots.plot import plot as plot
     from stagepack.result import CheckError as CheckError
     from stagepack.result import InputError as InputError
     from stagepack.result import Result as Result
@@ -109,6 +110,7 @@ _HOME = {
     "measure": "stagepack.instances.packing",
     "methods": "stagepack.solve",
     "pack": "stagepack.solve",
+    "plot": "stagepack.plots.plot",
     "plan": "stagepack.instances.phases.plan",
     "program": "stagepack.instances.phases.program",
     "read": "stagepack.instances.formats",

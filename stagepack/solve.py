@@ -166,8 +166,9 @@ def solve(
         Stop at a solution this good.
     gap : float
         Stop at this relative gap.
-    warm_start : str or solution or None
-        Where engines start: "auto" (greedy rules), a method's name, a solution, or None.
+    warm_start : str or solution or Result or None
+        Where engines start: "auto" (greedy rules), a method's name, a solution or what an earlier
+        run returned, or None.
     threads, seed : int
         For the engines; on one thread equal seeds give equal answers.
     on_incumbent : callable, optional
@@ -190,11 +191,13 @@ def solve(
         When a method's solution fails the instance's checker (a bug).
     """
     chosen = _method(_kind(instance), method)
+    if objective is not None:
+        instance = instance.replace(objective=objective)
+    if not (warm_start is None or isinstance(warm_start, str | Mapping)):
+        warm_start = instance.solution_in(warm_start, "warm_start", shaped=False)
     settings = _settings(
         chosen, engine, time_limit, target, gap, warm_start, threads, seed, options
     )
-    if objective is not None:
-        instance = instance.replace(objective=objective)
     reason = chosen.unsupported(instance)
     if reason:
         raise InputError(reason, field=f"method {method}")

@@ -35,4 +35,4 @@ def export_solution(problem: Any, solution: Any, path: Path) -> None:
 
         write_json(path, program(problem, solution))
     else:
-        formats.write_solution(solution, path, problem)
+        formats.write_solution(problem, solution, path)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stagepack.result import Result
+from stagepack.result import InputError, Result
 
 
 def named(solutions: Any) -> dict[str, Any]:
@@ -16,6 +16,12 @@ def named(solutions: Any) -> dict[str, Any]:
     if hasattr(solutions, "to_dict"):  # a single one
         solutions = [solutions]
     labelled: dict[str, Any] = {}
+    if isinstance(solutions, str) or not isinstance(solutions, Iterable):
+        raise InputError(
+            f"a {type(solutions).__name__} is no solution",
+            field="solution",
+            remedy="give a solution or a result, or several of them",
+        )
     for solution in solutions:
         name = getattr(solution, "method", "") or "solution"
         label, number = name, 1

@@ -4,27 +4,44 @@ from __future__ import annotations
 
 from typing import Any
 
+from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate
 from stagepack.plots.pipeline import cycle_stacks, device_labels
-from stagepack.plots.style import INK, TIMES, axes, quiet
+from stagepack.plots.style import INK, TIMES, axes, quiet, save
+from stagepack.plots.target import figures_of
 
 
-def device_bars(figures: Estimate, ax: Any = None, *, title: str | None = None) -> Any:
+def device_bars(
+    instance: PipelinePartition | Estimate | None = None,
+    solution: Any = None,
+    path: Any = None,
+    ax: Any = None,
+    *,
+    title: str | None = None,
+    figures: Estimate | None = None,
+) -> Any:
     """Draw the compute and transfer cycles of every device, stacked, and the mean compute.
 
     Parameters
     ----------
-    figures : Estimate
-        What :func:`stagepack.instances.pipeline.estimate.estimate` returned.
+    instance : PipelinePartition
+        The instance.
+    solution : PipelineSolution or Result
+        What to draw.
+    path : path-like or matplotlib Axes, optional
+        Write the picture here, too (.png, .svg or .pdf); or where to draw.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     title : str, optional
         Title; the instance's name by default.
+    figures : Estimate, optional
+        Deprecated: an estimate in place of instance and solution.
 
     Returns
     -------
     matplotlib Axes
     """
+    figures, file, ax = figures_of(figures or instance, solution, path, ax)
     ax = axes(ax, min(14.0, 4.5 + 0.35 * len(figures.stages)), 3.6)
     places = list(range(len(figures.stages)))
     floor = [0.0] * len(places)
@@ -46,6 +63,8 @@ def device_bars(figures: Estimate, ax: Any = None, *, title: str | None = None) 
         loc="left",
         fontsize=10,
     )
+    if file is not None:
+        save(ax.figure, file)
     return ax
 
 

@@ -34,10 +34,17 @@ def finish(
     """
     name = title if title is not None else instance.name
     ax.set_title(f"{name} — {worth}", loc="left", fontsize=10)
-    if path is not None and Path(path).suffix == ".html":
+    write(ax, instance, answer, path)
+    return ax
+
+
+def write(
+    ax: Any, instance: Any, answer: Any, path: str | Path | None, scale: str | None = None
+) -> None:
+    """Write a chart where a path is given, as a picture or as an interactive page."""
+    if path is not None and Path(path).suffix.lower() == ".html":
         from stagepack.report.html import write_figure
 
-        write_figure(instance, answer, path)
+        write_figure(instance, answer, path, scale)
     elif path is not None:
         save(ax.figure, path)
-    return ax

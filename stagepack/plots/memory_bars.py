@@ -4,28 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
+from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate
 from stagepack.plots.device_bars import finish_bars
 from stagepack.plots.pipeline import capacities, device_labels, memory_stacks
-from stagepack.plots.style import CAPACITY, area_colour, axes, byte_unit
+from stagepack.plots.style import CAPACITY, area_colour, axes, byte_unit, save
+from stagepack.plots.target import figures_of
 
 
-def memory_bars(figures: Estimate, ax: Any = None, *, title: str | None = None) -> Any:
+def memory_bars(
+    instance: PipelinePartition | Estimate | None = None,
+    solution: Any = None,
+    path: Any = None,
+    ax: Any = None,
+    *,
+    title: str | None = None,
+    figures: Estimate | None = None,
+) -> Any:
     """Draw the memory of every device by category, stacked, and a mark at its capacity.
 
     Parameters
     ----------
-    figures : Estimate
-        What :func:`stagepack.instances.pipeline.estimate.estimate` returned.
+    instance : PipelinePartition
+        The instance.
+    solution : PipelineSolution or Result
+        What to draw.
+    path : path-like or matplotlib Axes, optional
+        Write the picture here, too (.png, .svg or .pdf); or where to draw.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     title : str, optional
         Title; the instance's name by default.
+    figures : Estimate, optional
+        Deprecated: an estimate in place of instance and solution.
 
     Returns
     -------
     matplotlib Axes
     """
+    figures, file, ax = figures_of(figures or instance, solution, path, ax)
     ax = axes(ax, min(14.0, 4.5 + 0.35 * len(figures.stages)), 3.6)
     limits = capacities(figures)
     largest = max([stage.memory for stage in figures.stages] + [c for c in limits if c])
@@ -55,4 +72,6 @@ def memory_bars(figures: Estimate, ax: Any = None, *, title: str | None = None) 
         loc="left",
         fontsize=10,
     )
+    if file is not None:
+        save(ax.figure, file)
     return ax

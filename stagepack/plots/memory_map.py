@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stagepack.instances.answer import require_instance
+from stagepack.plots.frame import write
 from stagepack.plots.packing import MemoryMap, memory_map_of, thinned
 from stagepack.plots.style import (
     BOUND,
@@ -22,8 +23,8 @@ from stagepack.plots.style import (
     byte_step,
     byte_unit,
     quiet,
-    save,
 )
+from stagepack.plots.target import target
 
 if TYPE_CHECKING:
     from stagepack.instances.packing import LmemPacking
@@ -36,7 +37,7 @@ MOST_BANKS = 64  # up to so many banks are numbered
 def memory_map(
     instance: LmemPacking,
     solution: Any,
-    path: str | Path | None = None,
+    path: Any = None,
     ax: Any = None,
     *,
     scale: str = "auto",
@@ -53,8 +54,9 @@ def memory_map(
         The instance.
     solution : PackingSolution or Result
         What to draw, valid or not.
-    path : path-like, optional
-        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.
+    path : path-like or matplotlib Axes, optional
+        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.  Or where
+        to draw.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     scale : {"auto", "time", "sections"}
@@ -67,12 +69,9 @@ def memory_map(
     matplotlib Axes
         Those of the map; the load has inset axes of its own.
     """
+    require_instance(instance, "lmem-packing")
+    file, ax = target(path, ax)
     drawn = memory_map_of(instance, solution, scale)
-    if path is not None and Path(path).suffix == ".html":
-        from stagepack.report.html import write_figure
-
-        write_figure(instance, solution, path, scale=scale)
-        path = None
     ax = axes(ax, 10.0, 6.4)
     factor, unit = byte_unit(drawn.top / 4)
     _rectangles(ax, instance, drawn, factor)
@@ -88,8 +87,7 @@ def memory_map(
     name = title if title is not None else instance.name
     few = f" (the {len(drawn.shown):,} largest rectangles)" if drawn.hidden else ""
     ax.set_title(f"{name} — {instance.n:,} buffers{few}", loc="left", fontsize=10, y=1.18, pad=12)
-    if path is not None:
-        save(ax.figure, path)
+    write(ax, instance, solution, file, scale)
     return ax
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -260,9 +260,7 @@ def memory_map_of(
     InputError
         For another scale, or a result without a solution.
     """
-    found: Any = solution.solution if isinstance(solution, Result) else solution
-    if found is None:
-        raise InputError("holds no solution", field="solution", remedy="draw one that does")
+    found = instance.solution_in(solution)
     if scale not in SCALES:
         raise InputError(
             f"unknown scale {scale!r}", field="scale", remedy="choose " + " or ".join(SCALES)

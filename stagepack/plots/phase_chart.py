@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stagepack.instances.answer import require_instance
 from stagepack.plots.frame import finish, with_memory
 from stagepack.plots.phases import COLOURS, ROWS, PhaseBars, band_colour, phase_bars, row_of
 from stagepack.plots.style import (
@@ -14,7 +14,7 @@ from stagepack.plots.style import (
     byte_unit,
     quiet,
 )
-from stagepack.result import Result
+from stagepack.plots.target import target
 
 if TYPE_CHECKING:
     from stagepack.instances.phases import PhaseSchedule
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def phase_chart(
     instance: PhaseSchedule,
     solution: Any,
-    path: str | Path | None = None,
+    path: Any = None,
     ax: Any = None,
     *,
     title: str | None = None,
@@ -36,8 +36,9 @@ def phase_chart(
         The instance.
     solution : PhaseSolution or Result
         What to draw.
-    path : path-like, optional
-        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.
+    path : path-like or matplotlib Axes, optional
+        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.  Or where
+        to draw.
     ax : matplotlib Axes, optional
         Where to draw the engines alone; by default a new figure, with the memory below.
     title : str, optional
@@ -48,13 +49,15 @@ def phase_chart(
     matplotlib Axes
         Those of the engines.
     """
-    answer: Any = solution.solution if isinstance(solution, Result) else solution
+    require_instance(instance, "phase-schedule")
+    answer = instance.solution_in(solution)
+    file, ax = target(path, ax)
     drawn = phase_bars(instance, answer)
     if ax is None:
         ax, below = with_memory((11.0, 4.6), (1.5, 1.5))
         _memory(below, drawn)
     _engines(ax, drawn)
-    return finish(ax, instance, answer, path, title, f"{instance.evaluate(answer):,} cycles")
+    return finish(ax, instance, answer, file, title, f"{instance.evaluate(answer):,} cycles")
 
 
 def _engines(ax: Any, drawn: PhaseBars) -> None:

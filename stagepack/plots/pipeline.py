@@ -66,10 +66,9 @@ def map_rows(
     _, place = map_scale(instance, scale)
     rows = []
     for label, solution in solutions.items():
-        found = solution.solution if isinstance(solution, Result) else solution
-        if found is None:
+        if isinstance(solution, Result) and solution.solution is None and len(solutions) > 1:
             continue
-        figures = estimate(instance, found)
+        figures = estimate(instance, solution)
         segments = tuple(
             Segment(
                 stage=s.stage,

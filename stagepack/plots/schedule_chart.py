@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stagepack.instances.answer import require_instance
 from stagepack.plots.frame import finish, with_memory
 from stagepack.plots.schedule import (
     COLOURS,
@@ -17,7 +17,7 @@ from stagepack.plots.schedule import (
     schedule_bars,
 )
 from stagepack.plots.style import CAPACITY, INK, axes, line_colour, quiet
-from stagepack.result import Result
+from stagepack.plots.target import target
 
 if TYPE_CHECKING:
     from stagepack.instances.schedule import PipelineSchedule
@@ -28,7 +28,7 @@ FEW = 1500  # up to so many operations, each has a border and, where there is ro
 def schedule_chart(
     instance: PipelineSchedule,
     solution: Any,
-    path: str | Path | None = None,
+    path: Any = None,
     ax: Any = None,
     *,
     title: str | None = None,
@@ -41,8 +41,9 @@ def schedule_chart(
         The instance.
     solution : ScheduleSolution or Result
         What to draw.
-    path : path-like, optional
-        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.
+    path : path-like or matplotlib Axes, optional
+        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.  Or where
+        to draw.
     ax : matplotlib Axes, optional
         Where to draw the bars alone; by default a new figure, with the memory below.
     title : str, optional
@@ -53,14 +54,16 @@ def schedule_chart(
     matplotlib Axes
         Those of the bars.
     """
-    answer: Any = solution.solution if isinstance(solution, Result) else solution
+    require_instance(instance, "pipeline-schedule")
+    answer = instance.solution_in(solution)
+    file, ax = target(path, ax)
     drawn = schedule_bars(instance, answer)
     if ax is None:
         ax = _axes(instance, drawn)
     _bars(ax, drawn)
     _finish(ax, instance, drawn)
     value = f"{instance.objective} {instance.evaluate(answer):,}"
-    return finish(ax, instance, answer, path, title, value)
+    return finish(ax, instance, answer, file, title, value)
 
 
 def _axes(instance: PipelineSchedule, drawn: ScheduleBars) -> Any:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from stagepack.instances.answer import require_instance
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.plots.data import named
+from stagepack.plots.frame import write
 from stagepack.plots.pipeline import map_rows, map_scale
 from stagepack.plots.style import INK, MUTED, area_colour, axes
+from stagepack.plots.target import target
 
 FEW_LAYERS = 60  # up to so many layers, their borders are drawn too
 
@@ -15,6 +18,7 @@ FEW_LAYERS = 60  # up to so many layers, their borders are drawn too
 def stage_map(
     instance: PipelinePartition,
     solutions: Any,
+    path: Any = None,
     ax: Any = None,
     *,
     scale: str = "cycles",
@@ -28,6 +32,9 @@ def stage_map(
         The instance.
     solutions : mapping, or one or several solutions or results
         What to draw; the keys of a mapping are the labels of the rows.
+    path : path-like or matplotlib Axes, optional
+        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.  Or where
+        to draw.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     scale : {"cycles", "layers"}
@@ -39,6 +46,8 @@ def stage_map(
     -------
     matplotlib Axes
     """
+    require_instance(instance, "pipeline-partition")
+    file, ax = target(path, ax)
     rows = map_rows(instance, named(solutions), scale)
     scale, place = map_scale(instance, scale)
     ax = axes(ax, 9.0, 1.3 + 0.42 * max(1, len(rows)))
@@ -96,4 +105,5 @@ def stage_map(
     ax.text(
         1.01, 1.02, str(instance.objective), transform=ax.transAxes, fontsize=8, color=MUTED,
     )  # fmt: skip
+    write(ax, instance, solutions, file, scale)
     return ax

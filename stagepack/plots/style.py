@@ -105,6 +105,11 @@ def axes(ax: Any, width: float, height: float) -> Any:
     return figure.add_subplot()
 
 
+def close(figure: Any) -> None:
+    """Let a figure go that nobody will look at: pyplot would keep it."""
+    pyplot().close(figure)
+
+
 def quiet(ax: Any, grid: str) -> None:
     """Take away the box, and draw a faint grid behind along axis `grid` ("x" or "y")."""
     for side in ("top", "right", "left" if grid == "x" else "bottom"):

@@ -5,16 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from stagepack.plots.data import curves, named
-from stagepack.plots.style import axes, line_colour, quiet
+from stagepack.plots.style import axes, line_colour, quiet, save
+from stagepack.plots.target import target
+from stagepack.result import InputError, Result
 
 
-def trace(results: Any, ax: Any = None, *, log_time: bool = False, title: str = "") -> Any:
+def trace(
+    results: Any, path: Any = None, ax: Any = None, *, log_time: bool = False, title: str = ""
+) -> Any:
     """Draw the best objective (solid) and the best bound (dashed) of every run over its seconds.
 
     Parameters
     ----------
     results : Result, or several, or a mapping of them
         The runs; the keys of a mapping are their labels.
+    path : path-like or matplotlib Axes, optional
+        Write the picture here, too (.png, .svg or .pdf); or where to draw.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     log_time : bool
@@ -27,6 +33,12 @@ def trace(results: Any, ax: Any = None, *, log_time: bool = False, title: str = 
     matplotlib Axes
     """
     runs = named(results)
+    file, ax = target(path, ax)
+    for run in runs.values():
+        if not isinstance(run, Result):
+            raise InputError(
+                f"a {type(run).__name__} has no trace", field="results", remedy="give results"
+            )
     ax = axes(ax, 7.5, 3.6)
     for index, (label, result) in enumerate(runs.items()):
         incumbent, bound = curves(result)
@@ -54,4 +66,6 @@ def trace(results: Any, ax: Any = None, *, log_time: bool = False, title: str = 
     name = title or (instances.pop() if len(instances) == 1 else "")
     ax.set_title(" — ".join(filter(None, (name, "incumbents and bounds"))), loc="left", fontsize=10)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8)
+    if file is not None:
+        save(ax.figure, file)
     return ax

@@ -329,7 +329,7 @@ def page(instance: LmemPacking, solution: Any, scale: str | None = None) -> Sect
     """Return the picture of a solution as part of a page."""
     from stagepack.report.packing_figures import memory_maps
 
-    found: Any = solution.solution if isinstance(solution, Result) else solution
+    found = instance.solution_in(solution)
     drawn: dict[str, Any] = {}
     maps, painting = memory_maps(instance, [found], scale or "auto")
     html = panel("map", maps[0], drawn, painting=painting)

@@ -241,7 +241,7 @@ def page(instance: PhaseSchedule, solution: Any, scale: str | None = None) -> Se
     from stagepack.report.phases_figures import phase_charts
 
     _require_no_scale(scale)
-    found: Any = solution.solution if isinstance(solution, Result) else solution
+    found = instance.solution_in(solution)
     drawn: dict[str, Any] = {}
     html = panel("chart", phase_charts(instance, [found])[0], drawn)
     return Section(f"{html}\n{_phases(instance, found)}", drawn)

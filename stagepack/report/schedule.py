@@ -207,7 +207,7 @@ def page(instance: PipelineSchedule, solution: Any, scale: str | None = None) ->
     from stagepack.report.schedule_figures import schedule_charts
 
     _require_no_scale(scale)
-    found: Any = solution.solution if isinstance(solution, Result) else solution
+    found = instance.solution_in(solution)
     drawn: dict[str, Any] = {}
     html = panel("chart", schedule_charts(instance, [found])[0], drawn)
     return Section(f"{html}\n{_devices(instance, found)}", drawn)

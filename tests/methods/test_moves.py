@@ -160,7 +160,7 @@ def test_what_was_known_of_an_answer_is_still_told() -> None:
     assert "leave their previous offsets" in reason
     assert "exceeds the capacity of 6" in reason
     instance = instance.replace(capacity=None)
-    progress = Progress(instance.evaluate, instance.check)
+    progress: Progress[PackingSolution] = Progress(instance.evaluate, instance.check)
     progress.offer(PackingSolution.of(instance, [4, 0]), "test")
     progress.reason = "known before"
     moves.after("portfolio", instance, progress, Settings())
@@ -169,7 +169,7 @@ def test_what_was_known_of_an_answer_is_still_told() -> None:
 
 def test_engines_that_cannot_do_what_is_asked_are_refused() -> None:
     instance = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1], previous=[2, 2])
-    progress = Progress(instance.evaluate, instance.check)
+    progress: Progress[PackingSolution] = Progress(instance.evaluate, instance.check)
     progress.offer(PackingSolution.of(instance, [4, 0]), "test")
     with pytest.raises(InputError, match="nonesuch"):
         moves.after("cp-sat", instance, progress, Settings(engine="nonesuch"))
@@ -177,7 +177,9 @@ def test_engines_that_cannot_do_what_is_asked_are_refused() -> None:
 
 def test_limits_are_shared_with_moving_little() -> None:
     instance = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1], previous=[2, 2])
-    progress = Progress(instance.evaluate, instance.check, time_limit=100)
+    progress: Progress[PackingSolution] = Progress(
+        instance.evaluate, instance.check, time_limit=100
+    )
     limited = Settings(deterministic=True, time_limit=10)
     first, second, within = moves.shared(instance, progress, limited)
     assert (first.time_limit, second.time_limit) == (8, 2)
@@ -192,7 +194,9 @@ def test_limits_are_shared_with_moving_little() -> None:
 
 def test_a_part_of_the_time_that_is_used_up_ends_the_run_but_not_what_follows() -> None:
     instance = LmemPacking.from_arrays([4], [0], [1])
-    progress = Progress(instance.evaluate, instance.check, time_limit=1000)
+    progress: Progress[PackingSolution] = Progress(
+        instance.evaluate, instance.check, time_limit=1000
+    )
     with progress.reserving(1.0):
         assert not progress.keep_going()
     assert progress.remaining > 900

@@ -88,7 +88,7 @@ def test_unknown_scale() -> None:
 def test_device_bars(n: int, k: int, tmp_path: Path) -> None:
     instance = network(n, k, name="net")
     figures = estimate(instance, cut(instance, 0))
-    ax = device_bars(figures)
+    ax = device_bars(instance, cut(instance, 0))
     drawn(ax, tmp_path)
     assert len(ax.patches) == k * len(cycle_stacks(figures))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("Device", "Cycles")
@@ -100,7 +100,7 @@ def test_device_bars(n: int, k: int, tmp_path: Path) -> None:
 def test_memory_bars(k: int, tmp_path: Path) -> None:
     instance = network(100, k, name="net")
     figures = estimate(instance, cut(instance, 0))
-    ax = memory_bars(figures)
+    ax = memory_bars(instance, cut(instance, 0))
     drawn(ax, tmp_path)
     assert len(ax.patches) == k * len(memory_stacks(figures))
     assert ax.get_xlabel() == "Device"
@@ -113,7 +113,7 @@ def test_memory_bars(k: int, tmp_path: Path) -> None:
 
 def test_memory_bars_without_memory(tmp_path: Path) -> None:
     instance = PipelinePartition.from_arrays([1, 2, 3], devices=2)
-    memory_bars(estimate(instance, cut(instance, 0))).figure.savefig(tmp_path / "plot.png")
+    memory_bars(instance, cut(instance, 0)).figure.savefig(tmp_path / "plot.png")
 
 
 @pytest.mark.parametrize("log_time", [False, True])
@@ -141,12 +141,12 @@ def test_draws_on_given_axes() -> None:
     import matplotlib.pyplot as plt
 
     instance = network(10, 4, name="net")
-    figures = estimate(instance, cut(instance, 0))
+    solution = cut(instance, 0)
     _, axes = plt.subplots(2, 2)
-    assert stage_map(instance, cut(instance, 0), axes[0, 0], title="t") is axes[0, 0]
+    assert stage_map(instance, solution, axes[0, 0], title="t") is axes[0, 0]
     assert axes[0, 0].get_title(loc="left").startswith("t ")
-    assert device_bars(figures, axes[0, 1]) is axes[0, 1]
-    assert memory_bars(figures, axes[1, 0]) is axes[1, 0]
+    assert device_bars(instance, solution, axes[0, 1]) is axes[0, 1]
+    assert memory_bars(instance, solution, ax=axes[1, 0]) is axes[1, 0]
     assert trace(result(instance, "a", 0, 1, 1), axes[1, 1]) is axes[1, 1]
     assert len(plt.get_fignums()) == 1
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from stagepack import files
+from stagepack.instances.answer import former_order, require_instance
 from stagepack.instances.formats import minimalloc, strict, torch_schedule
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import InputError
+from stagepack.result import InputError, Result
 
 Solution = PipelineSolution | PackingSolution | ScheduleSolution | PhaseSolution
 Problem = PipelinePartition | LmemPacking | PipelineSchedule | PhaseSchedule
@@ -287,10 +289,11 @@ def _require_same(instance: PipelinePartition, answer: PipelineSolution) -> None
         )
 
 
+@former_order("solution", "path", "instance")
 def write_solution(
-    solution: Solution,
+    instance: Problem | None,
+    solution: Solution | Result[Any],
     path: str | Path,
-    instance: Problem | None = None,
     *,
     communication: bool = False,
 ) -> None:
@@ -298,20 +301,32 @@ def write_solution(
 
     Parameters
     ----------
-    solution : solution of any problem
+    instance : instance of any problem
+        What the solution is of.
+    solution : solution or Result
     path : path-like
         JSON; a packing to ``.csv`` as the buffers of its `instance` with their offsets, a schedule
         as the order of work of each rank for torch.distributed.pipelining.
-    instance : LmemPacking or PipelineSchedule, optional
-        What the solution is of, for CSV.
     communication : bool
         Write the sends and receives of a schedule, too: see :func:`.torch_schedule.dump`.
 
     Raises
     ------
     InputError
-        When the file cannot be written, or CSV cannot say it.
+        When the file cannot be written, CSV cannot say it, or the solution is none of the
+        instance.
     """
+    if instance is not None:
+        require_instance(instance)
+        solution = instance.solution_in(cast("Any", solution), shaped=False)
+    elif isinstance(solution, Result) or not hasattr(solution, "to_dict"):
+        raise InputError(
+            "is missing", field="instance", remedy="write_solution(instance, solution, path)"
+        )
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(
+            f"{type(path).__name__} is no path", field="path", remedy="name the file to write"
+        )
     name = Path(path).name.lower()
     if name.removesuffix(".gz").endswith(".csv"):
         try:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stagepack.instances.answer import require_instance
 from stagepack.instances.profile import Array
 from stagepack.instances.violation import Violation
 
 if TYPE_CHECKING:
     from stagepack.instances.packing.instance import LmemPacking, PackingSolution
+    from stagepack.result import Result
 
 LISTED = 100
 """Violations of one rule that are listed; more are counted."""
@@ -54,8 +56,10 @@ class Measure:
     peaks: tuple[int, ...] = ()
 
 
-def measure(instance: LmemPacking, solution: PackingSolution) -> Measure:
+def measure(instance: LmemPacking, solution: PackingSolution | Result[PackingSolution]) -> Measure:
     """Return peak, bank conflicts, moves and spill cost of `solution`, valid or not."""
+    require_instance(instance, "lmem-packing")
+    solution = instance.solution_in(solution)
     offsets = solution.offsets
     tops = offsets + instance.size
     conflicts = moved_bytes = moved = cost = None
@@ -98,10 +102,10 @@ def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, 
     ``alignment``, ``fixed``, ``range``, ``reserved``, ``bank`` (beyond the last bank).
     At most `LISTED` violations of a rule are spelt out.
     """
+    found = _offsets_shape(instance, solution)
+    if found:
+        return tuple(found)
     offsets, n = solution.offsets, instance.n
-    if offsets.shape != (n,) or offsets.dtype != np.int64:
-        return (Violation("offsets", f"{offsets.shape} {offsets.dtype} for {n} buffers"),)
-    found: list[Violation] = []
     name = instance.buffer_id
 
     def tell(rule: str, broken: Array, detail: str, *values: Array) -> None:
@@ -182,6 +186,18 @@ def _into_reserved(instance: LmemPacking, offsets: Array) -> list[Violation]:
         found += [Violation("reserved", f"{who} [{low}, {high})") for low, high in reached]
     more = int(np.maximum(count, 0).sum()) - len(found)
     return [*found, Violation("reserved", f"and {more} more")] if more else found
+
+
+def shape(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
+    """Return what makes it impossible to speak of places at all: ``offsets``, ``memory``."""
+    return _offsets_shape(instance, solution) or _memory_violations(instance, solution)
+
+
+def _offsets_shape(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
+    offsets, n = solution.offsets, instance.n
+    if offsets.shape == (n,) and offsets.dtype == np.int64:
+        return []
+    return [Violation("offsets", f"{offsets.shape} {offsets.dtype} for {n} buffers")]
 
 
 def _memory_violations(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:

@@ -7,7 +7,7 @@ plain arrays (one entry a buffer) and the rules an allocation must respect; it k
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.instances.answer import Answered
 from stagepack.instances.packing import validate
 from stagepack.instances.packing.validate import LARGEST, integers
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
+from stagepack.result import InputError, Result
 
 KIND = "lmem-packing"
 
@@ -165,6 +166,23 @@ class PackingSolution:
             memory = [names.index(name) for name in chosen]
         return cls.of(instance, offsets, memory)
 
+    def malformed(self) -> str:
+        """Return the name of a field that is no array, or ''."""
+        if not isinstance(self.offsets, np.ndarray):
+            return "offsets"
+        return "" if self.memory is None or isinstance(self.memory, np.ndarray) else "memory"
+
+    def by_name(self, instance: LmemPacking) -> dict[str, int]:
+        """Return the offset of each buffer of `instance` by its id.
+
+        Raises
+        ------
+        InputError
+            When it has another number of buffers.
+        """
+        ids = instance.ids or tuple(map(str, range(instance.n)))
+        return dict(zip(ids, instance.solution_in(self).offsets.tolist(), strict=True))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the solution as JSON data: ``{"offsets": {id: int}}``."""
         ids = self.ids or tuple(map(str, range(len(self.offsets))))
@@ -195,7 +213,7 @@ def _by_id(given: Any, name: str, instance: LmemPacking) -> list[Any]:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LmemPacking:
+class LmemPacking(Answered[PackingSolution]):
     """An instance of LMEM packing; use :meth:`from_arrays`, the fields are what it makes.
 
     Attributes
@@ -475,11 +493,16 @@ class LmemPacking:
 
     # ------------------------------------------------------------------ what an answer is worth
 
-    def evaluate(self, solution: PackingSolution) -> int:
+    def _answer(self) -> tuple[type[PackingSolution], Callable[..., Iterable[Any]]]:
+        from stagepack.instances.packing.check import shape
+
+        return PackingSolution, shape
+
+    def evaluate(self, solution: PackingSolution | Result[PackingSolution]) -> int:
         """Return the objective value of `solution`; see :mod:`.check`."""
         from stagepack.instances.packing.check import evaluate
 
-        return evaluate(self, solution)
+        return evaluate(self, self.solution_in(solution))
 
     def secondary(self, solution: PackingSolution) -> int:
         """Return what decides between solutions of equal value: bytes moved, or else the peak."""
@@ -490,11 +513,11 @@ class LmemPacking:
             return found.peak
         return found.moved_bytes or 0
 
-    def check(self, solution: PackingSolution) -> tuple[Any, ...]:
+    def check(self, solution: PackingSolution | Result[PackingSolution]) -> tuple[Any, ...]:
         """Return the violations of `solution`, () if it is valid; see :mod:`.check`."""
         from stagepack.instances.packing.check import check
 
-        return check(self, solution)
+        return check(self, self.solution_in(solution, shaped=False))
 
 
 def _by_time(gap: Gap) -> tuple[int, int]:

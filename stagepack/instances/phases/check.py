@@ -31,7 +31,7 @@ def check(instance: PhaseSchedule, solution: PhaseSolution) -> tuple[Violation, 
     nothing), ``prefetch``, ``memory`` and ``io-memory`` (which phase, at which moment, by how
     much), ``remote-memory``, ``graphs``.  Where the shape is wrong the rest is not looked at.
     """
-    found = list(_shape(instance, solution))
+    found = list(shape(instance, solution))
     if found:
         return tuple(found)
     phases = solution.phases(instance)
@@ -92,7 +92,7 @@ def graph_keys(phases: list[Phase], instance: PhaseSchedule) -> set[tuple[object
     }
 
 
-def _shape(instance: PhaseSchedule, solution: PhaseSolution) -> Iterator[Violation]:
+def shape(instance: PhaseSchedule, solution: PhaseSolution) -> Iterator[Violation]:
     """Yield what makes it impossible to speak of phases at all."""
     cuts, n = list(solution.boundaries), instance.n
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n or cuts != sorted(set(cuts)):

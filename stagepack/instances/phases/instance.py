@@ -24,7 +24,7 @@ Everything is integers (bytes, cycles); rates may be fractional.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -33,11 +33,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.instances.answer import Answered
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.modes import Mode
+from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.pipeline.arrays import integer, whole_bytes
 from stagepack.instances.profile import Array, Chip, ModelProfile
-from stagepack.result import InputError
+from stagepack.result import InputError, Result
 
 KIND = "phase-schedule"
 
@@ -84,7 +86,7 @@ class Figures:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PhaseSchedule:
+class PhaseSchedule(Answered[PhaseSolution]):
     """An instance of phase scheduling; use :meth:`from_arrays` or :meth:`from_profile`.
 
     Attributes
@@ -446,14 +448,19 @@ class PhaseSchedule:
 
     # ------------------------------------------------------------------ what an answer is worth
 
-    def evaluate(self, solution: Any) -> int:
+    def _answer(self) -> tuple[type[PhaseSolution], Callable[..., Iterable[Any]]]:
+        from stagepack.instances.phases.check import shape
+
+        return PhaseSolution, shape
+
+    def evaluate(self, solution: PhaseSolution | Result[PhaseSolution]) -> int:
         """Return the cycles of `solution`; see :mod:`.check`."""
         from stagepack.instances.phases.check import evaluate
 
-        return evaluate(self, solution)
+        return evaluate(self, self.solution_in(solution))
 
-    def check(self, solution: Any) -> tuple[Any, ...]:
+    def check(self, solution: PhaseSolution | Result[PhaseSolution]) -> tuple[Any, ...]:
         """Return the violations of `solution`, () if it is valid; see :mod:`.check`."""
         from stagepack.instances.phases.check import check
 
-        return check(self, solution)
+        return check(self, self.solution_in(solution, shaped=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stagepack.instances.answer import require_instance
 from stagepack.instances.phases import liveness, traffic
 from stagepack.instances.phases.check import graph_keys
 from stagepack.instances.phases.rows import Buffer, buffers, remote_bytes
@@ -12,6 +13,7 @@ from stagepack.instances.phases.rows import Buffer, buffers, remote_bytes
 if TYPE_CHECKING:
     from stagepack.instances.phases.instance import PhaseSchedule
     from stagepack.instances.phases.solution import Phase, PhaseSolution
+    from stagepack.result import Result
 
 
 @dataclass(frozen=True)
@@ -154,11 +156,13 @@ class Plan:
         }
 
 
-def plan(instance: PhaseSchedule, solution: PhaseSolution) -> Plan:
+def plan(instance: PhaseSchedule, solution: PhaseSolution | Result[PhaseSolution]) -> Plan:
     """Return a plan in figures; its shape (boundaries, lengths) must be right.
 
     It need not fit: what it needs beside what there is shows by how much.
     """
+    require_instance(instance, "phase-schedule")
+    solution = instance.solution_in(solution)
     figures = instance.at(solution.microbatch)
     steps = figures.steps
     phases = solution.phases(instance)

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stagepack.instances.answer import require_instance
 from stagepack.instances.phases import liveness, traffic
 from stagepack.instances.phases.rows import Buffer, buffers
 from stagepack.instances.phases.traffic import Tensor, shard
@@ -41,12 +42,17 @@ from stagepack.instances.phases.traffic import Tensor, shard
 if TYPE_CHECKING:
     from stagepack.instances.phases.instance import Figures, PhaseSchedule
     from stagepack.instances.phases.solution import Phase, PhaseSolution
+    from stagepack.result import Result
 
 Op = dict[str, Any]
 
 
-def program(instance: PhaseSchedule, solution: PhaseSolution) -> dict[str, Any]:
+def program(
+    instance: PhaseSchedule, solution: PhaseSolution | Result[PhaseSolution]
+) -> dict[str, Any]:
     """Return the program of a valid plan.  O(moments * readers), whatever G is."""
+    require_instance(instance, "phase-schedule")
+    solution = instance.solution_in(solution)
     figures = instance.at(solution.microbatch)
     remote = buffers(instance, solution)
     place = {name: buffer for buffer in remote for name in buffer.row}

@@ -208,6 +208,19 @@ class PhaseSolution:
             )
         return found
 
+    def malformed(self) -> str:
+        """Return the name of a field that is no sequence or no integer, or ''."""
+        for name in ("boundaries", "mode", "policy", "prefetch"):
+            if not isinstance(getattr(self, name), tuple | list):
+                return name
+        if not all(hasattr(cut, "__index__") for cut in self.boundaries):
+            return "boundaries"
+        for name in ("io_tiles", "microbatch"):
+            if not hasattr(getattr(self, name), "__index__"):
+                return name
+        again = self.recompute
+        return "" if again is None or isinstance(again, tuple | list) else "recompute"
+
     @classmethod
     def from_dict(cls, data: Any) -> PhaseSolution:
         """Read ``{"boundaries": [...], "mode": [...], "io_tiles": int, "microbatch": int, ...}``.

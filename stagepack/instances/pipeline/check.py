@@ -31,21 +31,10 @@ def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Viol
     ``fixed-cut`` (a boundary is missing), ``capacity`` (a stage does not fit its device).
     O(n + uses of shared keys + variables * log(stages)).
     """
-    cuts, devices = solution.boundaries, solution.devices
-    n, k = instance.n, instance.k
-    if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n:
-        return (Violation("boundaries", f"{list(cuts)} does not run from 0 to {n}"),)
-    found = [
-        Violation("boundaries", f"stage {j} is empty or reversed: [{cuts[j]}, {cuts[j + 1]})")
-        for j in range(len(cuts) - 1)
-        if cuts[j] >= cuts[j + 1]
-    ]
-    if len(devices) != len(cuts) - 1:
-        found.append(Violation("devices", f"{len(devices)} devices for {len(cuts) - 1} stages"))
-    if any(not 0 <= d < k for d in devices):
-        found.append(Violation("devices", f"{list(devices)} names one outside 0..{k - 1}"))
+    found = shape(instance, solution)
     if found:
         return tuple(found)
+    cuts, devices, k = solution.boundaries, solution.devices, instance.k
     if len(set(devices)) != len(devices):
         found.append(Violation("devices", f"{list(devices)} names one twice"))
     if not instance.free_order and list(devices) != sorted(devices):
@@ -83,6 +72,24 @@ def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Viol
                 )
             )
     return tuple(found)
+
+
+def shape(instance: PipelinePartition, solution: PipelineSolution) -> list[Violation]:
+    """Return what makes it impossible to speak of stages at all: ``boundaries``, ``devices``."""
+    cuts, devices = solution.boundaries, solution.devices
+    n, k = instance.n, instance.k
+    if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n:
+        return [Violation("boundaries", f"{list(cuts)} does not run from 0 to {n}")]
+    found = [
+        Violation("boundaries", f"stage {j} is empty or reversed: [{cuts[j]}, {cuts[j + 1]})")
+        for j in range(len(cuts) - 1)
+        if cuts[j] >= cuts[j + 1]
+    ]
+    if len(devices) != len(cuts) - 1:
+        found.append(Violation("devices", f"{len(devices)} devices for {len(cuts) - 1} stages"))
+    if any(not 0 <= d < k for d in devices):
+        found.append(Violation("devices", f"{list(devices)} names one outside 0..{k - 1}"))
+    return found
 
 
 def evaluate(instance: PipelinePartition, solution: PipelineSolution) -> Number:

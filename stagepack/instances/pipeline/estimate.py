@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from stagepack import files
+from stagepack.instances.answer import require_instance
 from stagepack.instances.pipeline.check import plain
-from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.instance import KIND, PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Link
-from stagepack.result import InputError, Number, csv_text, finite
+from stagepack.result import InputError, Number, Result, csv_text, finite
 
 IDENTITY = ("stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name")
 """Columns that say which stage a row is about; the others are figures that can be measured."""
@@ -253,7 +254,9 @@ class Estimate:
         return lines
 
 
-def estimate(instance: PipelinePartition, solution: PipelineSolution) -> Estimate:
+def estimate(
+    instance: PipelinePartition, solution: PipelineSolution | Result[PipelineSolution]
+) -> Estimate:
     """Return cycles and bytes of every stage of `solution`, whether or not the stages fit.
 
     O(n + stages + uses of shared keys).
@@ -261,8 +264,11 @@ def estimate(instance: PipelinePartition, solution: PipelineSolution) -> Estimat
     Raises
     ------
     InputError
-        When the boundaries or devices do not describe stages of this instance.
+        When the boundaries or devices do not describe stages of this instance, or a result holds
+        no solution or belongs to another one.
     """
+    require_instance(instance, KIND)
+    solution = instance.solution_in(solution, shaped=False)
     cuts, devices = _structure(instance, solution)
     first, last = cuts[:-1], cuts[1:] - 1
     s, n = len(devices), instance.n

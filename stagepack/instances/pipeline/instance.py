@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -18,12 +18,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.instances.answer import Answered
 from stagepack.instances.pipeline import arrays
 from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Cluster, Device, Lifetimes, Link, ModelProfile
-from stagepack.result import InputError, Number
+from stagepack.result import InputError, Number, Result
 
 KIND = "pipeline-partition"
 
@@ -51,7 +52,7 @@ class Variable:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PipelinePartition:
+class PipelinePartition(Answered[PipelineSolution]):
     """An instance of pipeline partitioning: layers, devices, and what a partition must respect.
 
     Use :meth:`from_arrays` or :meth:`from_profile`; the fields below are what they make.
@@ -416,17 +417,22 @@ class PipelinePartition:
 
     # ------------------------------------------------------------------ what an answer is worth
 
-    def evaluate(self, solution: PipelineSolution) -> Number:
+    def _answer(self) -> tuple[type[PipelineSolution], Callable[..., Iterable[Any]]]:
+        from stagepack.instances.pipeline.check import shape
+
+        return PipelineSolution, shape
+
+    def evaluate(self, solution: PipelineSolution | Result[PipelineSolution]) -> Number:
         """Return the objective value of `solution`; see :mod:`.check`."""
         from stagepack.instances.pipeline.check import evaluate
 
-        return evaluate(self, solution)
+        return evaluate(self, self.solution_in(solution))
 
-    def check(self, solution: PipelineSolution) -> tuple[Any, ...]:
+    def check(self, solution: PipelineSolution | Result[PipelineSolution]) -> tuple[Any, ...]:
         """Return the violations of `solution`, () if it is valid; see :mod:`.check`."""
         from stagepack.instances.pipeline.check import check
 
-        return check(self, solution)
+        return check(self, self.solution_in(solution, shaped=False))
 
     def _validate(self) -> None:
         n, k = self.n, self.k

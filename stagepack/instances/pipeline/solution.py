@@ -53,6 +53,16 @@ class PipelineSolution:
         """Return the solution as JSON data."""
         return {"boundaries": list(self.boundaries), "devices": list(self.devices)}
 
+    def malformed(self) -> str:
+        """Return the name of a field that is no list of integers, or ''."""
+        for name in ("boundaries", "devices"):
+            values = getattr(self, name)
+            if not isinstance(values, tuple | list):
+                return name
+            if not all(hasattr(value, "__index__") for value in values):
+                return name
+        return ""
+
     @property
     def stages(self) -> list[tuple[int, int, int]]:
         """Triples (first layer, end, device), one a stage."""

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stagepack.instances.answer import require_instance
 from stagepack.instances.profile import Array
 from stagepack.instances.violation import Violation
 
 if TYPE_CHECKING:
     from stagepack.instances.schedule.instance import PipelineSchedule
     from stagepack.instances.schedule.solution import ScheduleSolution
+    from stagepack.result import Result
 
 LISTED = 100
 """Violations of one rule that are listed; more are counted."""
@@ -165,8 +167,12 @@ def _changes(instance: PipelineSchedule, stage: int) -> list[int]:
     return [int(column[stage]) for column in columns[: len(instance.kinds)]]
 
 
-def measure(instance: PipelineSchedule, solution: ScheduleSolution) -> Measure:
+def measure(
+    instance: PipelineSchedule, solution: ScheduleSolution | Result[ScheduleSolution]
+) -> Measure:
     """Return times, bubbles, memory and microbatches in flight of a valid `solution`."""
+    require_instance(instance, "pipeline-schedule")
+    solution = instance.solution_in(solution)
     starts = solution.stages
     first, last = _windows(instance, solution)
     spans = last - first + instance.optimizer
@@ -251,7 +257,7 @@ def check(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Viola
     end, but before its result has arrived), ``memory``.  At most `LISTED` violations of a rule
     are spelt out.
     """
-    wrong = _shape(instance, solution)
+    wrong = shape(instance, solution)
     if wrong:
         return wrong
     starts = solution.stages
@@ -278,7 +284,8 @@ def _limited(found: list[Violation]) -> tuple[Violation, ...]:
     return tuple(kept)
 
 
-def _shape(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Violation, ...]:
+def shape(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Violation, ...]:
+    """Return what makes it impossible to speak of operations at all: ``shape``, ``start``."""
     wanted = tuple(map(int, instance.microbatches))
     start, kinds = solution.start, len(instance.kinds)
     if solution.microbatches != wanted or solution.kinds != kinds:

@@ -18,7 +18,7 @@ The rules, with s a stage, i a microbatch, (a, b) an edge of lag c:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -26,15 +26,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stagepack.instances.answer import Answered
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import validate
 from stagepack.instances.schedule.operations import Operations
+from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.instances.schedule.validate import integer, integers
-from stagepack.result import InputError
+from stagepack.result import InputError, Result
 
 if TYPE_CHECKING:
     from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-    from stagepack.instances.schedule.solution import ScheduleSolution
 
 KIND = "pipeline-schedule"
 
@@ -50,7 +51,7 @@ class Objective(StrEnum):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PipelineSchedule:
+class PipelineSchedule(Answered[ScheduleSolution]):
     """An instance of pipeline scheduling; use :meth:`from_arrays`, the fields are what it makes.
 
     Attributes
@@ -205,7 +206,7 @@ class PipelineSchedule:
     def from_partition(
         cls,
         partition: PipelinePartition,
-        solution: PipelineSolution,
+        solution: PipelineSolution | Result[PipelineSolution],
         *,
         microbatches: Any = None,
         split: bool = True,
@@ -216,7 +217,7 @@ class PipelineSchedule:
         Parameters
         ----------
         partition : PipelinePartition
-        solution : PipelineSolution
+        solution : PipelineSolution or Result
         microbatches : int or array_like, optional
             Those of the partition when absent.
         split : bool
@@ -361,17 +362,22 @@ class PipelineSchedule:
 
     # ------------------------------------------------------------------ what an answer is worth
 
-    def evaluate(self, solution: ScheduleSolution) -> int:
+    def _answer(self) -> tuple[type[ScheduleSolution], Callable[..., Iterable[Any]]]:
+        from stagepack.instances.schedule.check import shape
+
+        return ScheduleSolution, shape
+
+    def evaluate(self, solution: ScheduleSolution | Result[ScheduleSolution]) -> int:
         """Return the objective value of `solution`; see :mod:`.check`."""
         from stagepack.instances.schedule.check import evaluate
 
-        return evaluate(self, solution)
+        return evaluate(self, self.solution_in(solution))
 
-    def check(self, solution: ScheduleSolution) -> tuple[Any, ...]:
+    def check(self, solution: ScheduleSolution | Result[ScheduleSolution]) -> tuple[Any, ...]:
         """Return the violations of `solution`, () if it is valid; see :mod:`.check`."""
         from stagepack.instances.schedule.check import check
 
-        return check(self, solution)
+        return check(self, self.solution_in(solution, shaped=False))
 
 
 def _objective(given: Any, post_validation: bool) -> Objective:

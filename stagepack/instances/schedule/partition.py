@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.instances.answer import require_instance
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.profile import Array, Link
-from stagepack.result import InputError
+from stagepack.result import InputError, Result
 
 
 def arguments(
     partition: PipelinePartition,
-    solution: PipelineSolution,
+    solution: PipelineSolution | Result[PipelineSolution],
     microbatches: Any,
     split: bool,
     options: Mapping[str, Any],
@@ -34,7 +35,7 @@ def arguments(
     Parameters
     ----------
     partition : PipelinePartition
-    solution : PipelineSolution
+    solution : PipelineSolution or Result
         A valid partition.
     microbatches : int or array_like
         That of the partition when None.
@@ -53,12 +54,8 @@ def arguments(
         When the partition is invalid or says only forward and backward together, when a stage
         takes no cycles, or a device is too small for what its stages hold all the time.
     """
-    if not isinstance(solution, PipelineSolution):
-        raise InputError(
-            f"{type(solution).__name__} is no solution",
-            field="solution",
-            remedy="give result.solution of a solved partition",
-        )
+    require_instance(partition, "pipeline-partition", "partition")
+    solution = partition.solution_in(solution, shaped=False)
     violations = partition.check(solution)
     if violations:
         raise InputError(

@@ -94,6 +94,12 @@ class ScheduleSolution:
         """Return the solution as JSON data, as :meth:`from_dict` reads it."""
         return {"start": [rows.tolist() for rows in self.stages]}
 
+    def malformed(self) -> str:
+        """Return the name of a field of no use, or ''."""
+        if not isinstance(self.start, np.ndarray):
+            return "start"
+        return "" if isinstance(self.microbatches, tuple) else "microbatches"
+
     @property
     def stages(self) -> list[Array]:
         """The starts of each stage, shape (kinds, microbatches)."""

@@ -124,7 +124,7 @@ def test_writing(tmp_path: Path) -> None:
 def test_solutions(tmp_path: Path) -> None:
     path = tmp_path / "solution.json"
     solution = PipelineSolution((0, 2, 5), (1, 0))
-    formats.write_solution(solution, path)
+    formats.write_solution(None, solution, path)
     assert formats.read_solution(path) == solution
     path.write_text('{"boundaries": [0, 2, 5]}')
     assert formats.read_solution(path) == PipelineSolution((0, 2, 5), (0, 1))
@@ -156,7 +156,7 @@ def test_solutions_of_packings(tmp_path: Path) -> None:
     )
     solution = PackingSolution.of(instance, [0, 4], [0, 1])
     for name in ("solution.json", "solution.json.gz"):
-        formats.write_solution(solution, tmp_path / name)
+        formats.write_solution(instance, solution, tmp_path / name)
         assert formats.read_solution(tmp_path / name, instance) == solution
     path = tmp_path / "solution.json"
     result = {"status": "OPTIMAL", "digest": instance.digest, "solution": solution.to_dict()}
@@ -198,7 +198,7 @@ def test_writing_goes_by_the_kind_too(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"end the name in \.csv or \.csv\.gz or \.json"):
         formats.write(LmemPacking.from_arrays([4], [0], [2]), tmp_path / "file.txt")
     with pytest.raises(InputError, match="with the instance"):
-        formats.write_solution(PipelineSolution((0, 1), (0,)), tmp_path / "file.csv")
+        formats.write_solution(None, PipelineSolution((0, 1), (0,)), tmp_path / "file.csv")
 
 
 def test_importing_is_light() -> None:

@@ -219,7 +219,7 @@ def test_round_trip_is_exact(
     assert again.digest == instance.digest
     assert again.ids == instance.ids
     solution = PackingSolution.of(instance, rng.integers(0, 99, instance.n))
-    formats.write_solution(solution, path, instance)
+    formats.write_solution(instance, solution, path)
     assert formats.read_solution(path, instance) == solution
     assert formats.read(path, objective=instance.objective).size.tolist() == instance.size.tolist()
 
@@ -276,12 +276,12 @@ def test_written_as_minimalloc_writes(tmp_path: Path) -> None:
     assert path.read_text() == (
         "id,lower,upper,size,alignment,gaps\n0,5,10,15,1,\n1,6,12,18,2,7-8 9-10@1:17\n"
     )
-    formats.write_solution(PackingSolution.of(instance, [1, 21]), path, instance)
+    formats.write_solution(instance, PackingSolution.of(instance, [1, 21]), path)
     assert path.read_text() == (
         "id,lower,upper,size,alignment,gaps,offset\n0,5,10,15,1,,1\n1,6,12,18,2,7-8 9-10@1:17,21\n"
     )
     with pytest.raises(InputError, match="with the instance"):
-        formats.write_solution(PackingSolution.of(instance, [1, 21]), path)
+        formats.write_solution(None, PackingSolution.of(instance, [1, 21]), path)
 
 
 @settings(max_examples=100)

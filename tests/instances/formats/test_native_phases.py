@@ -182,7 +182,7 @@ def test_solutions(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     instance = random_phases(seed, recomputations=(1,))
     solution = random_plan(instance, np.random.default_rng(seed))
     path = tmp_path_factory.mktemp("solution") / "plan.json"
-    formats.write_solution(solution, path)
+    formats.write_solution(instance, solution, path)
     assert formats.read_solution(path, instance) == solution
     assert formats.read_solution(path) == solution
 

@@ -126,7 +126,7 @@ def test_solutions(tmp_path: Path) -> None:
     path = tmp_path / "solution.json"
     instance = PipelineSchedule.from_arrays([1, 1], [2, 2], microbatches=3)
     solution = by_list(instance)
-    formats.write_solution(solution, path)
+    formats.write_solution(instance, solution, path)
     assert formats.read_solution(path, instance) == solution
     assert json.loads(path.read_text()) == solution.to_dict()
     document = {"digest": instance.digest, "solution": solution.to_dict(), "status": "OPTIMAL"}
@@ -139,7 +139,7 @@ def test_solutions(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=words):
             formats.read_solution(path, other)
-    formats.write_solution(solution, path)
+    formats.write_solution(instance, solution, path)
     with pytest.raises(InputError, match="holds a schedule, no solution for pipeline-partition"):
         formats.read_solution(path, sp.PipelinePartition.from_arrays([1], devices=1))
     with pytest.raises(InputError, match=r"start\[0\]\[0\]: has 3 entries for 4 microbatches"):

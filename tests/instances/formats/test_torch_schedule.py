@@ -159,7 +159,7 @@ def test_what_is_written_is_read(seed: int, tmp_path: Path) -> None:
     solution = by_list(instance)
     path = tmp_path / "schedule.csv.gz"
     for communication in (False, True):
-        formats.write_solution(solution, path, instance, communication=communication)
+        formats.write_solution(instance, solution, path, communication=communication)
         again = formats.read_solution(path, instance)
         assert isinstance(again, ScheduleSolution)
         assert instance.check(again) == ()
@@ -239,12 +239,12 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     solution = by_list(instance)
     path = tmp_path / "schedule.csv"
     with pytest.raises(InputError, match="give write_solution the instance"):
-        formats.write_solution(solution, path)
+        formats.write_solution(None, solution, path)
     with pytest.raises(InputError, match="is no valid schedule: forward-dependency"):
-        formats.write_solution(ScheduleSolution.of(instance, [0, 0]), path, instance)
+        formats.write_solution(instance, ScheduleSolution.of(instance, [0, 0]), path)
     apart = instance.replace(edges=[], latency=0)
     with pytest.raises(InputError, match="stages are no chain"):
-        formats.write_solution(by_list(apart), path, apart)
+        formats.write_solution(apart, by_list(apart), path)
     with pytest.raises(InputError, match=r"end the name in \.json"):
         formats.write(instance, path)
     assert not list(tmp_path.iterdir())

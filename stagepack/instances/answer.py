@@ -1,0 +1,155 @@
+"""What may stand for a solution: the solution itself, or the result of a run that found it.
+
+Every function that takes an instance and a solution takes them in this order, and asks here.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from stagepack.result import InputError, Result
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class Answered(Generic[S]):
+    """What instances of all problems say about their solutions."""
+
+    kind: str
+
+    def _answer(self) -> tuple[type[S], Callable[..., Iterable[Any]]]:
+        """Return the class of the solutions, and what tells the violations of their shape."""
+        raise NotImplementedError
+
+    def solution_in(
+        self, given: S | Result[S], field: str = "solution", *, shaped: bool = True
+    ) -> S:
+        """Return the solution that `given` is, or that it holds as a result of this instance.
+
+        Parameters
+        ----------
+        given : solution or Result
+        field : str
+            Name of the argument, for messages.
+        shaped : bool
+            Whether its shape must be right, too, so that it can be evaluated.
+
+        Raises
+        ------
+        InputError
+            For a result without a solution, or of another instance; for a solution of another
+            problem or, if `shaped`, of another shape; for anything else.
+        """
+        expected, shape = self._answer()
+        found = _solution_in(self, given, expected, field)
+        if shaped:
+            for violation in shape(self, found):
+                raise InputError(
+                    f"does not fit: {violation}",
+                    field=field,
+                    remedy="give a solution of this instance",
+                )
+        return found
+
+
+def _solution_in(instance: Any, given: Any, expected: type[S], field: str) -> S:
+    """Return the solution in `given`, of the class `expected`.
+
+    Its ``malformed()`` names the field that is of no use, or "".
+    """
+    found = given
+    if isinstance(given, Result):
+        _require_same(instance, given, field)
+        found = given.solution
+        if found is None:
+            raise InputError(
+                f"the result holds no solution (status {given.status})",
+                field=field,
+                remedy="give one that does",
+            )
+    if not isinstance(found, expected):
+        raise InputError(
+            f"{_what(found)} is no solution of a {instance.kind}",
+            field=field,
+            remedy=f"give a {expected.__name__}, or what solve returned",
+        )
+    wrong = found.malformed()  # type: ignore[attr-defined]
+    if wrong:
+        raise InputError(
+            f"{_what(getattr(found, wrong))} is nothing for a {expected.__name__}",
+            field=f"{field}.{wrong}",
+            remedy="see the help of the class",
+        )
+    return found
+
+
+def require_instance(given: Any, kind: str = "", field: str = "instance") -> None:
+    """Refuse what is no instance, or none of the `kind` of problem that is wanted.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(given, Answered) or (kind and given.kind != kind):
+        raise InputError(
+            f"{_what(given)} is no instance" + (f" of {kind}" if kind else ""),
+            field=field,
+            remedy="give the instance first, then the solution",
+        )
+
+
+def _require_same(instance: Any, result: Result[Any], field: str) -> None:
+    """Refuse the result of another instance; the same one with another objective will do."""
+    if not result.digest or result.digest == instance.digest:
+        return
+    if result.kind == instance.kind and result.objective_name != str(instance.objective):
+        try:
+            if instance.replace(objective=result.objective_name).digest == result.digest:
+                return
+        except InputError:
+            pass
+    raise InputError(
+        f"is a result for another instance ({result.instance or result.digest}, "
+        f"not {instance.name})",
+        field=field,
+        remedy="give a result of this instance, or a solution alone",
+    )
+
+
+def _what(given: Any) -> str:
+    return "None" if given is None else f"a {type(given).__name__}"
+
+
+def former_order(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function be called as it was once, the solution first, with a warning.
+
+    Parameters
+    ----------
+    *names : str
+        The former order of its arguments, ``solution`` first; ``instance`` was optional.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def called(*arguments: P.args, **keywords: P.kwargs) -> R:
+            given: dict[str, Any] = dict(keywords)
+            first: Any = arguments[0] if arguments else None
+            solution_first = hasattr(first, "to_dict") and not hasattr(first, "evaluate")
+            if not solution_first and (arguments or "instance" in given):
+                return function(*arguments, **keywords)
+            warnings.warn(
+                f"{function.__name__} takes the instance first, then the solution",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            given |= dict(zip(names, arguments, strict=False))
+            return function(**{"instance": None, **given})  # type: ignore[call-arg]
+
+        return called
+
+    return decorate

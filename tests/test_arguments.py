@@ -1,0 +1,225 @@
+"""One order of arguments everywhere: instance, solution or result, path or axes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import stagepack as sp
+from stagepack import plots
+from stagepack.instances.schedule import measure as measure_schedule
+
+mpl.use("Agg")
+
+INSTANCES: dict[str, Any] = {
+    "pipeline": sp.PipelinePartition.from_arrays(
+        [4, 2, 5, 3, 1, 6], devices=3, exclusive=[1] * 6, capacity=4
+    ),
+    "packing": sp.LmemPacking.from_arrays([4, 4, 4], [0, 3, 0], [3, 9, 9], ids=["a", "b", "c"]),
+    "schedule": sp.PipelineSchedule.from_arrays([2, 2], [3, 3], microbatches=3),
+    "phases": sp.PhaseSchedule.from_arrays(
+        [4] * 3, [6] * 3, [8, 8, 2, 2], memory=40, remote_bandwidth=2, steps=4, modes=["compute"]
+    ),
+}
+KINDS = list(INSTANCES)
+RESULTS: dict[str, Any] = {}
+TAKERS: dict[str, list[Callable[..., Any]]] = {
+    "pipeline": [sp.estimate, plots.stage_map, plots.device_bars, plots.memory_bars],
+    "packing": [sp.measure, plots.memory_map],
+    "schedule": [measure_schedule, plots.schedule_chart],
+    "phases": [sp.plan, sp.program, plots.phase_chart],
+}
+
+
+def result(kind: str) -> Any:
+    if kind not in RESULTS:
+        RESULTS[kind] = sp.solve(INSTANCES[kind], options={"deterministic": True})
+    return RESULTS[kind]
+
+
+def warm_start(instance: Any, solution: Any) -> Any:
+    if solution is None:
+        solution = 5  # None means none
+    return sp.solve(instance, warm_start=solution, options={"deterministic": True})
+
+
+def takers(kind: str) -> list[Callable[[Any, Any], Any]]:
+    return [
+        lambda instance, solution: instance.check(solution),
+        lambda instance, solution: instance.evaluate(solution),
+        warm_start,
+        sp.plot,
+        *TAKERS[kind],
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_stands_for_its_solution(kind: str, tmp_path: Path) -> None:
+    instance, found = INSTANCES[kind], result(kind)
+    assert instance.check(found) == instance.check(found.solution) == ()
+    assert instance.evaluate(found) == found.objective
+    for take in takers(kind):
+        take(instance, found)
+        take(instance, found.solution)
+    for given in (found, found.solution):
+        sp.write_solution(instance, given, tmp_path / "solution.json")
+        assert sp.read_solution(tmp_path / "solution.json", instance) == found.solution
+    mpl.pyplot.close("all")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_of_others_are_refused_by_name(kind: str) -> None:
+    instance = INSTANCES[kind]
+    empty = dataclasses.replace(result(kind), solution=None)
+    other = dataclasses.replace(result(kind), digest="0" * 16)
+    foreign = result(KINDS[KINDS.index(kind) - 1])
+    for take in takers(kind):
+        for given, words in (
+            (empty, "holds no solution"),
+            (other, "another instance"),
+            (foreign, "another instance"),
+            (foreign.solution, "is no solution of a"),
+            (None, "is no solution"),
+            (5, "int is no solution"),
+            ("solution.json", r"is no solution|unknown warm start"),
+        ):
+            with pytest.raises(sp.InputError, match=words) as caught:
+                take(instance, given)
+            assert caught.value.field in ("solution", "warm_start"), given
+
+
+def test_another_objective_of_the_same_instance_will_do() -> None:
+    instance = INSTANCES["pipeline"]
+    found = sp.solve(instance, objective="sum")
+    assert found.digest != instance.digest
+    assert sp.estimate(instance, found).stages == sp.estimate(instance, found.solution).stages
+    start = sp.solve(instance, "cp-sat", objective="overlap", warm_start=found)
+    assert start.options["warm_start"] == found.solution.to_dict()
+    with pytest.raises(sp.InputError, match="another instance"):
+        sp.estimate(instance.replace(microbatches=2), found)
+
+
+MALFORMED: list[tuple[str, Any, str]] = [
+    ("pipeline", sp.PipelineSolution(None, (0,)), "boundaries"),  # type: ignore[arg-type]
+    ("pipeline", sp.PipelineSolution((0, 2.5, 6), (0, 1)), "boundaries"),  # type: ignore[arg-type]
+    ("pipeline", sp.PipelineSolution((0, 6), "a"), "devices"),  # type: ignore[arg-type]
+    ("packing", sp.PackingSolution([0, 4, 8]), "offsets"),  # type: ignore[arg-type]
+    ("packing", sp.PackingSolution(np.arange(3), [0] * 3), "memory"),  # type: ignore[arg-type]
+    ("schedule", sp.ScheduleSolution([0, 1], 2, (3, 3)), "start"),  # type: ignore[arg-type]
+    ("phases", sp.PhaseSolution((0, 3), None), "mode"),  # type: ignore[arg-type]
+    ("phases", sp.PhaseSolution((0, 3), ("compute",), "a"), "io_tiles"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("kind", "solution", "field"), MALFORMED)
+def test_what_is_wrong_inside_is_named(kind: str, solution: Any, field: str) -> None:
+    for take in takers(kind):
+        with pytest.raises(sp.InputError) as caught:
+            take(INSTANCES[kind], solution)
+        assert caught.value.field.endswith(f".{field}")
+
+
+MISSHAPEN: list[tuple[str, Any]] = [
+    ("pipeline", sp.PipelineSolution((0, 9), (0,))),
+    ("pipeline", sp.PipelineSolution((0, 2, 6), (0,))),
+    ("pipeline", sp.PipelineSolution((), ())),
+    ("packing", sp.PackingSolution(np.zeros(2, dtype=np.int64))),
+    ("packing", sp.PackingSolution(np.zeros(3))),
+    ("schedule", sp.ScheduleSolution(np.zeros(2, dtype=np.int64), 2, (3, 3))),
+    ("phases", sp.PhaseSolution((0, 2), ("compute",))),
+    ("phases", sp.PhaseSolution((0, 3), ("compute", "io"))),
+]
+
+
+@pytest.mark.parametrize(("kind", "solution"), MISSHAPEN)
+def test_solutions_of_another_shape_are_told_or_refused(kind: str, solution: Any) -> None:
+    assert INSTANCES[kind].check(solution)
+    for take in takers(kind)[1:]:
+        with pytest.raises(sp.InputError):
+            take(INSTANCES[kind], solution)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_instance_comes_first(kind: str, tmp_path: Path) -> None:
+    found = result(kind)
+    take: Any
+    for take in [*TAKERS[kind], sp.plot]:
+        for first in (found.solution, found, None, 5, INSTANCES[KINDS[KINDS.index(kind) - 1]]):
+            with pytest.raises(sp.InputError):
+                take(first, found)
+    with pytest.raises(sp.InputError, match="is missing"):
+        sp.write_solution(None, found, tmp_path / "a.json")
+    with pytest.raises(sp.InputError, match="no instance"):
+        sp.write_solution(5, found, tmp_path / "a.json")  # type: ignore[arg-type]
+    with pytest.raises(sp.InputError, match="path"):
+        sp.write_solution(INSTANCES[kind], found, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_plots_go_to_axes_or_files(kind: str, tmp_path: Path) -> None:
+    instance, found = INSTANCES[kind], result(kind)
+    draws = [take for take in TAKERS[kind] if take.__module__.startswith(plots.__name__)]
+    draws.append(sp.plot)
+    for draw in draws:
+        mpl.pyplot.close("all")
+        assert draw(instance, found).figure is not None
+        _, ax = mpl.pyplot.subplots()
+        assert draw(instance, found, ax) is ax
+        assert draw(instance, found, ax=ax, title="title") is ax
+        ends = ["png", "svg", "pdf", "html"]
+        for end in ends[: 3 if "bars" in draw.__name__ else 4]:
+            path = tmp_path / f"{draw.__name__}.{end}"
+            draw(instance, found, str(path))
+            assert path.stat().st_size > 1000
+        for wrong in (5, instance):
+            with pytest.raises(sp.InputError, match="no path and no axes"):
+                draw(instance, found, wrong)
+        with pytest.raises(sp.InputError):
+            draw(instance, found, tmp_path / "picture.doc")
+    mpl.pyplot.close("all")
+    assert sp.plot(instance, found, tmp_path / "a.png") == tmp_path / "a.png"
+    assert not mpl.pyplot.get_fignums()
+    with pytest.raises(sp.InputError, match="scale"):
+        sp.plot(instance, found, scale="miles")
+    mpl.pyplot.close("all")
+
+
+def test_former_orders_still_work_with_a_warning(tmp_path: Path) -> None:
+    instance, found = INSTANCES["packing"], result("packing")
+    path = tmp_path / "out.csv"
+    write: Any = sp.write_solution
+    old: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((found.solution, path, instance), {}),
+        ((found.solution, tmp_path / "out.json"), {}),
+        ((), {"solution": found.solution, "path": tmp_path / "out.json"}),
+    ]
+    for given, named in old:
+        with pytest.warns(DeprecationWarning, match="instance first"):
+            write(*given, **named)
+    assert sp.read_solution(path, instance) == found.solution
+    figures = sp.estimate(INSTANCES["pipeline"], result("pipeline"))
+    bars: Any
+    for bars in (plots.device_bars, plots.memory_bars):
+        _, ax = mpl.pyplot.subplots()
+        with pytest.warns(DeprecationWarning, match="instance and the solution"):
+            assert bars(figures, ax) is ax
+        with pytest.warns(DeprecationWarning, match="instance and the solution"):
+            assert bars(figures=figures, ax=ax) is ax
+    mpl.pyplot.close("all")
+
+
+def test_offsets_by_name() -> None:
+    instance, found = INSTANCES["packing"], result("packing")
+    offsets = found.solution.offsets.tolist()
+    assert found.solution.by_name(instance) == dict(zip("abc", offsets, strict=True))
+    assert sp.PackingSolution(found.solution.offsets).by_name(instance)["b"] == offsets[1]
+    bare = instance.replace(ids=None)
+    assert found.solution.by_name(bare) == dict(zip("012", offsets, strict=True))
+    with pytest.raises(sp.InputError, match="does not fit"):
+        found.solution.by_name(sp.LmemPacking.from_arrays([4], [0], [1]))
