@@ -46,6 +46,9 @@ OVER, SILENT = 0.5, 0.2
 CAP = 10
 """Seconds of CPU after which a cell is killed."""
 
+WARMING = 120
+"""The same for a first run, in which all is compiled."""
+
 MEMORY = 2**33
 """Bytes that a child may use."""
 
@@ -187,6 +190,7 @@ def child(kind: str, family: str, cells: list[tuple[str, bool]], limit: float) -
         if reasons[method]:
             continue
         options = {"deterministic": deterministic}
+        _cap(WARMING)
         if not apart[method]:
             with contextlib.suppress(StagepackError):
                 solve(small, method, time_limit=0.1, options=options)
@@ -202,8 +206,7 @@ def run(instance: Any, method: str, deterministic: bool, limit: float) -> tuple[
     """Return what a method did, watched, and its answer."""
     global _watch
     cell, answer = Cell(method=method, deterministic=deterministic), None
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (int(CPU()) + CAP + 1, hard))
+    _cap(CAP)
     _watch, began = Watch(), CPU()
     try:
         options = {"deterministic": deterministic}
@@ -221,6 +224,12 @@ def run(instance: Any, method: str, deterministic: bool, limit: float) -> tuple[
         time.sleep(0.5)
         cell.left = CPU() - began
     return cell, answer
+
+
+def _cap(seconds: int) -> None:
+    """Have this process killed after so many more seconds of CPU."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(CPU()) + seconds + 1, hard))
 
 
 def _outside(make: Family) -> tuple[Any, dict[str, float]]:

@@ -9,7 +9,7 @@ divided by their gcd.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,13 @@ from stagepack.heuristics.packing.exact_state import BLOCK, NOWHERE, SECTION
 from stagepack.heuristics.packing.parts_kernels import linear_neighbours
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.profile import Array
+from stagepack.result import Stopped
+
+Ask = Callable[[], None]
+"""Called now and then by what may take long; raises when it should end."""
+
+OFTEN = 256
+"""Quick steps between two calls."""
 
 Spans = tuple[tuple[int, int], ...]
 """Offsets [lowest, highest] where a block may lie, ascending and disjoint."""
@@ -37,6 +44,16 @@ def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
     own = np.zeros(columns + 1, dtype=np.int64)
     np.cumsum(np.bincount(column, minlength=columns), out=own[1:])
     return own, row[np.argsort(column, kind="stable")]
+
+
+def asking(keep_going: Callable[[], bool] | None) -> Ask:
+    """Return what raises :class:`~stagepack.result.Stopped` once `keep_going` says no."""
+
+    def ask() -> None:
+        if keep_going is not None and not keep_going():
+            raise Stopped
+
+    return ask
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +129,18 @@ class Group:
         """Return the blocks that share a section with each, as rows, ascending."""
         if self.linear:
             return linear_neighbours(self.first, self.last)
-        ptr, members = transposed(self.section_ptr, self.section_of, int(self.section_of.max()) + 1)
-        i = np.repeat(np.arange(self.b), np.diff(self.section_ptr))
-        at, own = rows(ptr, self.section_of)
-        i, j = np.repeat(i, np.diff(own)), members[at]
-        codes = np.unique(i[i != j] * self.b + j[i != j])
+        # Runs of consecutive sections that overlap: a section may have many of them in common.
+        owner = np.repeat(np.arange(self.b), np.diff(self.section_ptr))
+        begins = np.append(True, (np.diff(owner) > 0) | (np.diff(self.section_of) != 1))
+        first, end = self.section_of[begins], self.section_of[np.append(begins[1:], True)] + 1
+        order = np.argsort(first, kind="stable")
+        owner, first, end = owner[begins][order], first[order], end[order]
+        count = np.searchsorted(first, end, side="left") - np.arange(len(order)) - 1
+        left = np.repeat(np.arange(len(order)), count)
+        right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
+        i, j = owner[left], owner[right]
+        i, j = i[i != j], j[i != j]
+        codes = np.unique(np.concatenate([i * self.b + j, j * self.b + i]))
         ptr = np.zeros(self.b + 1, dtype=np.int64)
         np.cumsum(np.bincount(codes // self.b, minlength=self.b), out=ptr[1:])
         return ptr, codes % self.b
@@ -161,7 +185,13 @@ class Group:
         return np.asarray(np.diff(self.neighbours()[0]) == self.b - 1)
 
 
-def movable(blocks: Blocks, which: Array | None = None, first: int = 0, end: int = -1) -> Group:
+def movable(
+    blocks: Blocks,
+    which: Array | None = None,
+    first: int = 0,
+    end: int = -1,
+    ask: Ask = lambda: None,
+) -> Group:
     """Return the group of the movable blocks of an instance.
 
     Parameters
@@ -172,6 +202,8 @@ def movable(blocks: Blocks, which: Array | None = None, first: int = 0, end: int
         Only these blocks, movable and fixed (default: all).
     first, end : int
         Only these sections [first, end); -1: to the last.
+    ask : callable, optional
+        Called now and then; may raise.
     """
     end = blocks.sections if end < 0 else end
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
@@ -197,31 +229,53 @@ def movable(blocks: Blocks, which: Array | None = None, first: int = 0, end: int
         duration,
         ptr,
         section_of,
-        _places(blocks, ptr, section_of),
+        _places(blocks, ptr, section_of, ask),
         linear,
     )
     alive = np.diff(ptr) > 0
     return whole.take(np.flatnonzero(alive & (blocks.fixed < 0)))
 
 
-def _places(blocks: Blocks, section_ptr: Array, section_of: Array) -> dict[int, Spans]:
+def _places(blocks: Blocks, section_ptr: Array, section_of: Array, ask: Ask) -> dict[int, Spans]:
     """Return where blocks may lie that have ranges or conflict with a fixed block."""
-    places: dict[int, list[tuple[int, int]]] = {}
-    for i in np.flatnonzero(np.diff(blocks.range_ptr)).tolist():
-        places[i] = _ranges(blocks, i)
+    places = {i: _ranges(blocks, i) for i in np.flatnonzero(np.diff(blocks.range_ptr)).tolist()}
     fixed = np.flatnonzero(blocks.fixed >= 0)
     if len(fixed):
+        held = np.zeros(blocks.b, dtype=bool)
+        held[fixed] = True
         ptr, members = transposed(section_ptr, section_of, blocks.sections)
-        for f in fixed.tolist():
-            low, high = int(blocks.fixed[f]), int(blocks.fixed[f] + blocks.size[f])
-            at, _ = rows(ptr, section_of[section_ptr[f] : section_ptr[f + 1]])
-            for i in np.unique(members[at]).tolist():
+        counted = np.concatenate([[0], np.cumsum(held[members])])
+        beside = members[held[members]]
+        ptr = counted[ptr]  # the fixed ones of each section
+        for i in np.flatnonzero(~held & (np.diff(section_ptr) > 0)).tolist():
+            ask()
+            at, _ = rows(ptr, section_of[section_ptr[i] : section_ptr[i + 1]])
+            near = np.unique(beside[at])
+            if len(near):
                 nbytes = int(blocks.size[i])
-                spans = places.get(i, [(0, NOWHERE)])
-                parts = [(a, min(b, low - nbytes)) for a, b in spans]
-                parts += [(max(a, high), b) for a, b in spans]
-                places[i] = sorted((a, b) for a, b in parts if a <= b)
+                low, high = blocks.fixed[near], blocks.fixed[near] + blocks.size[near]
+                places[i] = _outside(places.get(i, [(0, NOWHERE)]), low - nbytes, high)
     return {i: _aligned(spans, int(blocks.alignment[i])) for i, spans in places.items()}
+
+
+def _outside(spans: list[tuple[int, int]], low: Array, high: Array) -> list[tuple[int, int]]:
+    """Return inclusive spans of offsets without those strictly between `low` and `high`."""
+    order = np.argsort(low, kind="stable")
+    low, high = low[order], np.maximum.accumulate(high[order])
+    free = np.append(low[1:] >= high[:-1], True)  # there is a free offset behind this one
+    begins = np.concatenate([[-NOWHERE], high[free]]).tolist()
+    ends = np.concatenate([low[:1], low[1:][free[:-1]], [NOWHERE]]).tolist()
+    found, at = [], 0
+    for a, b in sorted(spans):
+        while at and begins[at] > a:
+            at -= 1
+        while ends[at] < a:
+            at += 1
+        while at < len(begins) and begins[at] <= b:
+            found.append((max(a, begins[at]), min(b, ends[at])))
+            at += 1
+        at = min(at, len(begins) - 1)
+    return found
 
 
 def _ranges(blocks: Blocks, i: int) -> list[tuple[int, int]]:
@@ -256,6 +310,20 @@ def _aligned(spans: list[tuple[int, int]], step: int) -> Spans:
     return tuple((low, high) for low, high in inner if low <= high) or ((NOWHERE, NOWHERE),)
 
 
+def next_top(blocks: Array, capacity: int) -> int:
+    """Return the least top above a capacity that a block can have: offsets are whole steps.
+
+    Parameters
+    ----------
+    blocks : ndarray
+        Records with the fields `size` and `step`.
+    capacity : int
+        In units.
+    """
+    steps = -(-np.maximum(0, capacity + 1 - blocks["size"]) // blocks["step"])
+    return int((steps * blocks["step"] + blocks["size"]).min())
+
+
 class Component:
     """A connected group in units of its gcd, as the kernel sees it.
 
@@ -267,6 +335,8 @@ class Component:
         Bytes below it.
     bottom : list of (int, int)
         The blocks that hold these bytes, and their sizes; they conflict with all of the group.
+    ask : callable, optional
+        Called now and then; may raise.
 
     Attributes
     ----------
@@ -282,8 +352,10 @@ class Component:
         Lower bound on its peak in bytes, lift included: the largest load of a section.
     """
 
-    def __init__(self, group: Group, lift: int, bottom: list[tuple[int, int]]) -> None:
-        self.bottom = bottom
+    def __init__(
+        self, group: Group, lift: int, bottom: list[tuple[int, int]], ask: Ask = lambda: None
+    ) -> None:
+        self.bottom, self._ask = bottom, ask
         self.group, self.lift, self.index, self.linear = group, lift, group.index, group.linear
         self.unit = unit = _unit(group)
         used, self.section_of = np.unique(group.section_of, return_inverse=True)
@@ -342,7 +414,7 @@ class Component:
 
     def next_peak(self, nbytes: int) -> int:
         """Return the least possible peak above a capacity, in bytes."""
-        return self.lift + self.unit * (self.capacity(nbytes) + 1)
+        return self.lift + self.unit * next_top(self.blocks, self.capacity(nbytes))
 
     def _owner(self) -> Array:
         return np.repeat(np.arange(self.b), np.diff(self.section_ptr))
@@ -372,6 +444,8 @@ class Component:
         blocks["family"] = blocks["twin"] = -1
         columns = zip(lives, blocks["size"].tolist(), blocks["step"].tolist(), strict=True)
         for i, (life, size, step) in enumerate(columns):
+            if i % OFTEN == 0:
+                self._ask()
             places = group.places.get(i)
             if places is None and size % step == 0:
                 blocks["family"][i] = families.setdefault((life, step), len(families))
@@ -396,6 +470,7 @@ class Component:
         found: list[tuple[int, int]] = []
         places, sizes = self.group.places, self.group.size.tolist()
         for s in range(len(self.sections)) if places else ():
+            self._ask()
             members = self.members[self.member_ptr[s] : self.member_ptr[s + 1]].tolist()
             if any(i not in places for i in members):
                 continue
@@ -441,6 +516,8 @@ class Packing:
         Rigid ones.
     which, first, end
         As :func:`movable` takes them.
+    keep_going : callable, optional
+        Asked now and then; :class:`~stagepack.result.Stopped` is raised once it says no.
 
     Attributes
     ----------
@@ -454,8 +531,14 @@ class Packing:
     """
 
     def __init__(
-        self, blocks: Blocks, which: Array | None = None, first: int = 0, end: int = -1
+        self,
+        blocks: Blocks,
+        which: Array | None = None,
+        first: int = 0,
+        end: int = -1,
+        keep_going: Callable[[], bool] | None = None,
     ) -> None:
+        self._ask = asking(keep_going)
         self.offsets = np.maximum(blocks.fixed, 0)
         self.clash = False
         held = np.flatnonzero(blocks.fixed >= 0)
@@ -469,12 +552,13 @@ class Packing:
                 for i in held.tolist()
             )
             skew = (blocks.fixed[held] % blocks.alignment[held]).any()
-            self.clash = outside or bool(skew) or _overlap(blocks, held)
-        group = movable(blocks, which, first, end)
+            self.clash = outside or bool(skew) or _overlap(blocks, held, self._ask)
+        group = movable(blocks, which, first, end, self._ask)
         waiting: list[tuple[Group, list[tuple[int, int]]]] = [(group, [])] if group.b else []
         while waiting:
             group, bottom = waiting.pop()
             for part in group.parts():
+                self._ask()
                 rest = self._bottom(group.take(part), bottom)
                 if rest is not None:
                     waiting.append(rest)
@@ -507,7 +591,7 @@ class Packing:
             return None
         lowest = part.at_bottom() if part.floating else np.zeros(part.b, dtype=bool)
         if not lowest.any():
-            self.components.append(Component(part, lift, bottom))
+            self.components.append(Component(part, lift, bottom, self._ask))
             return None
         bottom = list(bottom)
         for i in np.flatnonzero(lowest).tolist():
@@ -527,19 +611,18 @@ class Packing:
             self._place(i, offset, int(blocks.size[i]))
 
 
-def _overlap(blocks: Blocks, held: Array) -> bool:
+def _overlap(blocks: Blocks, held: Array, ask: Ask) -> bool:
     """Return whether two of these fixed blocks overlap."""
-    alive = [
-        {
-            s
-            for q in range(blocks.piece_ptr[i], blocks.piece_ptr[i + 1])
-            for s in range(blocks.first[q], blocks.end[q])
-        }
-        for i in held.tolist()
-    ]
+    at, ptr = rows(blocks.piece_ptr, held)
+    owner = np.repeat(np.arange(len(held)), np.diff(ptr))
+    first, end = blocks.first[at], blocks.end[at]
     low, high = blocks.fixed[held], (blocks.fixed + blocks.size)[held]
-    for i in range(len(held)):
-        near = np.flatnonzero((low < high[i]) & (low[i] < high))
-        if any(j > i and not alive[i].isdisjoint(alive[j]) for j in near.tolist()):
+    order = np.argsort(first, kind="stable")
+    owner, first, end = owner[order], first[order], end[order]
+    later = np.searchsorted(first, end, side="left")
+    for q in range(len(owner)):
+        ask()
+        i, others = owner[q], owner[q + 1 : later[q]]
+        if ((others != i) & (low[others] < high[i]) & (low[i] < high[others])).any():
             return True
     return False

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.heuristics.packing import exact
+from stagepack.heuristics.packing.components import Ask, asking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-from stagepack.result import Status
+from stagepack.result import Status, Stopped
 
 
 @dataclass(frozen=True)
@@ -69,16 +70,21 @@ def explain(
     Conflict or None
         None: nothing was proved infeasible within the limits.
     """
-    simple = _misplaced(blocks, capacity) or _overloaded(blocks, capacity)
+    try:
+        ask = asking(keep_going)
+        simple = _misplaced(blocks, capacity, ask) or _overloaded(blocks, capacity, ask)
+    except Stopped:
+        return None
     if simple is not None:
         return simple
     return _Filter(blocks, capacity, keep_going, node_limit).run(within)
 
 
-def _misplaced(blocks: Blocks, capacity: int) -> Conflict | None:
+def _misplaced(blocks: Blocks, capacity: int, ask: Ask) -> Conflict | None:
     """Return a block that fits nowhere even alone, if any."""
     limited = (blocks.size > capacity) | (np.diff(blocks.range_ptr) > 0)
     for i in np.flatnonzero(limited).tolist():
+        ask()
         packing = exact.prepared(blocks, np.array([i]))
         if packing.bound > capacity:
             pieces = slice(blocks.piece_ptr[i], blocks.piece_ptr[i + 1])
@@ -88,10 +94,8 @@ def _misplaced(blocks: Blocks, capacity: int) -> Conflict | None:
     return None
 
 
-def _overloaded(blocks: Blocks, capacity: int) -> Conflict | None:
+def _overloaded(blocks: Blocks, capacity: int, ask: Ask) -> Conflict | None:
     """Return the fewest free blocks of one section that exceed the capacity together, if any."""
-    if not blocks.rigid:
-        return None  # who holds how much depends on who shares with whom
     if not blocks.rigid:
         return None  # in a section a block may hold less than its size, or share it
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
@@ -99,6 +103,7 @@ def _overloaded(blocks: Blocks, capacity: int) -> Conflict | None:
     nbytes[blocks.alignment > 1] = 0  # what else may stand in their way is left to the search
     best: tuple[Array, int] | None = None
     for s in np.flatnonzero(blocks.load > capacity).tolist():
+        ask()
         members = owner[(blocks.first <= s) & (s < blocks.end)]
         members = members[np.argsort(-nbytes[members], kind="stable")]
         top = np.cumsum(nbytes[members])
@@ -127,8 +132,12 @@ class _Filter:
 
     def status(self, which: Array, first: int = 0, end: int = -1) -> Status:
         """Decide whether some of the blocks fit."""
+        try:
+            packing = exact.prepared(self.blocks, which, first, end, self.keep_going)
+        except Stopped:
+            return Status.UNKNOWN
         decision = exact.decide_packing(
-            exact.prepared(self.blocks, which, first, end),
+            packing,
             self.capacity,
             keep_going=self.keep_going,
             node_limit=self.node_limit,

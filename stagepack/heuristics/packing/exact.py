@@ -1,9 +1,8 @@
 """Exact packing: branch and bound on canonical packings, component by component.
 
-Every component is searched by :mod:`~stagepack.heuristics.packing.exact_kernels`, round-robin over
-several orders with doubling node limits: what is proved does not depend on the order, so every
-restart is legal and the first search that ends counts.  Where blocks shrink for a while, have
-members of unlike size or may share offsets, the components and searches are those of
+Every component is searched by :mod:`~stagepack.heuristics.packing.exact_kernels` in several
+orders, round by round (:mod:`~stagepack.heuristics.packing.portfolio`).  Where blocks shrink for a
+while, have members of unlike size or may share offsets, the components and searches are those of
 :mod:`~stagepack.heuristics.packing.shapes`, which know all this at some ten times the cost.
 
 Source: the recipe extends MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
@@ -12,56 +11,26 @@ Hardware-Accelerated Machine Learning", ASPLOS 2023) by exclusion inference and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.packing import exact_kernels as kernels
 from stagepack.heuristics.packing import exact_state as state
 from stagepack.heuristics.packing import shapes
 from stagepack.heuristics.packing.components import Component, Packing
-from stagepack.heuristics.packing.exact_state import CHANGE, FRAME, NOWHERE
+from stagepack.heuristics.packing.exact_state import NOWHERE
+from stagepack.heuristics.packing.portfolio import Portfolio
 from stagepack.heuristics.packing.shapes import ShapedPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-from stagepack.result import Status
-
-WORK = 12_000_000
-"""Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
-
-ORDERS = (
-    (state.LOWEST_BLOCK, "TWA"),
-    (state.LOWEST_SECTION, "TAW"),
-    (state.LOWEST_BLOCK, "TAW"),
-    (state.LOWEST_SECTION, "AWT"),
-    (state.LOWEST_BLOCK, "WAT"),
-    (state.LOWEST_SECTION, "TSA"),
-    (state.LOWEST_BLOCK, "AWT"),
-    (state.LOWEST_SECTION, "TZA"),
-    (state.LOWEST_BLOCK, "TDA"),
-    (state.LOWEST_SECTION, "WAT"),
-    (state.LOWEST_BLOCK, "TZA"),
-    (state.LOWEST_SECTION, "TDA"),
-    (state.LOWEST_BLOCK, "TSA"),
-    (state.LOWEST_SECTION, "TWA"),
-)
-"""Where to branch, and which block is preferred there among equal bases.
-
-By descending largest load in a section (T), duration (W), number of sections (S), area (A), size
-(Z), number of conflicts (D).  Where the load comes first, ranks are computed anew whenever a
-component falls apart.
-"""
-
-ALWAYS, IN_TURN = 2, 4
-"""So many of the orders are tried in every round, and so many of the others in turn.
-
-Which order solves an instance is hard to foresee, and many fail for very long: of slightly changed
-hard instances, fourteen orders in turn leave half as many unsolved as six fixed ones.
-"""
+from stagepack.result import Status, Stopped
 
 LARGEST_PAIRS = 10_000_000
 """Pairs of blocks alive together that the search holds in memory: 16 bytes each."""
+
+PATIENT = 8
+"""So many times in a row the bound goes up by the least step before leaps begin."""
 
 SHAPED = 50
 """How many times as much a pair takes where blocks are not of full height at all times."""
@@ -112,7 +81,11 @@ def unknown_rule(blocks: Blocks) -> str:
 
 
 def prepared(
-    blocks: Blocks, which: Array | None = None, first: int = 0, end: int = -1
+    blocks: Blocks,
+    which: Array | None = None,
+    first: int = 0,
+    end: int = -1,
+    keep_going: Callable[[], bool] | None = None,
 ) -> Packing | ShapedPacking:
     """Return components to search: of full-height blocks, or of blocks of any shape.
 
@@ -124,202 +97,15 @@ def prepared(
         Only these blocks (default: all).
     first, end : int
         Only these sections [first, end); -1: to the last.
+    keep_going : callable, optional
+        Asked now and then.
+
+    Raises
+    ------
+    Stopped
+        Once it says no.
     """
-    return (Packing if blocks.rigid else ShapedPacking)(blocks, which, first, end)
-
-
-class Search:
-    """A search of one component for packings within a capacity, which can be paused.
-
-    Parameters
-    ----------
-    component : Component
-
-    Attributes
-    ----------
-    steps : int
-        Elementary steps of the kernel, of all that was begun.
-    """
-
-    def __init__(self, component: Component) -> None:
-        self.component = component
-        b, sections = component.b, len(component.sections)
-        self._frames = np.zeros(b + 2, dtype=FRAME)
-        self._trail = np.zeros(16 * (b + sections) + 64, dtype=CHANGE)
-        self._lists = np.zeros(8 * (b + sections), dtype=np.int64)
-        self._parts = np.zeros((4 * b, 4), dtype=np.int64)
-        self._queue = np.zeros(b + 1, dtype=np.int64)
-        self._control = np.zeros(8, dtype=np.int64)
-        self.steps = 0
-        self._blocks = component.blocks.copy()
-        self._sections = component.sections.copy()
-        self._capacity = 0
-
-    @property
-    def nodes(self) -> int:
-        """Nodes since the start."""
-        return int(self._control[state.NODES])
-
-    @property
-    def units(self) -> Array:
-        """Offsets in units, where a packing was found."""
-        return np.asarray(self._blocks["offset"].copy())
-
-    def start(self, capacity: int, rank: Array, weight: Array, focus: int) -> None:
-        """Begin anew.
-
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        rank : ndarray of int64, shape (b,)
-            A permutation: blocks of lower rank are preferred.
-        weight : ndarray of float, shape (b,)
-            What loads are multiplied by when they outrank `rank`; 0: they do not.
-        focus : int
-            LOWEST_BLOCK or LOWEST_SECTION.
-        """
-        component = self.component
-        self._blocks[:] = component.blocks
-        self._sections[:] = component.sections
-        scaled = weight * min(1.0, 2.0**40 / max(1, capacity))
-        self._blocks["weight"] = scaled
-        loads = (scaled * component.load()).astype(np.int64)
-        self._blocks["rank"] = rank - component.b * loads
-        b, sections = component.b, len(component.sections)
-        self._lists[: b + sections] = np.concatenate([np.arange(b), np.arange(sections)])
-        self._control[:] = 0
-        self._control[state.LISTS] = b + sections
-        self._control[state.FOCUS] = focus
-        frame = self._frames[:1]
-        frame["state"] = state.SELECT
-        frame["begin"], frame["count"] = 0, b
-        frame["section"], frame["section_end"] = b, b + sections
-        frame["level"] = 0
-        self._capacity = capacity
-
-    def run(self, node_limit: int) -> int:
-        """Go on for about :data:`WORK` steps; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
-        component = self.component
-        while True:
-            outcome = kernels.search(
-                self._capacity,
-                node_limit,
-                WORK,
-                component.linear,
-                self._blocks,
-                self._sections,
-                component.section_ptr,
-                component.section_of,
-                component.neighbour_ptr,
-                component.neighbours,
-                component.member_ptr,
-                component.members,
-                component.windows,
-                component.holes,
-                self._frames,
-                self._trail,
-                self._lists,
-                self._parts,
-                self._queue,
-                self._control,
-            )
-            self.steps += int(self._control[state.SPENT])
-            if outcome != state.FULL:
-                return int(outcome)
-            self._trail = np.concatenate([self._trail, np.zeros_like(self._trail)])
-            self._lists = np.concatenate([self._lists, np.zeros_like(self._lists)])
-            self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)])
-
-
-class Portfolio:
-    """Searches of one component in many orders.
-
-    Parameters
-    ----------
-    component : Component
-    warm : ndarray of int64, shape (b,), optional
-        Offsets of some packing of the component's blocks, whose order is then tried too.
-    """
-
-    def __init__(self, component: Component, warm: Array | None = None) -> None:
-        self.component = component
-        self.search = Search(component)
-        self._nodes = 0
-        group = component.group
-        self._keys = {
-            "T": component.load().astype(float),
-            "W": group.duration.astype(float),
-            "S": np.diff(group.section_ptr).astype(float),
-            "A": group.duration * (group.size / component.unit),
-            "Z": group.size.astype(float),
-            "D": np.diff(component.neighbour_ptr).astype(float),
-        }
-        self._warm = warm
-        self._random = np.random.default_rng(component.b)
-
-    @property
-    def searched(self) -> int:
-        """Nodes of all searches so far."""
-        return self._nodes + self.search.nodes
-
-    def next_peak(self, nbytes: int) -> int:
-        """Return the least possible peak above a capacity that was proved too small, in bytes."""
-        return self.component.next_peak(nbytes)
-
-    def round(self, capacity: int, number: int, go_on: Callable[[], bool]) -> int:
-        """Search once in every order, with a limit of nodes that doubles from round to round.
-
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        number : int
-            Of the round, from 0.
-        go_on : callable
-            Asked between chunks of work.
-
-        Returns
-        -------
-        int
-            FOUND, EXHAUSTED, LIMIT, or RUNNING when told to stop.
-        """
-        b = self.component.b
-        limit = b << number if number else b + b // 16  # first those that need hardly any search
-        for focus, rank, weight in self._orders(number):
-            self._nodes = self.searched
-            self.search.start(capacity, rank, weight, focus)
-            outcome = state.RUNNING
-            while outcome == state.RUNNING:
-                outcome = self.search.run(limit)
-                if outcome == state.RUNNING and not go_on():
-                    return state.RUNNING
-            if outcome != state.LIMIT:
-                return outcome
-            if not go_on():
-                return state.RUNNING
-        return state.LIMIT
-
-    def _orders(self, number: int) -> Iterator[tuple[int, Array, Array]]:
-        """Yield focus, ranks and weights of loads of each search of a round.
-
-        After two rounds the first key but the load is multiplied by lognormal noise, mostly
-        little: it should break near ties in ever new ways, not the order.  Blocks of the same
-        sections get the same, since canonical packings have the larger of them below.
-        """
-        component = self.component
-        turns = ORDERS[ALWAYS:]
-        begin = IN_TURN * number
-        turn = [turns[at % len(turns)] for at in range(begin, begin + IN_TURN) if turns]
-        for focus, order in (*ORDERS[:ALWAYS], *turn):
-            keys = [-self._keys[key] for key in order if key != order[0] or key != "T"]
-            if number > 1:
-                noise = self._random.lognormal(0.0, (0.02, 0.1, 0.02)[number % 3], component.b)
-                keys[0] = keys[0] * noise[component.life]
-            weight = np.full(component.b, float(order[0] == "T"))
-            yield focus, _ranks(keys[::-1]), weight
-        if self._warm is not None:
-            yield state.LOWEST_BLOCK, _ranks([self._warm]), np.zeros(component.b)
+    return (Packing if blocks.rigid else ShapedPacking)(blocks, which, first, end, keep_going)
 
 
 def _portfolio(
@@ -329,13 +115,6 @@ def _portfolio(
     if isinstance(component, shapes.Component):
         return shapes.Portfolio(component, warm)
     return Portfolio(component, warm)
-
-
-def _ranks(keys: list[Array]) -> Array:
-    """Return the rank of each item by ascending keys, the last one first."""
-    rank = np.empty(len(keys[0]), dtype=np.int64)
-    rank[np.lexsort(keys)] = np.arange(len(rank))
-    return rank
 
 
 def decide(
@@ -366,8 +145,12 @@ def decide(
         Offsets of a packing of any height: parts of it that are low enough are kept, and its
         order is tried.
     """
+    try:
+        packing = prepared(blocks, keep_going=keep_going)
+    except Stopped:
+        return Decision(Status.UNKNOWN, None, 0, 0, 0)
     return decide_packing(
-        prepared(blocks),
+        packing,
         capacity,
         keep_going=keep_going,
         node_limit=node_limit,
@@ -389,46 +172,79 @@ def decide_packing(
     if packing.bound > capacity:
         return Decision(Status.INFEASIBLE, None, packing.bound, 0, 0)
     offsets = packing.offsets.copy()
-    waiting = []
+    effort = _Effort(keep_going, node_limit, step_limit)
+    waiting: list[tuple[Component | shapes.Component, Array | None]] = []
+
+    def decision(status: Status, bound: int = packing.bound) -> Decision:
+        found = offsets if status is Status.FEASIBLE else None
+        return Decision(status, found, bound, effort.nodes, effort.steps)
+
     for component in packing.components:
         known = None if warm is None else component.settled(warm)
         if known is not None and component.peak(known) <= capacity:
             offsets[component.index] = known
         else:
-            waiting.append(_portfolio(component, known))
-    portfolios = list(waiting)
-
-    def searched() -> int:
-        return sum(portfolio.searched for portfolio in portfolios)
-
-    def spent() -> int:
-        return sum(portfolio.search.steps for portfolio in portfolios)
-
-    def decision(status: Status, bound: int) -> Decision:
-        found = offsets if status is Status.FEASIBLE else None
-        return Decision(status, found, bound, searched(), spent())
-
-    def go_on() -> bool:
-        return (
-            (node_limit is None or searched() < node_limit)
-            and (step_limit is None or spent() < step_limit)
-            and (keep_going is None or keep_going())
-        )
-
+            waiting.append((component, known))
+    portfolios: list[Portfolio | shapes.Portfolio] = []
     number = 0
-    while waiting:
-        for portfolio in list(waiting):
+    while waiting or portfolios:
+        undecided = []
+        # In the first round searches are made as they are needed: they may be many.
+        for portfolio in portfolios if number else (_portfolio(*each) for each in waiting):
             component = portfolio.component
-            outcome = portfolio.round(component.capacity(capacity), number, go_on)
+            outcome = state.RUNNING
+            if effort.go_on():
+                outcome = effort.round(portfolio, component.capacity(capacity), number)
+            if outcome == state.RUNNING:
+                return decision(Status.UNKNOWN)
+            if outcome == state.EXHAUSTED:
+                return decision(Status.INFEASIBLE, portfolio.next_peak(capacity))
             if outcome == state.FOUND:
                 offsets[component.index] = component.offsets(portfolio.search.units)
-                waiting.remove(portfolio)
-            elif outcome == state.EXHAUSTED:
-                return decision(Status.INFEASIBLE, portfolio.next_peak(capacity))
-            elif outcome == state.RUNNING:
-                return decision(Status.UNKNOWN, packing.bound)
-        number += 1
-    return decision(Status.FEASIBLE, packing.bound)
+            else:
+                undecided.append(portfolio)
+        waiting, portfolios, number = [], undecided, number + 1
+    return decision(Status.FEASIBLE)
+
+
+class _Effort:
+    """Nodes and steps that the searches of several components have taken, and their limits."""
+
+    def __init__(
+        self,
+        keep_going: Callable[[], bool] | None,
+        node_limit: int | None,
+        step_limit: int | None,
+    ) -> None:
+        self._keep_going = keep_going
+        self._node_limit, self._step_limit = node_limit, step_limit
+        self._portfolio: Portfolio | shapes.Portfolio | None = None
+        self._nodes = self._steps = 0  # without those of the portfolio at work
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all searches so far."""
+        return self._nodes + (0 if self._portfolio is None else self._portfolio.searched)
+
+    @property
+    def steps(self) -> int:
+        """Elementary steps of all searches so far."""
+        return self._steps + (0 if self._portfolio is None else self._portfolio.search.steps)
+
+    def go_on(self) -> bool:
+        """Return whether there is time and work left."""
+        return (
+            (self._node_limit is None or self.nodes < self._node_limit)
+            and (self._step_limit is None or self.steps < self._step_limit)
+            and (self._keep_going is None or self._keep_going())
+        )
+
+    def round(self, portfolio: Portfolio | shapes.Portfolio, capacity: int, number: int) -> int:
+        """Search a component once in every order, within the limits."""
+        nodes, steps = self.nodes, self.steps
+        self._portfolio = portfolio
+        self._nodes, self._steps = nodes - portfolio.searched, steps - portfolio.search.steps
+        return portfolio.round(capacity, number, self.go_on)
 
 
 def minimise(
@@ -469,9 +285,14 @@ def minimise(
         OPTIMAL: the last packing is proved; INFEASIBLE: there is none at all; FEASIBLE or
         UNKNOWN: stopped with or without a packing.
     """
-    descent = _Descent(
-        prepared(blocks), upper, lower, on_solution, on_bound, keep_going, node_limit, step_limit
-    )
+    effort = _Effort(keep_going, node_limit, step_limit)
+    try:
+        packing = prepared(blocks, keep_going=keep_going)
+    except Stopped:
+        if on_bound is not None:
+            on_bound(max(lower, int(blocks.load.max())))
+        return Status.UNKNOWN if upper is None else Status.FEASIBLE
+    descent = _Descent(packing, upper, lower, on_solution, on_bound, effort)
     if upper is not None:  # settling it may have lowered it already
         descent.known = int((upper + blocks.size).max(initial=0))
     return descent.run()
@@ -487,40 +308,29 @@ class _Descent:
         lower: int,
         on_solution: Callable[[Array], None] | None,
         on_bound: Callable[[int], None] | None,
-        keep_going: Callable[[], bool] | None,
-        node_limit: int | None,
-        step_limit: int | None,
+        effort: _Effort,
     ) -> None:
         self.packing = packing
         self.offsets = packing.offsets.copy()
-        self.portfolios: list[Portfolio | shapes.Portfolio] = []
-        self.high: list[int] = []
-        for component in packing.components:
+        self.high = np.full(len(packing.components), NOWHERE, dtype=np.int64)
+        self._settled: list[Array | None] = []
+        self._portfolios: dict[int, Portfolio | shapes.Portfolio] = {}
+        components: Sequence[Component | shapes.Component] = packing.components
+        for at, component in enumerate(components):
             known = None if upper is None else component.settled(upper)
-            self.portfolios.append(_portfolio(component, known))
-            self.high.append(NOWHERE if known is None else component.peak(known))
+            self._settled.append(known)
             if known is not None:
+                self.high[at] = component.peak(known)
                 self.offsets[component.index] = known
         self.lower = max(lower, packing.bound)
         self.known = NOWHERE if upper is None else self.upper
         self._on_solution, self._on_bound = on_solution, on_bound
-        self._keep_going = keep_going
-        self._node_limit, self._step_limit = node_limit, step_limit
+        self._effort = effort
 
     @property
     def upper(self) -> int:
         """Peak of the packing at hand, NOWHERE while there is none."""
-        return max([self.packing.peak, *self.high])
-
-    def go_on(self) -> bool:
-        """Return whether there is time and work left."""
-        searched = sum(portfolio.searched for portfolio in self.portfolios)
-        steps = sum(portfolio.search.steps for portfolio in self.portfolios)
-        return (
-            (self._node_limit is None or searched < self._node_limit)
-            and (self._step_limit is None or steps < self._step_limit)
-            and (self._keep_going is None or self._keep_going())
-        )
+        return max(self.packing.peak, int(self.high.max(initial=0)))
 
     def run(self) -> Status:
         """Search until proved or stopped."""
@@ -529,36 +339,53 @@ class _Descent:
         if self._on_bound is not None:
             self._on_bound(self.lower)
         self._report()
-        number, stride = 0, NOWHERE
+        number = raised = 0
         while self.upper > self.lower:
-            at = self.high.index(max(self.high))
+            if not self._effort.go_on():
+                return Status.UNKNOWN if self.upper >= NOWHERE else Status.FEASIBLE
             if self.upper == NOWHERE:
-                outcome = self._try(at, NOWHERE - 1, number)
+                outcome = self._try(NOWHERE - 1, number)
                 if outcome == state.EXHAUSTED:
                     return Status.INFEASIBLE
                 number += outcome == state.LIMIT
-            else:
-                outcome = self._try(at, self.lower, number)
-                stride = min(stride, max(1, (self.upper - self.lower) // 2))
-                while outcome == state.LIMIT and self.upper > self.lower and stride:
-                    at = self.high.index(max(self.high))
-                    step = max(stride, self.portfolios[at].component.unit)
-                    lowered = self._try(at, max(self.lower, self.upper - step), number)
-                    if lowered == state.RUNNING:
-                        outcome = lowered
-                    if lowered == state.LIMIT:
-                        stride = stride // 4 if step == stride else 0
-                if outcome == state.LIMIT:
-                    number, stride = number + 1, max(1, (self.upper - self.lower) // 2)
-            if outcome == state.RUNNING:
-                return Status.UNKNOWN if self.upper >= NOWHERE else Status.FEASIBLE
+                continue
+            # Where the bound goes up again and again, it does so in ever longer leaps.
+            unit = self.packing.components[self._highest].unit
+            leap = min(unit * (1 << raised >> PATIENT), (self.upper - self.lower) // 2)
+            outcome = self._try(self.lower + leap, number)
+            if outcome == state.EXHAUSTED:
+                raised += 1
+            elif outcome == state.LIMIT and leap:
+                raised = 0
+            elif outcome == state.LIMIT:
+                self._lower_peak(number)
+                number += 1
         return Status.OPTIMAL
 
-    def _try(self, at: int, capacity: int, number: int) -> int:
-        """Search a component once in every order; keep what is learned."""
-        portfolio = self.portfolios[at]
-        component = portfolio.component
-        outcome = portfolio.round(component.capacity(capacity), number, self.go_on)
+    def _lower_peak(self, number: int) -> None:
+        """Halve the way to the bound, then lower the packing in shorter and shorter steps."""
+        stride, outcome = max(1, (self.upper - self.lower) // 2), state.FOUND
+        while self.upper > self.lower and stride and outcome != state.RUNNING:
+            if not self._effort.go_on():
+                return
+            unit = self.packing.components[self._highest].unit
+            outcome = self._try(max(self.lower, self.upper - max(stride, unit)), number)
+            if outcome == state.LIMIT:
+                stride = stride // 4 if stride >= unit else 0
+
+    @property
+    def _highest(self) -> int:
+        """The component that decides the peak."""
+        return int(self.high.argmax())
+
+    def _try(self, capacity: int, number: int) -> int:
+        """Search the highest component once in every order; keep what is learned."""
+        at = self._highest
+        component = self.packing.components[at]
+        if at not in self._portfolios:
+            self._portfolios[at] = _portfolio(component, self._settled[at])
+        portfolio = self._portfolios[at]
+        outcome = self._effort.round(portfolio, component.capacity(capacity), number)
         if outcome == state.FOUND:
             found = component.offsets(portfolio.search.units)
             self.offsets[component.index] = found

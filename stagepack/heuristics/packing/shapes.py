@@ -17,7 +17,14 @@ import numpy as np
 
 from stagepack.heuristics.packing import distances_kernels, shapes_kernels, shapes_state
 from stagepack.heuristics.packing import exact_state as state
-from stagepack.heuristics.packing.components import Spans, rows, spans_of, transposed
+from stagepack.heuristics.packing.components import (
+    Spans,
+    asking,
+    next_top,
+    rows,
+    spans_of,
+    transposed,
+)
 from stagepack.heuristics.packing.exact_state import NOWHERE
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.profile import Array
@@ -398,8 +405,8 @@ class Portfolio:
 
     def next_peak(self, nbytes: int) -> int:
         """Return the least possible peak above a capacity that was proved too small, in bytes."""
-        unit = self.component.unit
-        return min(NOWHERE, unit * max(self.search.least, nbytes // unit + 1))
+        unit, movable = self.component.unit, self.component.shapes.blocks[: self.component.b]
+        return min(NOWHERE, unit * max(self.search.least, next_top(movable, nbytes // unit)))
 
     def round(self, capacity: int, number: int, go_on: Callable[[], bool]) -> int:
         """Search once in every order, with a limit of nodes that doubles from round to round.
@@ -462,6 +469,8 @@ class ShapedPacking:
         Only these blocks (default: all).
     first, end : int
         Only these sections [first, end); -1: to the last.
+    keep_going : callable, optional
+        Asked now and then; :class:`~stagepack.result.Stopped` is raised once it says no.
 
     Attributes
     ----------
@@ -470,8 +479,14 @@ class ShapedPacking:
     """
 
     def __init__(
-        self, blocks: Blocks, which: Array | None = None, first: int = 0, end: int = -1
+        self,
+        blocks: Blocks,
+        which: Array | None = None,
+        first: int = 0,
+        end: int = -1,
+        keep_going: Callable[[], bool] | None = None,
     ) -> None:
+        ask = asking(keep_going)
         which = np.arange(blocks.b) if which is None else np.sort(which)
         blocks = _clipped(blocks, which, first, blocks.sections if end < 0 else end)
         self.offsets = np.maximum(blocks.fixed, 0)
@@ -482,6 +497,7 @@ class ShapedPacking:
         self.clash = any(spans_of(blocks, i) != _only(blocks, i) for i in held.tolist())
         self.components: list[Component] = []
         for part, beside in self._parts(which, blocks.fixed >= 0, ptr, near):
+            ask()
             if len(part) + len(beside) > 1:
                 self.components.append(Component(blocks, part, beside))
                 continue

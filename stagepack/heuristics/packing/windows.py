@@ -16,7 +16,7 @@ import numpy as np
 
 from stagepack.heuristics.packing import exact
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.result import Status
+from stagepack.result import Status, Stopped
 
 NARROWEST = 4
 """Sections of the first windows."""
@@ -87,7 +87,10 @@ def windows(
         for first, end in _candidates(blocks):
             if any(a <= first and end <= b for a, b in fitting):
                 continue
-            packing = exact.prepared(blocks, None, first, end)
+            try:
+                packing = exact.prepared(blocks, None, first, end, keep_going)
+            except Stopped:
+                return
             while True:
                 decision = exact.decide_packing(
                     packing,
@@ -101,6 +104,8 @@ def windows(
                     break
                 bound = decision.bound
                 yield Window(first, end, bound, decision.nodes)
+                if keep_going is not None and not keep_going():
+                    return
             if keep_going is not None and not keep_going():
                 return
             if step_limit is not None and steps >= step_limit:

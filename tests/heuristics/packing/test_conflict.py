@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing import conflict
-from stagepack.heuristics.packing.components import Packing
+from stagepack.heuristics.packing.components import Packing, asking
 from stagepack.heuristics.packing.exact import decide_packing
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
@@ -69,8 +69,9 @@ def test_buffers_that_share_a_place_are_not_counted_twice() -> None:
     instance = LmemPacking.from_arrays([8, 8, 3, 6], [0] * 4, [1] * 4, in_place=[(0, 1)])
     blocks = Blocks.of(instance)
     assert blocks.load.max() == 17
-    assert conflict._overloaded(blocks, 16) is None
-    assert conflict._overloaded(Blocks.of(instance.replace(in_place=())), 16) is not None
+    assert conflict._overloaded(blocks, 16, asking(None)) is None
+    apart = Blocks.of(instance.replace(in_place=()))
+    assert conflict._overloaded(apart, 16, asking(None)) is not None
 
 
 def test_stops_within_its_limits() -> None:

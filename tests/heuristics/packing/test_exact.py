@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagepack.heuristics.packing import components, exact
-from stagepack.heuristics.packing.exact import Search
+from stagepack.heuristics.packing import components, exact, portfolio
+from stagepack.heuristics.packing.portfolio import Search
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Status
@@ -39,9 +39,11 @@ def test_agrees_with_trying_everything(
     kind: str, order: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if order is not None:
-        monkeypatch.setattr(exact, "ORDERS", exact.ORDERS[order : order + 1])
-        monkeypatch.setattr(exact, "WORK", 1)  # pause after every node
-    rng = np.random.default_rng([KINDS.index(kind), len(exact.ORDERS) if order is None else order])
+        monkeypatch.setattr(portfolio, "ORDERS", portfolio.ORDERS[order : order + 1])
+        monkeypatch.setattr(portfolio, "WORK", 1)  # pause after every node
+    rng = np.random.default_rng(
+        [KINDS.index(kind), len(portfolio.ORDERS) if order is None else order]
+    )
     for _ in range(5):
         instance = random_instance(rng, kind)
         blocks = Blocks.of(instance)
@@ -72,7 +74,7 @@ def test_agrees_with_trying_everything(
 def test_proves_optima_above_the_load(
     rows: str, order: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "ORDERS", exact.ORDERS[order : order + 1])
+    monkeypatch.setattr(portfolio, "ORDERS", portfolio.ORDERS[order : order + 1])
     blocks = Blocks.of(above_load(rows))
     load = int(blocks.load.max())
     assert exact.decide(blocks, load).status is Status.INFEASIBLE
@@ -160,3 +162,77 @@ def test_challenging_instances_of_minimalloc(name: str, data_dir: Path) -> None:
         status = exact.minimise(blocks, on_solution=found.append, node_limit=500_000)
         assert status is Status.OPTIMAL
         assert peak_of(instance, blocks, found[-1]) == 1039360
+
+
+PRIMES = [1000003, 1000033, 1000037, 1000039, 1000081, 1000099, 1000117, 1000121]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": [3, 5, 7], "alignment": PRIMES[:3]},
+        {"size": [3, 5, 7, 9], "alignment": [*PRIMES[:3], 1]},  # any top is possible
+        {"size": [9, 5, 7, 4, 2], "alignment": PRIMES[:5], "gaps": [(1, 1, 3), (2, 0, 2, 0, 3)]},
+        {"size": [3, 5, 7, 4], "alignment": [*PRIMES[:3], 6], "in_place": [(0, 1)]},
+        {"size": [3, 5, 7, 4], "alignment": PRIMES[:4], "fixed": [-1, -1, -1, 5 * PRIMES[3]]},
+        {"size": [3, 5, 7, 4], "alignment": PRIMES[:4], "reserved": [(2, 2_000_001)]},
+        {"size": [3, 5, 7, 11, 13], "alignment": PRIMES[:5], "period": 4},
+        {"size": [3, 5, 7], "alignment": PRIMES[:3], "colocated": [(0, 2)]},
+        {"size": [3, 5, 7, 2], "alignment": PRIMES[:4], "conflicts": [(0, 1), (1, 2), (2, 3)]},
+    ],
+)
+def test_alignments_that_have_nothing_in_common(options: dict[str, Any]) -> None:
+    """The least peak is a million times the load: the bound leaps, and the clock is asked."""
+    n = len(options["size"])
+    times: dict[str, Any] = {} if "conflicts" in options else {"start": [0] * n, "end": [4] * n}
+    instance = LmemPacking.from_arrays(**times, **options)
+    blocks = Blocks.of(instance)
+    found: list[Any] = []
+    bounds: list[int] = []
+    asked = []
+    status = exact.minimise(
+        blocks,
+        on_solution=found.append,
+        on_bound=bounds.append,
+        keep_going=lambda: not asked.append(0) and len(asked) < 3000,  # type: ignore[func-returns-value]
+    )
+    assert status is Status.OPTIMAL
+    assert peak_of(instance, blocks, found[-1]) == bounds[-1]
+    assert len(bounds) < 300
+    assert exact.decide(blocks, bounds[-1]).status is Status.FEASIBLE
+    assert exact.decide(blocks, bounds[-1] - 1).status is Status.INFEASIBLE
+
+
+def test_the_clock_is_asked_for_every_step_of_the_bound() -> None:
+    instance = LmemPacking.from_arrays([3, 5, 7, 9], [0] * 4, [1] * 4, alignment=[*PRIMES[:3], 1])
+    asked: list[int] = []
+    bounds: list[int] = []
+
+    def once() -> bool:
+        asked.append(len(bounds))
+        return len(asked) < 12
+
+    status = exact.minimise(Blocks.of(instance), on_bound=bounds.append, keep_going=once)
+    assert status is not Status.OPTIMAL
+    assert len(asked) == 12
+    assert np.diff(asked).max() <= 1
+
+
+def test_the_clock_is_asked_while_components_are_made() -> None:
+    n = 300
+    times = np.repeat(np.arange(n // 3), 3)
+    apart = LmemPacking.from_arrays(np.arange(n) % 7 + 1, times, times + 1, alignment=3)
+    held = LmemPacking.from_arrays(
+        [8] * n + [4] * n, [0] * 2 * n, [1] * 2 * n, fixed=[*range(0, 12 * n, 12), *[-1] * n]
+    )
+    shaped = apart.replace(in_place=[(3 * i, 3 * i + 1) for i in range(n // 3)])
+    for instance in (apart, held, shaped):
+        asked: list[int] = []
+        exact.prepared(
+            Blocks.of(instance),
+            keep_going=lambda asked=asked: not asked.append(0),  # type: ignore[misc]
+        )
+        assert len(asked) >= n // 3
+        assert exact.minimise(Blocks.of(instance), keep_going=lambda: False) is Status.UNKNOWN
+        found = exact.decide(Blocks.of(instance), 10**6, keep_going=lambda: False)
+        assert found.status is Status.UNKNOWN
