@@ -15,6 +15,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stagepack.claims import ResultCheck as ResultCheck
+    from stagepack.claims import check_result as check_result
     from stagepack.compare import Comparison as Comparison
     from stagepack.compare import compare as compare
     from stagepack.instances.catalog import entries as entries
@@ -94,6 +96,7 @@ _HOME = {
     "PipelineSchedule": "stagepack.instances.schedule",
     "PipelineSolution": "stagepack.instances.pipeline",
     "Result": "stagepack.result",
+    "ResultCheck": "stagepack.claims",
     "ScheduleSolution": "stagepack.instances.schedule",
     "Solution": "stagepack.instances.types",
     "StagepackError": "stagepack.result",
@@ -102,6 +105,7 @@ _HOME = {
     "Trace": "stagepack.result",
     "Variable": "stagepack.instances.pipeline",
     "Violation": "stagepack.instances.pipeline",
+    "check_result": "stagepack.claims",
     "compare": "stagepack.compare",
     "entries": "stagepack.instances.catalog",
     "estimate": "stagepack.instances.pipeline.estimate",

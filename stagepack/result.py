@@ -127,6 +127,8 @@ class Result(Generic[SolutionT]):
         Always empty: a solution that fails its check is raised as :class:`CheckError`.
     instance, objective_name, digest : str
         Name, objective and fingerprint of the instance.
+    instance_fields : dict
+        What the instance is made of, to say later in what another one differs.
     options : dict
         Keyword arguments with which :func:`stagepack.solve` repeats the run.
     versions : dict
@@ -151,6 +153,7 @@ class Result(Generic[SolutionT]):
     kind: str = ""
     objective_name: str = ""
     digest: str = ""
+    instance_fields: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     trace: Trace = field(default_factory=Trace)
@@ -181,6 +184,7 @@ class Result(Generic[SolutionT]):
             "violations": [str(violation) for violation in self.violations],
             "reason": self.reason or None,
             "digest": self.digest,
+            "instance_fields": self.instance_fields,
             "options": self.options,
             "versions": self.versions,
             "trace": [

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from stagepack import solvers
+from stagepack.instances.fields import fields_of
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -238,6 +239,7 @@ def solve(
         kind=instance.kind,
         objective_name=str(instance.objective),
         digest=instance.digest,
+        instance_fields=fields_of(instance),
         options={
             "method": method,
             "objective": str(instance.objective),

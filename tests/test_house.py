@@ -25,6 +25,7 @@ FLOORS = {
     "solvers": 2,
     "methods": 3,
     "solve": 4,
+    "claims": 4,
     "compare": 4,
     "report": 4,
     "plots": 4,

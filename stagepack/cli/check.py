@@ -1,43 +1,79 @@
-"""``stagepack check``."""
+"""``stagepack check``: a solution against its instance, a result against what it claims."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stagepack.cli.context import instance_and_solution
+from stagepack.cli.context import instance_of
 from stagepack.cli.options import EXIT_VIOLATIONS, AsJson, Instance
-from stagepack.cli.screen import print_json
-from stagepack.errors import shown
+from stagepack.cli.screen import Spinner, native_output_on_stderr, print_json
+from stagepack.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from stagepack.claims import ResultCheck
 
 
 def check(
     instance: Instance,
     solution: Annotated[Path, typer.Argument(help="A solution or a result, as JSON.")],
     context: dict[str, Any],
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Take a result for another instance: what differs?")
+    ] = False,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Solve again to judge what a file cannot show: bounds.")
+    ] = False,
+    time_limit: Annotated[
+        float,
+        typer.Option("--time-limit", "-t", metavar="SECONDS", help="Of --prove; 0: no limit."),
+    ] = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """Check a solution against an instance: 0 valid, 4 violations."""
-    problem, answer = instance_and_solution(instance, solution, context)
-    violations = problem.check(answer)
-    objective = None if violations else problem.evaluate(answer)
-    if as_json:
-        print_json(
-            {
-                "instance": problem.name,
-                "valid": not violations,
-                "objective": objective,
-                "violations": [
-                    {"rule": violation.rule, "detail": violation.detail} for violation in violations
-                ],
-            }
-        )
-    elif violations:
-        typer.echo("\n".join(map(shown, violations)))
-    else:
-        from stagepack.report.kinds import face
+    """Check a solution, or every claim of a result: 0 valid, 4 violations or false claims."""
+    from stagepack.claims import check_result
 
-        typer.echo(f"valid: {problem.objective} {face(problem).worth(problem, objective)}")
-    raise typer.Exit(EXIT_VIOLATIONS if violations else 0)
+    if time_limit < 0:
+        raise InputError(f"{time_limit}", field="--time-limit", remedy="give 0 or more")
+    problem = instance_of(instance, context)
+    words = "solving again" if prove else ""
+    with native_output_on_stderr(), Spinner(words, as_json):
+        found = check_result(
+            problem, solution, anyway=anyway, prove=prove, time_limit=time_limit or None
+        )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        typer.echo("\n".join(_lines(problem, found)))
+    raise typer.Exit(0 if found.valid else EXIT_VIOLATIONS)
+
+
+def _lines(problem: Any, found: ResultCheck) -> list[str]:
+    """Say what is wrong, claim by claim, and sum up the rest."""
+    from stagepack.claims import Verdict
+    from stagepack.report.kinds import face
+
+    lines = [shown(violation) for violation in found.violations]
+    for verdict in (Verdict.FALSE, Verdict.DIFFERS):
+        lines += [str(claim) for claim in found.claims if claim.verdict is verdict]
+    if found.valid and found.objective is not None:
+        worth = face(problem).worth(problem, found.objective)
+        lines.append(f"valid: {problem.objective} {worth}")
+    counts = Counter(claim.verdict for claim in found.claims)
+    if counts:
+        lines.append("claims: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v]))
+    open_ones = [c for c in found.claims if c.verdict is Verdict.UNVERIFIED]
+    if open_ones and found.proof is None:
+        names = ", ".join(claim.name for claim in open_ones)
+        lines.append(f"{names}: cannot be recomputed from a file; --prove solves again")
+    if found.proof is not None:
+        lines += [str(claim) for claim in open_ones if claim.name in ("bound", "status")]
+        value, bound = (
+            "none" if figure is None else face(problem).worth(problem, figure)
+            for figure in (found.proof.objective, found.proof.bound)
+        )
+        lines.append(f"solved again: {found.proof.status}, objective {value}, bound {bound}")
+    return lines

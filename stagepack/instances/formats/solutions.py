@@ -109,32 +109,50 @@ def read_solution(
     """
     data = strict.load(path, max_bytes)
     with strict.located(path):
-        if minimalloc.sniff(data):
-            return minimalloc.offsets(data, _packing(instance))
-        if torch_schedule.sniff(data):
-            return torch_schedule.solution(data, _schedule(instance))
-        header = strict.decode(data, _Result)
-        inside = header.solution is not None
-        given = header.solution if inside else msgspec.structs.asdict(header)
-        nothing = header.boundaries is header.offsets is header.start is None
-        if not inside and header.status is not None and nothing:
-            raise InputError(
-                f"the result holds no solution (status {str(header.status)[:20]})",
-                field="solution",
-                remedy="give a solution, or a result that has one",
-            )
-        if instance is not None:
-            _require_digest(header.digest, instance)
-        placed = isinstance(given, dict) and given.get("offsets") is not None
-        if placed or isinstance(instance, LmemPacking):
-            return _places(data, inside, _packing(instance))
-        timed = isinstance(given, dict) and given.get("start") is not None
-        if timed or isinstance(instance, PipelineSchedule):
-            return _starts(data, inside, _schedule(instance))
-        phased = isinstance(given, dict) and given.get("mode") is not None
-        if isinstance(instance, PhaseSchedule) or (phased and instance is None):
-            return _phases(data, inside, instance)
-        return _stages(data, inside, instance)
+        return solution_in(data, instance)
+
+
+def solution_in(
+    data: bytes, instance: Problem | None = None, *, any_digest: bool = False
+) -> Solution:
+    """Return the solution in the bytes of a file, as :func:`read_solution` does.
+
+    Parameters
+    ----------
+    any_digest : bool
+        Take that of a result for another instance, too.
+
+    Raises
+    ------
+    InputError
+        Without the file's name.
+    """
+    if minimalloc.sniff(data):
+        return minimalloc.offsets(data, _packing(instance))
+    if torch_schedule.sniff(data):
+        return torch_schedule.solution(data, _schedule(instance))
+    header = strict.decode(data, _Result)
+    inside = header.solution is not None
+    given = header.solution if inside else msgspec.structs.asdict(header)
+    nothing = header.boundaries is header.offsets is header.start is None
+    if not inside and header.status is not None and nothing:
+        raise InputError(
+            f"the result holds no solution (status {str(header.status)[:20]})",
+            field="solution",
+            remedy="give a solution, or a result that has one",
+        )
+    if instance is not None and not any_digest:
+        _require_digest(header.digest, instance)
+    placed = isinstance(given, dict) and given.get("offsets") is not None
+    if placed or isinstance(instance, LmemPacking):
+        return _places(data, inside, _packing(instance))
+    timed = isinstance(given, dict) and given.get("start") is not None
+    if timed or isinstance(instance, PipelineSchedule):
+        return _starts(data, inside, _schedule(instance))
+    phased = isinstance(given, dict) and given.get("mode") is not None
+    if isinstance(instance, PhaseSchedule) or (phased and instance is None):
+        return _phases(data, inside, instance)
+    return _stages(data, inside, instance)
 
 
 def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:

@@ -1,0 +1,538 @@
+"""What a result file claims, compared with what its solution is worth.
+
+A result says more than its solution: a value, a bound, a gap, a status, why the run stopped, on
+which instance.  Whatever follows from instance and solution is computed again.  That a bound is
+one, and that nothing better exists, does not follow from a file: only solving again can tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import msgspec
+
+from stagepack.errors import InputError, shown
+from stagepack.instances.fields import fields_of
+from stagepack.instances.formats import strict
+from stagepack.instances.formats.solutions import SAME, solution_in
+from stagepack.result import Result, Status, Termination, finite, relative_gap
+
+PLAIN = ("boundaries", "offsets", "start", "mode")
+"""Fields of solutions: a document with one of them holds its solution itself."""
+CLAIMS = ("status", "termination", "objective", "bound", "gap", "violations", "digest")
+"""Fields that make a document a result."""
+UNPROVED = "cannot be recomputed from a file"
+
+
+class Verdict(StrEnum):
+    """What became of a claim."""
+
+    CONFIRMED = "confirmed"
+    FALSE = "false"
+    DIFFERS = "differs"  # it may be true of the instance that it was made for
+    UNVERIFIED = "unverified"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One thing that a result says.
+
+    Attributes
+    ----------
+    name : str
+        Field of the result.
+    claimed, recomputed : object
+        What the file says, and what is found; None where nothing can be found.
+    verdict : Verdict
+    detail : str
+        Why, in words.
+    """
+
+    name: str
+    claimed: Any
+    recomputed: Any
+    verdict: Verdict
+    detail: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the claim as plain JSON data."""
+        return {
+            "claim": self.name,
+            "claimed": finite(self.claimed),
+            "recomputed": finite(self.recomputed),
+            "verdict": str(self.verdict),
+            "detail": self.detail or None,
+        }
+
+    def __str__(self) -> str:
+        text = f"{self.name} {_short(self.claimed)}: {self.verdict}"
+        return f"{text}; {shown(self.detail)}" if self.detail else text
+
+
+@dataclass(frozen=True)
+class ResultCheck:
+    """What a document says, claim by claim; a plain solution claims nothing.
+
+    Attributes
+    ----------
+    instance : str
+        Name of the instance it was checked against.
+    solution : object or None
+    violations : tuple of Violation
+        The rules that the solution breaks.
+    objective : int or float or None
+        What a valid solution is worth.
+    claims : tuple of Claim
+    proof : Result or None
+        What solving again found.
+    """
+
+    instance: str
+    solution: Any
+    violations: tuple[Any, ...]
+    objective: int | float | None
+    claims: tuple[Claim, ...] = ()
+    proof: Result[Any] | None = None
+
+    @property
+    def false(self) -> tuple[Claim, ...]:
+        """The claims that are not true."""
+        return tuple(claim for claim in self.claims if claim.verdict is Verdict.FALSE)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the solution breaks no rule and no claim is false."""
+        return not self.violations and not self.false
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON data."""
+        document: dict[str, Any] = {
+            "instance": self.instance,
+            "valid": self.valid,
+            "objective": self.objective,
+            "violations": [{"rule": v.rule, "detail": v.detail} for v in self.violations],
+            "claims": [claim.to_dict() for claim in self.claims],
+        }
+        if self.proof is not None:
+            found = self.proof.to_dict()
+            keys = ("status", "termination", "objective", "bound", "bound_source", "solution")
+            document["proof"] = {key: found[key] for key in (*keys, "method", "runtime")}
+        return document
+
+
+def check_result(
+    instance: Any,
+    result: str | Path | Mapping[str, Any] | Result[Any],
+    *,
+    anyway: bool = False,
+    prove: bool = False,
+    time_limit: float | None = 10,
+) -> ResultCheck:
+    """Compare every claim of a result with what instance and solution say.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    result : path-like, mapping or Result
+        A result or a plain solution: a file, its document, or the object.
+    anyway : bool
+        Take a result for another instance, too, and say what differs.
+    prove : bool
+        Solve again, and compare bound and status with what is found.
+    time_limit : float, optional
+        Seconds of solving again.
+
+    Returns
+    -------
+    ResultCheck
+        False claims are part of the answer, never an exception.
+
+    Raises
+    ------
+    InputError
+        For a document that holds neither result nor solution, a solution that cannot belong to
+        the instance, and (but for `anyway`) a result for another instance.
+    """
+    place: str | Path = ""
+    if isinstance(result, Result):
+        data = msgspec.json.encode(result.to_dict())
+    elif isinstance(result, Mapping):
+        data = msgspec.json.encode(finite(dict(result)))
+    else:
+        place, data = result, strict.load(result)
+    with strict.located(place):
+        document = _document(data)
+        foreign = _require_same(document, instance, anyway)
+        solution = None
+        if not document or _holds_solution(document):
+            solution = solution_in(data, instance, any_digest=True)
+        violations = () if solution is None else instance.check(solution)
+        known = solution is not None and not violations
+        objective = instance.evaluate(solution) if known else None
+        case = _Case(document, instance, solution, tuple(violations), objective, foreign)
+        if prove and not case.claims_something:
+            raise InputError("claims nothing to prove", field="--prove", remedy="give a result")
+    if prove:
+        case.proof = _solved_again(case, time_limit)
+    return ResultCheck(
+        instance=instance.name,
+        solution=solution,
+        violations=case.violations,
+        objective=objective,
+        claims=tuple(_claims(case)) if case.claims_something else (),
+        proof=case.proof,
+    )
+
+
+def _document(data: bytes) -> dict[str, Any]:
+    """Return a JSON document; an empty one for solutions in other formats."""
+    if strict.first_byte(data) != b"{":
+        return {}
+    return strict.decode(data, dict[str, Any])
+
+
+def _holds_solution(document: Mapping[str, Any]) -> bool:
+    claims = any(key in document for key in CLAIMS)
+    return document.get("solution") is not None or not claims or any(k in document for k in PLAIN)
+
+
+def _require_same(document: Mapping[str, Any], instance: Any, anyway: bool) -> bool:
+    """Return whether a result is for another instance; refuse it unless it is wanted."""
+    digest = document.get("digest")
+    if not isinstance(digest, str) or digest in ("", instance.digest):
+        return False
+    if not anyway:
+        raise InputError(
+            f"is a result for another instance ({digest[:64]}, not {instance.digest})",
+            field="digest",
+            remedy=f"{SAME}, or see what differs with --anyway",
+        )
+    return True
+
+
+@dataclass
+class _Case:
+    """A document beside what is known of it."""
+
+    document: Mapping[str, Any]
+    instance: Any
+    solution: Any
+    violations: tuple[Any, ...]
+    objective: int | float | None
+    foreign: bool
+    proof: Result[Any] | None = field(default=None)
+
+    @property
+    def claims_something(self) -> bool:
+        return any(key in self.document for key in CLAIMS)
+
+    def slack(self, value: float) -> float:
+        tolerance = float(self.instance.tolerance)
+        return tolerance * max(1.0, abs(value)) if tolerance else 0
+
+    def above(self, one: Any, other: Any) -> bool:
+        """Whether one value exceeds another by more than the instance's tolerance."""
+        return bool(one - other > self.slack(other))
+
+    def wrong(self) -> Verdict:
+        """Return what to call a claim that does not hold here."""
+        return Verdict.DIFFERS if self.foreign else Verdict.FALSE
+
+    @property
+    def best(self) -> int | float | None:
+        """The least value of a solution that is known."""
+        values = [self.objective, self.proof.objective if self.proof else None]
+        return min((value for value in values if value is not None), default=None)
+
+
+def _claims(case: _Case) -> list[Claim]:
+    made = [
+        _digest(case),
+        *_labels(case),
+        _violations(case),
+        _objective(case),
+        _bound(case),
+        _gap(case),
+        _status(case),
+        _termination(case),
+        _trace(case),
+    ]
+    return [claim for claim in made if claim is not None]
+
+
+def _number(value: Any) -> TypeGuard[int | float]:
+    usual = isinstance(value, int | float) and not isinstance(value, bool)
+    return usual and math.isfinite(value)
+
+
+# ---------------------------------------------------------------------- which instance
+
+
+def _digest(case: _Case) -> Claim | None:
+    claimed, own = case.document.get("digest"), case.instance.digest
+    if claimed in (None, ""):
+        return None
+    if claimed == own:
+        return Claim("digest", claimed, own, Verdict.CONFIRMED)
+    if not case.foreign:
+        return Claim("digest", claimed, own, Verdict.FALSE, "is no digest")
+    return Claim("digest", claimed, own, Verdict.DIFFERS, _difference(case))
+
+
+def _difference(case: _Case) -> str:
+    """Say in which fields the instance of a result is another one."""
+    there, here = case.document.get("instance_fields"), fields_of(case.instance)
+    if not isinstance(there, Mapping):
+        return "a result for another instance; the file does not say in which fields it differs"
+    unlike = [name for name in sorted({*there, *here}) if there.get(name) != here.get(name)]
+    words = []
+    for name in unlike:
+        one, other = there.get(name), here.get(name)
+        hidden = any(isinstance(value, str) and value.startswith("#") for value in (one, other))
+        figures = f"is {_short(one)} there, {_short(other)} here"
+        words.append(f"{name} differs" if hidden else f"{name} {figures}")
+    return "; ".join(words) or "another instance, in no field that this version knows"
+
+
+def _labels(case: _Case) -> list[Claim]:
+    """Kind and objective: words that the instance has, too."""
+    found = []
+    for name, own in (
+        ("problem", case.instance.kind),
+        ("objective_name", str(case.instance.objective)),
+    ):
+        claimed = case.document.get(name)
+        if claimed is None:
+            continue
+        if claimed == own:
+            found.append(Claim(name, claimed, own, Verdict.CONFIRMED))
+        else:
+            found.append(Claim(name, claimed, own, case.wrong(), f"the instance says {own}"))
+    return found
+
+
+# ---------------------------------------------------------------------- what a solution is worth
+
+
+def _violations(case: _Case) -> Claim | None:
+    if "violations" not in case.document or case.solution is None:
+        return None
+    claimed = case.document["violations"]
+    own = [str(violation) for violation in case.violations]
+    if claimed == own:
+        return Claim("violations", claimed, own, Verdict.CONFIRMED)
+    detail = f"the solution breaks {own[0]}" if own else "the solution breaks no rule"
+    return Claim("violations", claimed, own, case.wrong(), detail)
+
+
+def _objective(case: _Case) -> Claim | None:
+    if "objective" not in case.document:
+        return None
+    claimed, own = case.document["objective"], case.objective
+    name = "objective"
+    if case.solution is None:
+        if claimed is None:
+            return None
+        return Claim(name, claimed, None, Verdict.FALSE, "there is no solution that is worth it")
+    if case.violations:
+        return Claim(name, claimed, None, case.wrong(), "the solution is not valid")
+    if not _number(claimed):
+        return Claim(name, claimed, own, Verdict.FALSE, f"the solution is worth {_short(own)}")
+    assert own is not None
+    if abs(claimed - own) <= case.slack(own):
+        return Claim(name, claimed, own, Verdict.CONFIRMED)
+    return Claim(name, claimed, own, case.wrong(), f"the solution is worth {_short(own)}")
+
+
+def _bound(case: _Case) -> Claim | None:
+    claimed, best = case.document.get("bound"), case.best
+    if claimed is None:
+        return None
+    if not _number(claimed):
+        return Claim("bound", claimed, None, Verdict.FALSE, "is no number")
+    if best is not None and case.above(claimed, best):
+        known = best != case.objective
+        whose = "solving again found one" if known else "the solution is"
+        detail = f"no lower bound: {whose} worth {_short(best)}"
+        return Claim("bound", claimed, best, case.wrong(), detail)
+    if case.proof is not None:
+        proved = case.proof.bound
+        if case.proof.status is Status.INFEASIBLE:
+            return Claim("bound", claimed, None, Verdict.CONFIRMED, "nothing is feasible")
+        if proved is not None and not case.above(claimed, proved):
+            detail = f"solving again proved {_short(proved)} ({case.proof.bound_source})"
+            return Claim("bound", claimed, proved, Verdict.CONFIRMED, detail)
+        detail = f"solving again proved no more than {_short(proved)}"
+        return Claim("bound", claimed, proved, Verdict.UNVERIFIED, detail)
+    return Claim("bound", claimed, None, Verdict.UNVERIFIED, UNPROVED)
+
+
+def _gap(case: _Case) -> Claim | None:
+    claimed, bound = case.document.get("gap"), case.document.get("bound")
+    if claimed is None:
+        return None
+    value = case.document.get("objective") if case.objective is None else case.objective
+    if not _number(value) or not _number(bound):
+        return Claim("gap", claimed, None, Verdict.FALSE, "it takes an objective and a bound")
+    own = relative_gap(value, bound)
+    assert own is not None
+    margin = float(case.instance.tolerance) + 1e-9 * max(1.0, abs(own))
+    if _number(claimed) and abs(claimed - own) <= margin:
+        return Claim("gap", claimed, own, Verdict.CONFIRMED)
+    detail = f"objective {_short(value)} and bound {_short(bound)} make {own:.6g}"
+    return Claim("gap", claimed, own, case.wrong(), detail)
+
+
+# ---------------------------------------------------------------------- what is known, and why
+
+
+def _status(case: _Case) -> Claim | None:
+    claimed = case.document.get("status")
+    if claimed is None:
+        return None
+    verdict, recomputed, detail = _judged_status(case, claimed)
+    return Claim("status", claimed, recomputed, verdict, detail)
+
+
+def _judged_status(case: _Case, claimed: Any) -> tuple[Verdict, Any, str]:
+    least = None if case.solution is None or case.violations else str(Status.FEASIBLE)
+    if claimed not in tuple(Status):
+        return Verdict.FALSE, least, "is no status: " + ", ".join(Status)
+    if claimed in (Status.INFEASIBLE, Status.UNKNOWN):
+        if case.solution is not None:
+            valid = "a valid solution" if least else "a solution"
+            return (case.wrong() if least else Verdict.FALSE), least, f"the file holds {valid}"
+        if claimed == Status.UNKNOWN:
+            return Verdict.CONFIRMED, None, ""
+        return _judged_infeasible(case)
+    if case.solution is None:
+        return Verdict.FALSE, None, "the file holds no solution"
+    if least is None:
+        return case.wrong(), None, "the solution is not valid"
+    if claimed == Status.FEASIBLE:
+        return Verdict.CONFIRMED, least, ""
+    return _judged_optimal(case, least)
+
+
+def _judged_infeasible(case: _Case) -> tuple[Verdict, Any, str]:
+    if case.proof is None:
+        return Verdict.UNVERIFIED, None, UNPROVED
+    found = str(case.proof.status)
+    if case.proof.solution is not None:
+        value = _short(case.proof.objective)
+        return case.wrong(), found, f"solving again found a solution worth {value}"
+    if case.proof.status is Status.INFEASIBLE:
+        return Verdict.CONFIRMED, found, "solving again proved it"
+    return Verdict.UNVERIFIED, found, "solving again ended without a proof"
+
+
+def _judged_optimal(case: _Case, least: str) -> tuple[Verdict, Any, str]:
+    objective, bound = case.objective, case.document.get("bound")
+    assert objective is not None
+    if not _number(bound):
+        return Verdict.FALSE, least, "there is no bound that proves it"
+    if case.above(objective, bound):
+        detail = f"the bound {_short(bound)} is below the value {_short(objective)}"
+        return case.wrong(), least, detail
+    if case.proof is None:
+        return Verdict.UNVERIFIED, None, UNPROVED
+    if case.best is not None and case.above(objective, case.best):
+        return case.wrong(), least, f"solving again found a solution worth {_short(case.best)}"
+    proved = case.proof.bound
+    if proved is not None and not case.above(objective, proved):
+        return Verdict.CONFIRMED, str(Status.OPTIMAL), "solving again proved it"
+    return Verdict.UNVERIFIED, least, f"solving again proved no more than {_short(proved)}"
+
+
+def _termination(case: _Case) -> Claim | None:
+    claimed, status = case.document.get("termination"), case.document.get("status")
+    if claimed is None:
+        return None
+    name = "termination"
+    if claimed not in tuple(Termination):
+        return Claim(name, claimed, None, Verdict.FALSE, "is none: " + ", ".join(Termination))
+    proved = status in (Status.OPTIMAL, Status.INFEASIBLE)
+    if claimed == Termination.PROVED:
+        if not proved:
+            return Claim(name, claimed, None, Verdict.FALSE, f"but the status is {_short(status)}")
+        verdict, _, detail = _judged_status(case, status)
+        return Claim(name, claimed, None, verdict, detail)
+    goal, value = getattr(case.instance, "goal", None), case.objective
+    met = goal is not None and value is not None and value <= goal
+    if proved and not (claimed == Termination.TARGET and met):
+        detail = f"a run that ends {_short(status)} ends PROVED"
+        return Claim(name, claimed, str(Termination.PROVED), Verdict.FALSE, detail)
+    if claimed != Termination.TARGET:
+        return Claim(name, claimed, None, Verdict.UNVERIFIED, "why a run ended " + UNPROVED)
+    return _reached(case, met)
+
+
+def _reached(case: _Case, met: bool) -> Claim:
+    """Judge TARGET: a goal of the instance, or the target or gap that the run was given."""
+    options, name, claimed = case.document.get("options"), "termination", str(Termination.TARGET)
+    if met:
+        return Claim(name, claimed, claimed, Verdict.CONFIRMED)
+    value, bound = case.objective, case.document.get("bound")
+    if value is None:
+        return Claim(name, claimed, None, case.wrong(), "no valid solution reaches a target")
+    if not isinstance(options, Mapping):
+        return Claim(name, claimed, None, Verdict.UNVERIFIED, "the file does not name the target")
+    target, gap = options.get("target"), options.get("gap")
+    reached = _number(target) and value <= target
+    if _number(bound) and _number(gap) and gap > 0:
+        own = relative_gap(value, bound)
+        reached |= own is not None and own <= gap
+    if reached:
+        return Claim(name, claimed, claimed, Verdict.CONFIRMED)
+    return Claim(name, claimed, None, case.wrong(), f"{_short(value)} reaches no target")
+
+
+def _trace(case: _Case) -> Claim | None:
+    """Judge a trace: incumbents fall to the objective, bounds rise to the bound."""
+    claimed = case.document.get("trace")
+    if not claimed:
+        return None
+    summary = f"{len(claimed)} events" if isinstance(claimed, list) else claimed
+
+    def claim(verdict: Verdict, detail: str) -> Claim:
+        return Claim("trace", summary, None, verdict, detail)
+
+    sides: dict[str, list[Any]] = {"incumbent": [], "bound": [], "warm-start": []}
+    for event in claimed if isinstance(claimed, list) else [None]:
+        given = event if isinstance(event, Mapping) else {}
+        kind, value = given.get("kind"), given.get("value")
+        if kind not in tuple(sides) or not _number(value):
+            return claim(Verdict.FALSE, "an event without kind or value")
+        sides[kind].append(value)
+    incumbents, bounds = sides["incumbent"], sides["bound"]
+    if sorted(set(incumbents), reverse=True) != incumbents or sorted(set(bounds)) != bounds:
+        return claim(Verdict.FALSE, "incumbents fall and bounds rise; these do not")
+    for name, values in (("objective", incumbents), ("bound", bounds)):
+        end = case.document.get(name)
+        if values and _number(end) and abs(values[-1] - end) > case.slack(end):
+            return claim(Verdict.FALSE, f"its last {name} is {_short(values[-1])}, not {end}")
+    if bounds and case.best is not None and case.above(bounds[-1], case.best):
+        return claim(case.wrong(), f"a bound above {_short(case.best)}, which is reached")
+    return claim(Verdict.UNVERIFIED, "incumbents and times are not kept with their solutions")
+
+
+# ---------------------------------------------------------------------- solving again
+
+
+def _solved_again(case: _Case, time_limit: float | None) -> Result[Any]:
+    """Solve from the solution in hand, as far as it is valid."""
+    from stagepack.solve import solve
+
+    known = case.solution is not None and not case.violations
+    start = case.solution if known else "auto"
+    again: Result[Any] = solve(case.instance, time_limit=time_limit, warm_start=start)
+    return again
+
+
+def _short(value: Any) -> str:
+    return shown(value if isinstance(value, str) else repr(value), 60)

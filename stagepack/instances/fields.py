@@ -1,0 +1,63 @@
+"""What an instance is made of, in few words: to say later in what another one differs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import zlib
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stagepack.instances.profile import Cluster
+
+LABELS = ("name", "source", "ids", "layer_names", "stage_names", "device_names")
+"""Fields that matter to no answer."""
+LONGEST = 80  # characters of a value that is written down itself
+
+
+def fields_of(instance: Any) -> dict[str, Any]:
+    """Return each field that matters: short plain values themselves, others as ``#checksum``."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(instance):
+        if field.name in LABELS:
+            continue
+        value = getattr(instance, field.name)
+        found[field.name] = _value(value)
+        if isinstance(value, Cluster):
+            found[f"{field.name}.memory"] = _value(tuple(d.memory for d in value.devices))
+    return found
+
+
+def _value(value: Any) -> Any:
+    if value is None or isinstance(value, str | int):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else repr(value)
+    if isinstance(value, tuple) and len(value) < LONGEST:
+        text = repr(value)
+        if len(text) <= LONGEST:
+            return text
+    return f"#{_checksum(value):08x}"
+
+
+def _checksum(value: Any, so_far: int = 0) -> int:
+    """Return the CRC-32 of a value: arrays by their bytes, all else by its parts."""
+    if isinstance(value, np.ndarray):
+        head = repr((value.shape, value.dtype.kind)).encode()
+        return zlib.crc32(np.ascontiguousarray(value).data, zlib.crc32(head, so_far))
+    parts: Any = None
+    if dataclasses.is_dataclass(value):
+        parts = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif isinstance(value, msgspec.Struct):
+        parts = [part for name, part in msgspec.structs.asdict(value).items() if name != "name"]
+    elif isinstance(value, dict):
+        parts = [part for item in sorted(value.items()) for part in item]
+    elif isinstance(value, tuple | list):
+        parts = value
+    if parts is None:
+        return zlib.crc32(repr(value).encode(), so_far)
+    for part in parts:
+        so_far = _checksum(part, so_far)
+    return so_far

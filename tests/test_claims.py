@@ -1,0 +1,198 @@
+"""What a result file claims is recomputed; what cannot be is said to be open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.claims import Verdict
+from stagepack.instances.fields import fields_of
+from tests.test_cli import run
+
+INSTANCES: dict[str, Any] = {
+    "pipeline": sp.PipelinePartition.from_arrays(
+        [1, 5, 3, 2, 4], devices=2, exclusive=[4] * 5, capacity=12, name="five"
+    ),
+    "fractions": sp.PipelinePartition.from_arrays([0.1, 0.7, 0.3, 0.55], devices=2, name="parts"),
+    "fit": sp.LmemPacking.from_arrays([4, 4, 4], [0, 3, 0], [3, 9, 9], capacity=12, name="fit"),
+    "peak": sp.LmemPacking.from_arrays([4, 4, 4], [0, 3, 0], [3, 9, 9], name="peak"),
+    "schedule": sp.load("schedule/uniform"),
+    "phases": sp.load("phases/six-layers"),
+}
+TRUE = {name: sp.solve(instance, time_limit=20).to_dict() for name, instance in INSTANCES.items()}
+LIES: dict[str, dict[str, Any]] = {
+    "objective -1": {"objective": -1},
+    "objective in words": {"objective": "zero"},
+    "objective true": {"objective": True},
+    "no objective": {"objective": None},
+    "bound above": {"bound": 10**9},
+    "bound in words": {"bound": "high"},
+    "gap": {"gap": 0.25},
+    "gap in words": {"gap": "none"},
+    "infeasible": {"status": "INFEASIBLE"},
+    "unknown": {"status": "UNKNOWN"},
+    "no status": {"status": "BEST"},
+    "optimal with a bound below": {"bound": -5, "status": "OPTIMAL"},
+    "optimal without a bound": {"bound": None, "gap": None, "status": "OPTIMAL"},
+    "proved, not optimal": {"termination": "PROVED", "status": "FEASIBLE"},
+    "out of time, optimal": {"termination": "TIME_LIMIT", "status": "OPTIMAL"},
+    "no termination": {"termination": "BORED"},
+    "another kind": {"problem": "graph-partition"},
+    "another objective": {"objective_name": "beauty"},
+    "violations": {"violations": ["capacity: too much"]},
+    "digest": {"digest": 5},
+    "no solution": {"solution": None},
+    "trace": {"trace": [{"time": 0, "kind": "incumbent", "value": 10**9, "source": ""}]},
+    "trace of words": {"trace": "long"},
+}
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_what_solve_writes_is_true(name: str) -> None:
+    found = sp.check_result(INSTANCES[name], TRUE[name])
+    assert found.valid
+    assert found.objective == TRUE[name]["objective"]
+    verdicts = {claim.name: str(claim.verdict) for claim in found.claims}
+    for claim in ("digest", "problem", "objective_name", "violations", "objective", "gap"):
+        assert verdicts[claim] == "confirmed", claim
+    assert verdicts["bound"] == verdicts["trace"] == "unverified"
+    assert found.to_dict()["claims"][0].keys() == {
+        "claim", "claimed", "recomputed", "verdict", "detail"
+    }  # fmt: skip
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+@pytest.mark.parametrize("lie", LIES.values(), ids=list(LIES))
+def test_every_false_claim_is_named(name: str, lie: dict[str, Any]) -> None:
+    found = sp.check_result(INSTANCES[name], {**TRUE[name], **lie})
+    assert not found.valid
+    assert {claim.name for claim in found.false} & set(lie) or "solution" in lie
+    assert all(claim.detail for claim in found.false)
+
+
+def test_methods_that_prove_nothing_tell_the_truth_too() -> None:
+    for name, method in (("pipeline", "greedy"), ("peak", "first-fit"), ("phases", "greedy")):
+        result = sp.solve(INSTANCES[name], method) if method in _names(name) else None
+        if result is not None:
+            assert sp.check_result(INSTANCES[name], result).valid, method
+    limited = sp.solve(INSTANCES["pipeline"], "greedy", target=10**6)
+    assert limited.termination == "TARGET"
+    assert sp.check_result(INSTANCES["pipeline"], limited).valid
+    missed = {**limited.to_dict(), "options": {"target": 1, "gap": 0}}
+    (false,) = sp.check_result(INSTANCES["pipeline"], missed).false
+    assert false.name == "termination"
+
+
+def _names(name: str) -> list[str]:
+    return [method.name for method in sp.methods(INSTANCES[name])]
+
+
+def test_solving_again_judges_bounds_and_proofs() -> None:
+    instance = INSTANCES["pipeline"]
+    worse = {**TRUE["pipeline"], "solution": {"boundaries": [0, 3, 5], "devices": [0, 1]}}
+    worse = {**worse, "objective": 9, "trace": []}
+    assert instance.evaluate(sp.PipelineSolution((0, 3, 5), (0, 1))) == 9
+    loose = instance.replace(exclusive=[1] * 5)
+    lied = {**sp.solve(loose, "dp").to_dict(), "trace": []}
+    lied |= {"solution": {"boundaries": [0, 1, 5], "devices": [0, 1]}, "objective": 14}
+    lied |= {"bound": 14, "gap": 0.0, "status": "OPTIMAL"}
+    file_alone = sp.check_result(loose, lied)
+    assert file_alone.valid
+    assert verdict(file_alone, "bound") is verdict(file_alone, "status") is Verdict.UNVERIFIED
+    again = sp.check_result(loose, lied, prove=True)
+    assert {claim.name for claim in again.false} == {"bound", "status", "termination"}
+    assert again.proof is not None
+    assert again.to_dict()["proof"]["objective"] == 9
+    honest = sp.check_result(instance, TRUE["pipeline"], prove=True)
+    assert verdict(honest, "bound") is verdict(honest, "status") is Verdict.CONFIRMED
+
+
+@pytest.mark.parametrize(("capacity", "word"), [(9, "confirmed"), (12, "false")])
+def test_solving_again_judges_infeasible(capacity: int, word: str) -> None:
+    instance = sp.PipelinePartition.from_arrays(
+        [1, 5, 3, 2, 4], devices=2, exclusive=[4] * 5, capacity=capacity
+    )
+    claim: dict[str, Any] = {
+        "status": "INFEASIBLE",
+        "termination": "PROVED",
+        "digest": instance.digest,
+    }
+    claim |= {"solution": None, "objective": None, "bound": None, "gap": None}
+    assert str(verdict(sp.check_result(instance, claim), "status")) == "unverified"
+    again = sp.check_result(instance, claim, prove=True)
+    assert str(verdict(again, "status")) == str(verdict(again, "termination")) == word
+
+
+def verdict(found: sp.ResultCheck, name: str) -> Verdict:
+    (claim,) = (claim for claim in found.claims if claim.name == name)
+    return claim.verdict
+
+
+def test_another_instance_is_refused_or_compared() -> None:
+    smaller = INSTANCES["fit"].replace(capacity=8)
+    with pytest.raises(sp.InputError, match="--anyway"):
+        sp.check_result(smaller, TRUE["fit"])
+    found = sp.check_result(smaller, TRUE["fit"], anyway=True)
+    assert verdict(found, "digest") is Verdict.DIFFERS
+    assert "capacity is 12 there, 8 here" in found.claims[0].detail
+    assert found.valid == (TRUE["fit"]["objective"] <= 8)
+    tight = INSTANCES["pipeline"].replace(exclusive=[5] * 5)
+    found = sp.check_result(tight, TRUE["pipeline"], anyway=True)
+    assert [violation.rule for violation in found.violations] == ["capacity"]
+    assert not found.valid
+    assert not found.false, "the file is right about its own instance"
+    old = {key: TRUE["fit"][key] for key in TRUE["fit"] if key != "instance_fields"}
+    assert "does not say" in sp.check_result(smaller, old, anyway=True).claims[0].detail
+
+
+def test_fields_tell_instances_apart() -> None:
+    for name, instance in INSTANCES.items():
+        fields = fields_of(instance)
+        assert fields == fields_of(instance.replace(name="other")) == TRUE[name]["instance_fields"]
+        json.dumps(fields, allow_nan=False)
+    one, other = (
+        fields_of(INSTANCES["peak"].replace(size=size)) for size in ([4, 4, 4], [4, 4, 5])
+    )
+    assert {name for name in one if one[name] != other[name]} >= {"size"}
+
+
+def test_a_plain_solution_claims_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "plain.json"
+    path.write_text('{"boundaries": [0, 2, 5]}')
+    found = sp.check_result(INSTANCES["pipeline"], path)
+    assert (found.valid, found.objective, found.claims) == (True, 9, ())
+    with pytest.raises(sp.InputError, match="nothing to prove"):
+        sp.check_result(INSTANCES["pipeline"], path, prove=True)
+
+
+def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
+    instance, result = tmp_path / "five.json", tmp_path / "result.json"
+    sp.write(INSTANCES["pipeline"], instance)
+    result.write_text(json.dumps(TRUE["pipeline"]))
+    done = run("check", instance, result, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["valid"]
+    done = run("check", instance, result)
+    assert "bound, status, termination, trace: cannot be recomputed from a file" in done.stdout
+    result.write_text(json.dumps({**TRUE["pipeline"], "objective": "\x1b[31mzero", "bound": 12}))
+    done = run("check", instance, result)
+    assert done.returncode == 4
+    assert "objective \\x1b[31mzero: false; the solution is worth 9" in done.stdout
+    assert "bound 12: false; no lower bound: the solution is worth 9" in done.stdout
+    done = run("check", instance, result, "--json", "--prove")
+    assert done.returncode == 4
+    document = json.loads(done.stdout)
+    assert document["proof"]["status"] == "OPTIMAL"
+    false = {c["claim"] for c in document["claims"] if c["verdict"] == "false"}
+    assert false == {"objective", "bound", "gap", "trace"}
+    done = run("check", instance, result, "--capacity", "20")
+    assert (done.returncode, "--anyway" in done.stderr) == (2, True)
+    result.write_text(json.dumps(TRUE["pipeline"]))
+    done = run("check", instance, result, "--capacity", "20", "--anyway")
+    assert done.returncode == 0
+    assert "cluster.memory is (12, 12) there, (20, 20) here" in done.stdout
