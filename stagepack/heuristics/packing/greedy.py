@@ -242,6 +242,17 @@ def _by_lists(
     return True
 
 
+def place_limited(
+    blocks: Blocks, members: Array, offsets: Array, *, keep_going: KeepGoing | None = None
+) -> bool:
+    """Place some blocks of any kind, those with given offsets first, then those with upper limits.
+
+    Fills `offsets`, int64 of shape (b,), -1 for what is not placed; returns whether all of them
+    found a place.
+    """
+    return _by_lists(blocks, members, FIRST, FAR // 2, keep_going, None, offsets)
+
+
 def _pieces(blocks: Blocks, banks: BankPairs | None) -> Pieces:
     share_ptr, share = _rows(blocks.may_share, blocks.b)
     none = np.zeros(blocks.b + 1, dtype=np.int64)

@@ -1,0 +1,269 @@
+"""Placement of millions of blocks in n log n: valleys of a skyline, filled by class.
+
+A skyline runs over the sections.  A valley, a segment lower than its neighbours, takes the first
+block that lives wholly within it: of the first class that has one (the longest, the largest, or
+the biggest area, by powers of two), the one that starts first.  A valley that has room for none is
+raised to its lower wall.  Always filling the lowest valley is the lowest-offset dive; valleys do
+not concern one another, so that the nearest may come first, without a heap and near in memory.
+Each class is a list by start under a segment tree of ends.  O(n * classes * log n) at worst,
+whatever is alive together.  The skyline: Burke, Kendall and Whitwell 2004, best fit for strip
+packing.
+
+What has the same lifetime, in the order in which it comes, goes around a ring instead, the
+smallest that does, in O(n) a try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from stagepack.heuristics.packing.greedy import FAR, KeepGoing, place_limited
+from stagepack.heuristics.packing.valley_kernels import (
+    Classes,
+    Skyline,
+    around,
+    fill,
+    outline,
+    plant,
+)
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+STEPS = 100_000
+"""Steps of the kernel before it returns to Python: less than a tenth of a second."""
+
+WIDEST_RING, RINGS = 1.25, 10
+"""The largest ring that is tried, as a part of the greatest load, and how often it is halved."""
+
+KEYS = ("length", "area", "size", "fine-length")
+"""What classes are made of, the fastest first."""
+
+
+class Spans:
+    """When each block is alive, as one run of sections in which it has its full height.
+
+    That is all there is of plain blocks.  Of others it is the shortest run that spans all pieces;
+    what may share or pauses is kept apart all the same.  Packings of these are packings of the
+    blocks.
+
+    Parameters
+    ----------
+    blocks : Blocks
+
+    Attributes
+    ----------
+    first, end : ndarray of int64, shape (b,)
+        Sections; beyond the last one for what goes on into the next turn of circular time.
+    """
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+        ptr, first, end, sections = blocks.piece_ptr, blocks.first, blocks.end, blocks.sections
+        count = np.diff(ptr)
+        if (count == 1).all():
+            self.first, self.end = first, end
+            return
+        self.first = np.zeros(blocks.b, dtype=np.int64)
+        self.end = np.ones(blocks.b, dtype=np.int64)
+        some = np.flatnonzero(count)
+        at = ptr[some]
+        self.first[some] = first[at]
+        self.end[some] = np.maximum.reduceat(end, at)
+        if blocks.linear:
+            return
+        # Around the circle: all but the longest pause.
+        owner = np.repeat(np.arange(blocks.b), count)
+        until = np.maximum.accumulate(end + owner * (sections + 1)) - owner * (sections + 1)
+        following = np.append(first[1:], 0)
+        last = ptr[some + 1] - 1
+        following[last] = first[at] + sections
+        pause = following - until
+        longest = np.maximum.reduceat(pause, at)
+        chosen = np.flatnonzero(pause == np.repeat(longest, count[some]))
+        block, where = np.unique(owner[chosen], return_index=True)
+        self.first[block] = following[chosen[where]] % sections
+        self.end[block] = self.first[block] + sections - pause[chosen[where]]
+
+    @property
+    def length(self) -> Array:
+        """Number of sections."""
+        return np.asarray(self.end - self.first)
+
+
+def classes_by(key: str, spans: Spans) -> Array:
+    """Return the class of each block, the first to be taken first; int64, shape (b,)."""
+    size, length = spans.blocks.size, spans.length
+    match key:
+        case "length":
+            return _descending(np.log2(length))
+        case "fine-length":
+            return _descending(2 * np.log2(length))
+        case "area":
+            return _descending(np.log2(length) + np.log2(np.maximum(size, 1)))
+    return _descending(np.log2(np.maximum(size, 1)))
+
+
+def _descending(level: Array) -> Array:
+    rounded = np.floor(level).astype(np.int64)
+    return np.asarray(rounded.max() - rounded)
+
+
+def place(
+    spans: Spans,
+    classes: Array,
+    *,
+    keep_going: KeepGoing | None = None,
+) -> Array | None:
+    """Place all blocks by filling valleys.
+
+    Parameters
+    ----------
+    spans : Spans
+    classes : ndarray of int64, shape (b,)
+        Class of each block, from 0; the lower first.
+    keep_going : callable, optional
+        Asked several times a second.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,), or None
+        Offsets; None when time is over, or what has upper limits finds no place.
+    """
+    blocks, circular = spans.blocks, not spans.blocks.linear
+    least, bound = _limits(blocks)
+    offsets = np.full(blocks.b, -1, dtype=np.int64)
+    ground = np.zeros(blocks.sections, dtype=np.int64)
+    if len(bound):
+        if not place_limited(blocks, bound, offsets, keep_going=keep_going):
+            return None
+        _rise(ground, blocks, bound, offsets)
+    free = np.flatnonzero(offsets < 0)
+    if not len(free):
+        return offsets
+    order = free[np.argsort((classes[free] << 32) + spans.first[free], kind="stable")]
+    table, order = _table(spans, classes, least, order, circular)
+    plant(table)
+    skyline = outline(ground, circular)
+    placed = np.full(len(order), -1, dtype=np.int64)
+    while not fill(table, skyline, placed, STEPS):
+        if keep_going is not None and not keep_going():
+            return None
+    offsets[order] = placed
+    return offsets
+
+
+def _limits(blocks: Blocks) -> tuple[Array, Array]:
+    """Return from where up each block may lie anywhere, and the blocks that are bound to places."""
+    least = np.zeros(blocks.b, dtype=np.int64)
+    ranged = np.flatnonzero(np.diff(blocks.range_ptr))
+    last = blocks.range_ptr[ranged + 1] - 1
+    endless = blocks.range_high[last] >= FAR // 2
+    least[ranged[endless]] = blocks.range_low[last[endless]]
+    return least, ranged[~endless]
+
+
+def _rise(ground: Array, blocks: Blocks, members: Array, offsets: Array) -> None:
+    """Raise the ground to the tops of blocks that are placed."""
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    inside = np.zeros(blocks.b, dtype=bool)
+    inside[members] = True
+    pieces = np.flatnonzero(inside[owner])
+    first, end = blocks.first[pieces], blocks.end[pieces]
+    tops, width = (offsets[owner] + blocks.high)[pieces], end - first
+    step = 1 << int(width.max(initial=1)).bit_length()
+    reach = np.zeros(len(ground), dtype=np.int64)
+    while step:
+        # `reach` holds the tops of runs of 2 * step sections, from each section on; then of step.
+        longer = reach.copy()
+        np.maximum(longer[step:], reach[: max(len(reach) - step, 0)], out=longer[step:])
+        reach = longer
+        here = (width >= step) & (width < 2 * step)
+        np.maximum.at(reach, first[here], tops[here])
+        np.maximum.at(reach, end[here] - step, tops[here])
+        step //= 2
+    np.maximum(ground, reach, out=ground)
+
+
+def _table(
+    spans: Spans, classes: Array, least: Array, order: Array, circular: bool
+) -> tuple[Classes, Array]:
+    """Return blocks as the kernel takes them, and the block of each entry."""
+    first, end, twin = spans.first[order], spans.end[order], np.empty(0, dtype=np.int32)
+    if circular:
+        turn, many = spans.blocks.sections, len(order)
+        key = np.concatenate([classes[order], classes[order]]) << 32
+        first, end = np.concatenate([first, first + turn]), np.concatenate([end, end + turn])
+        sort = np.argsort(key + first, kind="stable")
+        back = np.empty(2 * many, dtype=np.int64)
+        back[sort] = np.arange(2 * many)
+        twin = back[(sort + many) % (2 * many)].astype(np.int32)
+        first, end, order = first[sort], end[sort], order[sort % many]
+    cuts = np.flatnonzero(np.diff(classes[order])) + 1
+    ptr = np.concatenate([[0], cuts, [len(order)]]).astype(np.int64)
+    leaves = 1 << np.ceil(np.log2(np.diff(ptr))).astype(np.int64)
+    tree_ptr = np.concatenate([[0], np.cumsum(2 * leaves)]).astype(np.int64)
+    table = Classes(
+        ptr=ptr,
+        first=first.astype(np.int32),
+        end=end.astype(np.int32),
+        size=spans.blocks.size[order],
+        alignment=spans.blocks.alignment[order],
+        least=least[order],
+        twin=twin,
+        shortest=np.empty(len(leaves), dtype=np.int64),
+        tree_ptr=tree_ptr,
+        tree=np.empty(int(tree_ptr[-1]), dtype=np.int32),
+        finger=np.empty(len(leaves), dtype=np.int64),
+    )
+    return table, order
+
+
+def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | None:
+    """Place blocks around the smallest ring that does, shape (b,); None if it would be large.
+
+    For blocks that may lie anywhere, in linear time.
+    """
+    blocks = spans.blocks
+    if not blocks.linear or len(blocks.range_low):
+        return None
+    order = np.lexsort((spans.end, spans.first))
+    columns = [np.array(c) for c in (spans.first, spans.end, blocks.size, blocks.alignment)]
+    low = int(blocks.load.max(initial=0))
+    high = int(low * WIDEST_RING)
+    offsets, best = np.empty((2, blocks.b), dtype=np.int64)
+    lows = np.empty(blocks.b, dtype=np.int64)
+    ring, found = high, False
+    for _ in range(RINGS):
+        if keep_going is not None and not keep_going():
+            break
+        if around(order, *columns, ring, offsets, lows):
+            best, offsets, high, found = offsets, best, ring, True
+        elif ring == high:
+            return None
+        else:
+            low = ring
+        ring = (low + high) // 2
+    return best if found else None
+
+
+def tries(
+    blocks: Blocks, *, keep_going: KeepGoing | None = None
+) -> Iterator[tuple[Array, str]]:
+    """Yield placements and what they were made by, those worth most for their time first.
+
+    The first one is completed even if time is over: it is better than none, and nothing is faster.
+    """
+    go_on = keep_going or (lambda: True)
+    spans = Spans(blocks)
+    for number, key in enumerate(KEYS):
+        if number and not go_on():
+            return
+        offsets = place(spans, classes_by(key, spans), keep_going=go_on if number else None)
+        if offsets is not None:
+            yield offsets, f"valleys by {key}"
+        if number == 0 and go_on():
+            offsets = on_ring(spans, keep_going=go_on)
+            if offsets is not None:
+                yield offsets, "ring"

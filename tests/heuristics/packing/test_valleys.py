@@ -1,0 +1,103 @@
+"""Valleys of a skyline, and the ring."""
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.packing import valleys
+from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+from tests.heuristics.packing.test_greedy import random_plain
+from tests.packing_cases import FEATURES, random_packing
+
+
+def lowest_valley_first(spans: valleys.Spans, classes: Array) -> list[int]:
+    """Fill the lowest valley, of several the first one: the definition, in linear time."""
+    size, sections = spans.blocks.size, spans.blocks.sections
+    height = [0] * sections
+    offsets = [-1] * len(size)
+    while min(offsets) < 0:
+        low = min(height)
+        begin = height.index(low)
+        end = begin
+        while end < sections and height[end] == low:
+            end += 1
+        inside = [
+            (classes[i], spans.first[i], i)
+            for i in range(len(size))
+            if offsets[i] < 0 and begin <= spans.first[i] and spans.end[i] <= end
+        ]
+        if not inside:
+            walls = [height[s] for s in (begin - 1, end) if 0 <= s < sections]
+            height[begin:end] = [min(walls)] * (end - begin)
+            continue
+        _, _, i = min(inside)
+        offsets[i] = low
+        height[spans.first[i] : spans.end[i]] = [low + int(size[i])] * int(spans.length[i])
+    return offsets
+
+
+@pytest.mark.parametrize("key", valleys.KEYS)
+def test_filling_valleys_does_what_the_definition_says(key: str) -> None:
+    rng = np.random.default_rng(1)
+    for n in (1, 2, 3, 17, 150):
+        instance = random_plain(rng, n, longest=60)
+        spans = valleys.Spans(Blocks.of(instance))
+        classes = valleys.classes_by(key, spans)
+        offsets = valleys.place(spans, classes)
+        assert offsets is not None
+        assert instance.check(PackingSolution(offsets)) == ()
+        assert offsets.tolist() == lowest_valley_first(spans, classes)
+
+
+@pytest.mark.parametrize("features", [(), *((one,) for one in FEATURES), FEATURES])
+def test_valleys_take_buffers_of_every_kind(features: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(2)
+    placed = 0
+    for n in range(3, 40):
+        instance = random_packing(rng, n=n, features=features)
+        spans = valleys.Spans(Blocks.of(instance))
+        for key in valleys.KEYS:
+            offsets = valleys.place(spans, valleys.classes_by(key, spans))
+            if offsets is None:
+                continue
+            placed += 1
+            whole = spans.blocks.expand(offsets)
+            broken = instance.check(PackingSolution.of(instance, whole))
+            assert {violation.rule for violation in broken} <= {"capacity", "bank"}
+    assert placed
+
+
+def test_spans_around_a_circle_leave_out_the_longest_pause() -> None:
+    instance = LmemPacking.from_arrays([1, 1, 1, 1], [8, 2, 0, 5], [13, 4, 10, 7], period=10)
+    spans = valleys.Spans(Blocks.of(instance))
+    sections = spans.blocks.sections
+    assert spans.length.max() == sections
+    assert spans.first[0] < sections < spans.end[0]
+    assert spans.length[0] < sections
+
+
+def test_what_has_equal_lifetimes_goes_around_a_ring() -> None:
+    rng = np.random.default_rng(3)
+    start = np.arange(2000)
+    instance = LmemPacking.from_arrays(rng.integers(1, 1000, 2000), start, start + 100)
+    blocks = Blocks.of(instance)
+    offsets = valleys.on_ring(valleys.Spans(blocks))
+    assert offsets is not None
+    assert instance.check(PackingSolution(offsets)) == ()
+    assert (offsets + blocks.size).max() <= 1.03 * blocks.load.max()
+
+
+def test_there_is_no_ring_for_one_long_lifetime() -> None:
+    start = np.arange(300)
+    end = start + 3
+    end[0] = 300
+    instance = LmemPacking.from_arrays(np.full(300, 4), start, end)
+    assert valleys.on_ring(valleys.Spans(Blocks.of(instance))) is None
+
+
+def test_valleys_end_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(valleys, "STEPS", 10)
+    spans = valleys.Spans(Blocks.of(random_plain(np.random.default_rng(2), 100)))
+    classes = valleys.classes_by("length", spans)
+    assert valleys.place(spans, classes, keep_going=lambda: False) is None
