@@ -100,6 +100,7 @@ FEW = 20
 def best(
     blocks: Blocks,
     *,
+    offsets: Array | None = None,
     target: int | None = None,
     seed: int = 0,
     keep_going: KeepGoing | None = None,
@@ -111,6 +112,8 @@ def best(
     ----------
     blocks : Blocks
         Plain ones.
+    offsets : ndarray of int64, shape (b,), optional
+        A packing known; only better ones are reported.
     target : int, optional
         Stop at this peak; by default at the load bound.
     seed : int
@@ -125,15 +128,17 @@ def best(
         Offsets; None when time was over before the first packing.
     """
     bound = int(blocks.load.max(initial=0))
-    found = _Found(blocks, on_solution)
+    found = _Found(blocks, None)
+    found.offer(offsets, "known")
+    found.report = on_solution
     goal = bound if target is None else max(target, bound)
     measures = Measures(blocks)
-    if blocks.b <= LARGE:
+    if found.peak > goal and blocks.b <= LARGE:
         # Something soon; the first core of more blocks takes hardly longer than this.
         rule = RULES[COMPLETING[0]]
         order = rule.order(measures)
-        offsets = place_in_order(blocks, order, policy=rule.policy, keep_going=keep_going)
-        found.offer(offsets, rule.name)
+        packed = place_in_order(blocks, order, policy=rule.policy, keep_going=keep_going)
+        found.offer(packed, rule.name)
     if found.peak > goal:
         _by_cores(blocks, measures, goal, seed, keep_going or (lambda: True), found)
     if found.offsets is not None and found.peak > goal and keep_going is not None:

@@ -85,9 +85,7 @@ def plant(classes: Classes) -> None:  # pragma: no cover - compiled
         for p in range(leaves + stop - begin, 2 * leaves):
             classes.tree[base + p] = NEVER
         for p in range(leaves - 1, 0, -1):
-            classes.tree[base + p] = min(
-                classes.tree[base + 2 * p], classes.tree[base + 2 * p + 1]
-            )
+            classes.tree[base + p] = min(classes.tree[base + 2 * p], classes.tree[base + 2 * p + 1])
         classes.shortest[k] = shortest
         classes.finger[k] = begin
 
@@ -149,7 +147,7 @@ def _at_or_after(a: int, k: int, classes: Classes) -> int:  # pragma: no cover -
         else:
             hi = mid
     classes.finger[k] = lo
-    return lo
+    return int(lo)
 
 
 @inner

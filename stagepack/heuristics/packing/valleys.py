@@ -15,14 +15,14 @@ smallest that does, in O(n) a try.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from stagepack.heuristics.packing.greedy import FAR, KeepGoing, place_limited
+from stagepack.heuristics.packing.greedy import KeepGoing, place_limited
+from stagepack.heuristics.packing.greedy_kernels import FAR
 from stagepack.heuristics.packing.valley_kernels import (
     Classes,
-    Skyline,
     around,
     fill,
     outline,
@@ -229,18 +229,20 @@ def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | Non
     if not blocks.linear or len(blocks.range_low):
         return None
     order = np.lexsort((spans.end, spans.first))
-    columns = [np.array(c) for c in (spans.first, spans.end, blocks.size, blocks.alignment)]
+    first, end, size, alignment = (
+        np.array(values) for values in (spans.first, spans.end, blocks.size, blocks.alignment)
+    )
     low = int(blocks.load.max(initial=0))
     high = int(low * WIDEST_RING)
-    offsets, best = np.empty((2, blocks.b), dtype=np.int64)
+    offsets, best = np.empty(blocks.b, dtype=np.int64), np.empty(blocks.b, dtype=np.int64)
     lows = np.empty(blocks.b, dtype=np.int64)
     ring, found = high, False
     for _ in range(RINGS):
         if keep_going is not None and not keep_going():
             break
-        if around(order, *columns, ring, offsets, lows):
+        if around(order, first, end, size, alignment, ring, offsets, lows):
             best, offsets, high, found = offsets, best, ring, True
-        elif ring == high:
+        elif not found:
             return None
         else:
             low = ring
@@ -248,22 +250,27 @@ def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | Non
     return best if found else None
 
 
-def tries(
-    blocks: Blocks, *, keep_going: KeepGoing | None = None
-) -> Iterator[tuple[Array, str]]:
-    """Yield placements and what they were made by, those worth most for their time first.
+def first(blocks: Blocks, *, keep_going: KeepGoing | None = None) -> tuple[Array, str] | None:
+    """Return a placement soon, and what it was made by; None where :func:`place` finds none.
 
-    The first one is completed even if time is over: it is better than none, and nothing is faster.
+    It is completed even if time is over: nothing else is as fast, or as good for its time.
     """
-    go_on = keep_going or (lambda: True)
     spans = Spans(blocks)
-    for number, key in enumerate(KEYS):
-        if number and not go_on():
+    ring = on_ring(spans, keep_going=keep_going)
+    offsets = place(spans, classes_by(KEYS[0], spans))
+    if ring is not None and (
+        offsets is None or (ring + blocks.size).max() < (offsets + blocks.size).max()
+    ):
+        return ring, "ring"
+    return None if offsets is None else (offsets, f"valleys by {KEYS[0]}")
+
+
+def others(blocks: Blocks, *, keep_going: KeepGoing | None = None) -> Iterator[tuple[Array, str]]:
+    """Yield placements by all other keys while there is time, and what they were made by."""
+    spans = Spans(blocks)
+    for key in KEYS[1:]:
+        if keep_going is not None and not keep_going():
             return
-        offsets = place(spans, classes_by(key, spans), keep_going=go_on if number else None)
+        offsets = place(spans, classes_by(key, spans), keep_going=keep_going)
         if offsets is not None:
             yield offsets, f"valleys by {key}"
-        if number == 0 and go_on():
-            offsets = on_ring(spans, keep_going=go_on)
-            if offsets is not None:
-                yield offsets, "ring"

@@ -45,13 +45,12 @@ class _Run:
         self._conclude(instance, progress)
 
     def _conclude(self, instance: LmemPacking, progress: Progress[PackingSolution]) -> None:
-        """Offer at least a stack where nothing was found; say what a peak means for a capacity."""
-        from stagepack.heuristics.packing.baselines import stack
+        """Offer what is quick where nothing was found; say what is to be known."""
+        from stagepack.methods.packing.quick import last_resort, say_if_far
 
         if progress.solution is None and progress.infeasible_reason is None:
-            offsets = stack(instance)
-            if offsets is not None:
-                progress.offer(PackingSolution.of(instance, offsets), "stack")
+            last_resort(instance, progress)
+        say_if_far(instance, progress)
         peak, capacity = progress.objective, instance.capacity
         if instance.objective is not Objective.PEAK or peak is None or capacity is None:
             return

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import annealing, bounds, dive, exact, greedy, keep
+from stagepack.heuristics.packing import annealing, bounds, dive, exact, greedy, keep, valleys
 from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -117,6 +117,7 @@ def warm_up(*parts: str) -> None:
     instance.check(PackingSolution.of(instance, low))
     if "greedy" in parts:
         greedy.place(blocks, rule)
+        valleys.first(blocks)
     if "lists" in parts:
         greedy.place(Blocks.of(instance.replace(fixed=[0] + [-1] * 7)), rule)
     if "dive" in parts:

@@ -23,6 +23,7 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
+from stagepack.methods.packing.quick import place_quickly
 from stagepack.methods.packing.reasons import conclude_infeasible
 from stagepack.result import InputError, Status, Termination
 from stagepack.solvers import Engine
@@ -63,10 +64,14 @@ def run_rule(name: str) -> Run:
         offsets = greedy.place(
             attempt.blocks, RULES[name], banks=pairs, keep_going=attempt.keep_going
         )
-        if offsets is None:
+        if offsets is not None:
+            attempt.offer(offsets, name)
+        elif attempt.keep_going():
             progress.reason = progress.reason or f"{name} finds no place for some buffer"
-            return
-        attempt.offer(offsets, name)
+        else:
+            place_quickly(attempt, only_first=True)
+            if progress.solution is not None:
+                progress.reason = f"{name} did not end in time; what it had to place fills valleys"
 
     return run
 
@@ -80,7 +85,9 @@ def portfolio(instance: LmemPacking, progress: PackingProgress, settings: Settin
 def diving(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Place the block with the lowest place first, in several orders."""
     attempt = Attempt(instance, progress)
-    _dive(attempt, settings, _patience(attempt, settings))
+    place_quickly(attempt)
+    if attempt.keep_going():
+        _dive(attempt, settings, _patience(attempt, settings))
     _out_of_work(attempt, settings)
 
 
@@ -213,6 +220,8 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
     if instance.objective is Objective.MOVES:
         _replan(attempt)
         return None
+    place_quickly(attempt, only_first=attempt.blocks.b <= LARGE)
+    progress.require_time()
     if attempt.blocks.b >= DIVED and not dive.unsupported(attempt.blocks.rounded):
         _dive(attempt, settings, attempt.for_a_while(DIVE_STEPS))
         progress.require_time()
@@ -355,6 +364,7 @@ def _dive(
     compile_kernels(attempt, "greedy", "dive", "anneal")
     dive.best(
         attempt.blocks.rounded,
+        offsets=attempt.lowest,
         target=attempt.instance.goal,
         seed=settings.seed,
         keep_going=keep_going or attempt.keep_going,
@@ -450,7 +460,9 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
     if attempt.peak_only and large and not dive.unsupported(attempt.blocks.rounded):
         if settings.warm_start != "auto":
             _start(attempt, settings)
-        _dive(attempt, settings, _patience(attempt, settings))  # runs the rules that scale, too
+        place_quickly(attempt)
+        if attempt.keep_going():
+            _dive(attempt, settings, _patience(attempt, settings))  # and the rules that scale
         _out_of_work(attempt, settings)
         return
     low = _start(attempt, settings)
