@@ -125,7 +125,7 @@ def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
 
 def _conclude_infeasible(costs: RangeCosts, progress: PipelineProgress, source: str) -> None:
     try:
-        partition = Prober(costs).probe()
+        partition = Prober(costs, progress).probe()
         reason = explain(costs, progress)
     except InputError:  # too large to look into: free order of many unlike devices
         partition, reason = None, f"{source} proves that no partition fits the devices' memory"

@@ -5,9 +5,9 @@ non-dominated pairs (compute C, transfer T).  The least C comes first, then the 
 better partition has more compute and less transfer, so one probe with the limits that its sum
 leaves to each either ends the search or begins the next step.
 
-Cost: O(transitions * n) a probe at most, far less near the optimum; O(log(sum of cycles)) probes a
-step, usually one or two steps.  Source: own work, after *Auto Pipeline*, whose sweep over all
-thresholds :mod:`.reference` keeps.
+Cost: O(transitions * n) steps and bytes a probe at most, far less near the optimum;
+O(log(sum of cycles)) probes a step, usually one or two steps.  Source: own work, after
+*Auto Pipeline*, whose sweep over all thresholds :mod:`.reference` keeps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.heuristics.pipeline.prober import Search, load_kernels
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.result import Progress
+from stagepack.result import InputError, Progress
 
 
 def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
@@ -32,12 +32,18 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         with progress.setup("compiling kernels"):
             load_kernels()
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:
-        search = Search(costs, costs.compute_bound(), costs.host)
+        search = Search(costs, costs.compute_bound(), costs.host, progress)
     else:
-        search = Search(costs, objective_bound(costs))
+        search = Search(costs, objective_bound(costs), 0, progress)
     offered = None
     while True:
-        search.go_on()
+        try:
+            search.go_on()
+        except InputError as error:
+            if progress.solution is None:
+                raise
+            progress.reason = str(error)  # what is known stays known
+            return
         if search.infeasible:
             progress.prove_infeasible(explain(costs, progress))
             return

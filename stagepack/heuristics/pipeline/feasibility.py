@@ -9,7 +9,7 @@ from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
-from stagepack.result import Progress, Stopped
+from stagepack.result import InputError, Progress, Stopped
 
 MOST_DEVICES_TRIED = 64
 
@@ -30,7 +30,7 @@ def explain(costs: RangeCosts, progress: Progress[PipelineSolution] | None = Non
     )
     try:
         remedies = [r for r in (_more_memory(costs, progress), _more_devices(costs, progress)) if r]
-    except Stopped:
+    except (Stopped, InputError):  # no time for it, or too much to keep
         return cause
     return f"{cause}; it would be feasible {' or '.join(remedies)}" if remedies else cause
 

@@ -13,8 +13,9 @@ OVERLAP               w <= C, r <= C, s <= C
 ====================  ==========================================
 
 Two things keep a search short.  Tails are placed only where stages of at most C ticks could cover
-the layers before them, so that a probe near the optimum looks at few layers.  And a probe that
-fails says up to which limits no tail more could be placed, so that bisection skips them.
+the layers before them and those after them: a probe near the optimum looks at few layers, and
+keeps cells for these windows alone.  And a probe that fails says up to which limits no tail more
+could be placed, so that bisection skips them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ UNLIMITED = 2**61
     HIGH,
     BEST,  # value of the best partition met,
     STAGES,  # and how many stages it has
-) = range(10)
+    CELLS,  # cells that the probe under way needs
+) = range(11)
 FIRST, LEAST_COMPUTE, LEAST_TRANSFER, BETTER, DONE, INFEASIBLE = range(6)
 
 
@@ -52,7 +54,7 @@ def first_state(compute_floor: int, transfer_floor: int) -> Array:
     near = compute_floor + max(1, compute_floor >> 5) if compute_floor > 0 else UNLIMITED
     floors = (compute_floor, transfer_floor)
     return np.array(
-        (FIRST, near, UNLIMITED, 0, *floors, compute_floor, UNLIMITED, 2 * UNLIMITED, 0),
+        (FIRST, near, UNLIMITED, 0, *floors, compute_floor, UNLIMITED, 2 * UNLIMITED, 0, 0),
         dtype=np.int64,
     )
 
@@ -105,31 +107,37 @@ class Scratch(NamedTuple):
 
     Attributes
     ----------
-    placed : ndarray of bool, shape (states, n + 1)
+    cells : ndarray of bool, one-dimensional
+        placed[q, a] is cells[offset[q] + a], kept for behind[q] <= a <= ahead[q]; a shortage is
+        mended by whoever calls (see `measure`).
     queue : ndarray, shape (n + 2,)
     next_limits : ndarray, shape (2,)
         At which compute limit, the transfer limit held, and at which transfer limit, the compute
         limit held, the last probe could have placed more: not below these.
-    stages : ndarray, shape (1,)
-        Number of stages of the partition last read.
     lowest, highest : ndarray, shape (states,)
         Least and greatest placed position of each state (n + 1 and -1: none).
-    ahead : ndarray, shape (states,)
+    ahead, behind : ndarray, shape (states,)
         Tails of this state that begin later are of no use: the layers before them would not fit
-        into the stages left for them.
+        into the stages left for them.  None begins earlier: its own stages could not hold it.
+    offset : ndarray, shape (states,)
+    reading : ndarray, shape (5,)
+        Where `read_partition` is: state (-1 before it begins, 0 at the end, -2 without one),
+        layer, stages so far, and the largest compute and transfer of these.
     ends, classes : ndarray, shape (states,)
         End and device class of each stage of the partition last read.
     best_ends, best_classes : ndarray, shape (states,)
         The same of the best partition that a search met.
     """
 
-    placed: Array
+    cells: Array
     queue: Array
     next_limits: Array
-    stages: Array
     lowest: Array
     highest: Array
     ahead: Array
+    behind: Array
+    offset: Array
+    reading: Array
     ends: Array
     classes: Array
     best_ends: Array
@@ -151,35 +159,65 @@ def _within(
 
 
 @compiled
+def measure(
+    chain: Chain, compute_limit: int, scratch: Scratch
+) -> int:  # pragma: no cover - compiled
+    """Prepare a probe: set the windows of all states, and return how many cells they need.
+
+    O(transitions * log n).
+    """
+    n, total = len(chain.allowed) - 1, 0
+    scratch.next_limits[:] = 0 if chain.tabular else UNLIMITED
+    _look_ahead(chain, compute_limit, scratch)
+    _look_behind(chain, compute_limit, scratch)
+    for q in range(len(scratch.ahead)):
+        scratch.lowest[q], scratch.highest[q] = n + 1, -1
+        scratch.offset[q] = total - scratch.behind[q]
+        total += max(0, scratch.ahead[q] - scratch.behind[q] + 1)
+    return total
+
+
+@compiled
 def place_tails(
     begin: int,
-    end: int,
+    budget: int,
     chain: Chain,
     compute_limit: int,
     transfer_limit: int,
     scratch: Scratch,
-) -> None:  # pragma: no cover - compiled
-    """Extend `placed` along the transitions [begin, end); begin = 0 begins anew.
+) -> tuple[int, int]:  # pragma: no cover - compiled
+    """Place tails along the transitions from `begin` on, for about `budget` elementary steps.
 
-    O(n) a transition, O(n^2) for tables.
+    O(window of the target) a transition, O(n^2) for tables.  Begin with 0, after `measure`.
+
+    Returns
+    -------
+    end, budget : int
+        The transition to go on with, and what is left of the budget.
     """
-    placed = scratch.placed
-    if begin == 0:
-        n = placed.shape[1] - 1
-        placed[:] = False
-        scratch.lowest[:] = n + 1
-        scratch.highest[:] = -1
-        scratch.next_limits[:] = 0 if chain.tabular else UNLIMITED
-        _look_ahead(chain, compute_limit, scratch)
-        if scratch.ahead[0] == n:
-            placed[0, n] = True
-            scratch.lowest[0] = scratch.highest[0] = n
-    for t in range(begin, end):
-        if scratch.highest[chain.source[t]] >= 0:
+    cells, ahead, behind, offset = scratch.cells, scratch.ahead, scratch.behind, scratch.offset
+    n, t = len(chain.allowed) - 1, begin
+    if begin == 0 and ahead[0] == n:
+        cells[offset[0] + n] = True
+        scratch.lowest[0] = scratch.highest[0] = n
+    while t < len(chain.source):
+        q = chain.target[t]
+        width = max(0, ahead[q] - behind[q] + 1)
+        if t == 0 or chain.target[t - 1] != q:
+            cells[offset[q] + behind[q] : offset[q] + behind[q] + width] = False
+        if scratch.highest[chain.source[t]] >= 0:  # empty windows, too: for `next_limits`
             if chain.tabular:
                 _place_by_table(t, chain, compute_limit, transfer_limit, scratch)
+                width = n * n // 2
             else:
                 _place_by_window(t, chain, compute_limit, transfer_limit, scratch)
+                q0 = chain.source[t]
+                width += ahead[q0] - behind[q0]
+        t += 1
+        budget -= width + 50
+        if budget <= 0:
+            break
+    return t, budget
 
 
 @compiled
@@ -190,7 +228,7 @@ def _look_ahead(
 
     One bisection a transition, from the head of the chain on; tables have no such order.
     """
-    ahead, n = scratch.ahead, scratch.placed.shape[1] - 1
+    ahead, n = scratch.ahead, len(chain.allowed) - 1
     if chain.tabular:
         ahead[:] = n
         return
@@ -217,6 +255,33 @@ def _look_ahead(
 
 
 @compiled
+def _look_behind(
+    chain: Chain, compute_limit: int, scratch: Scratch
+) -> None:  # pragma: no cover - compiled
+    """Set `behind`: how far back the stages of a tail reach, each as far as it may."""
+    behind, n = scratch.behind, len(chain.allowed) - 1
+    behind[:] = 0 if chain.tabular else n + 1
+    behind[0] = n
+    if chain.tabular:
+        return
+    for t in range(len(chain.source)):
+        b, c, row = behind[chain.source[t]], chain.device_class[t], chain.window[t]
+        if b > n:
+            continue
+        first, low, q = 0, b, chain.target[t]
+        while first < low:  # the first layer from which a stage reaches b
+            middle = (first + low) // 2
+            if (
+                chain.prefix[c, b] - chain.prefix[c, middle] <= compute_limit
+                and chain.reach[row, middle] >= b
+            ):
+                low = middle
+            else:
+                first = middle + 1
+        behind[q] = min(behind[q], first)
+
+
+@compiled
 def _place_by_window(
     t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
 ) -> None:  # pragma: no cover - compiled
@@ -227,12 +292,13 @@ def _place_by_window(
     """
     q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
     prefix, send, recv, queue = chain.prefix, chain.send, chain.recv, scratch.queue
+    cells, at, at0 = scratch.cells, scratch.offset[q], scratch.offset[q0]
     next_compute, next_transfer = scratch.next_limits
     head, tail, b = 0, 0, scratch.highest[q0]
     beyond = len(queue)  # the nearest end that left the queue for being too far
     for a in range(min(scratch.ahead[q], b - 1), -1, -1):
         while b > a and b >= scratch.lowest[q0]:
-            if scratch.placed[q0, b]:
+            if cells[at0 + b]:
                 key = send[c, b]
                 if chain.mode == SUM:
                     key += prefix[c, b]
@@ -251,12 +317,12 @@ def _place_by_window(
             beyond = queue[head]
             head += 1
         if head < tail:
-            if not chain.allowed[a] or scratch.placed[q, a]:
+            if not chain.allowed[a] or cells[at + a]:
                 continue
             end = queue[head]
             work, r, s = prefix[c, end] - prefix[c, a], recv[c, a], send[c, end]
             if _within(chain.mode, work, r, s, chain.host, compute_limit, transfer_limit):
-                scratch.placed[q, a] = True
+                cells[at + a] = True
                 scratch.lowest[q] = min(scratch.lowest[q], a)
                 scratch.highest[q] = max(scratch.highest[q], a)
                 continue
@@ -279,13 +345,13 @@ def _place_by_table(
 ) -> None:  # pragma: no cover - compiled
     """Follow one transition of a chain given by tables without structure."""
     q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
-    placed = scratch.placed
+    cells, at, at0 = scratch.cells, scratch.offset[q], scratch.offset[q0]
     for a in range(scratch.highest[q0]):
-        for b in range(a + 1, scratch.highest[q0] + 1):
-            if placed[q, a]:
+        for b in range(max(a + 1, scratch.lowest[q0]), scratch.highest[q0] + 1):
+            if cells[at + a]:
                 break
-            placed[q, a] = (
-                placed[q0, b]
+            cells[at + a] = (
+                cells[at0 + b]
                 and chain.fits[row, a, b]
                 and _within(
                     chain.mode,
@@ -297,62 +363,62 @@ def _place_by_table(
                     transfer_limit,
                 )
             )
-        if placed[q, a]:
+        if cells[at + a]:
             scratch.lowest[q] = min(scratch.lowest[q], a)
             scratch.highest[q] = max(scratch.highest[q], a)
 
 
 @compiled
 def read_partition(
-    chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
-) -> tuple[int, int]:  # pragma: no cover - compiled
-    """Read a partition off `placed`, from the first layer on, into `ends` and `classes`.
+    budget: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
+) -> int:  # pragma: no cover - compiled
+    """Read a partition off the cells, from the first layer on, into `ends` and `classes`.
 
-    Returns
-    -------
-    compute, transfer : int
-        The limits that it needs; (-1, -1) when there is none.
+    Goes on from `reading`, which says in the end what limits the partition needs, for about
+    `budget` elementary steps, and returns what is left of them.
     """
-    placed = scratch.placed
-    state = 0
-    for q in range(1, placed.shape[0]):
-        if chain.accepting[q] and placed[q, 0]:
-            state = q
-            break
-    if state == 0:
-        return -1, -1
-    stages, a, most, most_transfer = 0, 0, 0, 0
-    while state != 0:
+    reading, cells = scratch.reading, scratch.cells
+    if reading[0] == -1:
+        reading[0], reading[1:] = -2, 0
+        for q in range(1, len(scratch.ahead)):
+            if chain.accepting[q] and scratch.lowest[q] == 0:
+                reading[0] = q
+                break
+    while reading[0] > 0 and budget > 0:
+        state, a, stages = reading[0], reading[1], reading[2]
         found = False
         for t in range(np.searchsorted(chain.target, state), len(chain.source)):
             if found or chain.target[t] != state:
                 break
             q0, c, row = chain.source[t], chain.device_class[t], chain.window[t]
             for b in range(max(a + 1, scratch.lowest[q0]), scratch.highest[q0] + 1):
-                if not placed[q0, b]:
-                    continue
+                budget -= 1
                 if chain.tabular:
                     fits, work = chain.fits[row, a, b], chain.compute[c, a, b]
                 else:
                     fits, work = b <= chain.reach[row, a], chain.prefix[c, b] - chain.prefix[c, a]
+                    if not fits or work > compute_limit:
+                        break  # the further the worse
                 r, s = chain.recv[c, a], chain.send[c, b]
-                if fits and _within(
-                    chain.mode, work, r, s, chain.host, compute_limit, transfer_limit
+                if (
+                    cells[scratch.offset[q0] + b]
+                    and fits
+                    and _within(chain.mode, work, r, s, chain.host, compute_limit, transfer_limit)
                 ):
                     if chain.mode == SUM:
                         work += r + s + chain.host
                     elif chain.mode == OVERLAP:
                         work = max(work, r, s)
-                    most = max(most, work)
-                    most_transfer = max(most_transfer, r + s + chain.host)
+                    reading[3] = max(reading[3], work)
+                    reading[4] = max(reading[4], r + s + chain.host)
                     scratch.ends[stages], scratch.classes[stages] = b, c
-                    stages += 1
-                    state, a, found = q0, b, True
+                    reading[0], reading[1], reading[2] = q0, b, stages + 1
+                    found = True
                     break
-        if not found:  # cannot be: `placed` was reached by some stage
-            return -1, -1
-    scratch.stages[0] = stages
-    return most, most_transfer
+        if not found:  # cannot be: the cell was reached by some stage
+            reading[0] = -2
+        budget -= 20
+    return budget
 
 
 @compiled
@@ -361,28 +427,38 @@ def search(
 ) -> None:  # pragma: no cover - compiled
     """Go on with a search from where `state` left it, for about `budget` elementary steps.
 
+    Returns early, with more CELLS than there are, when the next probe needs them.
+
     Least compute first, then the least transfer for it; what is better than both has more compute
     and less transfer.  Every partition met on the way counts.
     """
-    steps, transitions = scratch.placed.shape[1], len(chain.source)
-    if chain.tabular:
-        steps *= steps
     while state[PHASE] < DONE and budget > 0:
-        begin = state[TRANSITION]
-        end = min(transitions, begin + max(1, budget // steps))
-        place_tails(begin, end, chain, state[COMPUTE], state[TRANSFER], scratch)
-        budget -= (end - begin) * steps
-        state[TRANSITION] = end % transitions
-        if end < transitions:
+        if state[TRANSITION] == 0:
+            state[CELLS] = measure(chain, state[COMPUTE], scratch)
+            budget -= 50 * len(scratch.ahead)
+            if state[CELLS] > len(scratch.cells):
+                return
+            scratch.reading[0] = -1
+        if state[TRANSITION] < len(chain.source):
+            state[TRANSITION], budget = place_tails(
+                state[TRANSITION], budget, chain, state[COMPUTE], state[TRANSFER], scratch
+            )
+            if state[TRANSITION] < len(chain.source):
+                continue
+        reading = scratch.reading
+        budget = read_partition(budget, chain, state[COMPUTE], state[TRANSFER], scratch)
+        if reading[0] > 0 or reading[0] == -1:
             continue
-        compute, transfer = read_partition(chain, state[COMPUTE], state[TRANSFER], scratch)
-        if compute >= 0:
+        compute, transfer = -1, -1
+        if reading[0] == 0:
+            compute, transfer = int(reading[3]), int(reading[4])
             value = compute + (transfer if chain.mode == TRANSFER_BOUNDED else 0)
             if value < state[BEST]:
-                stages = scratch.stages[0]
+                stages = reading[2]
                 scratch.best_ends[:stages] = scratch.ends[:stages]
                 scratch.best_classes[:stages] = scratch.classes[:stages]
                 state[BEST], state[STAGES] = value, stages
+        state[TRANSITION] = 0
         _conclude(state, compute, transfer, chain.mode == TRANSFER_BOUNDED, scratch.next_limits)
 
 

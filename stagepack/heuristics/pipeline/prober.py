@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
-from stagepack.result import Progress
+from stagepack.instances.profile import Array
+from stagepack.result import InputError, Progress
 
 UNLIMITED = 2**61  # as in the kernels, which are imported only when needed
 CHUNK = 20_000_000  # elementary steps between two looks at the clock: well under 0.2 s
+MOST_CELLS = 1_500_000_000  # bytes of placed tails that a probe may keep
+LARGEST_WINDOWS = 2**31  # bytes of the furthest ends of all stages
 
 
 class Prober:
     """Decides whether partitions within a compute and a transfer limit exist, and finds the best.
 
-    A probe costs O(transitions * n) steps at most and builds nothing of size n x n; with explicit
-    tables O(transitions * n^2).
+    A probe costs O(transitions * n) steps and bytes at most, far fewer near the optimum, where
+    stages leave each other little room, and builds nothing of size n x n; with explicit tables
+    O(transitions * n^2).
 
     Parameters
     ----------
@@ -35,21 +40,31 @@ class Prober:
         from stagepack.heuristics.pipeline import kernels
 
         self.costs = costs
-        self._progress = progress
         self._kernels = kernels
         order, n = costs.order, costs.n
         pairs = list(zip(order.device_class.tolist(), order.stashes.tolist(), strict=True))
         row = {pair: index for index, pair in enumerate(dict.fromkeys(pairs))}
+        pause: Callable[[], None] = (lambda: None) if progress is None else progress.require_time
+        self._pause = pause
         if costs.tabular:
-            reach = np.zeros((1, 1), dtype=np.int64)
-            fits = np.stack([costs.fits_matrix(*pair) for pair in row])
-            compute = np.stack([costs.compute_matrix(c) for c in range(costs.classes)])
+            reach = np.zeros((1, 1), dtype=np.int32)
+            fits = _rows([costs.fits_matrix(*pair) for pair in row])
+            compute = _rows([costs.compute_matrix(c) for c in range(costs.classes)])
         else:
-            reach = np.empty((len(row), n), dtype=np.int64)
+            if 4 * len(row) * n > LARGEST_WINDOWS:
+                raise InputError(
+                    f"{len(row):,} numbers of stashed microbatches for {n:,} layers take more "
+                    f"than {LARGEST_WINDOWS / 2**30:.0f} GiB of windows",
+                    field="microbatches",
+                    remedy="use fewer devices or microbatches, or join layers",
+                )
+            reach = np.empty((len(row), n), dtype=np.int32)
             for pair, index in row.items():
+                pause()
                 reach[index] = costs.reach(*pair)
             fits = np.zeros((1, 1, 1), dtype=np.bool_)
             compute = np.zeros((1, 1, 1), dtype=np.int64)
+        pause()
         self._chain = kernels.Chain(
             order.source,
             order.target,
@@ -67,15 +82,21 @@ class Prober:
             costs.allowed,
             getattr(kernels, costs.instance.objective.name),
         )
+        (lowest, highest, ahead, behind, offset, *partitions) = np.empty(
+            (9, order.states), dtype=np.int64
+        )
         self._scratch = kernels.Scratch(
-            np.empty((order.states, n + 1), dtype=np.bool_),
+            np.empty(0, dtype=np.bool_),
             np.empty(n + 2, dtype=np.int64),
             np.empty(2, dtype=np.int64),
-            np.empty(1, dtype=np.int64),
-            *np.empty((7, order.states), dtype=np.int64),
+            lowest,
+            highest,
+            ahead,
+            behind,
+            offset,
+            np.empty(5, dtype=np.int64),
+            *partitions,
         )
-        steps = n * n if costs.tabular else n  # of one transition
-        self._transitions_at_once = max(1, CHUNK // steps)
 
     def probe(
         self, compute_limit: int = UNLIMITED, transfer_limit: int = UNLIMITED
@@ -84,16 +105,39 @@ class Prober:
 
         Limits and needs are in ticks.  For the objectives with a single limit that is the
         compute limit, and what is needed of it is the partition's objective value.
+
+        Raises
+        ------
+        InputError
+            When the probe would need more than `MOST_CELLS`.
         """
-        limits = (compute_limit, transfer_limit)
-        transitions = len(self._chain.source)
-        for begin in range(0, transitions, self._transitions_at_once):
-            if begin and self._progress is not None:
-                self._progress.require_time()
-            end = min(begin + self._transitions_at_once, transitions)
-            self._kernels.place_tails(begin, end, self._chain, *limits, self._scratch)
-        compute, transfer = self._kernels.read_partition(self._chain, *limits, self._scratch)
-        return None if compute < 0 else (compute, transfer)
+        limits, kernels = (compute_limit, transfer_limit), self._kernels
+        self._require_cells(kernels.measure(self._chain, compute_limit, self._scratch))
+        transition, reading = 0, self._scratch.reading
+        reading[0] = -1
+        while transition < len(self._chain.source):
+            transition, _ = kernels.place_tails(
+                transition, CHUNK, self._chain, *limits, self._scratch
+            )
+            self._pause()
+        while reading[0] == -1 or reading[0] > 0:
+            kernels.read_partition(CHUNK, self._chain, *limits, self._scratch)
+            self._pause()
+        return None if reading[0] < 0 else (int(reading[3]), int(reading[4]))
+
+    def _require_cells(self, cells: int) -> None:
+        """Make room for so many cells."""
+        if cells > MOST_CELLS:
+            raise InputError(
+                f"{self.costs.n:,} layers on {self.costs.k:,} devices need {cells:,} cells, more "
+                f"than {MOST_CELLS:,}",
+                field="method dp",
+                remedy="use fewer devices, join layers, or use bisect where it applies",
+            )
+        if cells > len(self._scratch.cells):
+            # A little more, so that the next probes need no room again.
+            room = np.empty(min(MOST_CELLS, cells + cells // 4), dtype=np.bool_)
+            self._scratch = self._scratch._replace(cells=room)
 
 
 class Search(Prober):
@@ -118,18 +162,33 @@ class Search(Prober):
         Safe lower bound on all partitions, in ticks.
     """
 
-    def __init__(self, costs: RangeCosts, compute_floor: int, transfer_floor: int = 0) -> None:
-        super().__init__(costs)
+    def __init__(
+        self,
+        costs: RangeCosts,
+        compute_floor: int,
+        transfer_floor: int = 0,
+        progress: Progress[PipelineSolution] | None = None,
+    ) -> None:
+        super().__init__(costs, progress)
         self._state = self._kernels.first_state(compute_floor, transfer_floor)
+        self._lower_aims = 40
         self.done = self.infeasible = False
         self.best: int | None = None
         self.bound = compute_floor + transfer_floor
 
     def go_on(self) -> None:
-        """Search for another fraction of a second."""
+        """Search for another fraction of a second.
+
+        Raises
+        ------
+        InputError
+            When the next probe would need more than `MOST_CELLS`.
+        """
         kernels = self._kernels
         kernels.search(self._state, CHUNK, self._chain, self._scratch)
         state = self._state.tolist()
+        if state[kernels.CELLS] > len(self._scratch.cells):
+            self._make_room(state)
         self.done = state[kernels.PHASE] == kernels.DONE
         self.infeasible = state[kernels.PHASE] == kernels.INFEASIBLE
         if state[kernels.STAGES]:
@@ -137,12 +196,28 @@ class Search(Prober):
             self.best = state[kernels.BEST]
             self.bound = self.best if self.done else min(self.best, floors)
 
+    def _make_room(self, state: list[int]) -> None:
+        """Provide cells, or let the first probe, which only looks for a start, aim lower."""
+        kernels = self._kernels
+        spare = state[kernels.COMPUTE] - state[kernels.COMPUTE_FLOOR]
+        first = state[kernels.PHASE] == kernels.FIRST
+        if state[kernels.CELLS] > MOST_CELLS and first and spare > 0 and self._lower_aims:
+            self._lower_aims -= 1
+            self._state[kernels.COMPUTE] -= spare - spare // 8
+        else:
+            self._require_cells(state[kernels.CELLS])
+
     def partition(self) -> PipelineSolution:
         """Return the best partition met."""
         stages = int(self._state[self._kernels.STAGES])
         ends = self._scratch.best_ends[:stages].tolist()
         classes = self._scratch.best_classes[:stages].tolist()
         return assign_devices(self.costs, [0, *ends], classes)
+
+
+def _rows(matrices: list[Array]) -> Array:
+    """Return matrices as one array, without a copy where there is only one."""
+    return matrices[0][None] if len(matrices) == 1 else np.stack(matrices)
 
 
 @functools.cache
