@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.heuristics.schedule import greedy, modulo
+from stagepack.heuristics.schedule.effort import Effort
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.methods.schedule import runs
 from stagepack.methods.schedule.reasons import lone_microbatches, sufficient_memory
@@ -221,19 +222,19 @@ def test_searches_go_on_from_the_start_they_are_given(
 
 
 def test_auto_searches_a_period_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    asked: list[float | None] = []
 
     def record(
-        _: PipelineSchedule, progress: Progress[ScheduleSolution], given: greedy.Settings
+        _: PipelineSchedule, progress: Progress[ScheduleSolution], __: object, effort: Effort
     ) -> None:
-        asked.append(len(list(greedy.rounds(given))))
+        asked.append(effort.limit)
         progress.interrupt()
 
     monkeypatch.setattr(modulo, "search", record)
     monkeypatch.setattr(runs, "_model", lambda *_: None)
     monkeypatch.setattr(runs, "_improve", lambda *_: None)
     solve(chain(4, 12, (5, 6, 4), limit=10), time_limit=60)
-    assert asked == [1]
+    assert asked == [greedy.ROUND]
 
 
 def test_the_loop_of_popxl_tells_its_rings() -> None:
@@ -305,3 +306,78 @@ def test_methods_are_registered_with_their_reasons() -> None:
     assert "V" in reasons["zb-v"]
     assert reasons["zb-h2"] == ""
     assert "microbatches" in reasons["popxl"]
+
+
+@pytest.mark.parametrize("method", ["gpipe", "1f1b", "greedy", "modulo", "auto", "cp-sat"])
+def test_large_instances_have_a_schedule_however_little_time(method: str) -> None:
+    """1,000 stages, 40 microbatches; for searches a limit that all rules break."""
+    instance = chain(1000, 40, (5, 6, 4), limit=4000 if "1" in method or method == "gpipe" else 60)
+    result = solve(instance, method, time_limit=1e-3)
+    assert result.termination is Termination.TIME_LIMIT
+    assert result.status is Status.FEASIBLE
+    assert result.bound is not None
+
+
+def test_many_stages_on_one_device_have_a_schedule() -> None:
+    """Whether memory suffices was asked in the cube of the stages of a device."""
+    p = 400
+    instance = chain(p, 4, (1, 1, 1), devices=[0] * p, limit=4 * p, objective="makespan")
+    result = solve(instance, "greedy", time_limit=60)
+    assert (result.status, result.objective) == (Status.OPTIMAL, 12 * p)
+    many = chain(600, 1, (1, 1, 1), devices=[0] * 600)
+    assert "pairs of operations" in modulo.unsupported(many)
+
+
+@pytest.mark.parametrize("limit", [0.25, 1.0])
+@pytest.mark.parametrize("method", SEARCHES)
+def test_work_stands_for_the_limit(method: str, limit: float) -> None:
+    """Neither a fraction of the time given nor many times it."""
+    spent: list[float] = []
+    instance = chain(8, 24, (5, 7, 3), limit=14, latency=3, objective="makespan")
+
+    class Watched(Effort):
+        def spend(self, seconds: float) -> None:
+            super().spend(seconds)
+            spent[:] = [self.spent]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Effort", Watched)
+        result = solve(
+            instance, method, time_limit=limit, options={"deterministic": True}, target=0
+        )
+    assert result.termination is Termination.TIME_LIMIT
+    assert limit <= spent[0] <= 1.3 * limit
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        PipelineSchedule.from_arrays([1], microbatches=1),
+        PipelineSchedule.from_arrays([1], [1], [1], microbatches=1, limit=0),
+        chain(1, 1, (1, 1, 1), limit=2),
+        chain(3, 1, (1, 2, 3), limit=2, latency=10**9),
+        chain(3, 5, (1, 2, 3), limit=2, latency=10**9, objective="makespan"),
+        chain(3, 4, (1, 1, 1), devices=[0, 0, 0], limit=6),
+        chain(4, 3, (1, 2, 1), devices=[0, 1, 1, 0], edges=[(0, 1), (2, 3)], limit=6),
+        chain(4, 3, (1, 2, 1), edges=[(0, 1), (0, 2), (1, 3), (2, 3)], limit=8),
+        chain(4, 3, (1, 2, 1), edges=[], microbatches=[1, 2, 3, 1], limit=8),
+    ],
+    ids=["lone", "no memory", "one", "far", "far spans", "one device", "two ways", "DAG", "apart"],
+)  # fmt: skip
+def test_strange_instances(instance: PipelineSchedule) -> None:
+    """Every method ends by itself with the same optimum, or says what it lacks."""
+    optimum = solve(instance, "cp-sat")
+    assert optimum.status is Status.OPTIMAL
+    for info in methods(instance):
+        if not info.available:
+            assert info.reason
+            continue
+        result = solve(instance, info.name, time_limit=2, options={"deterministic": True})
+        if result.objective is None:
+            assert result.reason
+        else:
+            assert optimum.objective is not None
+            assert result.objective >= optimum.objective
+            assert result.bound is not None
+            assert result.bound <= optimum.objective
+    assert solve(instance).objective == optimum.objective

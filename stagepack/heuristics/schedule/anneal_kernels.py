@@ -30,6 +30,8 @@ class Walk(NamedTuple):
         State of the generator.
     spans : int
         1: the objective is the longest span, 0: the makespan.
+    work : ndarray, shape (1,)
+        Steps of all loops so far.
     """
 
     order: Array
@@ -48,6 +50,7 @@ class Walk(NamedTuple):
     energy: Array
     random: Array
     spans: int
+    work: Array
 
 
 @compiled
@@ -58,6 +61,7 @@ def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
     the orders allow.
     """
     devices = len(walk.ptr) - 1
+    walk.work[0] += (1 + walk.spans) * (len(walk.order) + len(graph.after))
     followers(walk.order, walk.ptr, walk.follower)
     fine = forward(
         graph,
@@ -75,7 +79,7 @@ def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
         walk.ends[d] = walk.early[last] + graph.duration[last]
     most, total = 0, 0.0
     if walk.spans == 1:
-        backward(graph, walk.follower, walk.visit, walk.ends, walk.late)
+        backward(graph, walk.follower, walk.visit, walk.ends, walk.late, 0, len(walk.visit))
     for d in range(devices):
         value = walk.ends[d] + graph.rest[d]
         if walk.spans == 1:
@@ -128,6 +132,7 @@ def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:  # pragma
         source = draw(walk.random, n)
         v = walk.order[source]
         d = graph.device[v]
+        walk.work[0] += 20
         step = 1 if draw(walk.random, 2) == 1 else -1
         reach = 1 + draw(walk.random, 6)
         if draw(walk.random, 4) == 0:
@@ -144,6 +149,7 @@ def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:  # pragma
         if target == source:
             continue
         _shift(walk.order, walk.position, source, target)
+        walk.work[0] += (walk.ptr[d + 1] - walk.ptr[d]) // 4
         energy = -1.0
         if _fits(graph.delta, walk.order, walk.ptr[d], walk.ptr[d + 1], graph.limit[d]):
             energy = _energy(graph, walk)

@@ -28,13 +28,18 @@ LEGS = 20
 """Kernel calls of one cooling."""
 
 
+def affordable(timing: Timing) -> bool:
+    """Return whether a move takes less than a kernel call may."""
+    return len(timing.start) + len(timing.graph.after) <= BUDGET
+
+
 def improve(
     timing: Timing,
     order: Array,
     *,
     seed: int = 0,
     legs: int = LEGS,
-    keep_going: Callable[[], bool] | None = None,
+    keep_going: Callable[[int], bool] | None = None,
     on_order: Callable[[Array], None] | None = None,
 ) -> Array:
     """Return orders at least as good as `order`, a flat array of shape (n,), after one cooling.
@@ -51,7 +56,7 @@ def improve(
     legs : int
         Kernel calls.
     keep_going : callable, optional
-        Asked several times a second.
+        Asked several times a second, with the steps since.
     on_order : callable, optional
         Called with better orders, at most once a kernel call.
 
@@ -84,14 +89,18 @@ def improve(
         energy=np.full(2, -1.0),
         random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
         spans=int(timing.instance.objective is Objective.SPAN),
+        work=np.zeros(1, dtype=np.int64),
     )
     moves = max(1, BUDGET // (n + len(graph.after)))
     scale = float(graph.duration.mean())
     known = math.inf
     for leg in range(legs):
-        if keep_going is not None and not keep_going():
+        if keep_going is not None and not keep_going(0):
             break
+        before = int(walk.work[0])
         anneal(graph, walk, scale * HOT * math.pow(COLD / HOT, leg / max(1, legs - 1)), moves)
+        if keep_going is not None:
+            keep_going(int(walk.work[0]) - before)
         if walk.energy[1] < known:
             known = float(walk.energy[1])
             found = timing.value(walk.best)

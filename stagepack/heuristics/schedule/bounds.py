@@ -7,7 +7,8 @@ the work of the device: the cycles it may be idle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,27 +18,35 @@ from stagepack.heuristics.schedule import bounds_kernels as kernels
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, memory_arcs
+from stagepack.result import Stopped
+
+Going = Callable[[int], bool]
+"""Whether to go on, asked several times a second with the steps since the last time."""
+
+PART = 500_000
+"""Operations, arcs or events in a kernel call: less than a tenth of a second."""
+
+FEW = 64
+"""Sums of operations that are tried one by one before all others are at once."""
 
 PAIRS = 4_000_000
 """Operations that all pairs of devices may have together; more, and each device stands alone."""
 
 
-def bound(
-    instance: PipelineSchedule, keep_going: Callable[[], bool] | None = None
-) -> tuple[int, str]:
+def bound(instance: PipelineSchedule, keep_going: Going | None = None) -> tuple[int, str]:
     """Return the best of all lower bounds on the instance's objective, and what it is called.
 
-    With `keep_going`, which is asked for each device, less may be looked at.  Heads and tails
+    Once `keep_going` says no, nothing more is looked at.  Heads and tails
     take O(operations + arcs), a machine O(k log(k)) for its k operations: once each for the
     makespan; for the longest span heads and tails once a device, and all machines once a device
     up to `PAIRS`, else one.  Ramps take O(edges + microbatches of all stages) for each of
     O(log(value)) values.
     """
     best, source = work_bound(instance), "work bound"
+    ramp = ramp_bound(instance, best, keep_going)
     window = window_bound(instance, keep_going)
     if window > best:
         best, source = window, "one-machine bound"
-    ramp = ramp_bound(instance, best)
     if ramp > best:
         best, source = ramp, "ramp bound"
     return best, source
@@ -54,7 +63,7 @@ def work_bound(instance: PipelineSchedule) -> int:
 # ---------------------------------------------------------------------- one machine
 
 
-def window_bound(instance: PipelineSchedule, keep_going: Callable[[], bool] | None = None) -> int:
+def window_bound(instance: PipelineSchedule, keep_going: Going | None = None) -> int:
     """Return the best bound of one device among heads and tails; of those that time allows.
 
     The head of an operation is a longest path from a moment that the objective counts from, its
@@ -68,46 +77,74 @@ def window_bound(instance: PipelineSchedule, keep_going: Callable[[], bool] | No
 
     The paths follow the precedences and, where memory binds, the arcs of :func:`memory_arcs`.
     """
-    net = Network.of(instance)
+    try:
+        return _window_bound(instance, Looks(keep_going))
+    except Stopped:
+        return 0
+
+
+def _window_bound(instance: PipelineSchedule, looks: Looks) -> int:
+    looks.at(0)
+    net = Network.of(instance, looks)
     operations = instance.operations
     n = len(operations)
-    rows = [np.flatnonzero(operations.device == d) for d in range(instance.d)]
+    by = np.argsort(operations.device, kind="stable")
+    rows = np.split(by, np.cumsum(np.bincount(operations.device, minlength=instance.d))[:-1])
     after = instance.after
     best = 0
 
     def machine(e: int, head: Array, tail: Array) -> int:
         row = rows[e]
-        return one_machine(head[row], net.duration[row], tail[row])
+        return one_machine(head[row], net.duration[row], tail[row], looks)
 
-    def going() -> bool:
-        return keep_going is None or keep_going()
-
-    if instance.objective is Objective.MAKESPAN:
-        head = net.heads(np.zeros(n, dtype=np.int64))
-        tail = net.tails(after[operations.device])
-        for e in range(instance.d):
-            if going():
+    with contextlib.suppress(Stopped):
+        if instance.objective is Objective.MAKESPAN:
+            head = net.heads(np.zeros(n, dtype=np.int64), looks)
+            tail = net.tails(after[operations.device], looks)
+            for e in range(instance.d):
                 best = max(best, machine(e, head, tail))
-        return best
-    pairs = n * instance.d <= PAIRS
-    for d in range(instance.d):
-        if not going():
-            break
-        here = operations.device == d
-        head = net.heads(np.where(here, 0, -FAR))
-        tail = net.tails(np.where(here, after[d], -FAR))
-        for e in range(instance.d) if pairs else (d,):
-            if going():
+            return best
+        pairs = n * instance.d <= PAIRS
+        for d in range(instance.d):
+            here = operations.device == d
+            head = net.heads(np.where(here, 0, -FAR), looks)
+            tail = net.tails(np.where(here, after[d], -FAR), looks)
+            for e in range(instance.d) if pairs else (d,):
                 best = max(best, machine(e, head, tail))
     return best
 
 
-def one_machine(head: Array, duration: Array, tail: Array) -> int:
+class Looks:
+    """Looks at the clock between parts of long loops; raises :class:`Stopped` at the end of it."""
+
+    def __init__(self, keep_going: Going | None = None) -> None:
+        self._keep_going = keep_going
+
+    def at(self, steps: int) -> None:
+        """Count steps, and go on if there is time."""
+        if self._keep_going is not None and not self._keep_going(steps):
+            raise Stopped
+
+    def parts(self, count: int, each: float = 1.0) -> Iterator[tuple[int, int]]:
+        """Yield [low, high) of `count` things of `each` steps, and look after every one."""
+        for low in range(0, count, PART):
+            high = min(count, low + PART)
+            yield low, high
+            self.at(int(each * (high - low)))
+
+
+def one_machine(head: Array, duration: Array, tail: Array, looks: Looks | None = None) -> int:
     """Return the least makespan on one machine of jobs with heads and tails, all shape (k,).
 
     See :func:`.bounds_kernels.one_machine`.
     """
-    return int(kernels.one_machine(np.argsort(head), head, duration, tail))
+    looks = looks or Looks()
+    state = np.array([0, 0, -FAR, -FAR])
+    order, rest, heap = np.argsort(head, kind="stable"), duration.copy(), np.empty_like(head)
+    while not kernels.one_machine(order, head, rest, tail, heap, state, PART):
+        looks.at(10 * PART)
+    looks.at(20 * min(PART, len(head)))
+    return int(state[3])
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,59 +158,76 @@ class Network:
     visit: Array
 
     @classmethod
-    def of(cls, instance: PipelineSchedule) -> Network:
+    def of(cls, instance: PipelineSchedule, looks: Looks) -> Network:
         """Return the network of `instance`.  O(operations + arcs)."""
         operations = instance.operations
         n = len(operations)
         befores, afters = memory_arcs(instance)
+        looks.at(10 * len(befores))
         before = np.concatenate([operations.before, befores])
         after = np.concatenate([operations.after, afters])
+        looks.at(len(before))
         lag = np.concatenate([operations.lag, np.zeros(len(befores), dtype=np.int64)])
-        by = np.argsort(before, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(before, minlength=n))]).astype(np.int64)
-        visit = np.zeros(n, dtype=np.int64)
+        looks.at(len(before))
+        place, by = first[:-1].copy(), np.empty_like(before)
+        for low, high in looks.parts(len(before)):
+            kernels.by_source(before, place, by, low, high)
         waits = np.bincount(after, minlength=n).astype(np.int64)
+        after, lag = after[by], lag[by]
+        looks.at(len(before))
+        free = np.flatnonzero(waits == 0)
+        write, visit = len(free), np.zeros(n, dtype=np.int64)
+        visit[:write] = free
         # All memory arcs lead to later microbatches, so there is no cycle.
-        kernels.topological(first, after[by], waits, visit)
-        return cls(first, after[by], lag[by], np.array(operations.duration), visit)
+        for low, high in looks.parts(n, len(after) / n + 1):
+            write = kernels.topological(first, after, waits, visit, low, write, high)
+        return cls(first, after, lag, np.array(operations.duration), visit)
 
-    def heads(self, head: Array) -> Array:
+    def heads(self, head: Array, looks: Looks) -> Array:
         """Return the longest paths to the start of each operation; `head` where paths begin."""
         head = head.astype(np.int64)
-        kernels.heads(self.first, self.after, self.lag, self.duration, self.visit, head)
+        arrays = (self.first, self.after, self.lag, self.duration, self.visit)
+        for low, high in looks.parts(len(head), len(self.after) / len(head) + 1):
+            kernels.heads(*arrays, head, low, high)
         return head
 
-    def tails(self, tail: Array) -> Array:
+    def tails(self, tail: Array, looks: Looks) -> Array:
         """Return the longest paths from the end of each operation; `tail` where they end."""
         tail = tail.astype(np.int64)
-        kernels.tails(self.first, self.after, self.lag, self.duration, self.visit, tail)
+        arrays, n = (self.first, self.after, self.lag, self.duration, self.visit), len(tail)
+        for low, high in looks.parts(n, len(self.after) / n + 1):
+            kernels.tails(*arrays, tail, n - high, n - low)
         return tail
 
 
 # ---------------------------------------------------------------------- ramps
 
 
-def ramp_bound(instance: PipelineSchedule, least: int = 0) -> int:
+def ramp_bound(instance: PipelineSchedule, least: int = 0, keep_going: Going | None = None) -> int:
     """Return the least value, `least` or more, at which no ramp needs more idling than there is.
 
-    See :class:`Ramps`, whose answer is monotone in the value: bisection.
+    See :class:`Ramps`, whose answer is monotone in the value: bisection.  Once `keep_going` says
+    no, the least value that is not ruled out.
     """
-    if not instance.training:
+    if not instance.training or instance.d < instance.p:
         return least
-    ramps = Ramps(instance)
-    low, step = least, 1
-    if ramps.feasible(low):
-        return low
-    while not ramps.feasible(low + step):
-        low, step = low + step, 2 * step
-    high = low + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        if ramps.feasible(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    low = least
+    with contextlib.suppress(Stopped):
+        ramps = Ramps(instance, Looks(keep_going))
+        if ramps.feasible(low):
+            return low
+        low, step = low + 1, 1
+        while not ramps.feasible(low - 1 + step):
+            low, step = low + step, 2 * step
+        high = low - 1 + step
+        while high > low:
+            middle = (low + high) // 2
+            if ramps.feasible(middle):
+                high = middle
+            else:
+                low = middle + 1
+    return low
 
 
 @dataclass(frozen=True)
@@ -185,7 +239,7 @@ class _Stage:
     w: int
     ahead: int  # F's that memory allows before the first B
     behind: int  # W's that memory allows after the last B
-    waiting: tuple[int, ...]  # W's that can wait, or get to, when n B's wait for the last F
+    waiting: Array  # W's that can wait, or get to, when n B's wait for the last F
     filled: int  # the most cycles of those
     head: int  # before its first start, as far as the objective counts it
     after: int
@@ -221,27 +275,33 @@ class Ramps:
     budget too.
     """
 
-    def __init__(self, instance: PipelineSchedule) -> None:
+    def __init__(self, instance: PipelineSchedule, looks: Looks | None = None) -> None:
+        self._looks = looks or Looks()
         self._order = instance.order
         self._spans = instance.objective is Objective.SPAN
         self._applies = instance.d == instance.p
-        self._out: list[list[tuple[int, int]]] = [[] for _ in range(instance.p)]
-        self._in: list[list[tuple[int, int]]] = [[] for _ in range(instance.p)]
-        for (s, t), lag in zip(instance.edges, instance.lag.tolist(), strict=True):
-            self._out[s].append((t, lag))
-            self._in[t].append((s, lag))
-        after = instance.after
+        self._out = instance.consumers
+        into: list[list[tuple[int, int]]] = [[] for _ in range(instance.p)]
+        for s, consumers in enumerate(self._out):
+            for t, lag in consumers:
+                into[t].append((s, lag))
+        self._in = into
+        none = [0] * instance.p
+        forward, backward, weight = (
+            none if column is None else column.tolist()
+            for column in (instance.forward, instance.backward, instance.weight)
+        )
         head = [0] * instance.p
         if not self._spans:
             for s in self._order:
                 for a, lag in self._in[s]:
-                    head[s] = max(head[s], head[a] + int(instance.forward[a]) + lag)
+                    head[s] = max(head[s], head[a] + forward[a] + lag)
         self._stages = []
-        columns = (instance.forward, instance.backward, instance.weight)
+        self._microbatches = instance.microbatches.tolist()
         for s in range(instance.p):
+            self._looks.at(20 * self._microbatches[s])
             device = int(instance.devices[s])
-            f, b, w = (0 if column is None else int(column[s]) for column in columns)
-            m = int(instance.microbatches[s])
+            f, b, w = forward[s], backward[s], weight[s]
             limit = None if instance.limit is None else int(instance.limit[device])
             waiting = _waiting(instance, s, limit)
             self._stages.append(
@@ -252,13 +312,12 @@ class Ramps:
                     ahead=_most_ahead(instance, s, limit),
                     behind=_most_behind(instance, s, limit),
                     waiting=waiting,
-                    filled=max(n * b + k * w for n, k in enumerate(waiting)),
+                    filled=int((b * np.arange(len(waiting)) + w * waiting).max()),
                     head=head[s],
-                    after=int(after[device]),
-                    work=m * (f + b + w),
+                    after=int(instance.after[device]),
+                    work=self._microbatches[s] * (f + b + w),
                 )
             )
-        self._microbatches = instance.microbatches.tolist()
 
     def feasible(self, value: int) -> bool:
         """Whether the ramps leave every stage within its budget at `value`."""
@@ -268,8 +327,11 @@ class Ramps:
         if min(budget) < 0:
             return False
         head = self._head_idle(budget)
+        self._looks.at(100 * len(budget))
         tail = self._tail_idle(budget)
+        self._looks.at(100 * len(budget))
         middle = self._middle_idle(budget)
+        self._looks.at(100 * len(budget))
         if head is None or tail is None or middle is None:
             return False
         for s, stage in enumerate(self._stages):
@@ -330,23 +392,37 @@ class Ramps:
                 other = self._stages[t]
                 y[s] = max(y[s], y[t] + other.f + other.b + 2 * lag)
             idle[s] = max(0, y[s] - stage.filled)
-            found = _mixed(y[s], stage, budget[s])
+            found = _mixed(y[s], stage, budget[s], self._looks)
             if found is None:
                 return None
             y[s] = found
         return idle
 
 
-def _mixed(length: int, stage: _Stage, budget: int) -> int | None:
+def _mixed(length: int, stage: _Stage, budget: int, looks: Looks) -> int | None:
     """Return the least sum, >= length, of some B's, W's beside them, and 0 <= idle <= budget."""
     best = None
-    most = len(stage.waiting) - 1
-    for n in range(min(most, length // stage.b + 1), -1, -1):
-        found = _whole(max(0, length - n * stage.b), stage.w, stage.waiting[n], 0, budget)
+    most = min(len(stage.waiting) - 1, length // stage.b + 1)
+    for n in range(most, max(-1, most - FEW), -1):
+        rest = max(0, length - n * stage.b)
+        found = _whole(rest, stage.w, int(stage.waiting[n]), 0, budget)
         if found is not None and (best is None or n * stage.b + found < best):
             best = n * stage.b + found
         if best == length:
-            break
+            return best
+    if most < FEW:
+        return best
+    looks.at(20 * most)
+    # The same for all others, as arrays.
+    b = stage.b * np.arange(most - FEW + 1)
+    rests, counts = np.maximum(0, length - b), stage.waiting[: len(b)]
+    count = counts if stage.w == 0 else np.minimum(counts, rests // stage.w)
+    worked = count * stage.w
+    fits, more = rests - worked <= budget, count < counts
+    sums = b + np.where(fits, np.maximum(rests, worked), worked + stage.w)
+    sums = sums[fits | more]
+    if len(sums) and (best is None or sums.min() < best):
+        best = int(sums.min())
     return best
 
 
@@ -390,7 +466,7 @@ def _most_behind(instance: PipelineSchedule, s: int, limit: int | None) -> int:
     return max(0, min(m, room // (waiting - rest)))
 
 
-def _waiting(instance: PipelineSchedule, s: int, limit: int | None) -> tuple[int, ...]:
+def _waiting(instance: PipelineSchedule, s: int, limit: int | None) -> Array:
     """Return, for n = 0, 1, .., the most W's that can run between the last F and the last B.
 
     When that F starts, n other microbatches wait for B, and as many for W as still fit beside
@@ -398,17 +474,17 @@ def _waiting(instance: PipelineSchedule, s: int, limit: int | None) -> tuple[int
     """
     others = int(instance.microbatches[s]) - 1
     g, b, _ = instance.changes(s)
-    if limit is None:
-        counts = [others - n for n in range(others + 1)]
-    else:
+    most, room = others, 0
+    if limit is not None:
         room = limit - g
         most = others if g <= 0 else max(0, min(others, room // g))
-        free = [max(0, room - n * g) for n in range(most + 1)]
-        counts = [
-            others - n if g + b <= 0 else min(others - n, free[n] // (g + b))
-            for n in range(most + 1)
-        ]
-    return tuple(n + count if instance.split else 0 for n, count in enumerate(counts))
+    n = np.arange(most + 1)
+    if not instance.split:
+        return np.zeros_like(n)
+    count = others - n
+    if limit is not None and g + b > 0:
+        count = np.minimum(count, np.maximum(0, room - n * g) // (g + b))
+    return np.asarray(n + count)
 
 
 @cache

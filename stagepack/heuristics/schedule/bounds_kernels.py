@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
 
 @compiled
-def topological(first: Array, after: Array, waits: Array, visit: Array) -> bool:  # pragma: no cover
-    """Set `visit` to a topological order; False when there is none.  `waits` is used up."""
-    n = len(waits)
-    write = 0
-    for v in range(n):
-        if waits[v] == 0:
-            visit[write] = v
-            write += 1
-    read = 0
-    while read < write:
+def by_source(
+    before: Array, place: Array, by: Array, low: int, high: int
+) -> None:  # pragma: no cover - compiled
+    """Put the arcs [low, high) where `place` says for the operation they leave, and move it on."""
+    for arc in range(low, high):
+        v = before[arc]
+        by[place[v]] = arc
+        place[v] += 1
+
+
+@compiled
+def topological(
+    first: Array, after: Array, waits: Array, visit: Array, read: int, write: int, stop: int
+) -> int:  # pragma: no cover - compiled
+    """Follow visit[read:write], and what then waits for nothing, up to visit[stop]; return `write`.
+
+    At the beginning `visit` holds what waits for nothing.  `waits` is used up.
+    """
+    while read < write and read < stop:
         v = visit[read]
         read += 1
         for arc in range(first[v], first[v + 1]):
@@ -28,15 +35,26 @@ def topological(first: Array, after: Array, waits: Array, visit: Array) -> bool:
             if waits[then] == 0:
                 visit[write] = then
                 write += 1
-    return write == n
+    return write
 
 
 @compiled
 def heads(
-    first: Array, after: Array, lag: Array, duration: Array, visit: Array, head: Array
+    first: Array,
+    after: Array,
+    lag: Array,
+    duration: Array,
+    visit: Array,
+    head: Array,
+    low: int,
+    high: int,
 ) -> None:  # pragma: no cover - compiled
-    """Raise head[v] to the longest path to the start of v from whatever has a head > -FAR."""
-    for v in visit:
+    """Raise head[v] to the longest path to the start of v from whatever has a head > -FAR.
+
+    Along visit[low:high], after what comes before in `visit`.
+    """
+    for at in range(low, high):
+        v = visit[at]
         if head[v] == -FAR:
             continue
         end = head[v] + duration[v]
@@ -46,10 +64,20 @@ def heads(
 
 @compiled
 def tails(
-    first: Array, after: Array, lag: Array, duration: Array, visit: Array, tail: Array
+    first: Array,
+    after: Array,
+    lag: Array,
+    duration: Array,
+    visit: Array,
+    tail: Array,
+    low: int,
+    high: int,
 ) -> None:  # pragma: no cover - compiled
-    """Raise tail[v] to the longest path from the end of v to whatever has a tail > -FAR."""
-    for at in range(len(visit) - 1, -1, -1):
+    """Raise tail[v] to the longest path from the end of v to whatever has a tail > -FAR.
+
+    Along visit[low:high], backward, after what comes later in `visit`.
+    """
+    for at in range(high - 1, low - 1, -1):
         v = visit[at]
         for arc in range(first[v], first[v + 1]):
             then = after[arc]
@@ -59,25 +87,42 @@ def tails(
 
 @compiled
 def one_machine(
-    by_head: Array, head: Array, duration: Array, tail: Array
-) -> int:  # pragma: no cover - compiled
-    """Return the least makespan on one machine, with preemption, of jobs with heads and tails.
+    by_head: Array,
+    head: Array,
+    rest: Array,
+    tail: Array,
+    heap: Array,
+    state: Array,
+    most: int,
+) -> bool:  # pragma: no cover - compiled
+    """Schedule jobs with heads and tails on one machine, with preemption; True: all are done.
 
     `by_head` are the jobs in the order of their heads (sorting takes long to compile).  Among the
     jobs that are there the one of longest tail runs.  Jobs whose head or tail is -FAR
-    do not count; -FAR when none counts.  O(n log n).
+    do not count.  At most `most` events are looked at; a call goes on where the last one ended.
+    O(events log n), in all O(n log n).
+
+    Parameters
+    ----------
+    by_head, head, tail : ndarray of int64, shape (n,)
+    rest : ndarray of int64, shape (n,)
+        Durations at first; what is left of them.
+    heap : ndarray of int64, shape (n,)
+        Of the jobs that are there, by tail.
+    state : ndarray of int64, shape (4,)
+        Jobs in the heap, jobs looked at, the time, and the least makespan; 0, 0, -FAR, -FAR at
+        first.  The last is -FAR when no job counts.
 
     Source: Jackson's preemptive schedule; Carlier 1982, The one-machine sequencing problem.
     """
-    heap = np.empty(len(head), dtype=np.int64)  # of the jobs that are there, by tail
-    rest = duration.copy()
-    size, at, now, latest = 0, 0, -FAR, -FAR
-    while True:
+    size, at, now, latest = state[0], state[1], state[2], state[3]
+    for _ in range(most):
         while at < len(by_head) and (head[by_head[at]] == -FAR or tail[by_head[at]] == -FAR):
             at += 1
         if size == 0:
             if at == len(by_head):
-                return latest
+                state[3] = latest
+                return True
             now = max(now, head[by_head[at]])
         if at < len(by_head) and head[by_head[at]] <= now:
             v = by_head[at]
@@ -115,3 +160,5 @@ def one_machine(
             heap[parent] = heap[child]
             parent = child
         heap[parent] = v
+    state[0], state[1], state[2], state[3] = size, at, now, latest
+    return False

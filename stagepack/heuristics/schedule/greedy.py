@@ -12,20 +12,22 @@ Sources: the greedy of Qi et al. 2024, Zero bubble pipeline parallelism (arXiv 2
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from stagepack.heuristics.schedule import annealing, bounds, timing
+from stagepack.heuristics.schedule.effort import RATE, Effort, Settings
 from stagepack.heuristics.schedule.greedy_kernels import Plan, Policy, Shop, list_schedule
 from stagepack.heuristics.schedule.rules import depths
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import Progress
+from stagepack.result import Progress, Stopped
 
 F, B, W = range(3)
 
@@ -41,8 +43,8 @@ CLIMB = 600_000
 FEWEST, MOST = 20, 400
 """Policies tried in one climb."""
 
-PLACED = 200_000
-"""Operations times stages and devices of a kernel call: some hundredths of a second."""
+STEPS = 10_000_000
+"""Steps of a kernel call: less than a tenth of a second."""
 
 COOLED = 4000
 """Operations times kernel calls of one cooling, within limits."""
@@ -57,22 +59,6 @@ PERIODS = 20
 """Times a microbatch may take from which caps are made."""
 
 
-class Settings(Protocol):
-    """What of the settings of a run matters here."""
-
-    @property
-    def seed(self) -> int:
-        """Of the random numbers."""
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether to be limited by work instead of time."""
-
-    @property
-    def time_limit(self) -> float | None:
-        """The limit of the run, for turning it into work."""
-
-
 class Lists:
     """List schedules of one instance.
 
@@ -82,23 +68,39 @@ class Lists:
     careful : bool
         Start only what leaves a way to finish microbatch after microbatch.  Where finished ones
         still hold memory, there may be no such way, and luck is the only one.
+    look : callable, optional
+        See :class:`.timing.Timing`.
     """
 
-    def __init__(self, instance: PipelineSchedule, *, careful: bool = True) -> None:
+    def __init__(
+        self,
+        instance: PipelineSchedule,
+        *,
+        careful: bool = True,
+        look: Callable[[int], object] | None = None,
+    ) -> None:
         self.instance = instance
         self.careful = careful
-        self.timing = timing.Timing(instance)
+        self.timing = timing.Timing(instance, look)
         self.shop = shop_of(instance)
         if not careful:
             self.shop = self.shop._replace(plain=np.ones(instance.d, dtype=np.int64))
-        self._chunk = max(1, PLACED // (instance.p + instance.d))
+        leaves = 1 << (instance.d - 1).bit_length()
+        self._turn = np.full(leaves, FAR, dtype=np.int64)
+        self._turn[: instance.d] = 0
+        rows = [np.arange(leaves)]
+        while len(rows[-1]) > 1:
+            rows.append(rows[-1][::2])  # of equal turns the first comes first
+        self._first = np.concatenate([[0], *reversed(rows)])
 
-    def order(self, policy: Policy, keep_going: Callable[[], bool] | None = None) -> Array | None:
+    def order(
+        self, policy: Policy, keep_going: Callable[[int], bool] | None = None
+    ) -> Array | None:
         """Return what each device runs, flat, shape (n,).
 
-        None when `keep_going`, asked several times a second, says no; and when `policy` gets
-        stuck, which happens only where a single microbatch does not fit, or where one that is
-        finished still holds memory.
+        None when `keep_going`, asked several times a second with the steps taken, says no; and
+        when `policy` gets stuck, which happens only where a single microbatch does not fit, or
+        where one that is finished still holds memory.
         """
         n, d = len(self.instance.operations), self.instance.d
         plan = Plan(
@@ -108,27 +110,46 @@ class Lists:
             place=self.timing.ptr[:-1].copy(),
             held=np.zeros(d, dtype=np.int64),
             free=np.zeros(d, dtype=np.int64),
-            turn=np.zeros(d, dtype=np.int64),
+            turn=self._turn.copy(),
+            first=self._first.copy(),
+            work=np.zeros(1, dtype=np.int64),
         )
-        for placed in range(0, n, self._chunk):
-            if placed and keep_going is not None and not keep_going():
-                return None
-            if not list_schedule(self.shop, policy, plan, min(self._chunk, n - placed)):
+        placed = 0
+        while placed < n:
+            before = int(plan.work[0])
+            count = list_schedule(self.shop, policy, plan, n - placed, STEPS)
+            steps = int(plan.work[0]) - before
+            placed += count
+            going = keep_going is None or keep_going(steps)
+            if count < 0 or (placed < n and not going):
                 return None
         return plan.order
 
 
-def search(instance: PipelineSchedule, progress: Progress[Any], settings: Settings) -> None:
+def search(
+    instance: PipelineSchedule,
+    progress: Progress[Any],
+    settings: Settings,
+    effort: Effort | None = None,
+) -> None:
     """Report ever better schedules to `progress` until it says stop.
 
     It goes on from the solution that `progress` has, if any.  With ``settings.deterministic`` it
     ends after a fixed amount of work; and whenever the bound of :mod:`.bounds` is met.
     """
+    effort = effort or Effort(progress, settings)
     if progress.bound is None:
         with progress.setup("compiling kernels"):
             bounds.warm_up()
-        progress.raise_bound(*bounds.bound(instance, progress.keep_going))
-    run = Search(instance, progress, settings.seed)
+        progress.raise_bound(*bounds.bound(instance, effort.keep_going))
+    with contextlib.suppress(Stopped):
+        _search(instance, progress, settings, effort)
+
+
+def _search(
+    instance: PipelineSchedule, progress: Progress[Any], settings: Settings, effort: Effort
+) -> None:
+    run = Search(instance, progress, settings.seed, effort)
     if progress.solution is not None:
         run.adopt(progress.solution)
     run.first_round()
@@ -144,12 +165,10 @@ def search(instance: PipelineSchedule, progress: Progress[Any], settings: Settin
 
 
 def rounds(settings: Settings) -> Iterable[int]:
-    """Return the rounds of a search: as many as its work allows, or any number."""
-    if not settings.deterministic:
-        return itertools.count()
-    if settings.time_limit is None:
+    """Return the rounds of a search: any number, within its limit; some, where it has none."""
+    if settings.deterministic and settings.time_limit is None:
         return range(ROUNDS)
-    return range(max(1, round(settings.time_limit / ROUND)))
+    return itertools.count()
 
 
 class Search:
@@ -161,12 +180,21 @@ class Search:
     progress : Progress
         Where every improvement is offered.
     seed : int
+    effort : Effort, optional
+        What it may spend; what `progress` allows when left out.
     """
 
-    def __init__(self, instance: PipelineSchedule, progress: Progress[Any], seed: int) -> None:
+    def __init__(
+        self,
+        instance: PipelineSchedule,
+        progress: Progress[Any],
+        seed: int,
+        effort: Effort | None = None,
+    ) -> None:
         self.instance = instance
         self.progress = progress
-        self.lists = Lists(instance)
+        self.effort = effort or Effort(progress)
+        self.lists = Lists(instance, look=self.effort.look)
         self.policy: Policy | None = None
         self._random = np.random.default_rng(seed)
         self._value = FAR  # of the best policy
@@ -178,15 +206,16 @@ class Search:
     def first_round(self) -> None:
         """Try the policies behind the known rules; carefully, then, if none works, boldly.
 
-        The very first one is tried to its end, unless the run is interrupted.
+        The very first one is tried to its end where there is no solution yet, unless the run is
+        interrupted.
         """
         with self.progress.setup("compiling kernels"):
             warm_up()
         lower = self.progress.bound
         for careful in (True, False):
             if not careful:
-                self.lists = Lists(self.instance, careful=False)
-            first = careful
+                self.lists = Lists(self.instance, careful=False, look=self.effort.look)
+            first = careful and self.progress.solution is None
             for policy in policies(self.instance, None if lower is None else int(lower)):
                 if not first and not self.progress.keep_going():
                     return
@@ -227,9 +256,11 @@ class Search:
 
     def anneal(self, seed: int) -> None:
         """Move single operations of the best orders, or of those of the best policy."""
+        if not annealing.affordable(self.lists.timing):
+            return
         order = self._best_order
         if seed % 2 and self.policy is not None:
-            order = self.lists.order(self.policy, self.progress.keep_going)
+            order = self.lists.order(self.policy, self.effort.keep_going)
         if order is not None and self.progress.keep_going():
             with self.progress.setup("compiling kernels"):
                 annealing.warm_up()
@@ -239,7 +270,7 @@ class Search:
                 seed=seed,
                 # Moves get dear in large instances, where policies do better.
                 legs=min(annealing.LEGS, max(4, COOLED // len(order))),
-                keep_going=self.progress.keep_going,
+                keep_going=self.effort.keep_going,
                 on_order=self._keep,
             )
 
@@ -248,7 +279,7 @@ class Search:
 
     def _try(self, policy: Policy, late: bool = False) -> int:
         """Return what a policy is worth, FAR where it gets stuck or time ends, unless `late`."""
-        going = self.progress.keep_going
+        going = self.effort.keep_going
         order = self.lists.order(policy, self._uninterrupted if late else going)
         if order is None:
             return FAR
@@ -257,7 +288,8 @@ class Search:
             self.policy, self._value = policy, value
         return value
 
-    def _uninterrupted(self) -> bool:
+    def _uninterrupted(self, steps: int) -> bool:
+        self.effort.spend(steps / RATE)
         return not self.progress.interrupted
 
     def _offer(self, order: Array, source: str) -> int:
@@ -266,10 +298,16 @@ class Search:
             raise ValueError("orders contradict one another")
         solution = ScheduleSolution.of(self.instance, start)
         value = int(self.instance.evaluate(solution))
+        self.effort.keep_going(evaluation(self.instance))
         if value < self._best:
             self._best, self._best_order = value, order
             self.progress.offer(solution, source)
         return value
+
+
+def evaluation(instance: PipelineSchedule) -> int:
+    """Return the steps of making a solution and evaluating it."""
+    return 20_000 + 1_000 * instance.p + len(instance.operations)
 
 
 def policies(instance: PipelineSchedule, lower: int | None = None) -> Iterator[Policy]:
@@ -327,10 +365,9 @@ def _caps(instance: PipelineSchedule, depth: Array, lower: int) -> list[Array]:
         caps.insert(0, np.array(least, dtype=np.int64))
     trip = np.zeros(instance.p, dtype=np.int64)  # from the start of F to that of B
     for s in reversed(instance.order):
+        for t, lag in instance.consumers[s]:
+            trip[s] = max(trip[s], trip[t] + int(instance.backward[t]) + 2 * lag)
         trip[s] += instance.forward[s]
-        for (a, b), lag in zip(instance.edges, instance.lag.tolist(), strict=True):
-            if b == s:
-                trip[a] = max(trip[a], trip[s] + int(instance.backward[s]) + 2 * lag)
     shortest = float((instance.work / most.max()).max()) / 3
     longest = max(shortest, float(trip.max()))
     periods = np.geomspace(shortest, longest, PERIODS)
@@ -395,11 +432,12 @@ def shop_of(instance: PipelineSchedule) -> Shop:
         assert column is not None
         duration[:, kind] = column
         delta[:, kind] = changes[kind]
-    chain = np.arange(p, dtype=np.int64)
-    for _ in range(p):
-        for a, b in instance.edges:
-            chain[a] = chain[b] = min(chain[a], chain[b])
-    own = [[s for s in instance.order if instance.devices[s] == d] for d in range(instance.d)]
+    chain = _chains(instance)
+    own: list[list[int]] = [[] for _ in range(instance.d)]
+    for s in instance.order:
+        own[int(instance.devices[s])].append(s)
+    parts = [stages for row in own for stages in _together(row, chain)]
+    ends = np.cumsum([len(stages) for stages in parts])
     releases = (delta[:, F] >= 0) & (delta[:, B] <= 0) & (delta[:, W] <= 0)
     plain = [len(stages) == 1 and bool(releases[stages[0]]) for stages in own]
     limit = np.full(instance.d, FAR) if instance.limit is None else instance.limit
@@ -409,7 +447,6 @@ def shop_of(instance: PipelineSchedule) -> Shop:
         device=_column(instance.devices),
         base=_column(instance.operations.base[:-1]),
         microbatches=_column(instance.microbatches),
-        chain=chain,
         duration=duration,
         delta=delta,
         in_first=into[0],
@@ -420,10 +457,37 @@ def shop_of(instance: PipelineSchedule) -> Shop:
         out_lag=out[2],
         own_first=_column(np.concatenate([[0], np.cumsum([len(stages) for stages in own])])),
         own_stage=_column(np.concatenate(own)),
+        part_stage=_column(np.concatenate(parts)),
+        part_end=np.repeat(ends, [len(stages) for stages in parts]).astype(np.int64),
         limit=_column(limit),
         plain=_column(np.array(plain)),
         kinds=kinds,
     )
+
+
+def _chains(instance: PipelineSchedule) -> list[int]:
+    """Return for each stage the least stage that it is connected with.  O(p + edges)."""
+    near: list[list[int]] = [[] for _ in range(instance.p)]
+    for a, b in instance.edges:
+        near[a].append(b)
+        near[b].append(a)
+    chain = [-1] * instance.p
+    for s in range(instance.p):
+        stack = [s] if chain[s] < 0 else []
+        while stack:
+            a = stack.pop()
+            if chain[a] < 0:
+                chain[a] = s
+                stack += near[a]
+    return chain
+
+
+def _together(stages: list[int], chain: list[int]) -> list[list[int]]:
+    """Return stages by their chain, the chains in the order in which they come up."""
+    found: dict[int, list[int]] = {}
+    for s in stages:
+        found.setdefault(chain[s], []).append(s)
+    return list(found.values())
 
 
 def _rows(instance: PipelineSchedule, end: int) -> tuple[Array, Array, Array]:

@@ -16,9 +16,8 @@ class Shop(NamedTuple):
 
     Attributes
     ----------
-    device, base, microbatches, chain : ndarray, shape (p,)
-        Of each stage: its device, its first operation, its microbatches, and the least stage it
-        is connected with.
+    device, base, microbatches : ndarray, shape (p,)
+        Of each stage: its device, its first operation, its microbatches.
     duration, delta : ndarray, shape (p, 3)
         Cycles and change of memory by F, B, W; a kind that is missing takes no cycles.
     in_first, in_stage, in_lag : ndarray, shape (p + 1,), (edges,), (edges,)
@@ -27,6 +26,9 @@ class Shop(NamedTuple):
         Consumers, likewise.
     own_first, own_stage : ndarray, shape (d + 1,), (p,)
         Stages of each device, producers before consumers.
+    part_stage, part_end : ndarray, shape (p,)
+        The same stages, those of one chain together; where, in `part_stage`, the chain of each
+        entry ends.
     limit : ndarray, shape (d,)
         FAR: no limit.
     plain : ndarray, shape (d,)
@@ -38,7 +40,6 @@ class Shop(NamedTuple):
     device: Array
     base: Array
     microbatches: Array
-    chain: Array
     duration: Array
     delta: Array
     in_first: Array
@@ -49,6 +50,8 @@ class Shop(NamedTuple):
     out_lag: Array
     own_first: Array
     own_stage: Array
+    part_stage: Array
+    part_end: Array
     limit: Array
     plain: Array
     kinds: int
@@ -63,9 +66,14 @@ class Plan(NamedTuple):
         What each device runs: order[ptr[d] : ptr[d + 1]], and the end of each operation.
     done : ndarray, shape (p, 3)
         Operations that have been placed, by stage and kind.
-    place, held, free, turn : ndarray, shape (d,)
-        Of each device: where its next operation goes in `order`, memory, when it is free, and
-        when it can decide again.
+    place, held, free : ndarray, shape (d,)
+        Of each device: where its next operation goes in `order`, memory, and when it is free.
+    turn, first : ndarray, shape (l,), (2 l,)
+        When each device can decide again, l a power of two, FAR beyond the devices; a tree whose
+        nodes 2 v and 2 v + 1 lie below v, and that has in each node the device of the least turn
+        below it, of equal ones the first.
+    work : ndarray, shape (1,)
+        Steps of all loops so far.
     """
 
     order: Array
@@ -75,6 +83,8 @@ class Plan(NamedTuple):
     held: Array
     free: Array
     turn: Array
+    first: Array
+    work: Array
 
 
 class Policy(NamedTuple):
@@ -127,17 +137,19 @@ def _ready(shop: Shop, s: int, k: int, i: int, done: Array, end: Array) -> Any: 
 
 
 @compiled
-def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int) -> bool:  # pragma: no cover
+def _safe(
+    shop: Shop, d: int, s: int, k: int, done: Array, held: int, work: Array
+) -> bool:  # pragma: no cover - compiled
     """Whether, after the next operation k of stage s, memory suffices to finish everything.
 
     The banker's test: the microbatches can be finished one after another, the oldest first, each
     in the order F.., B W, B W, .. of the stages of the device.  As all devices keep to the same
-    order of microbatches, none waits for ever.
+    order of microbatches, none waits for ever.  What takes nothing only leaves more to the others.
     """
     room = shop.limit[d] - held
     if shop.delta[s, k] > room:
         return False
-    if shop.plain[d] == 1:
+    if shop.plain[d] == 1 or shop.delta[s, k] <= 0:
         return True
     own = shop.own_stage[shop.own_first[d] : shop.own_first[d + 1]]
     done[s, k] += 1
@@ -148,31 +160,23 @@ def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int) -> bool:  
         high = max(high, done[a, F])
     fine = True
     for i in range(low, high + 1):
-        for chain in own:
-            if not fine:
-                break
-            # Chains are visited by their first stage here.
-            first = True
-            for a in own:
-                if a == chain:
-                    break
-                if shop.chain[a] == shop.chain[chain]:
-                    first = False
-                    break
-            if not first or i >= shop.microbatches[chain]:
-                continue
-            for a in own:
-                if shop.chain[a] == shop.chain[chain] and done[a, F] <= i:
-                    room -= shop.delta[a, F]
-                    fine = fine and room >= 0
-            for at in range(len(own) - 1, -1, -1):
-                a = own[at]
-                if shop.chain[a] != shop.chain[chain]:
-                    continue
-                for kind in range(1, shop.kinds):
-                    if done[a, kind] <= i:
-                        room -= shop.delta[a, kind]
+        begin = shop.own_first[d]
+        while fine and begin < shop.own_first[d + 1]:
+            end = shop.part_end[begin]
+            work[0] += 1 + (end - begin) // 2
+            if i < shop.microbatches[shop.part_stage[begin]]:
+                for at in range(begin, end):
+                    a = shop.part_stage[at]
+                    if done[a, F] <= i:
+                        room -= shop.delta[a, F]
                         fine = fine and room >= 0
+                for at in range(end - 1, begin - 1, -1):
+                    a = shop.part_stage[at]
+                    for kind in range(1, shop.kinds):
+                        if done[a, kind] <= i:
+                            room -= shop.delta[a, kind]
+                            fine = fine and room >= 0
+            begin = end
         if not fine:
             break
     done[s, k] -= 1
@@ -181,11 +185,12 @@ def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int) -> bool:  
 
 @compiled
 def _choose(
-    shop: Shop, policy: Policy, d: int, now: int, held: int, done: Array, end: Array
+    shop: Shop, policy: Policy, d: int, now: int, held: int, done: Array, end: Array, work: Array
 ) -> tuple[int, int, int]:  # pragma: no cover - compiled
     """Return (stage, kind, now) of what device d starts now, or (-1, 0, when to ask again)."""
     best_s, best_k, best_rank = -1, 0, -FAR
     again, full = FAR, False
+    work[0] += 100 + 2 * shop.kinds * (shop.own_first[d + 1] - shop.own_first[d])
     for turn in range(2):  # what may start now; then what it would hold up
         hold = FAR
         for at in range(shop.own_first[d], shop.own_first[d + 1]):
@@ -204,12 +209,12 @@ def _choose(
                     rank += 1 << 30
                 if turn == 1:
                     better = ready > now and rank > best_rank and ready < hold
-                    if better and _safe(shop, d, s, k, done, held):
+                    if better and _safe(shop, d, s, k, done, held, work):
                         hold = ready
                 elif ready > now:
                     again = min(again, ready)
                 elif rank > best_rank or (k == F and policy.strict[d] == 1):
-                    if _safe(shop, d, s, k, done, held):
+                    if _safe(shop, d, s, k, done, held, work):
                         if rank > best_rank:
                             best_s, best_k, best_rank = s, k, rank
                     elif k == F and policy.strict[d] == 1:
@@ -234,29 +239,41 @@ def _choose(
 
 
 @compiled
-def list_schedule(
-    shop: Shop, policy: Policy, plan: Plan, most: int
-) -> bool:  # pragma: no cover - compiled
-    """Place up to `most` more operations; return False when none can start anything.
+def _set(turn: Array, first: Array, d: int, value: int) -> None:  # pragma: no cover - compiled
+    """Let device d decide again at `value`."""
+    turn[d] = value
+    node = (len(turn) + d) >> 1
+    while node > 0:
+        left, right = first[2 * node], first[2 * node + 1]
+        first[node] = left if turn[left] <= turn[right] else right
+        node >>= 1
 
-    The device that can decide first does; it starts the operation of highest rank.
-    O(most * (d + stages of a device)).
+
+@compiled
+def list_schedule(
+    shop: Shop, policy: Policy, plan: Plan, most: int, work: int
+) -> int:  # pragma: no cover - compiled
+    """Place up to `most` more operations, and return how many; -1 when none can start anything.
+
+    The device that can decide first does; it starts the operation of highest rank.  Ends when
+    `work` steps have been taken.  O(log d + stages of a device) an operation, and what
+    :func:`_safe` takes where a device has several stages or an unusual memory.
     """
-    devices = len(shop.limit)
-    turn = plan.turn
-    for _ in range(most):
+    turn, first, until = plan.turn, plan.first, plan.work[0] + work
+    for placed in range(most):
         while True:
-            d = devices - 1
-            for other in range(devices - 2, -1, -1):
-                if turn[other] <= turn[d]:
-                    d = other
+            if plan.work[0] > until:
+                return placed
+            d = first[1]
             now = turn[d]
             if now == FAR:
-                return False
-            s, k, again = _choose(shop, policy, d, now, plan.held[d], plan.done, plan.end)
+                return -1
+            s, k, again = _choose(
+                shop, policy, d, now, plan.held[d], plan.done, plan.end, plan.work
+            )
             if s >= 0:
                 break
-            turn[d] = again
+            _set(turn, first, d, again)
         v = shop.base[s] + k * shop.microbatches[s] + plan.done[s, k]
         plan.end[v] = now + shop.duration[s, k]
         plan.order[plan.place[d]] = v
@@ -264,14 +281,14 @@ def list_schedule(
         plan.done[s, k] += 1
         plan.held[d] += shop.delta[s, k]
         plan.free[d] = plan.end[v]
-        turn[d] = plan.end[v]
+        _set(turn, first, d, plan.end[v])
         # Whoever waits for this may think again.
         if k == F:
             for edge in range(shop.out_first[s], shop.out_first[s + 1]):
                 other = shop.device[shop.out_stage[edge]]
-                turn[other] = max(plan.free[other], now)
+                _set(turn, first, other, max(plan.free[other], now))
         elif k == B:
             for edge in range(shop.in_first[s], shop.in_first[s + 1]):
                 other = shop.device[shop.in_stage[edge]]
-                turn[other] = max(plan.free[other], now)
-    return True
+                _set(turn, first, other, max(plan.free[other], now))
+    return most

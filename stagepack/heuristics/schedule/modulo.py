@@ -12,6 +12,7 @@ Sources: modulo scheduling, Rau 1996, Iterative modulo scheduling; building bloc
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -20,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from stagepack.heuristics.schedule import annealing, bounds, greedy
-from stagepack.heuristics.schedule.greedy import Lists, Settings, policies_of, rounds
+from stagepack.heuristics.schedule.effort import Effort, Settings
+from stagepack.heuristics.schedule.greedy import Lists, evaluation, policies_of, rounds
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
 from stagepack.heuristics.schedule.modulo_kernels import place_best
 from stagepack.heuristics.schedule.rules import depths
@@ -28,13 +30,19 @@ from stagepack.heuristics.schedule.timing import Timing
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import Progress
+from stagepack.result import Progress, Stopped
 
 TRIES = 150
 """Random placings of a period in the first round; each round doubles them, up to 16 times."""
 
-LOOKED = 3_000_000
+LOOKED = 1_500_000
 """Pairs of operations looked at in a kernel call: less than a tenth of a second."""
+
+MOST = 3_000_000
+"""Pairs of operations of a microbatch on the same device up to which periods are tried."""
+
+COST = 8
+"""Steps that count for a pair."""
 
 STEP = 1.01
 """Ratio of one period to the one before."""
@@ -47,6 +55,12 @@ def unsupported(instance: PipelineSchedule) -> str:
     """Return why periods do not apply to `instance`, or ''."""
     if len(set(instance.microbatches.tolist())) > 1:
         return "needs the same number of microbatches for all stages"
+    pairs = int(((np.bincount(instance.devices) * len(instance.kinds)) ** 2).sum())
+    if pairs > MOST:
+        return (
+            f"is for microbatches with up to {MOST:,} pairs of operations on the same device, "
+            f"not {pairs:,}"
+        )
     return ""
 
 
@@ -55,6 +69,7 @@ def search(
     progress: Progress[Any],
     settings: Settings,
     start: ScheduleSolution | None = None,
+    effort: Effort | None = None,
 ) -> None:
     """Report ever better schedules to `progress` until it says stop.
 
@@ -63,9 +78,20 @@ def search(
     """
     with progress.setup("compiling kernels"):
         warm_up()
+    with contextlib.suppress(Stopped):
+        _search(instance, progress, settings, start, effort or Effort(progress, settings))
+
+
+def _search(
+    instance: PipelineSchedule,
+    progress: Progress[Any],
+    settings: Settings,
+    start: ScheduleSolution | None,
+    effort: Effort,
+) -> None:
     if progress.bound is None:
-        progress.raise_bound(*bounds.bound(instance, progress.keep_going))
-    lists = Lists(instance)
+        progress.raise_bound(*bounds.bound(instance, effort.keep_going))
+    lists = Lists(instance, look=effort.look)
     timing, shop = lists.timing, lists.shop
     m = int(instance.microbatches[0])
     least = int(instance.work.max()) // m
@@ -76,18 +102,21 @@ def search(
     best = None if start is None else int(instance.evaluate(start))
     best_order = None if start is None else timing.order_of(start.start)
     for number in rounds(settings):
+        if not effort.keep_going():
+            return
         period = least
         while period <= sequence and (best is None or period * (m - 1) < best):
-            if not progress.keep_going():
+            if not effort.keep_going():
                 return
             tries = TRIES << min(number, 4)
-            if placed(shop, order, period, tries, random, time, progress.keep_going):
-                for source, found in _completed(lists, time, period, progress.keep_going):
+            if placed(shop, order, period, tries, random, time, effort.keep_going):
+                for source, found in _completed(lists, time, period, effort.keep_going):
                     starts = timing.best(found) if timing.fits(found) else None
                     if starts is None:
                         continue
                     solution = ScheduleSolution.of(instance, starts)
                     value = int(instance.evaluate(solution))
+                    effort.keep_going(evaluation(instance))
                     if best is None or value < best:
                         best, best_order = value, found
                         progress.offer(solution, f"{source}, period {period}")
@@ -95,15 +124,17 @@ def search(
         if best_order is None:
             progress.reason = "no period was found whose steady state is within memory"
             continue
-        if not progress.keep_going():
+        if not effort.keep_going():
             return
+        if not annealing.affordable(timing):
+            continue
         with progress.setup("compiling kernels"):
             annealing.warm_up()
         best_order = annealing.improve(
             timing,
             best_order,
             seed=settings.seed + number,
-            keep_going=progress.keep_going,
+            keep_going=effort.keep_going,
             on_order=lambda found: _offer(timing, found, progress),
         )
         best = timing.value(best_order)
@@ -116,27 +147,28 @@ def placed(
     tries: int,
     random: Array,
     time: Array,
-    keep_going: Callable[[], bool],
+    keep_going: Callable[[int], bool],
 ) -> bool:
     """Set `time` to the placing of shortest passage in `tries` random ones with `period`.
 
     False when there is none, or when `keep_going`, asked several times a second, says no.
     """
     # Beside each operation of its device every other is tried, against all that are there.
-    cost = int(((np.diff(shop.own_first) * shop.kinds) ** 3).sum())
+    cost = int(((np.diff(shop.own_first) * shop.kinds) ** 2).sum())
+    steps = COST * cost + 20 * shop.kinds * len(order)
     each = max(1, LOOKED // cost)
     scratch = np.zeros_like(time)
     shortest = FAR
     for first in range(0, tries, each):
-        if not keep_going():
-            return False
         count = min(each, tries - first)
+        if not keep_going(steps * count):
+            return False
         shortest = place_best(shop, order, period, first, count, random, shortest, scratch, time)
     return shortest < FAR
 
 
 def _completed(
-    lists: Lists, time: Array, period: int, keep_going: Callable[[], bool]
+    lists: Lists, time: Array, period: int, keep_going: Callable[[int], bool]
 ) -> Iterator[tuple[str, Array]]:
     """Yield orders, flat, whose steady state is `time`: repeated, and by list scheduling.
 
@@ -156,7 +188,7 @@ def _completed(
     for share, debt in itertools.product(SHARES, debts):
         ahead = np.clip(np.rint(share * cap).astype(np.int64), 1, most)
         for policy in policies_of(instance, depth, ahead, debt):
-            if not keep_going():
+            if not keep_going(0):
                 return
             found = lists.order(policy, keep_going)
             if found is not None:
@@ -177,9 +209,18 @@ def _starts(timing: Timing, order: Array) -> Array:
 
 def _unrolled(instance: PipelineSchedule, time: Array, period: int) -> Array:
     """Return the orders, flat, in which every microbatch follows the last after `period`."""
-    operations = instance.operations
-    start = time[operations.stage, operations.kind] + period * operations.microbatch
-    return np.lexsort((start, operations.device))
+    device = []
+    for d in range(instance.d):
+        # Round q of the loop runs, in the order of their phases, microbatch q - delay of each.
+        rows = [(s, k) for s in instance.stages_of(d) for k in range(len(instance.kinds))]
+        rows.sort(key=lambda row: (time[row] % period, row))
+        delay = [int(time[row] // period) for row in rows]
+        m = int(instance.microbatches[0])
+        turn = np.arange(m + max(delay))[:, None] - np.array(delay)
+        first = np.array([instance.operations.op(*row, 0) for row in rows])
+        device.append(np.where((turn >= 0) & (turn < m), first + turn, -1).reshape(-1))
+    flat = np.concatenate(device)
+    return np.asarray(flat[flat >= 0])
 
 
 @cache
@@ -188,4 +229,4 @@ def warm_up() -> None:
     greedy.warm_up()
     tiny = PipelineSchedule.from_arrays([1], microbatches=1)
     order, time = np.zeros(1, dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
-    placed(greedy.shop_of(tiny), order, 1, 1, np.ones(1, dtype=np.uint64), time, lambda: True)
+    placed(greedy.shop_of(tiny), order, 1, 1, np.ones(1, dtype=np.uint64), time, lambda _: True)

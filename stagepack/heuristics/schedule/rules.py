@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 
 F, B, W = range(3)
 
-Orders = list[list[int]]
+Orders = list[Array]
 """For each device the flat indices of its operations, in the order in which it runs them."""
 
 
@@ -41,17 +44,20 @@ class Rule:
     remark: Callable[[PipelineSchedule], str] = lambda _: ""
 
 
-def apply(rule: Rule, instance: PipelineSchedule) -> tuple[ScheduleSolution | None, str]:
+def apply(
+    rule: Rule, instance: PipelineSchedule, look: Callable[[int], object] | None = None
+) -> tuple[ScheduleSolution | None, str]:
     """Return the best schedule with the orders of a rule, or None and the reason.
 
     The reason names the device of which the rule breaks the memory limit most, and by how much.
+    `look` is that of :class:`.timing.Timing`.
     """
     from stagepack.heuristics.schedule.timing import Timing  # compiled code, loaded when used
 
     reason = rule.unsupported(instance)
     if reason:
         return None, reason
-    timing = Timing(instance)
+    timing = Timing(instance, look)
     order = timing.flat(rule.order(instance))
     excess = timing.peaks(order) - timing.graph.limit
     worst = int(excess.argmax())
@@ -77,61 +83,86 @@ class _Device:
         self._operations = instance.operations
         self._kinds = len(instance.kinds)
         self._next: dict[tuple[int, int], int] = {}
-        self.order: list[int] = []
+        self._parts: list[Array] = [np.zeros(0, dtype=np.int64)]
 
-    def add(self, stage: int, kind: int) -> None:
-        """Run the next operation of a stage, if there is one left."""
-        i = self._next.get((stage, kind), 0)
-        self._next[stage, kind] = i + 1
-        if kind < self._kinds and i < self._operations.microbatches[stage]:
-            self.order.append(self._operations.op(stage, kind, i))
+    def run(self, rounds: int, *columns: tuple[int, int]) -> None:
+        """Run `rounds` times the next operation of each (stage, kind), as far as there are any."""
+        columns = tuple(column for column in columns if column[1] < self._kinds)
+        if rounds <= 0 or not columns:
+            return
+        turn = np.arange(rounds, dtype=np.int64)
+        table = np.empty((rounds, len(columns)), dtype=np.int64)
+        for at, (stage, kind) in enumerate(columns):
+            i = turn + self._next.get((stage, kind), 0)
+            self._next[stage, kind] = self._next.get((stage, kind), 0) + rounds
+            line = self._operations.op(stage, kind, 0)
+            table[:, at] = np.where(i < self._operations.microbatches[stage], line + i, -1)
+        flat = table.reshape(-1)
+        self._parts.append(flat[flat >= 0])
 
-    def backward(self, stage: int) -> None:
-        """Run the next B of a stage and its W."""
-        self.add(stage, B)
-        self.add(stage, W)
+    @property
+    def order(self) -> Array:
+        """What was run so far."""
+        return np.concatenate(self._parts)
+
+
+def one_by_one(instance: PipelineSchedule) -> Orders:
+    """Return the orders that finish one microbatch after the other: in the least memory, mostly.
+
+    All F's of a microbatch, then B and W of every stage, the last stages first.  O(operations).
+    """
+    own = _own(instance)
+    orders = []
+    for stages in own:
+        device = _Device(instance)
+        back = [(s, kind) for s in reversed(stages) for kind in (B, W)]
+        most = max(int(instance.microbatches[s]) for s in stages)
+        device.run(most, *((s, F) for s in stages), *back)
+        orders.append(device.order)
+    return orders
+
+
+def _own(instance: PipelineSchedule) -> list[list[int]]:
+    """Return the stages of each device, producers before consumers."""
+    found: list[list[int]] = [[] for _ in range(instance.d)]
+    devices = instance.devices.tolist()
+    for s in instance.order:
+        found[devices[s]].append(s)
+    return found
 
 
 def depths(instance: PipelineSchedule) -> list[int]:
     """Return the stages on the longest chain from each stage to an end, itself included."""
     depth = [1] * instance.p
     for s in reversed(instance.order):
-        for a, b in instance.edges:
-            if a == s:
-                depth[s] = max(depth[s], depth[b] + 1)
+        for consumer, _ in instance.consumers[s]:
+            depth[s] = max(depth[s], depth[consumer] + 1)
     return depth
 
 
 def _gpipe(instance: PipelineSchedule) -> Orders:
     orders = []
-    for d in range(instance.d):
+    for stages in _own(instance):
         device = _Device(instance)
-        stages = [s for s in instance.order if instance.devices[s] == d]
         for s in stages:
-            for _ in range(int(instance.microbatches[s])):
-                device.add(s, F)
+            device.run(int(instance.microbatches[s]), (s, F))
         for s in reversed(stages):
-            for _ in range(int(instance.microbatches[s])):
-                device.backward(s)
+            device.run(int(instance.microbatches[s]), (s, B), (s, W))
         orders.append(device.order)
     return orders
 
 
 def _ramped(instance: PipelineSchedule, warm_up: list[int], lag: list[int]) -> Orders:
     """Return orders of `warm_up` F's, then B and F in turn; W comes `lag` B's after its own."""
-    orders: Orders = [[] for _ in range(instance.d)]
+    orders: Orders = [np.zeros(0, dtype=np.int64)] * instance.d
     for s in range(instance.p):
         device = _Device(instance)
         m = int(instance.microbatches[s])
-        for _ in range(min(warm_up[s], m)):
-            device.add(s, F)
-        for i in range(m):
-            device.add(s, B)
-            if i >= lag[s]:
-                device.add(s, W)
-            device.add(s, F)
-        for _ in range(min(lag[s], m)):
-            device.add(s, W)
+        behind = min(lag[s], m)
+        device.run(min(warm_up[s], m), (s, F))
+        device.run(behind, (s, B), (s, F))
+        device.run(m - behind, (s, B), (s, W), (s, F))
+        device.run(behind, (s, W))
         orders[int(instance.devices[s])] = device.order
     return orders
 
@@ -198,17 +229,22 @@ def _interleaved(instance: PipelineSchedule) -> Orders:
     chunks = instance.p // d
     each = m // max(1, m // d)  # microbatches of a chunk before the next chunk's turn
     total = m * chunks
+    step = np.arange(total)
+    chunk = step // each % chunks
+    microbatch = step // (each * chunks) * each + step % each
+    base = instance.operations.base
     orders = []
     for rank in range(d):
-        device = _Device(instance)
+        forward = base[chunk * d + rank] + microbatch
+        # The k-th B is that of the k-th microbatch in turn on the chunks in reverse; W follows.
+        backward = base[(chunks - 1 - chunk) * d + rank] + m + microbatch
+        kinds = [backward + kind * m for kind in range(len(instance.kinds) - 1)]
         warm_up = min(total, (chunks - 1) * each + 2 * (d - 1 - rank))
-        for step in range(total + warm_up):
-            if step < total:
-                device.add((step // each) % chunks * d + rank, F)
-            if step >= warm_up:
-                chunk = chunks - 1 - (step - warm_up) // each % chunks
-                device.backward(chunk * d + rank)
-        orders.append(device.order)
+        table = np.full((total, len(instance.kinds)), -1, dtype=np.int64)
+        table[: total - warm_up, 0] = forward[warm_up:]
+        table[:, 1:] = np.stack(kinds, axis=1)
+        flat = table.reshape(-1)
+        orders.append(np.concatenate([forward[:warm_up], flat[flat >= 0]]))
     return orders
 
 
@@ -226,35 +262,14 @@ def _zb_v(instance: PipelineSchedule) -> Orders:
     for rank in range(d):
         device = _Device(instance)
         down, up = rank, 2 * d - 1 - rank
-        ahead = 0
-        for _ in range(2 * (d - rank) - 1):
-            device.add(down, F)
-            ahead += 1
-        for _ in range(rank):
-            device.add(up, F)
-            device.add(down, F)
-            ahead += 1
-        for _ in range(d - rank):
-            device.add(up, F)
-            device.backward(up)
-        behind = d
-        while behind < ahead or ahead < total:
-            if ahead < total:
-                device.add(down, F)
-                ahead += 1
-            device.backward(down)
-            if behind < total:
-                device.add(up, F)
-                behind += 1
-            device.backward(up)
-        for _ in range(rank):
-            device.add(down, B)
-            device.add(up, B)
-        for _ in range(d - rank):
-            device.backward(down)
-        for stage in (up, down):
-            for _ in range(total):
-                device.add(stage, W)
+        device.run(2 * (d - rank) - 1, (down, F))
+        device.run(rank, (up, F), (down, F))
+        device.run(d - rank, (up, F), (up, B), (up, W))
+        device.run(total - d, (down, F), (down, B), (down, W), (up, F), (up, B), (up, W))
+        device.run(rank, (down, B), (up, B))
+        device.run(d - rank, (down, B), (down, W))
+        device.run(total, (up, W))
+        device.run(total, (down, W))
         orders.append(device.order)
     return orders
 
@@ -275,15 +290,13 @@ def _steps(instance: PipelineSchedule) -> str:
 
 def _popxl(instance: PipelineSchedule) -> Orders:
     p, m = instance.p, int(instance.microbatches[0])
-    orders: Orders = [[] for _ in range(p)]
+    orders: Orders = [np.zeros(0, dtype=np.int64)] * p
     for s in range(p):
         device = _Device(instance)
         # In step t of the loop F works on microbatch t - s, B on t - (2p - 2 - s).
-        for t in range(m + _loop_stages(instance)):
-            if s <= t < m + s:
-                device.add(s, F)
-            if instance.training and 2 * p - 2 - s <= t:
-                device.backward(s)
+        ahead = 2 * (p - 1 - s) if instance.training else 0
+        device.run(ahead, (s, F))
+        device.run(m, (s, F), (s, B), (s, W))
         orders[int(instance.devices[s])] = device.order
     return orders
 

@@ -6,7 +6,7 @@ starts make the shortest makespan; the shortest spans are a cycle of greatest me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -16,6 +16,15 @@ from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 
+PART = 500_000
+"""Operations in a kernel call: less than a tenth of a second."""
+
+PATHS = 200_000_000
+"""Arcs on all paths from all devices up to which the shortest spans are found: about a second."""
+
+DEVICES = 400
+"""Devices up to which they are."""
+
 
 class Timing:
     """Longest paths through the operations of an instance, for any orders of its devices.
@@ -23,10 +32,15 @@ class Timing:
     Parameters
     ----------
     instance : PipelineSchedule
+    look : callable, optional
+        Called several times a second with the operations and arcs looked at since; it may raise.
     """
 
-    def __init__(self, instance: PipelineSchedule) -> None:
+    def __init__(
+        self, instance: PipelineSchedule, look: Callable[[int], object] | None = None
+    ) -> None:
         self.instance = instance
+        self._look = look
         operations = instance.operations
         first, after, lag = operations.successors
         n, d = len(operations), instance.d
@@ -66,9 +80,10 @@ class Timing:
         """
         order = np.concatenate([np.asarray(row, dtype=np.int64) for row in orders])
         lengths = [len(row) for row in orders]
-        if lengths != np.diff(self.ptr).tolist() or not np.array_equal(
-            np.sort(order), np.arange(len(self.start))
-        ):
+        every = np.zeros(len(self.start), dtype=bool)
+        if lengths == np.diff(self.ptr).tolist() and order.min() >= 0 and order.max() < len(every):
+            every[order] = True
+        if not every.all():
             raise ValueError("orders must hold every operation once")
         if (self.graph.device[order] != np.repeat(np.arange(self.d), lengths)).any():
             raise ValueError("an operation is in the order of another device")
@@ -76,7 +91,25 @@ class Timing:
 
     def order_of(self, start: Array) -> Array:
         """Return the orders, flat, of a schedule with these starts."""
-        return np.lexsort((start, self.graph.device))
+        rows = np.argsort(self.graph.device, kind="stable")
+        for d in range(self.d):
+            own = rows[self.ptr[d] : self.ptr[d + 1]]
+            own[:] = own[np.argsort(start[own], kind="stable")]
+        self._looked(len(rows))
+        return rows
+
+    def _looked(self, amount: int) -> None:
+        if self._look is not None:
+            self._look(amount)
+
+    def _parts(self) -> Iterator[tuple[int, int]]:
+        """Yield [low, high) of all operations, part by part, and look at the clock between."""
+        n = len(self.start)
+        each = len(self.graph.after) / n + 1
+        for low in range(0, n, PART):
+            high = min(n, low + PART)
+            yield low, high
+            self._looked(int(each * (high - low)))
 
     def earliest(self, order: Array) -> Array | None:
         """Return the earliest starts, shape (n,), or None when the orders contradict one another.
@@ -87,16 +120,13 @@ class Timing:
             What each device runs, one device after another.
         """
         kernels.followers(order, self.ptr, self._follower)
-        fine = kernels.forward(
-            self.graph,
-            order,
-            self.ptr,
-            self._follower,
-            self.start,
-            self._visit,
-            self._scratch,
-        )
-        return self.start.copy() if fine else None
+        graph, start, visit, waits = self.graph, self.start, self._visit, self._scratch
+        write = kernels.begin(graph, order, self.ptr, start, visit, waits)
+        for low, high in self._parts():
+            write = kernels.advance(graph, self._follower, start, visit, waits, low, write, high)
+            if write < high:
+                return None
+        return start.copy()
 
     def peaks(self, order: Array) -> Array:
         """Return the most memory each device holds, shape (d,)."""
@@ -125,30 +155,66 @@ class Timing:
         """
         if self.earliest(order) is None:
             return None
-        length = np.zeros((self.d, self.d), dtype=np.int64)
+        length = np.full((self.d, self.d), -FAR, dtype=np.int64)
         for d in range(self.d):
-            kernels.reaches(
-                self.graph,
-                order,
-                self.ptr,
-                self._follower,
-                self._visit,
-                d,
-                length[d],
-                self._scratch,
-            )
+            distance = self._scratch
+            distance[:] = -FAR
+            if self.ptr[d] < self.ptr[d + 1]:
+                distance[order[self.ptr[d]]] = 0
+            for low, high in self._parts():
+                kernels.reaches(
+                    self.graph, self._follower, self._visit, length[d], distance, low, high
+                )
         span = int(kernels.least_period(length))
         end = np.zeros(self.d, dtype=np.int64)
         for _ in range(self.d):
             later = np.where(length > -FAR, end[:, None] - span + length, -FAR).max(axis=0)
             end = np.maximum(end, later)
-        deadline = end - self.graph.rest
-        kernels.backward(self.graph, self._follower, self._visit, deadline, self.start)
-        start = self.start - self.start.min()
-        return span, start
+        start = self._latest(end - self.graph.rest)
+        return span, start - start.min()
+
+    def _latest(self, deadline: Array) -> Array:
+        """Return the latest starts for devices that are done by `deadline`, shape (d,).
+
+        In the orders of the last call of :meth:`earliest`.
+        """
+        n = len(self.start)
+        for low, high in self._parts():
+            kernels.backward(
+                self.graph, self._follower, self._visit, deadline, self.start, n - high, n - low
+            )
+        return self.start.copy()
+
+    def short_spans(self, order: Array) -> Array | None:
+        """Return starts of short spans: devices start as late as their earliest ends allow.
+
+        None when the orders contradict one another.  O(n + arcs).
+        """
+        start = self.earliest(order)
+        if start is None:
+            return None
+        last = order[self.ptr[1:] - 1]
+        start = self._latest(start[last] + self.graph.duration[last])
+        return np.asarray(start - start.min())
+
+    @property
+    def exact(self) -> bool:
+        """Whether :meth:`best` finds the best times, not only good ones.
+
+        Makespans it always does, the longest span up to `PATHS` arcs and `DEVICES` devices.
+        """
+        if self.instance.objective is not Objective.SPAN:
+            return True
+        arcs = len(self.start) + len(self.graph.after)
+        return self.d <= DEVICES and self.d * arcs <= PATHS
 
     def best(self, order: Array) -> Array | None:
-        """Return the starts of least objective for these orders; None when they contradict."""
+        """Return the starts of least objective for these orders; None when they contradict.
+
+        Of few cycles at least, where not :attr:`exact`.
+        """
+        if not self.exact:
+            return self.short_spans(order)
         if self.instance.objective is Objective.SPAN:
             found = self.shortest_spans(order)
             return None if found is None else found[1]
@@ -162,13 +228,17 @@ class Timing:
         return int(self.instance.evaluate(ScheduleSolution.of(self.instance, start)))
 
 
-def tighten(instance: PipelineSchedule, solution: ScheduleSolution) -> ScheduleSolution:
+def tighten(
+    instance: PipelineSchedule,
+    solution: ScheduleSolution,
+    look: Callable[[int], object] | None = None,
+) -> ScheduleSolution:
     """Return the best schedule with the orders of `solution`, by the instance's objective.
 
     For the makespan everything starts as early as it can; for the longest span, first operations
     start as late as they can.
     """
-    timing = Timing(instance)
+    timing = Timing(instance, look)
     start = timing.best(timing.order_of(solution.start))
     if start is None:
         raise ValueError("the solution breaks a precedence")

@@ -51,32 +51,43 @@ def followers(order: Array, ptr: Array, follower: Array) -> None:  # pragma: no 
 
 
 @compiled
-def forward(
-    graph: Graph,
-    order: Array,
-    ptr: Array,
-    follower: Array,
-    start: Array,
-    visit: Array,
-    waits: Array,
-) -> bool:  # pragma: no cover - compiled
-    """Set `start` to the earliest starts; return False when the orders wait for one another.
+def begin(
+    graph: Graph, order: Array, ptr: Array, start: Array, visit: Array, waits: Array
+) -> int:  # pragma: no cover - compiled
+    """Prepare :func:`advance`; return how many operations wait for nothing.
 
-    `visit`, shape (n,), becomes a topological order, `waits` is scratch.  O(n + arcs).
+    `waits` becomes what each operation waits for, `visit` begins with those without any.  O(n).
     """
-    n = len(start)
-    for v in range(n):
+    write = 0
+    for v in range(len(start)):
         waits[v] = graph.waits[v]
         start[v] = 0
     for d in range(len(ptr) - 1):
         for at in range(ptr[d] + 1, ptr[d + 1]):
             waits[order[at]] += 1
-    read, write = 0, 0
     for d in range(len(ptr) - 1):  # whatever waits for nothing comes first on its device
         if ptr[d] < ptr[d + 1] and waits[order[ptr[d]]] == 0:
             visit[write] = order[ptr[d]]
             write += 1
-    while read < write:
+    return write
+
+
+@compiled
+def advance(
+    graph: Graph,
+    follower: Array,
+    start: Array,
+    visit: Array,
+    waits: Array,
+    read: int,
+    write: int,
+    stop: int,
+) -> int:  # pragma: no cover - compiled
+    """Follow visit[read:write], and what then waits for nothing, up to visit[stop]; return `write`.
+
+    Where that is no more than could be read the orders wait for one another.
+    """
+    while read < write and read < stop:
         v = visit[read]
         read += 1
         end = start[v] + graph.duration[v]
@@ -94,18 +105,43 @@ def forward(
             if waits[then] == 0:
                 visit[write] = then
                 write += 1
-    return write == n
+    return write
+
+
+@compiled
+def forward(
+    graph: Graph,
+    order: Array,
+    ptr: Array,
+    follower: Array,
+    start: Array,
+    visit: Array,
+    waits: Array,
+) -> bool:  # pragma: no cover - compiled
+    """Set `start` to the earliest starts; return False when the orders wait for one another.
+
+    `visit`, shape (n,), becomes a topological order, `waits` is scratch.  O(n + arcs).
+    """
+    n = len(start)
+    write = begin(graph, order, ptr, start, visit, waits)
+    return advance(graph, follower, start, visit, waits, 0, write, n) == n
 
 
 @compiled
 def backward(
-    graph: Graph, follower: Array, visit: Array, deadline: Array, start: Array
+    graph: Graph,
+    follower: Array,
+    visit: Array,
+    deadline: Array,
+    start: Array,
+    low: int,
+    high: int,
 ) -> None:  # pragma: no cover - compiled
-    """Set `start` to the latest starts at which device d is done by deadline[d].
+    """Set `start` of visit[low:high] to the latest at which device d is done by deadline[d].
 
-    `visit` is the topological order of :func:`forward`.  O(n + arcs).
+    `visit` is the topological order of :func:`forward`; later parts of it come first.
     """
-    for at in range(len(visit) - 1, -1, -1):
+    for at in range(high - 1, low - 1, -1):
         v = visit[at]
         end = deadline[graph.device[v]]
         then = follower[v]
@@ -132,25 +168,19 @@ def peaks(graph: Graph, order: Array, ptr: Array, peak: Array) -> None:  # pragm
 @compiled
 def reaches(
     graph: Graph,
-    order: Array,
-    ptr: Array,
     follower: Array,
     visit: Array,
-    origin: int,
     length: Array,
     distance: Array,
+    low: int,
+    high: int,
 ) -> None:  # pragma: no cover - compiled
-    """Set length[e] to the longest path from the first start of device `origin` to the end of e.
+    """Follow visit[low:high] with longest paths; see :meth:`.timing.Timing.shortest_spans`.
 
-    The end of device e includes what the objective adds; -FAR where no path leads.  `distance`
-    is scratch of shape (n,).
+    distance[v] is the longest path to the start of v, length[e] that to the end of device e, with
+    what the objective adds; -FAR where no path leads.  Earlier parts of `visit` come first.
     """
-    distance[:] = -FAR
-    length[:] = -FAR
-    if ptr[origin] == ptr[origin + 1]:
-        return
-    distance[order[ptr[origin]]] = 0
-    for at in range(len(visit)):
+    for at in range(low, high):
         v = visit[at]
         if distance[v] == -FAR:
             continue

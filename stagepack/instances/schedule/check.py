@@ -142,13 +142,22 @@ def evaluate(instance: PipelineSchedule, solution: ScheduleSolution) -> int:
 
 def _windows(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Array, Array]:
     """Return the first start and the last end of each device."""
-    first, last = np.full(instance.d, LATEST), np.zeros(instance.d, dtype=np.int64)
+    first, last = [LATEST] * instance.d, [0] * instance.d
+    devices = instance.devices.tolist()
     for stage, rows in enumerate(solution.stages):
-        device = instance.devices[stage]
-        first[device] = min(first[device], rows.min())
-        ends = rows + np.array(_durations(instance, stage))[:, None]
-        last[device] = max(last[device], ends.max())
-    return first, last
+        device = devices[stage]
+        latest = zip(rows.max(axis=1).tolist(), _durations(instance, stage), strict=True)
+        first[device] = min(first[device], int(rows.min()))
+        last[device] = max(last[device], *(start + duration for start, duration in latest))
+    return np.array(first), np.array(last)
+
+
+def _by_device(instance: PipelineSchedule) -> list[list[int]]:
+    """Return the stages of each device."""
+    found: list[list[int]] = [[] for _ in range(instance.d)]
+    for stage, device in enumerate(instance.devices.tolist()):
+        found[device].append(stage)
+    return found
 
 
 def _makespan(instance: PipelineSchedule, last: Array) -> int:
@@ -186,12 +195,11 @@ def measure(
     ]
     stages = tuple(StageMeasure(_most(*flight)) for flight in flights)
     devices = []
-    for device in range(instance.d):
-        here = [stage for stage in range(instance.p) if instance.devices[stage] == device]
+    for device, here in enumerate(_by_device(instance)):
         work = sum(sum(_durations(instance, s)) * int(instance.microbatches[s]) for s in here)
         busy = work + int(instance.optimizer[device])
         length = int(spans[device])
-        _, level = _memory(instance, solution, device)
+        _, level = _memory(instance, starts, here)
         devices.append(
             DeviceMeasure(
                 busy=busy,
@@ -262,10 +270,12 @@ def check(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Viola
         return wrong
     starts = solution.stages
     found: list[Violation] = []
-    for rule in (_order, _dependencies, _overlaps):
+    for rule in (_order, _dependencies):
         found += rule(instance, starts)
-    for device in range(instance.d):
-        found += _over_limit(instance, solution, device)
+    for device, here in enumerate(_by_device(instance)):
+        found += _overlaps(instance, starts, device, here)
+    for device, here in enumerate(_by_device(instance)):
+        found += _over_limit(instance, starts, device, here)
     return _limited(found)
 
 
@@ -315,7 +325,8 @@ def _operation(instance: PipelineSchedule, stage: int, kind: int, microbatch: in
 def _order(instance: PipelineSchedule, starts: list[Array]) -> list[Violation]:
     found = []
     for stage, rows in enumerate(starts):
-        for kind, i in np.argwhere(rows[:, 1:] < rows[:, :-1]).tolist():
+        early = rows[:, 1:] < rows[:, :-1]
+        for kind, i in np.argwhere(early).tolist() if early.any() else ():
             found.append(
                 Violation(
                     "order",
@@ -361,58 +372,61 @@ def _dependencies(instance: PipelineSchedule, starts: list[Array]) -> list[Viola
     return found
 
 
-def _overlaps(instance: PipelineSchedule, starts: list[Array]) -> list[Violation]:
+def _overlaps(
+    instance: PipelineSchedule, starts: list[Array], device: int, here: list[int]
+) -> list[Violation]:
+    begins, ends, names = [], [], []
+    for stage in here:
+        for kind, duration in enumerate(_durations(instance, stage)):
+            begins.append(starts[stage][kind])
+            ends.append(starts[stage][kind] + duration)
+            names.append((stage, kind))
+    begin, end = np.concatenate(begins), np.concatenate(ends)
+    order = np.lexsort((end, begin))
+    begin, end = begin[order], end[order]
+    latest = np.maximum.accumulate(end)
+    first = np.cumsum([0, *(len(row) for row in begins)])
+
+    def name(at: int) -> str:
+        row = int(np.searchsorted(first, order[at], side="right")) - 1
+        return _operation(instance, *names[row], int(order[at] - first[row]))
+
     found = []
-    for device in range(instance.d):
-        runs: list[tuple[int, int, int, int, int]] = []
-        for stage in range(instance.p):
-            if instance.devices[stage] != device:
-                continue
-            for kind, duration in enumerate(_durations(instance, stage)):
-                for i, start in enumerate(starts[stage][kind].tolist()):
-                    runs.append((start, start + duration, stage, kind, i))
-        runs.sort()
-        running = runs[0]
-        for run in runs[1:]:
-            if run[0] < running[1]:
-                found.append(
-                    Violation(
-                        "overlap",
-                        f"on {instance.device_name(device)} {_operation(instance, *run[2:])} "
-                        f"starts at {run[0]}, {running[1] - run[0]} before the end of "
-                        f"{_operation(instance, *running[2:])}",
-                    )
-                )
-            if run[1] > running[1]:
-                running = run
+    for at in (1 + np.flatnonzero(begin[1:] < latest[:-1])).tolist():
+        running = int(np.searchsorted(latest, latest[at - 1]))  # what ends last of those before
+        found.append(
+            Violation(
+                "overlap",
+                f"on {instance.device_name(device)} {name(at)} starts at {begin[at]}, "
+                f"{latest[at - 1] - begin[at]} before the end of {name(running)}",
+            )
+        )
     return found
 
 
 def _memory(
-    instance: PipelineSchedule, solution: ScheduleSolution, device: int
+    instance: PipelineSchedule, starts: list[Array], here: list[int]
 ) -> tuple[Array, Array]:
-    """Return the moments at which the memory of a device changes, and what it holds from then."""
+    """Return the moments at which the memory of stages changes, and what they hold from then."""
     moments, amounts = [], []
-    for stage, rows in enumerate(solution.stages):
-        if instance.devices[stage] != device:
-            continue
+    for stage in here:
         durations, changes = _durations(instance, stage), _changes(instance, stage)
-        for kind, change in enumerate(changes):
-            moments.append(rows[kind] if change > 0 else rows[kind] + durations[kind])
-            amounts.append(np.full(len(rows[kind]), change))
+        for row, duration, change in zip(starts[stage], durations, changes, strict=True):
+            moments.append(row if change > 0 else row + duration)
+            amounts.append(np.full(len(row), change))
     at, amount = np.concatenate(moments), np.concatenate(amounts)
-    times, which = np.unique(at, return_inverse=True)
-    sums = np.zeros(len(times), dtype=np.int64)
-    np.add.at(sums, which, amount)
-    return times, np.cumsum(sums)
+    order = np.argsort(at, kind="stable")
+    at, level = at[order], np.cumsum(amount[order])
+    last = np.append(at[1:] > at[:-1], True)  # of what happens at one moment
+    return at[last], level[last]
 
 
 def _over_limit(
-    instance: PipelineSchedule, solution: ScheduleSolution, device: int
+    instance: PipelineSchedule, starts: list[Array], device: int, here: list[int]
 ) -> list[Violation]:
     if instance.limit is None:
         return []
-    times, level = _memory(instance, solution, device)
+    times, level = _memory(instance, starts, here)
     limit = int(instance.limit[device])
     if level.max() <= limit:
         return []
@@ -422,18 +436,15 @@ def _over_limit(
             "memory",
             f"{instance.device_name(device)} holds {level[most]:,} of {limit:,} at "
             f"{times[most]}, {level[most] - limit:,} too much, and too much first at "
-            f"{times[first]}{_culprit(instance, solution, device, int(times[first]))}",
+            f"{times[first]}{_culprit(instance, starts, here, int(times[first]))}",
         )
     ]
 
 
-def _culprit(
-    instance: PipelineSchedule, solution: ScheduleSolution, device: int, moment: int
-) -> str:
+def _culprit(instance: PipelineSchedule, starts: list[Array], here: list[int], moment: int) -> str:
     """Name an operation that takes memory at `moment`."""
-    for stage, rows in enumerate(solution.stages):
-        if instance.devices[stage] != device:
-            continue
+    for stage in here:
+        rows = starts[stage]
         for kind, change in enumerate(_changes(instance, stage)):
             if change > 0 and (rows[kind] == moment).any():
                 i = int(np.argmax(rows[kind] == moment))

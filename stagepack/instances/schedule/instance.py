@@ -163,6 +163,12 @@ class PipelineSchedule(Answered[ScheduleSolution]):
         p = len(f)
         if p == 0:
             raise InputError("no stages", field="forward", remedy="give at least one stage")
+        if p > validate.MOST_STAGES:
+            raise InputError(
+                f"{p:,} stages",
+                field="forward",
+                remedy=f"give at most {validate.MOST_STAGES:,}",
+            )
         if weight is not None and backward is None:
             raise InputError(
                 "is missing though weight is given",
@@ -297,15 +303,28 @@ class PipelineSchedule(Answered[ScheduleSolution]):
         return tuple(validate.topological(self.p, self.edges)[0])
 
     @cached_property
-    def above(self) -> tuple[frozenset[int], ...]:
-        """For each stage the stages on paths that lead to it."""
-        found: list[frozenset[int]] = [frozenset()] * self.p
-        producers: list[list[int]] = [[] for _ in range(self.p)]
-        for producer, consumer in self.edges:
-            producers[consumer].append(producer)
+    def consumers(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For each stage its consumers, each with the latency that counts."""
+        found: list[list[tuple[int, int]]] = [[] for _ in range(self.p)]
+        for (producer, consumer), lag in zip(self.edges, self.lag.tolist(), strict=True):
+            found[producer].append((consumer, lag))
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def _above(self) -> tuple[int, ...]:
+        """For each stage the set of stages on paths that lead to it; bit a is stage a."""
+        found = [0] * self.p
         for stage in self.order:
-            found[stage] = frozenset().union(*({a} | found[a] for a in producers[stage]))
+            reached = found[stage] | 1 << stage
+            for consumer, _ in self.consumers[stage]:
+                found[consumer] |= reached
         return tuple(found)
+
+    def above(self, stage: int, among: Array) -> Array:
+        """Return which of the stages `among` are on paths that lead to `stage`, as booleans."""
+        size = self.p + 7 >> 3
+        packed = np.frombuffer(self._above[stage].to_bytes(size, "little"), dtype=np.uint8)
+        return np.unpackbits(packed, bitorder="little")[among].astype(bool)
 
     @cached_property
     def work(self) -> Array:
@@ -334,7 +353,13 @@ class PipelineSchedule(Answered[ScheduleSolution]):
 
     def stages_of(self, device: int) -> tuple[int, ...]:
         """Return the stages that run on a device."""
-        return tuple(np.flatnonzero(self.devices == device).tolist())
+        return self._stages_of[device]
+
+    @cached_property
+    def _stages_of(self) -> tuple[tuple[int, ...], ...]:
+        by = np.argsort(self.devices, kind="stable")
+        ends = np.cumsum(np.bincount(self.devices, minlength=self.d))
+        return tuple(tuple(part.tolist()) for part in np.split(by, ends[:-1]))
 
     def stage_name(self, stage: int) -> str:
         """Name of a stage for messages and plots."""

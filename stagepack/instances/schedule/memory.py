@@ -9,6 +9,9 @@ import numpy as np
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.instance import PipelineSchedule
 
+TOGETHER = 64
+"""Stages of a device up to which their memory is compared pair by pair."""
+
 
 def memory_arcs(instance: PipelineSchedule) -> tuple[Array, Array]:
     """Return pairs (before, after) of operations that memory keeps in order.
@@ -31,13 +34,16 @@ def memory_arcs(instance: PipelineSchedule) -> tuple[Array, Array]:
     taken, for operations of a kind run in order, and left out where an earlier F of s has to wait
     for it, too.  A device with one stage, whose B is whole and takes nothing, keeps within its
     limit if these arcs are kept, unless :func:`.reasons.reasons` knows that no order does.
-    O(stages of a device ** 2 * m) each device.
+    Devices with more than `TOGETHER` stages have none.  O(stages of a device ** 2 * m) each
+    device.
     """
     befores: list[Array] = []
     afters: list[Array] = []
     if instance.limit is not None and instance.training:
-        for s in range(instance.p):
-            for t, kind, fixed, each_i, each_k in _claims(instance, s):
+        few = np.bincount(instance.devices)[instance.devices] <= TOGETHER
+        above = _above(instance, few)
+        for s in np.flatnonzero(few).tolist():
+            for t, kind, fixed, each_i, each_k in _claims(instance, s, above):
                 # held(i, k) = fixed + i * each_i - k * each_k is what the supposition holds
                 i = np.arange(1, int(instance.microbatches[s]), dtype=np.int64)
                 excess = fixed + i * each_i - int(instance.limit[instance.devices[s]])
@@ -53,9 +59,21 @@ def memory_arcs(instance: PipelineSchedule) -> tuple[Array, Array]:
     return np.concatenate(befores + none), np.concatenate(afters + none)
 
 
-def _claims(instance: PipelineSchedule, s: int) -> Iterator[tuple[int, int, int, int, int]]:
+def _above(instance: PipelineSchedule, few: Array) -> list[frozenset[int]]:
+    """Return for each stage those of its device that are above it, where these are `few`."""
+    found: list[frozenset[int]] = [frozenset()] * instance.p
+    for device in range(instance.d if instance.d < instance.p else 0):
+        stages = np.array(instance.stages_of(device))
+        if len(stages) > 1 and few[stages[0]]:
+            for s in stages.tolist():
+                found[s] = frozenset(stages[instance.above(s, stages)].tolist())
+    return found
+
+
+def _claims(
+    instance: PipelineSchedule, s: int, above: list[frozenset[int]]
+) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield (t, kind, fixed, each_i, each_k) of the suppositions of :func:`memory_arcs`."""
-    above = instance.above
     same = frozenset(instance.stages_of(int(instance.devices[s])))
     g, least = {}, {}
     for a in same:

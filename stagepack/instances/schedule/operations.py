@@ -84,30 +84,32 @@ class Operations:
 
         befores, afters, lags = [], [], []
 
-        def arcs(s: int, k: int, t: int, then: int, lag: int) -> None:
-            each = np.arange(m[s])
-            befores.append(base[s] + k * m[s] + each)
-            afters.append(base[t] + then * m[t] + each)
-            lags.append(np.full(len(each), lag))
+        def arcs(s: Array, k: int, t: Array, then: int, lag: Array) -> None:
+            """Add arcs from kind k of stages s to kind `then` of stages t, of each microbatch."""
+            counts = m[s]
+            each = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            befores.append(np.repeat(base[s] + k * counts, counts) + each)
+            afters.append(np.repeat(base[t] + then * counts, counts) + each)
+            lags.append(np.repeat(lag, counts))
 
-        for (a, b), lag in zip(instance.edges, instance.lag.tolist(), strict=True):
-            arcs(a, 0, b, 0, lag)
-            if kinds > 1:
-                arcs(b, 1, a, 1, lag)
-        for s in range(instance.p):
-            for k in range(1, kinds):
-                arcs(s, k - 1, s, k, 0)
-            for k in range(kinds):
-                line = base[s] + k * m[s] + np.arange(m[s])
-                befores.append(line[:-1])
-                afters.append(line[1:])
-                lags.append(np.zeros(len(line) - 1, dtype=np.int64))
+        ends = np.array(instance.edges, dtype=np.int64).reshape(-1, 2)
+        arcs(ends[:, 0], 0, ends[:, 1], 0, instance.lag)
+        if kinds > 1:
+            arcs(ends[:, 1], 1, ends[:, 0], 1, instance.lag)
+        stages, none = np.arange(instance.p), np.zeros(instance.p, dtype=np.int64)
+        for k in range(1, kinds):
+            arcs(stages, k - 1, stages, k, none)
+        microbatch = np.arange(len(stage)) - first
+        later = np.flatnonzero(microbatch)
+        befores.append(later - 1)
+        afters.append(later)
+        lags.append(np.zeros(len(later), dtype=np.int64))
         return cls(
             base=base,
             microbatches=m,
             stage=stage,
             kind=kind,
-            microbatch=np.arange(len(stage)) - first,
+            microbatch=microbatch,
             device=instance.devices[stage],
             duration=row_duration[stage, kind],
             delta=row_delta[stage, kind],

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.instance import PipelineSchedule
 
 
-def reasons(instance: PipelineSchedule) -> tuple[str, ...]:
+def reasons(
+    instance: PipelineSchedule, keep_going: Callable[[], bool] | None = None
+) -> tuple[str, ...]:
     """Return what makes `instance` infeasible, a sentence a device; () when nothing was found.
 
     Names the operation that cannot run, what it needs, the limit, and by how much it is too
-    small.  An instance without reasons may still be infeasible.
+    small.  An instance without reasons may still be infeasible.  Once `keep_going` says no, no
+    further devices are looked at.
     """
     if instance.limit is None:
         return ()
-    needs, operations = _needs(instance)
+    needs, operations = _needs(instance, keep_going)
     found = []
     for device in range(instance.d):
         need, limit = needs[device], int(instance.limit[device])
@@ -39,12 +44,14 @@ def least_memory(instance: PipelineSchedule) -> Array:
     the same microbatch on stages of the device that come before (F) or after it (B).  Whatever
     else was run holds at least nothing, for no prefix of F, B, W of a stage and microbatch holds
     less.  Of operations that may or may not have been run, the state that holds least counts.
-    O(p * edges + p**2).
+    O(p + edges), and O(p) more for each stage that shares its device.
     """
-    return np.array(_needs(instance)[0], dtype=np.int64)
+    return np.array(_needs(instance, None)[0], dtype=np.int64)
 
 
-def _needs(instance: PipelineSchedule) -> tuple[list[int], list[tuple[int, str, int]]]:
+def _needs(
+    instance: PipelineSchedule, keep_going: Callable[[], bool] | None
+) -> tuple[list[int], list[tuple[int, str, int]]]:
     """Return for each device what it needs, and the operation that needs it.
 
     The operation as stage, kind, and what it would need were there one microbatch alone.
@@ -52,29 +59,35 @@ def _needs(instance: PipelineSchedule) -> tuple[list[int], list[tuple[int, str, 
     kinds = len(instance.kinds)
     columns = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
     taken = np.stack(columns[:kinds])
-    held = np.cumsum(taken, axis=0).tolist()  # after F, B, W of one microbatch
-    delta = taken.tolist()
-    needs, culprits = [0] * instance.d, [(0, "F", 0)] * instance.d
+    held = np.cumsum(taken, axis=0)  # after F, B, W of one microbatch
+    least = held.min(axis=0)
+    started = held[1:].min(axis=0) if kinds > 1 else np.zeros_like(least)  # once B has run
+    earlier = instance.microbatches - 1
+    # What stages of the device hold besides that come before, or after: of one microbatch.
+    above, above_least, below = (np.zeros(instance.p, dtype=np.int64) for _ in range(3))
+    for device in range(instance.d if instance.d < instance.p else 0):
+        stages = np.array(instance.stages_of(device))
+        for s in stages if len(stages) > 1 else ():
+            if keep_going is not None and not keep_going():
+                return [0] * instance.d, [(0, "F", 0)] * instance.d
+            row = stages[instance.above(s, stages)]
+            above[s], above_least[s] = held[0][row].sum(), least[row].sum()
+            below[row] += started[s]
+    lone = np.empty((instance.p, kinds), dtype=np.int64)
+    need = np.empty_like(lone)
+    for kind in range(kinds):
+        # B of the last microbatch waits for that of this stage.
+        lone[:, kind] = np.maximum(taken[kind], 0) + (above if kind < 2 else above_least)
+        rest = held[kind:].min(axis=0) + above_least  # has run this kind here, and F above
+        if kind:
+            lone[:, kind] += held[kind - 1] + below
+            rest = rest + below
+        need[:, kind] = lone[:, kind] + earlier * rest
+    needs, culprits = [], []
     for device in range(instance.d):
-        stages = instance.stages_of(device)
-        for s in stages:
-            earlier = int(instance.microbatches[s]) - 1
-            above = [a for a in stages if a in instance.above[s]]
-            below = [b for b in stages if s in instance.above[b]]
-            for kind in range(kinds):
-                lone = max(delta[kind][s], 0) + (held[kind - 1][s] if kind else 0)
-                # The earlier microbatches have run this kind here, and F above.
-                rest = earlier * min(row[s] for row in held[kind:])
-                for a in above:
-                    # B of the last microbatch waits for that of this stage.
-                    lone += held[0][a] if kind < 2 else min(row[a] for row in held)
-                    rest += earlier * min(row[a] for row in held)
-                if kind:
-                    for b in below:
-                        least = min(row[b] for row in held[1:])
-                        lone += least
-                        rest += earlier * least
-                if lone + rest > needs[device]:
-                    needs[device] = lone + rest
-                    culprits[device] = (s, instance.kinds[kind], lone)
+        own = need[list(instance.stages_of(device))]
+        at, kind = divmod(int(own.argmax()), kinds)
+        s = instance.stages_of(device)[at]
+        needs.append(max(0, int(own[at, kind])))
+        culprits.append((s, instance.kinds[kind], int(lone[s, kind])))
     return needs, culprits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from stagepack.instances.schedule.instance import PipelineSchedule
 
 LARGEST = 2**62  # cycles, bytes and their sums beyond this are refused
-MOST_OPERATIONS = 2**26
+MOST_OPERATIONS = 2**23
+MOST_STAGES = 2**14
+"""Stages and operations up to which every step of every method keeps its time and memory."""
 
 
 def integer(value: Any, name: str, least: int) -> int:
@@ -127,11 +130,13 @@ def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
                     remedy=f"give stages from 0 to {p - 1}",
                 )
         found.append((producer, consumer))
+    known: set[tuple[int, int]] = set()
     for at, edge in enumerate(found):
-        if edge in found[:at]:
+        if edge in known:
             raise InputError(
                 f"{edge} is given twice", field=f"edges[{at}]", remedy="give each edge once"
             )
+        known.add(edge)
     _, cycle = topological(p, found)
     if cycle:
         raise InputError(
@@ -143,26 +148,34 @@ def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
 
 
 def topological(p: int, edges: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Return the stages so that producers come first (least numbers first), or else a cycle."""
+    """Return the stages so that producers come first (least numbers first), or else a cycle.
+
+    O((p + edges) log(p)).
+    """
     waits = [0] * p
-    for _, consumer in edges:
+    consumers: list[list[int]] = [[] for _ in range(p)]
+    for producer, consumer in edges:
         waits[consumer] += 1
+        consumers[producer].append(consumer)
     ready = [stage for stage in range(p) if not waits[stage]]
     order = []
-    while ready:
-        stage = min(ready)
-        ready.remove(stage)
+    while ready:  # a heap
+        stage = heapq.heappop(ready)
         order.append(stage)
-        for producer, consumer in edges:
-            if producer == stage:
-                waits[consumer] -= 1
-                if not waits[consumer]:
-                    ready.append(consumer)
+        for consumer in consumers[stage]:
+            waits[consumer] -= 1
+            if not waits[consumer]:
+                heapq.heappush(ready, consumer)
     if len(order) == p:
         return order, []
-    walk = [next(stage for stage in range(p) if waits[stage])]
-    while walk.count(walk[-1]) < 2:  # every stage left waits for another one left
-        walk.append(next(a for a, b in edges if b == walk[-1] and waits[a]))
+    before: dict[int, int] = {}  # every stage left waits for another one left
+    for producer, consumer in edges:
+        if waits[producer]:
+            before.setdefault(consumer, producer)
+    walk, seen = [next(stage for stage in range(p) if waits[stage])], set()
+    while walk[-1] not in seen:
+        seen.add(walk[-1])
+        walk.append(before[walk[-1]])
     cycle = walk[walk.index(walk[-1]) :]
     return [], cycle[::-1]
 
@@ -250,7 +263,9 @@ def _require_range(built: PipelineSchedule) -> None:
     kinds = len(built.kinds)
     if sum(m) * kinds >= MOST_OPERATIONS:
         raise InputError(
-            f"{sum(m) * kinds:,} operations", field="microbatches", remedy="give fewer than 2**26"
+            f"{sum(m) * kinds:,} operations",
+            field="microbatches",
+            remedy=f"give fewer than {MOST_OPERATIONS:,}",
         )
     cycles = int(built.optimizer.max())
     for column in (built.forward, built.backward, built.weight):
@@ -263,6 +278,13 @@ def _require_range(built: PipelineSchedule) -> None:
             "the cycles of all steps, or of a step for every device and one more, exceed 2**62",
             field="forward",
             remedy="use a coarser unit",
+        )
+    carried = sum(m[a] for a, _ in built.edges)
+    if carried >= MOST_OPERATIONS:
+        raise InputError(
+            f"{carried:,} results cross edges",
+            field="edges",
+            remedy=f"give fewer edges or microbatches: below {MOST_OPERATIONS:,} results",
         )
     columns = (built.memory_forward, built.memory_backward, built.memory_weight)
     nbytes = sum(abs(a) * b for column in columns for a, b in zip(column.tolist(), m, strict=True))

@@ -12,34 +12,29 @@ from stagepack.result import CheckError, Progress
 def lone_microbatches(instance: PipelineSchedule) -> ScheduleSolution:
     """Return the schedule that runs one operation at a time, microbatch after microbatch.
 
-    All F of a microbatch, then all its B, then all its W.  O(operations + edges * microbatches).
+    All F of a microbatch, then all its B, then all its W.  O(operations).
     """
     operations = instance.operations
-    most = int(instance.microbatches.max())
-    start = np.zeros(len(operations), dtype=np.int64)
+    turn = np.empty(instance.p, dtype=np.int64)
+    turn[list(instance.order)] = np.arange(instance.p)
+    # Within a microbatch, B and W of stages that come last are first.
+    place = np.where(operations.kind == 0, turn[operations.stage], -turn[operations.stage])
+    order = np.lexsort((place, operations.kind, operations.microbatch))
+    start = np.zeros(len(order), dtype=np.int64)
     wait = int(instance.lag.max(initial=0))
-    now = 0
-    for i in range(most):
-        for kind in range(len(instance.kinds)):
-            for s in instance.order if kind == 0 else reversed(instance.order):
-                if i < instance.microbatches[s]:
-                    v = operations.op(s, kind, i)
-                    start[v] = now
-                    now += int(operations.duration[v]) + wait
+    start[order[1:]] = np.cumsum(operations.duration[order[:-1]] + wait)
     return ScheduleSolution.of(instance, start)
 
 
 def sufficient_memory(instance: PipelineSchedule) -> Array:
     """Return limits, int64, shape (d,), within which one microbatch after the other fits."""
     operations = instance.operations
-    start = lone_microbatches(instance).start
-    need = np.zeros(instance.d, dtype=np.int64)
-    for device in range(instance.d):
-        row = np.flatnonzero(operations.device == device)
-        delta = operations.delta[row[np.argsort(start[row])]]
-        after = np.cumsum(delta)
-        need[device] = max(0, int((after + np.maximum(0, -delta)).max()))
-    return need
+    by = np.lexsort((lone_microbatches(instance).start, operations.device))
+    delta = operations.delta[by]
+    after = np.cumsum(delta)
+    first = np.searchsorted(operations.device[by], np.arange(instance.d))
+    after -= np.repeat(after[first] - delta[first], np.diff(np.append(first, len(by))))
+    return np.asarray(np.maximum(0, np.maximum.reduceat(after + np.maximum(0, -delta), first)))
 
 
 def conclude_infeasible(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
 
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule import bounds, greedy, modulo
-from stagepack.heuristics.schedule.rules import RULES, apply
-from stagepack.heuristics.schedule.timing import tighten
+from stagepack.heuristics.schedule.effort import Effort
+from stagepack.heuristics.schedule.rules import RULES, apply, one_by_one
+from stagepack.heuristics.schedule.timing import Timing, tighten
 from stagepack.heuristics.schedule.timing import warm_up as warm_up_timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
 from stagepack.methods import Settings
@@ -27,25 +27,34 @@ WORK = 2.0
 QUICK = 400
 """Operations up to which the model has the first turn."""
 
-MODELLED = 20_000
-"""Operations up to which `auto` builds a model."""
+MODELLED, BUILT = 20_000, 60_000
+"""Operations up to which `auto` builds a model, and up to which one is built at all."""
+
+LARGE = 20_000
+"""Operations from which on searches begin with the rules, which take the least time."""
 
 
-def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
-    """Tell `progress` what is known without a search.
+def _begin(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> Effort:
+    """Tell `progress` what is known without looking at operations; return what a run may spend.
 
     Raises
     ------
     Stopped
         When nothing fits.
     """
-    if reasons(instance):
+    if reasons(instance, progress.keep_going):
         conclude_infeasible(instance, progress, "memory")
         raise Stopped
     with progress.setup("compiling kernels"):
         bounds.warm_up()
         warm_up_timing()
-    progress.raise_bound(*bounds.bound(instance, progress.keep_going))
+    progress.raise_bound(bounds.work_bound(instance), "work bound")
+    return Effort(progress, settings)
+
+
+def _bound(instance: PipelineSchedule, effort: Effort) -> None:
+    """Tell `progress` of all bounds that need no search, as far as time allows."""
+    effort.progress.raise_bound(*bounds.bound(instance, effort.keep_going))
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -55,45 +64,61 @@ def run_rule(name: str) -> Run:
     """Return the `run` of one rule."""
 
     def run(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
-        _begin(instance, progress)
-        _given(instance, progress, settings)
-        solution, reason = apply(RULES[name], instance)
+        effort = _begin(instance, progress, settings)
+        _given(instance, effort, settings)
+        solution, reason = apply(RULES[name], instance, effort.look)
         if solution is not None:
             progress.offer(solution, name)
             reason = RULES[name].remark(instance)
+        _bound(instance, effort)
         progress.reason = reason
 
     return run
 
 
-def _offer_rule(name: str, instance: PipelineSchedule, progress: ScheduleProgress) -> None:
-    solution, reason = apply(RULES[name], instance)
+def _offer_rule(name: str, instance: PipelineSchedule, effort: Effort) -> None:
+    progress = effort.progress
+    solution, reason = apply(RULES[name], instance, effort.look)
     if solution is not None:
         progress.offer(solution, name)
     elif progress.solution is None:
         progress.reason = reason
 
 
-def _rules(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
-    """Offer what every rule gives that applies."""
+def _rules(instance: PipelineSchedule, effort: Effort) -> None:
+    """Offer what every rule gives that applies; something, however late, where memory allows it."""
+    progress = effort.progress
     for name, rule in RULES.items():
         if not rule.unsupported(instance) and progress.keep_going():
-            _offer_rule(name, instance, progress)
+            _offer_rule(name, instance, effort)
+    if progress.solution is None and not progress.interrupted:
+        timing = Timing(instance, effort.look)
+        order = timing.flat(one_by_one(instance))
+        start = timing.best(order) if timing.fits(order) else None
+        if start is not None:
+            progress.offer(ScheduleSolution.of(instance, start), "one microbatch after the other")
 
 
 def searching(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Improve list schedules until time or patience ends."""
-    _begin(instance, progress)
-    _given(instance, progress, settings)
-    greedy.search(instance, progress, settings)
-    _out_of_work(progress, settings)
+    effort = _begin(instance, progress, settings)
+    _given(instance, effort, settings)
+    if len(instance.operations) > LARGE:
+        _rules(instance, effort)
+    _bound(instance, effort)
+    if progress.keep_going() or progress.solution is None:
+        greedy.search(instance, progress, settings, effort)
 
 
 def periodic(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Search a period for the steady state, and complete it at both ends."""
-    _begin(instance, progress)
-    _given(instance, progress, settings)
-    modulo.search(instance, progress, settings, progress.solution)
+    effort = _begin(instance, progress, settings)
+    _given(instance, effort, settings)
+    if len(instance.operations) > LARGE:
+        _rules(instance, effort)
+    _bound(instance, effort)
+    if progress.keep_going():
+        modulo.search(instance, progress, settings, progress.solution, effort)
     _out_of_work(progress, settings)
 
 
@@ -106,29 +131,30 @@ def _out_of_work(progress: ScheduleProgress, settings: Settings) -> None:
 # ---------------------------------------------------------------------- where to start
 
 
-def _start(
-    instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings
-) -> greedy.Search:
+def _start(instance: PipelineSchedule, effort: Effort, settings: Settings) -> greedy.Search:
     """Offer a first solution as the settings want it; return the search that goes on from it."""
-    search = greedy.Search(instance, progress, settings.seed)
-    _given(instance, progress, settings)
+    progress = effort.progress
+    _given(instance, effort, settings)
     if settings.warm_start == "auto":
-        _rules(instance, progress)
-        if progress.keep_going() or progress.solution is None:
-            search.first_round()  # at least of one list, however late
+        _rules(instance, effort)
+    _bound(instance, effort)
+    effort.look()
+    search = greedy.Search(instance, progress, settings.seed, effort)
+    if settings.warm_start == "auto":
+        search.first_round()  # at least of one list, however late, where there is no rule
     if progress.solution is not None:
         search.adopt(progress.solution)
         progress.reason = ""
     return search
 
 
-def _given(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
+def _given(instance: PipelineSchedule, effort: Effort, settings: Settings) -> None:
     """Offer the solution, or run the rule, that the settings name as a start.
 
     A solution is offered with the best times for its orders, too: where it waits without need,
     models may not have it.
     """
-    wanted = settings.warm_start
+    progress, wanted = effort.progress, settings.warm_start
     if wanted is None or wanted == "auto":
         return
     if isinstance(wanted, Mapping):  # as a result records it
@@ -142,7 +168,7 @@ def _given(instance: PipelineSchedule, progress: ScheduleProgress, settings: Set
                 remedy="give a valid one or none",
             )
         progress.offer(wanted, "warm start")
-        progress.offer(tighten(instance, wanted), "warm start without needless waits")
+        progress.offer(tighten(instance, wanted, effort.look), "warm start without needless waits")
         return
     if not isinstance(wanted, str) or wanted not in RULES:
         raise InputError(
@@ -153,7 +179,7 @@ def _given(instance: PipelineSchedule, progress: ScheduleProgress, settings: Set
     reason = RULES[wanted].unsupported(instance)
     if reason:
         raise InputError(f"{wanted}: {reason}", field="warm_start")
-    _offer_rule(wanted, instance, progress)
+    _offer_rule(wanted, instance, effort)
 
 
 # ---------------------------------------------------------------------- on an engine
@@ -161,20 +187,28 @@ def _given(instance: PipelineSchedule, progress: ScheduleProgress, settings: Set
 
 def modelled(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Solve the interval model, from the best rule or list schedule."""
+    effort = _begin(instance, progress, settings)
+    _start(instance, effort, settings)
+    if not progress.keep_going():
+        return
     engine = load_engine("cp-sat", progress, settings)
-    _begin(instance, progress)
-    _start(instance, progress, settings)
-    if progress.keep_going():
-        _model(instance, progress, engine, settings)
+    n = len(instance.operations)
+    if n > BUILT:
+        progress.reason = (
+            f"cp-sat is for models of up to {BUILT:,} operations, not {n:,}: what was found first"
+        )
+        return
+    _model(instance, effort, engine, settings)
 
 
 def _model(
     instance: PipelineSchedule,
-    progress: ScheduleProgress,
+    effort: Effort,
     engine: Engine,
     settings: Settings,
     work: float | None = None,
 ) -> None:
+    progress = effort.progress
     upper, lower = progress.objective, progress.bound
     run_model(
         engine,
@@ -205,30 +239,28 @@ def auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Setti
     if settings.engine is not None:
         modelled(instance, progress, settings)
         return
-    _begin(instance, progress)
-    search = _start(instance, progress, settings)
+    effort = _begin(instance, progress, settings)
+    search = _start(instance, effort, settings)
     if not progress.keep_going():
         return
     n = len(instance.operations)
     engine = load_engine("cp-sat", progress, settings) if n <= MODELLED else None
-    spent, effort = 0.0, 1
+    longer, begun = 1, 0.0
     for turn in itertools.count():
         # A small model is solved before a search gets anywhere.
         if turn or n > QUICK:
-            _improve(search, progress, settings.seed + spent, effort)
+            _improve(search, progress, settings.seed + begun, longer)
         if turn == 1 and not modulo.unsupported(instance) and settings.warm_start == "auto":
-            once = dataclasses.replace(settings, deterministic=True, time_limit=greedy.ROUND)
-            modulo.search(instance, progress, once)
+            modulo.search(instance, progress, settings, effort=effort.part(greedy.ROUND))
             progress.reason = ""
-        limit = settings.time_limit if settings.deterministic else None
         if engine is not None and progress.keep_going():
-            work = WORK * effort if limit is None else min(WORK * effort, PACE * (limit - spent))
-            _model(instance, progress, engine, settings, work)
-        spent += 2 * WORK * effort
-        if not progress.keep_going() or (limit is not None and spent >= limit):
-            _out_of_work(progress, settings)
+            work = min(WORK * longer, PACE * effort.left)
+            _model(instance, effort, engine, settings, work)
+            effort.spend(work / PACE)
+        if not progress.keep_going():
             return
-        effort *= 2
+        begun += 2 * WORK * longer
+        longer *= 2
 
 
 def _improve(search: greedy.Search, progress: ScheduleProgress, seed: float, rounds: int) -> None:

@@ -130,7 +130,7 @@ def test_annealing_stops_when_told() -> None:
     timing = Timing(FOUR)
     operations = FOUR.operations
     order = np.lexsort((operations.kind, operations.microbatch, operations.device))
-    assert (annealing.improve(timing, order, keep_going=lambda: False) == order).all()
+    assert (annealing.improve(timing, order, keep_going=lambda _: False) == order).all()
 
 
 def test_annealing_never_returns_worse_orders() -> None:
@@ -190,7 +190,7 @@ def test_without_time_only_the_first_policy_is_tried() -> None:
 
 
 def test_an_interrupted_search_tries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greedy, "PLACED", 1)
+    monkeypatch.setattr(greedy, "STEPS", 1)
     instance = zero_bubble(3, 5, 4, 5, 3, 8)
     progress = run(lambda _, progress, __: progress.interrupt(), instance)
     greedy.Search(instance, progress, 0).first_round()
@@ -201,7 +201,7 @@ def test_lists_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = vee(3, 7, 8)
     chosen = list(itertools.islice(greedy.policies(instance), 0, 200, 20))
     whole = [greedy.Lists(instance).order(policy) for policy in chosen]
-    monkeypatch.setattr(greedy, "PLACED", 1)
+    monkeypatch.setattr(greedy, "STEPS", 1)
     parts = greedy.Lists(instance)
     for policy, expected in zip(chosen, whole, strict=True):
         assert expected is not None
@@ -209,5 +209,5 @@ def test_lists_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found is not None
         assert (found == expected).all()
     asked = iter([True, True, False])
-    assert parts.order(chosen[0], lambda: next(asked)) is None
+    assert parts.order(chosen[0], lambda _: next(asked)) is None
     assert next(asked, None) is None

@@ -13,7 +13,7 @@ def placed(instance: PipelineSchedule, period: int) -> np.ndarray | None:
     time = np.zeros((instance.p, 3), dtype=np.int64)
     random = np.ones(1, dtype=np.uint64)
     order = np.array(instance.order, dtype=np.int64)
-    found = modulo.placed(shop_of(instance), order, period, 300, random, time, lambda: True)
+    found = modulo.placed(shop_of(instance), order, period, 300, random, time, lambda _: True)
     return time if found else None
 
 
@@ -85,5 +85,5 @@ def test_placings_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     asked = iter([True, True, False])
     order, random = np.array(instance.order, dtype=np.int64), np.ones(1, dtype=np.uint64)
     shop, time = shop_of(instance), np.zeros((instance.p, 3), dtype=np.int64)
-    assert not modulo.placed(shop, order, 6, 300, random, time, lambda: next(asked))
+    assert not modulo.placed(shop, order, 6, 300, random, time, lambda _: next(asked))
     assert next(asked, None) is None

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.schedule import rules
-from stagepack.heuristics.schedule.rules import RULES, apply, loop_rings
-from stagepack.instances.schedule import PipelineSchedule, measure
+from stagepack.heuristics.schedule.rules import RULES, apply, loop_rings, one_by_one
+from stagepack.heuristics.schedule.timing import Timing
+from stagepack.instances.schedule import (
+    PipelineSchedule,
+    ScheduleSolution,
+    measure,
+    memory_arcs,
+    reasons,
+)
 from tests.heuristics.schedule.cases import looped, vee, zero_bubble
 from tests.random_schedules import random_schedule
 
@@ -141,9 +148,37 @@ def test_orders_do_not_depend_on_durations(name: str) -> None:
     }
     instance = instances.get(name, FUSED.replace(microbatches=14))
     longer = instance.replace(forward=np.arange(instance.p) + 3)
-    assert RULES[name].order(instance) == RULES[name].order(longer)
+    orders = zip(RULES[name].order(instance), RULES[name].order(longer), strict=True)
+    assert all(np.array_equal(*both) for both in orders)
 
 
 def test_depths_count_the_longest_chain() -> None:
     tree = PipelineSchedule.from_arrays([1] * 4, microbatches=1, edges=[(0, 1), (1, 2), (0, 3)])
     assert rules.depths(tree) == [3, 2, 1, 1]
+
+
+def test_what_no_stage_needs_pairs_for_is_linear() -> None:
+    """10,000 stages: sets of all stages above each took gigabytes, pairs of them minutes."""
+    p = 10_000
+    instance = PipelineSchedule.from_arrays(
+        [3] * p, [4] * p, microbatches=1, memory_forward=1, memory_backward=-1, limit=1
+    )
+    assert reasons(instance) == ()
+    befores, _ = memory_arcs(instance)
+    assert not len(befores)
+    solution, _ = apply(RULES["gpipe"], instance)
+    assert solution is not None
+    assert instance.check(solution) == ()
+    assert instance.evaluate(solution) == 7 * p
+    assert "_above" not in vars(instance)
+
+
+def test_one_microbatch_after_the_other_holds_least() -> None:
+    tight = FUSED.replace(memory_forward=1, memory_backward=-1, limit=1)
+    timing = Timing(tight)
+    order = timing.flat(one_by_one(tight))
+    assert timing.fits(order)
+    assert not timing.fits(timing.flat(RULES["gpipe"].order(tight)))
+    start = timing.best(order)
+    assert start is not None
+    assert tight.check(ScheduleSolution.of(tight, start)) == ()

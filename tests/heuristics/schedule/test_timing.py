@@ -5,13 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from stagepack.heuristics.schedule import timing
+from stagepack.heuristics.schedule import bounds, timing
 from stagepack.instances.schedule import (
     PipelineSchedule,
     ScheduleSolution,
     earliest,
     measure,
 )
+from stagepack.methods.schedule.reasons import lone_microbatches
 from stagepack.result import InputError
 from tests.random_schedules import best, least, orders_of, random_schedule
 
@@ -146,3 +147,39 @@ def test_optimizers_count_as_they_do_in_the_objective() -> None:
             instance.replace(post_validation=post_validation, objective="makespan")
         )
         assert timed.graph.rest.tolist() == rest
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_are_the_same_as_the_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = random_schedule(seed).replace(objective="span")
+    order = timing.Timing(instance).order_of(lone_microbatches(instance).start)
+    whole = timing.Timing(instance).shortest_spans(order)
+    bound = bounds.bound(instance)
+    monkeypatch.setattr(timing, "PART", 1)
+    monkeypatch.setattr(bounds, "PART", 1)
+    looked: list[int] = []
+    parts = timing.Timing(instance, looked.append).shortest_spans(order)
+    assert whole is not None
+    assert parts is not None
+    assert whole[0] == parts[0]
+    assert (whole[1] == parts[1]).all()
+    assert len(looked) >= len(order)
+    assert bounds.bound(instance) == bound
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_spans_of_many_devices_are_short_if_not_shortest(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = random_schedule(seed).replace(objective="span")
+    exact = timing.Timing(instance)
+    order = exact.order_of(lone_microbatches(instance).start)
+    least = exact.value(order)
+    monkeypatch.setattr(timing, "PATHS", 0)
+    assert not exact.exact
+    start = exact.best(order)
+    assert start is not None
+    solution = ScheduleSolution.of(instance, start)
+    assert instance.replace(limit=None).check(solution) == ()
+    assert least is not None
+    assert least <= instance.evaluate(solution)

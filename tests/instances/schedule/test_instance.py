@@ -251,3 +251,38 @@ def test_stages_of_one_device_hold_a_microbatch_at_once() -> None:
 def test_what_is_no_list_is_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(InputError, match=field):
         PipelineSchedule.from_arrays([1, 2], microbatches=2, **{field: value})  # type: ignore[arg-type]
+
+
+def test_more_stages_operations_and_results_than_anything_is_made_for() -> None:
+    with pytest.raises(InputError, match=r"16,385 stages.*at most 16,384"):
+        PipelineSchedule.from_arrays([1] * 16_385, microbatches=1)
+    with pytest.raises(InputError, match=r"operations.*fewer than 8,388,608"):
+        PipelineSchedule.from_arrays([1] * 2, microbatches=2**22)
+    every = [(a, b) for b in range(130) for a in range(b)]
+    with pytest.raises(InputError, match="results cross edges"):
+        PipelineSchedule.from_arrays([1] * 130, microbatches=1001, edges=every)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_memory_that_is_needed_agrees_with_its_definition(seed: int) -> None:
+    instance = random_schedule(seed)
+    columns = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
+    kinds = len(instance.kinds)
+    held = np.cumsum(np.stack(columns[:kinds]), axis=0)
+    expected = []
+    for device in range(instance.d):
+        most = 0
+        stages = instance.stages_of(device)
+        for s in stages:
+            above = [a for a in stages if instance.above(s, np.array([a]))[0]]
+            below = [b for b in stages if instance.above(b, np.array([s]))[0]]
+            for k in range(kinds):
+                need = max(int(columns[k][s]), 0) + (int(held[k - 1, s]) if k else 0)
+                need += sum(int(held[0, a] if k < 2 else held[:, a].min()) for a in above)
+                rest = int(held[k:, s].min()) + sum(int(held[:, a].min()) for a in above)
+                if k:
+                    need += sum(int(held[1:, b].min()) for b in below)
+                    rest += sum(int(held[1:, b].min()) for b in below)
+                most = max(most, need + (int(instance.microbatches[s]) - 1) * rest)
+        expected.append(most)
+    assert least_memory(instance).tolist() == expected
