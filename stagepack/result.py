@@ -19,12 +19,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from stagepack import files
 from stagepack.errors import CheckError as CheckError
 from stagepack.errors import InputError as InputError
 from stagepack.errors import StagepackError as StagepackError
+from stagepack.shown import Shown, dataframe, presenter
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger("stagepack")
 
@@ -68,8 +72,8 @@ class Event:
     source: str
 
 
-@dataclass
-class Trace:
+@dataclass(repr=False)
+class Trace(Shown):
     """Incumbents and bounds of one run in the order in which they were found."""
 
     events: list[Event] = field(default_factory=list)
@@ -89,6 +93,14 @@ class Trace:
         """The hints an engine was given and confirmed as feasible in its own model."""
         return [event for event in self.events if event.kind == "warm-start"]
 
+    def _line(self) -> str:
+        return f"{len(self.incumbents)} incumbents, {len(self.bounds)} bounds"
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row an event: time, kind, value, source; pandas must be installed."""
+        names = ("time", "kind", "value", "source")
+        return dataframe({name: [getattr(e, name) for e in self.events] for name in names})
+
     def to_csv(self, path: str | Path | None = None) -> str:
         """Return the trace as CSV (``time,kind,value,source``), and write it to `path` if given."""
         text = csv_text(
@@ -100,9 +112,12 @@ class Trace:
         return text
 
 
-@dataclass(kw_only=True)
-class Result(Generic[SolutionT]):
+@dataclass(kw_only=True, repr=False)
+class Result(Shown, Generic[SolutionT]):
     """The answer of one method on one instance.
+
+    It prints as a summary, and shows itself in notebooks.  In the process that solved it, it knows
+    its instance (`problem`); a pickle leaves that out.
 
     Attributes
     ----------
@@ -162,6 +177,47 @@ class Result(Generic[SolutionT]):
     def gap(self) -> float | None:
         """Relative gap ``(objective - bound) / max(1, |objective|)``; None when unknown."""
         return relative_gap(self.objective, self.bound)
+
+    def _line(self) -> str:
+        known = f"{self.status}, objective {self.objective}, bound {self.bound}"
+        return f"{known}, by {self.method}, {self.instance!r}"
+
+    @property
+    def problem(self) -> Any:
+        """The instance itself; None in a result that was pickled or made by hand."""
+        return self.__dict__.get("_problem")
+
+    def of(self, instance: Any) -> Self:
+        """Let the result know its instance, for prints, pictures and tables; return it."""
+        self.__dict__["_problem"] = instance
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    def to_dataframe(self, instance: Any = None) -> pd.DataFrame:
+        """Return one row a stage, buffer, operation or phase of the solution.
+
+        Parameters
+        ----------
+        instance : instance, optional
+            What was solved; needed where the result does not know it any more.
+
+        Raises
+        ------
+        InputError
+            Without a solution, or without the instance.
+        StagepackError
+            When pandas is not installed.
+        """
+        instance = self.problem if instance is None else instance
+        if instance is None:
+            raise InputError(
+                "is not known to a result that was pickled",
+                field="instance",
+                remedy="to_dataframe(instance)",
+            )
+        return dataframe(presenter().columns(instance, self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain JSON data: finite numbers, strings, lists, null."""

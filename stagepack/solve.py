@@ -37,9 +37,11 @@ from stagepack.result import (
     Stopped,
     Termination,
 )
+from stagepack.shown import Shown, dataframe, some
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
     from numpy.typing import NDArray
 
 REGISTRY: dict[str, tuple[Method, ...]] = {
@@ -71,7 +73,18 @@ class MethodInfo:
     reason: str
 
 
-def methods(instance: Instance | str) -> list[MethodInfo]:
+class MethodList(Shown, list[MethodInfo]):
+    """What can solve an instance: a list that prints as a table."""
+
+    def _line(self) -> str:
+        return some(method.name for method in self)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row a method; pandas must be installed."""
+        return dataframe([vars(method) for method in self])
+
+
+def methods(instance: Instance | str) -> MethodList:
     """Return what can solve `instance`, exact or not, available or why not.
 
     Parameters
@@ -85,7 +98,7 @@ def methods(instance: Instance | str) -> list[MethodInfo]:
             field="kind",
             remedy="choose one of " + ", ".join(REGISTRY),
         )
-    found = []
+    found = MethodList()
     for method in REGISTRY[kind]:
         reason = "" if isinstance(instance, str) else method.unsupported(instance)
         found.append(
@@ -223,7 +236,7 @@ def solve(
     status, termination = progress.outcome()
     if goal is not None and progress.objective is not None and progress.objective <= goal:
         termination = Termination.TARGET
-    return Result(
+    result: Result[Any] = Result(
         status=status,
         termination=termination,
         objective=progress.objective,
@@ -255,6 +268,7 @@ def solve(
         versions=versions(),
         trace=progress.trace,
     )
+    return result.of(instance)
 
 
 class _Interruptible:

@@ -19,6 +19,7 @@ FLOORS = {
     "errors": 0,
     "files": 0,
     "result": 0,
+    "shown": 0,
     "instances": 1,
     "heuristics": 2,
     "formulations": 2,
@@ -33,12 +34,13 @@ FLOORS = {
     "__init__": 4,
     "__main__": 4,
 }
-GROUND = {"errors", "files", "result"}  # which every wing stands on
+GROUND = {"errors", "files", "result", "shown"}  # which every wing stands on
 # What a wing may import besides itself and the ground floor.
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
-    "result": {"errors", "files"},
+    "result": {"errors", "files", "shown"},
+    "shown": {"errors"},
     "instances": set(),
     "heuristics": {"instances"},
     "formulations": {"instances"},

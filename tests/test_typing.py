@@ -115,7 +115,7 @@ REVEALED = [
     "Result[PhaseSolution]",
     "list[LmemPacking]",
     "PackingSolution | Any",
-    "list[MethodInfo]",
+    "MethodList",
     "Comparison",
 ]
 

@@ -8,11 +8,15 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stagepack import files
 from stagepack.errors import InputError
 from stagepack.result import Result, Status, csv_text, finite
+from stagepack.shown import Shown, dataframe
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = (
     "instance", "problem", "objective_name", "method", "seed", "status", "termination",
@@ -42,8 +46,8 @@ class Failure:
     detail: str = ""
 
 
-@dataclass
-class Comparison:
+@dataclass(repr=False)
+class Comparison(Shown):
     """What became of every cell, in the order of the request.
 
     Attributes
@@ -170,8 +174,12 @@ class Comparison:
 
         return render(self, width or shutil.get_terminal_size((120, 40)).columns, color=color)
 
-    def __str__(self) -> str:
-        return self.table()
+    def _line(self) -> str:
+        return f"{len(self.instances)} instances, {len(self.methods)} methods"
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row a cell, as :attr:`rows`; pandas must be installed."""
+        return dataframe(self.rows)
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """Return the rows as CSV, and write them to `path` if given."""

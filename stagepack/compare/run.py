@@ -105,7 +105,7 @@ def compare(
             if outcome.detail:
                 log.debug("%s, %s: %s", cell.instance, cell.method, outcome.detail)
         else:
-            comparison.results[cell] = outcome
+            comparison.results[cell] = outcome.of(labelled[cell.instance])
         done = len(comparison.results) + len(comparison.failures)
         if on_result is not None:
             row = comparison._row(cell, comparison._least(cell.instance))

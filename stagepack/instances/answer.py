@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from stagepack.result import InputError, Result
+from stagepack.shown import Shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
 
-class Answered(Generic[S]):
+class Answered(Shown, Generic[S]):
     """What instances of all problems say about their solutions."""
 
     kind: str

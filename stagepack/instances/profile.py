@@ -91,6 +91,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def __len__(self) -> int:
         return len(self.devices)
 
+    def __repr__(self) -> str:
+        return f"<Cluster: {self.name!r}, {len(self.devices)} devices>"
+
 
 class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One chip that runs a model too large for it in phases, and its way to remote memory.
@@ -186,6 +189,9 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tensors: dict[str, Bytes] = {}
     results: tuple[str, ...] | None = None
     name: str = ""
+
+    def __repr__(self) -> str:
+        return f"<ModelProfile: {self.name!r}, {len(self.layers)} layers>"
 
 
 @dataclass(frozen=True)

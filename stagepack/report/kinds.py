@@ -48,6 +48,9 @@ class Face(Protocol):
     def solution_table(self, instance: Any, solution: Any, width: int = 80) -> RenderableType:
         """Return what a solution amounts to, for a terminal of `width` columns."""
 
+    def html(self, instance: Any, solution: Any) -> str:
+        """Return what a solution amounts to, as HTML without scripts or styles."""
+
     def against(self, instance: Any, solution: Any, measured: str | Path) -> list[dict[str, Any]]:
         """Return what a solution should cost beside the measured values of a file."""
 

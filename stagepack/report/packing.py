@@ -332,8 +332,8 @@ def page(instance: LmemPacking, solution: Any, scale: str | None = None) -> Sect
     found = instance.solution_in(solution)
     drawn: dict[str, Any] = {}
     maps, painting = memory_maps(instance, [found], scale or "auto")
-    html = panel("map", maps[0], drawn, painting=painting)
-    return Section(f"{html}\n{_highest_table(instance, found)}", drawn)
+    chart = panel("map", maps[0], drawn, painting=painting)
+    return Section(f"{chart}\n{html(instance, found)}", drawn)
 
 
 def section(
@@ -350,7 +350,7 @@ def section(
     selector, start = choose("Memory map of", found, best, lambda value: worth(instance, value))
     solutions = [result.solution for _, result in found if result.solution is not None]
     maps, painting = memory_maps(instance, solutions)
-    tables = [_highest_table(instance, solution) for solution in solutions]
+    tables = [html(instance, solution) for solution in solutions]
     parts = [
         selector,
         panel(f"{anchor}-map", maps, drawn, start=start, painting=painting),
@@ -359,7 +359,7 @@ def section(
     return Section("\n".join(parts), drawn)
 
 
-def _highest_table(instance: LmemPacking, solution: PackingSolution) -> str:
+def html(instance: LmemPacking, solution: PackingSolution) -> str:
     """Return what a solution amounts to and its highest buffers as HTML."""
     given = solution_facts(instance, solution)["solution"]
     header, rows = _table(given["highest"])

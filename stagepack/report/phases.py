@@ -243,8 +243,8 @@ def page(instance: PhaseSchedule, solution: Any, scale: str | None = None) -> Se
     _require_no_scale(scale)
     found = instance.solution_in(solution)
     drawn: dict[str, Any] = {}
-    html = panel("chart", phase_charts(instance, [found])[0], drawn)
-    return Section(f"{html}\n{_phases(instance, found)}", drawn)
+    chart = panel("chart", phase_charts(instance, [found])[0], drawn)
+    return Section(f"{chart}\n{html(instance, found)}", drawn)
 
 
 def section(
@@ -263,7 +263,7 @@ def section(
         anchor,
         lambda value: worth(instance, value),
         lambda plans: phase_charts(instance, plans),
-        lambda solution: _phases(instance, solution),
+        lambda solution: html(instance, solution),
     )
 
 
@@ -272,7 +272,7 @@ def _require_no_scale(scale: str | None) -> None:
         raise InputError("a plan has one scale: cycles", field="--scale", remedy="leave it out")
 
 
-def _phases(instance: PhaseSchedule, solution: PhaseSolution) -> str:
+def html(instance: PhaseSchedule, solution: PhaseSolution) -> str:
     """Return what a plan amounts to, and the figures of its phases, as HTML."""
     found = plan(instance, solution)
     header, rows = _table(instance, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
@@ -22,6 +23,7 @@ from stagepack.result import InputError, Result
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+LISTED = 100  # stages in a table of a notebook
 COLUMNS = ("Stage", "Layers", "Device", "Compute", "Transfer", "Memory", "Capacity", "Used")
 
 
@@ -242,6 +244,14 @@ def section(
     tables = [_stages(figures_of) for figures_of in estimates]
     parts += ["<details><summary>Stages in figures</summary>", *chosen(tables, start), "</details>"]
     return Section("\n".join(parts), drawn)
+
+
+def html(instance: PipelinePartition, solution: PipelineSolution) -> str:
+    """Return the stages of a solution as HTML, the first `LISTED` of them."""
+    found = estimate(instance, solution)
+    more = len(found.stages) - LISTED
+    note = f"<p>... and {more:,} more stages</p>" if more > 0 else ""
+    return _stages(dataclasses.replace(found, stages=found.stages[:LISTED])) + note
 
 
 def _stages(figures_of: Estimate) -> str:

@@ -49,6 +49,11 @@ def solution_table(instance: Any, solution: Any, width: int = 80) -> RenderableT
     return f"objective {as_text.number(instance.evaluate(solution))}"
 
 
+def html(instance: Any, solution: Any) -> str:
+    """Return what a solution amounts to, as HTML without scripts or styles."""
+    return f"<p>objective {as_text.number(instance.evaluate(solution))}</p>"
+
+
 def against(instance: Any, solution: Any, measured: str | Path) -> list[dict[str, Any]]:
     """Refuse: nothing is measured here."""
     raise InputError(f"nothing is measured of a {instance.kind}", field="--measured")

@@ -209,8 +209,8 @@ def page(instance: PipelineSchedule, solution: Any, scale: str | None = None) ->
     _require_no_scale(scale)
     found = instance.solution_in(solution)
     drawn: dict[str, Any] = {}
-    html = panel("chart", schedule_charts(instance, [found])[0], drawn)
-    return Section(f"{html}\n{_devices(instance, found)}", drawn)
+    chart = panel("chart", schedule_charts(instance, [found])[0], drawn)
+    return Section(f"{chart}\n{html(instance, found)}", drawn)
 
 
 def section(
@@ -229,7 +229,7 @@ def section(
         anchor,
         lambda value: worth(instance, value),
         lambda schedules: schedule_charts(instance, schedules),
-        lambda solution: _devices(instance, solution),
+        lambda solution: html(instance, solution),
     )
 
 
@@ -238,7 +238,7 @@ def _require_no_scale(scale: str | None) -> None:
         raise InputError("a schedule has one scale: cycles", field="--scale", remedy="leave it out")
 
 
-def _devices(instance: PipelineSchedule, solution: ScheduleSolution) -> str:
+def html(instance: PipelineSchedule, solution: ScheduleSolution) -> str:
     """Return what a solution amounts to, and the figures of its devices, as HTML."""
     header, rows = _rows(instance, solution)
     lines = solution_lines(instance, solution)

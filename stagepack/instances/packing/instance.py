@@ -20,6 +20,7 @@ from stagepack.instances.packing import validate
 from stagepack.instances.packing.validate import LARGEST, integers
 from stagepack.instances.profile import Array
 from stagepack.result import InputError, Result
+from stagepack.shown import ShownSolution, some
 
 KIND = "lmem-packing"
 
@@ -90,8 +91,8 @@ class Memory:
     cost: int
 
 
-@dataclass(frozen=True, eq=False)
-class PackingSolution:
+@dataclass(frozen=True, eq=False, repr=False)
+class PackingSolution(ShownSolution):
     """An offset a buffer and, where there are several memories, the memory it lies in.
 
     Attributes
@@ -166,6 +167,9 @@ class PackingSolution:
             memory = [names.index(name) for name in chosen]
         return cls.of(instance, offsets, memory)
 
+    def _line(self) -> str:
+        return f"{len(self.offsets)} buffers, offsets {some(self.offsets)}"
+
     def malformed(self) -> str:
         """Return the name of a field that is no array, or ''."""
         if not isinstance(self.offsets, np.ndarray):
@@ -212,7 +216,7 @@ def _by_id(given: Any, name: str, instance: LmemPacking) -> list[Any]:
     return [given[key] for key in ids]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class LmemPacking(Answered[PackingSolution]):
     """An instance of LMEM packing; use :meth:`from_arrays`, the fields are what it makes.
 
@@ -492,6 +496,9 @@ class LmemPacking(Answered[PackingSolution]):
         return whole.hexdigest()[:16]
 
     # ------------------------------------------------------------------ what an answer is worth
+
+    def _line(self) -> str:
+        return f"{self.name!r}, {self.n} buffers, {self.objective}"
 
     def _answer(self) -> tuple[type[PackingSolution], Callable[..., Iterable[Any]]]:
         from stagepack.instances.packing.check import shape

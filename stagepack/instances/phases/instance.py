@@ -85,7 +85,7 @@ class Figures:
     activations: Array
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PhaseSchedule(Answered[PhaseSolution]):
     """An instance of phase scheduling; use :meth:`from_arrays` or :meth:`from_profile`.
 
@@ -447,6 +447,9 @@ class PhaseSchedule(Answered[PhaseSolution]):
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     # ------------------------------------------------------------------ what an answer is worth
+
+    def _line(self) -> str:
+        return f"{self.name!r}, {self.n} layers"
 
     def _answer(self) -> tuple[type[PhaseSolution], Callable[..., Iterable[Any]]]:
         from stagepack.instances.phases.check import shape

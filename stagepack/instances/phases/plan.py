@@ -9,8 +9,11 @@ from stagepack.instances.answer import require_instance
 from stagepack.instances.phases import liveness, traffic
 from stagepack.instances.phases.check import graph_keys
 from stagepack.instances.phases.rows import Buffer, buffers, remote_bytes
+from stagepack.shown import Shown, dataframe
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from stagepack.instances.phases.instance import PhaseSchedule
     from stagepack.instances.phases.solution import Phase, PhaseSolution
     from stagepack.result import Result
@@ -59,8 +62,8 @@ class PhasePlan:
         return self.cycles.time - self.cycles.hidden
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """A plan in figures.
 
     Attributes
@@ -106,6 +109,13 @@ class Plan:
     def host_traffic(self) -> int:
         """Bytes between chip and host, both ways."""
         return sum(part.host_loads + part.host_stores for part in self.phases)
+
+    def _line(self) -> str:
+        return f"{len(self.phases)} phases, {self.steps} steps, {self.time} cycles"
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row a phase; pandas must be installed."""
+        return dataframe(phase_rows(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON data: one object a phase, and the buffers."""
@@ -154,6 +164,15 @@ class Plan:
                 for buffer in self.buffers
             ],
         }
+
+
+def phase_rows(found: Plan) -> list[dict[str, Any]]:
+    """Return one flat row of plain data a phase."""
+    rows = []
+    for row in found.to_dict()["phases"]:
+        first, end = row.pop("layers")
+        rows.append({"name": row.pop("name"), "first": first, "end": end, **row})
+    return rows
 
 
 def plan(instance: PhaseSchedule, solution: PhaseSolution | Result[PhaseSolution]) -> Plan:

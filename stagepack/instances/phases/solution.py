@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from stagepack.result import InputError
+from stagepack.shown import ShownSolution, some
 
 if TYPE_CHECKING:
     from stagepack.instances.phases.instance import PhaseSchedule
@@ -93,8 +94,8 @@ class Phase:
         return self.recompute[layer - self.first] if self.recompute else ()
 
 
-@dataclass(frozen=True)
-class PhaseSolution:
+@dataclass(frozen=True, repr=False)
+class PhaseSolution(ShownSolution):
     """A plan.
 
     Attributes
@@ -207,6 +208,10 @@ class PhaseSolution:
                 )
             )
         return found
+
+    def _line(self) -> str:
+        modes = some(dict.fromkeys(map(str, self.mode)))
+        return f"boundaries {some(self.boundaries)}, {len(self.mode)} phases ({modes})"
 
     def malformed(self) -> str:
         """Return the name of a field that is no sequence or no integer, or ''."""

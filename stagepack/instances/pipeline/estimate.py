@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from stagepack.instances.pipeline.instance import KIND, PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Link
 from stagepack.result import InputError, Number, Result, csv_text, finite
+from stagepack.shown import Shown, dataframe
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 IDENTITY = ("stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name")
 """Columns that say which stage a row is about; the others are figures that can be measured."""
@@ -109,8 +113,8 @@ class StageEstimate:
         return {**row, "free": self.free, "utilisation": self.utilisation}
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """Cycles and bytes of every stage of a partition, and their totals."""
 
     instance: str
@@ -160,6 +164,15 @@ class Estimate:
             }
         )
         return data
+
+    def _line(self) -> str:
+        return (
+            f"{self.instance!r}, {len(self.stages)} stages, {self.objective_name} {self.objective}"
+        )
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row a stage; pandas must be installed."""
+        return dataframe(self.rows())
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """Return one CSV line a stage, and write them to `path` if given."""

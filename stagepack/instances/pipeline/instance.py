@@ -51,7 +51,7 @@ class Variable:
     last: int
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PipelinePartition(Answered[PipelineSolution]):
     """An instance of pipeline partitioning: layers, devices, and what a partition must respect.
 
@@ -416,6 +416,9 @@ class PipelinePartition(Answered[PipelineSolution]):
         return whole.hexdigest()[:16]
 
     # ------------------------------------------------------------------ what an answer is worth
+
+    def _line(self) -> str:
+        return f"{self.name!r}, {self.n} layers, {self.k} devices, {self.objective}"
 
     def _answer(self) -> tuple[type[PipelineSolution], Callable[..., Iterable[Any]]]:
         from stagepack.instances.pipeline.check import shape

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from stagepack.result import InputError
+from stagepack.shown import ShownSolution, some
 
 
-@dataclass(frozen=True)
-class PipelineSolution:
+@dataclass(frozen=True, repr=False)
+class PipelineSolution(ShownSolution):
     """Stage j is the layers [boundaries[j], boundaries[j + 1]) on device devices[j]."""
 
     boundaries: tuple[int, ...]
@@ -52,6 +53,9 @@ class PipelineSolution:
     def to_dict(self) -> dict[str, list[int]]:
         """Return the solution as JSON data."""
         return {"boundaries": list(self.boundaries), "devices": list(self.devices)}
+
+    def _line(self) -> str:
+        return f"boundaries {some(self.boundaries)}, devices {some(self.devices)}"
 
     def malformed(self) -> str:
         """Return the name of a field that is no list of integers, or ''."""

@@ -50,7 +50,7 @@ class Objective(StrEnum):
     steps whose optimizer needs no barrier."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PipelineSchedule(Answered[ScheduleSolution]):
     """An instance of pipeline scheduling; use :meth:`from_arrays`, the fields are what it makes.
 
@@ -386,6 +386,9 @@ class PipelineSchedule(Answered[ScheduleSolution]):
         return whole.hexdigest()[:16]
 
     # ------------------------------------------------------------------ what an answer is worth
+
+    def _line(self) -> str:
+        return f"{self.name!r}, {self.p} stages, {self.d} devices, {self.objective}"
 
     def _answer(self) -> tuple[type[ScheduleSolution], Callable[..., Iterable[Any]]]:
         from stagepack.instances.schedule.check import shape

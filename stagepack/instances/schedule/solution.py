@@ -11,6 +11,7 @@ import numpy as np
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.validate import LARGEST
 from stagepack.result import InputError
+from stagepack.shown import ShownSolution, some
 
 if TYPE_CHECKING:
     from stagepack.instances.schedule.instance import PipelineSchedule
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 SHAPE = 'write {"start": [[[F starts], [B starts], [W starts]], ...]}, one entry a stage'
 
 
-@dataclass(frozen=True, eq=False)
-class ScheduleSolution:
+@dataclass(frozen=True, eq=False, repr=False)
+class ScheduleSolution(ShownSolution):
     """The start of each operation, in cycles.
 
     Attributes
@@ -93,6 +94,10 @@ class ScheduleSolution:
     def to_dict(self) -> dict[str, Any]:
         """Return the solution as JSON data, as :meth:`from_dict` reads it."""
         return {"start": [rows.tolist() for rows in self.stages]}
+
+    def _line(self) -> str:
+        stages = len(self.microbatches)
+        return f"{len(self.start)} operations of {stages} stages, starts {some(self.start)}"
 
     def malformed(self) -> str:
         """Return the name of a field of no use, or ''."""

@@ -1,0 +1,105 @@
+"""How things show themselves: printed, in a notebook, as a table of pandas.
+
+The ground floor knows where those are who can do it, by the name of one module alone, and asks for
+it when something is shown: nothing here is loaded before that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stagepack.errors import StagepackError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PRESENTER = "stagepack.report.shown"
+"""The module whose ``text`` and ``html`` show whatever is given."""
+FEW = 8  # numbers of a sequence that one line names
+
+log = logging.getLogger("stagepack")
+
+
+class Shown:
+    """What prints as a few readable lines, and in notebooks as a table, with a picture if it can.
+
+    A subclass says in ``_line`` what it is, in one line without its name: cheap, and safe for
+    objects that are not whole.
+    """
+
+    __slots__ = ()
+
+    def _line(self) -> str:
+        return ""
+
+    def __repr__(self) -> str:
+        try:
+            line = self._line()
+        except Exception:  # an object that is not whole yet, in a debugger
+            line = ""
+        return f"<{type(self).__name__}{': ' if line else ''}{line}>"
+
+    def __str__(self) -> str:
+        try:
+            return str(presenter().text(self))
+        except Exception:  # to print something never fails, whatever is in it
+            log.debug("cannot be shown", exc_info=True)
+            return repr(self)
+
+    def _repr_html_(self) -> str:
+        return str(presenter().html(self))
+
+
+class ShownSolution(Shown):
+    """A solution: it shows itself alone, and as a table with its instance."""
+
+    __slots__ = ()
+
+    def to_dataframe(self, instance: Any) -> pd.DataFrame:
+        """Return one row a stage, buffer, operation or phase, with what it costs there.
+
+        Raises
+        ------
+        InputError
+            When it is no solution of `instance`.
+        StagepackError
+            When pandas is not installed.
+        """
+        return dataframe(presenter().columns(instance, self))
+
+
+def presenter() -> Any:
+    """Return the module that shows things."""
+    return importlib.import_module(PRESENTER)
+
+
+def some(values: Iterable[Any]) -> str:
+    """Return a sequence in short: ``0, 2, 4, ..., 60``.
+
+    >>> some(range(100))
+    '0, 1, 2, 3, 4, 5, 6, ..., 99'
+    """
+    sliced = isinstance(values, Sequence) or hasattr(values, "dtype")  # however long
+    known: Any = values if sliced else list(values)
+    texts = [str(value) for value in known[: FEW - 1]]
+    if len(known) > FEW:
+        texts.append("...")
+    return ", ".join([*texts, *map(str, known[FEW - 1 :][-1:])])
+
+
+def dataframe(columns: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return columns, or rows, as a table of pandas.
+
+    Raises
+    ------
+    StagepackError
+        When pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise StagepackError("tables need pandas: pip install 'stagepack[frame]'") from error
+    return pd.DataFrame(dict(columns) if isinstance(columns, Mapping) else list(columns))
