@@ -16,6 +16,7 @@ smallest that does, in O(n) a try.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -36,6 +37,9 @@ STEPS = 100_000
 
 WIDEST_RING, RINGS = 1.25, 10
 """The largest ring that is tried, as a part of the greatest load, and how often it is halved."""
+
+MOST_MEETINGS = 50_000_000
+"""Pairs of pieces alive together, of the blocks that are placed before, that take little time."""
 
 KEYS = ("length", "area", "size", "fine-length")
 """What classes are made of, the fastest first."""
@@ -86,6 +90,17 @@ class Spans:
         self.first[block] = following[chosen[where]] % sections
         self.end[block] = self.first[block] + sections - pause[chosen[where]]
 
+    @cached_property
+    def scattered(self) -> Array:
+        """Blocks that spend most of the time between their pieces; none if too many meet."""
+        blocks = self.blocks
+        if len(blocks.first) == blocks.b:
+            return np.empty(0, dtype=np.int64)
+        owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+        alive = np.bincount(owner, blocks.end - blocks.first, blocks.b)
+        members = np.flatnonzero(self.length > 2 * alive)
+        return members if _meetings(blocks, members) <= MOST_MEETINGS else members[:0]
+
     @property
     def length(self) -> Array:
         """Number of sections."""
@@ -115,8 +130,11 @@ def place(
     classes: Array,
     *,
     keep_going: KeepGoing | None = None,
+    complete: bool = False,
 ) -> Array | None:
     """Place all blocks by filling valleys.
+
+    What has upper limits, or lives in pieces far apart, is placed before, by first fit.
 
     Parameters
     ----------
@@ -125,6 +143,8 @@ def place(
         Class of each block, from 0; the lower first.
     keep_going : callable, optional
         Asked several times a second.
+    complete : bool
+        Whether to go on even if time is over; but for first fit of very many.
 
     Returns
     -------
@@ -135,10 +155,16 @@ def place(
     least, bound = _limits(blocks)
     offsets = np.full(blocks.b, -1, dtype=np.int64)
     ground = np.zeros(blocks.sections, dtype=np.int64)
-    if len(bound):
-        if not place_limited(blocks, bound, offsets, keep_going=keep_going):
-            return None
-        _rise(ground, blocks, bound, offsets)
+    before = np.union1d(bound, spans.scattered)
+    if len(before):
+        before = before[np.argsort(classes[before], kind="stable")]
+        few = complete and _meetings(blocks, before) <= MOST_MEETINGS
+        until = None if few else keep_going
+        if not place_limited(blocks, before, offsets, keep_going=until):
+            if len(bound):
+                return None
+            offsets[:], before = -1, bound  # they span their pauses
+        _rise(ground, blocks, before, offsets)
     free = np.flatnonzero(offsets < 0)
     if not len(free):
         return offsets
@@ -148,10 +174,25 @@ def place(
     skyline = outline(ground, circular)
     placed = np.full(len(order), -1, dtype=np.int64)
     while not fill(table, skyline, placed, STEPS):
-        if keep_going is not None and not keep_going():
+        if not complete and keep_going is not None and not keep_going():
             return None
     offsets[order] = placed
     return offsets
+
+
+def _pieces_of(blocks: Blocks, members: Array) -> Array:
+    """Return the pieces of some blocks."""
+    inside = np.zeros(blocks.b, dtype=bool)
+    inside[members] = True
+    return np.flatnonzero(np.repeat(inside, np.diff(blocks.piece_ptr)))
+
+
+def _meetings(blocks: Blocks, members: Array) -> int:
+    """Return the number of pairs of pieces alive together, of some blocks, in either order."""
+    pieces = _pieces_of(blocks, members)
+    first, end = np.sort(blocks.first[pieces]), np.sort(blocks.end[pieces])
+    begun = np.searchsorted(first, end, side="left")
+    return int((begun - np.searchsorted(end, first, side="right")).sum())
 
 
 def _limits(blocks: Blocks) -> tuple[Array, Array]:
@@ -166,10 +207,8 @@ def _limits(blocks: Blocks) -> tuple[Array, Array]:
 
 def _rise(ground: Array, blocks: Blocks, members: Array, offsets: Array) -> None:
     """Raise the ground to the tops of blocks that are placed."""
+    pieces = _pieces_of(blocks, members)
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
-    inside = np.zeros(blocks.b, dtype=bool)
-    inside[members] = True
-    pieces = np.flatnonzero(inside[owner])
     first, end = blocks.first[pieces], blocks.end[pieces]
     tops, width = (offsets[owner] + blocks.high)[pieces], end - first
     step = 1 << int(width.max(initial=1)).bit_length()
@@ -257,7 +296,7 @@ def first(blocks: Blocks, *, keep_going: KeepGoing | None = None) -> tuple[Array
     """
     spans = Spans(blocks)
     ring = on_ring(spans, keep_going=keep_going)
-    offsets = place(spans, classes_by(KEYS[0], spans))
+    offsets = place(spans, classes_by(KEYS[0], spans), keep_going=keep_going, complete=True)
     if ring is not None and (
         offsets is None or (ring + blocks.size).max() < (offsets + blocks.size).max()
     ):

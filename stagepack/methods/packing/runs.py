@@ -95,6 +95,8 @@ def anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings)
     """Anneal over first-fit orders, from the best greedy placement or single dive."""
     attempt = Attempt(instance, progress)
     low = _start(attempt, settings)
+    if _crowded(attempt, settings):
+        return
     if settings.warm_start == "auto":
         low = _dived(attempt, low)
     _anneal(attempt, low, settings.seed, _work(settings, LEGS))
@@ -105,10 +107,25 @@ def searching(instance: LmemPacking, progress: PackingProgress, settings: Settin
     """Search exhaustively, from the best greedy placement."""
     attempt = Attempt(instance, progress)
     low = _start(attempt, settings)
+    if _crowded(attempt, settings):
+        return
     seconds = _limit(settings)
     low = _stiffly(attempt, low, min(STIFF, seconds / 4))
     _exact(attempt, low, seconds if math.isinf(seconds) else seconds - min(STIFF, seconds / 4))
     _out_of_work(attempt, settings)
+
+
+def _crowded(attempt: Attempt, settings: Settings) -> bool:
+    """Whether more is alive together than a search can hold; then windows are packed anew."""
+    reason = exact.unsupported(attempt.blocks)
+    if not reason:
+        return False
+    patience = _patience(attempt, settings)
+    _repair(attempt, settings, patience)
+    _out_of_work(attempt, settings)
+    if not attempt.progress.proved:
+        attempt.progress.reason = f"{reason}; what is quick and repair have run instead"
+    return True
 
 
 def _limit(settings: Settings) -> float:
@@ -551,6 +568,6 @@ SEARCHES: dict[str, Callable[[Blocks], str]] = {
     "dive": lambda blocks: dive.unsupported(blocks.rounded),
     "repair": repairing.unsupported,
     "anneal": annealing.unsupported,
-    "exact": exact.unsupported,
+    "exact": exact.unknown_rule,
 }
 """Why the methods that look at the peak alone cannot take some blocks, or ''."""

@@ -77,6 +77,26 @@ def test_spans_around_a_circle_leave_out_the_longest_pause() -> None:
     assert spans.length[0] < sections
 
 
+def test_what_lives_in_pieces_far_apart_does_not_hold_its_place_meanwhile() -> None:
+    rng = np.random.default_rng(4)
+    start = rng.integers(0, 5000, 2000)
+    colocated = [(i, 1999 - i) for i in range(100)]
+    instance = LmemPacking.from_arrays(
+        rng.integers(1, 100, 2000), start, start + 20, colocated=colocated
+    )
+    blocks = Blocks.of(instance)
+    spans = valleys.Spans(blocks)
+    assert len(spans.scattered) > 90
+    offsets = valleys.place(spans, valleys.classes_by("length", spans))
+    assert offsets is not None
+    assert instance.check(PackingSolution.of(instance, blocks.expand(offsets))) == ()
+    spanning = np.bincount(
+        np.concatenate([np.arange(a, b) for a, b in zip(spans.first, spans.end, strict=True)]),
+        np.repeat(blocks.size, spans.length),
+    ).max()
+    assert (offsets + blocks.size).max() < spanning / 2
+
+
 def test_what_has_equal_lifetimes_goes_around_a_ring() -> None:
     rng = np.random.default_rng(3)
     start = np.arange(2000)

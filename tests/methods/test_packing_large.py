@@ -1,0 +1,83 @@
+"""What packing does where there is not the time for it."""
+
+import numpy as np
+import pytest
+
+import stagepack as sp
+from stagepack.heuristics.packing import exact
+from stagepack.heuristics.packing.rules import BANKS, RULES
+from stagepack.instances.packing import LmemPacking
+from stagepack.methods.packing import quick
+
+SEARCHES = ("auto", "portfolio", "dive", "repair", "anneal", "exact")
+GREEDY = tuple(name for name, rule in RULES.items() if rule.policy != BANKS)
+
+
+def crowd(n: int, seed: int = 0) -> LmemPacking:
+    """Return buffers of which a third is alive together in the middle."""
+    rng = np.random.default_rng(seed)
+    moments = np.sort(rng.integers(0, 2 * n, (2, n)), axis=0)
+    return LmemPacking.from_arrays(rng.integers(1, 10_000, n), moments[0], moments[1] + 1)
+
+
+@pytest.mark.parametrize("method", [*SEARCHES, *GREEDY])
+def test_no_method_leaves_a_stack_when_there_is_no_time(method: str) -> None:
+    result = sp.solve(crowd(3000), method, objective="peak", time_limit=1e-6)
+    assert result.objective is not None
+    assert result.bound is not None
+    assert result.objective <= 1.1 * result.bound
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"alignment": 64},
+        {"alignment": np.where(np.arange(3000) % 2, 7, 1)},
+        {"fixed": np.where(np.arange(3000), -1, 0)},
+        {"reserved": [(500, 900)]},
+        {"colocated": [(i, i + 1) for i in range(0, 200, 2)]},
+        {"in_place": [(i, i + 1) for i in range(0, 200, 2)]},
+    ],
+    ids=lambda options: "-".join(options),
+)
+def test_nor_for_buffers_of_any_kind(options: dict[str, object]) -> None:
+    instance = crowd(3000).replace(**options)
+    result = sp.solve(instance, objective="peak", time_limit=1e-6)
+    assert result.objective is not None
+    assert result.bound is not None
+    assert result.objective <= 1.5 * result.bound
+
+
+def test_nor_around_a_circle() -> None:
+    line = crowd(3000)
+    start = line.start % 3000
+    instance = LmemPacking.from_arrays(
+        line.size, start, start + np.minimum(line.end - line.start, 3000), period=3000
+    )
+    result = sp.solve(instance, objective="peak", time_limit=1e-6)
+    assert result.objective is not None
+    assert result.bound is not None
+    assert result.objective <= 1.2 * result.bound
+
+
+def test_a_rule_that_did_not_end_says_so() -> None:
+    result = sp.solve(crowd(3000), "greedy-by-size", objective="peak", time_limit=1e-6)
+    assert "greedy-by-size did not end in time" in result.reason
+
+
+@pytest.mark.parametrize("method", ["exact", "anneal"])
+def test_searches_give_way_where_too_much_is_alive_together(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "LARGEST_PAIRS", 10)
+    instance = sp.load("packing/random/powerlaw", buffers=400, seed=3)
+    result = sp.solve(instance, method, time_limit=1)
+    assert result.objective is not None
+    assert result.status == "OPTIMAL" or "too many for the exact search" in result.reason
+
+
+def test_a_peak_far_above_its_bound_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick, "FAR", 1.0)
+    instance = sp.load("packing/random/powerlaw", buffers=2000, seed=3)
+    result = sp.solve(instance, "first-fit-start", objective="peak")
+    assert "times its bound (load bound)" in result.reason
