@@ -109,3 +109,70 @@ def test_too_little_memory_is_one_line_and_exit_2(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: {large}: takes more memory than there is")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "layers=" + "[" * 20_000,
+        "batch=" + "9" * 5000,
+        "nonsense=null",
+        "kind=5",
+        "kind=[]",
+        "objective=[]",
+        "batch=NaN",
+    ],
+    ids=lambda setting: setting[:16],
+)
+def test_odd_settings_are_one_line_and_exit_2(
+    chain: Path,  # noqa: F811
+    setting: str,
+) -> None:
+    for source in ("pipeline/bert-base", chain):
+        done = run("show", source, "--set", setting)
+        assert done.returncode == 2, done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert len(done.stderr) < 600
+
+
+def test_without_the_report_extra(chain: Path, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['plotly'] = sys.modules['matplotlib'] = None\n"
+    )
+    bare = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    solution = tmp_path / "solution.json"
+    solution.write_text('{"boundaries": [0, 2, 5]}')
+    for name in ("map.png", "map.html"):
+        done = run("plot", chain, solution, "-o", tmp_path / name, env=bare)
+        assert done.returncode == 2
+        assert "pip install 'stagepack[report]'" in done.stderr
+    compare = ("compare", chain, "-m", "dp", "-j", "0")
+    done = run(*compare, "--html", tmp_path / "report", env=bare)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "--html: the report needs plotly" in done.stderr
+    done = run(*compare, env=bare, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "no report: it needs plotly" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+    ids=["PYTHONIOENCODING", "LC_ALL"],
+)
+def test_terminals_without_unicode(
+    chain: Path,  # noqa: F811
+    tmp_path: Path,
+    env: dict[str, str],
+) -> None:
+    named = tmp_path / "named.json"
+    named.write_text(chain.read_text().replace("five", "f\\u00fcnf \\u5c64"))
+    for arguments in (("solve", named), ("show", chain), ("list", "pipeline/bert-base")):
+        done = run(*arguments, env=env)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.isascii()
+    assert "f\\xfcnf \\u5c64" in run("solve", named, env=env).stdout

@@ -88,18 +88,25 @@ def _context(
     ] = None,
 ) -> dict[str, Any]:
     """Return what a file does not say of its instance, as the readers understand it."""
-    given = {key: value for key, value in locals().items() if key != "settings"}
+    options = {key: value for key, value in locals().items() if key != "settings"}
+    given = {key: value for key, value in options.items() if value not in (None, [])}
     for setting in settings or ():
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise InputError(
-                f"{setting!r} is not KEY=VALUE", field="--set", remedy="write --set batch=8"
+                f"{setting[:60]!r} is not KEY=VALUE", field="--set", remedy="write --set batch=8"
             )
         try:
             given[key.replace("-", "_")] = json.loads(value)
         except json.JSONDecodeError:
             given[key.replace("-", "_")] = value
-    return {key: value for key, value in given.items() if value not in (None, [])}
+        except (ValueError, RecursionError):  # thousands of digits, thousands of brackets
+            raise InputError(
+                f"{value[:20]}... is too long a number or nested too deeply",
+                field=f"--set {key}",
+                remedy="give a simple value",
+            ) from None
+    return given
 
 
 def _limit(

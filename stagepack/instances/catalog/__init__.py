@@ -142,9 +142,12 @@ def load(name: str, **parameters: Any) -> Any:
     """
     found = entry(name)
     defaults = found.parameters
-    given = {key: value for key, value in parameters.items() if value is not None}
-    require_known(given, defaults, name)
-    given = {key: coerce(key, value, found.kind) for key, value in given.items()}
+    require_known(parameters, defaults, name)
+    given = {
+        key: coerce(key, value, found.kind)
+        for key, value in parameters.items()
+        if value is not None
+    }
     chosen = {**defaults, **given}
     try:
         instance = _make(found, chosen)

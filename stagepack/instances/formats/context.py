@@ -95,7 +95,7 @@ class Context:
         understood = frozenset(understood)
         values: dict[str, Any] = {}
         for name, value in given.items():
-            if value is None:
+            if value is None and name in known:
                 continue
             if name not in understood:
                 problem = (

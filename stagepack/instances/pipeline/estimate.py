@@ -349,7 +349,7 @@ def read_measured(path: str | Path) -> list[dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise InputError("is not text", file=path, remedy=remedy) from error
     rows = _json_rows(path, text) if text.lstrip()[:1] in ("[", "{") else _csv_rows(path, text)
-    if not rows:
+    if not rows or not text.strip():
         raise InputError("holds no measurements", file=path, remedy=remedy)
     for number, row in enumerate(rows):
         for figure, value in row.items():

@@ -62,8 +62,8 @@ def require_kind(kind: str) -> None:
     InputError
         Suggesting the nearest.
     """
-    if kind not in KINDS:
-        raise InputError(f"unknown kind {kind!r}", field="kind", remedy=suggest(kind, KINDS))
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"unknown kind {kind!r}", field="kind", remedy=suggest(str(kind), KINDS))
 
 
 def sniff(data: bytes) -> bool:
