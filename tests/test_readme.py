@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -29,17 +30,23 @@ def test_ci_runs_the_very_test_command() -> None:
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-def test_the_examples_run() -> None:
+def test_the_examples_run(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "\nprint('---')\n".join(blocks("python"))],
+        [sys.executable, "-W", "error", "-c", "\nprint('---')\n".join(blocks("python"))],
         capture_output=True,
         text=True,
         check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr
     stages, buffers, schedule, phases = done.stdout.split("---\n")
-    assert stages.startswith("OPTIMAL ")
-    assert buffers == "[4 4 0] OPTIMAL 8\n"
+    assert stages.startswith(
+        "pipeline: 6 layers, 3 devices, inference, bottleneck\nOPTIMAL by auto"
+    )
+    assert "\nOPTIMAL 3750 3750 exhausted search\n(0, 2, 4, 6)\n" in stages
+    assert (tmp_path / "stages.html").stat().st_size > 10_000
+    assert buffers.startswith("[4 4 0] OPTIMAL 8\n  id  size  start  end  offset")
     assert schedule == "OPTIMAL 193 193\n"
     assert phases == "OPTIMAL 356 (0, 2, 6)\n"
 
