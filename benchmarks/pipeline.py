@@ -22,6 +22,14 @@ import stagepack as sp
 from stagepack.result import Status
 
 ROUNDS = 5
+SIZES = (
+    (100_000, 64),
+    (100_000, 256),
+    (100_000, 1024),
+    (1_000_000, 1000),
+    (1_000_000, 40_000),
+    (10_000_000, 1024),
+)
 
 
 def chain(kind: str, layers: int, devices: int) -> Any:
@@ -72,6 +80,48 @@ def alone(make: Callable[[], Any], method: str, label: str, runs: int) -> None:
     print(f"{label:<42} {method} {statistics.median(times):9.4f} s")
 
 
+def costly(instance: Any, method: str, limit: float = 60) -> tuple[float, int, Any]:
+    """Return CPU seconds and peak bytes, both of a process of its own, and the result."""
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    receive, send = context.Pipe(duplex=False)
+    child = context.Process(target=_measured, args=(send, instance, method, limit))
+    child.start()
+    answer: tuple[float, int, Any] = receive.recv()
+    child.join()
+    return answer
+
+
+def _measured(send: Any, instance: Any, method: str, limit: float) -> None:
+    import resource
+
+    solved(chain("bert-like", 20, 4), "dp")  # loads what is compiled
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    result = sp.solve(instance, method, time_limit=limit)
+    took = time.process_time() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    send.send((took, (peak - before) * 1024, (result.status, result.objective, result.bound)))
+
+
+def scaling(sizes: tuple[tuple[int, int], ...]) -> None:
+    """Print how costs grow with layers and devices: CPU seconds, memory beyond the instance's."""
+    print(f"\n{'scaling':<30}{'method':<8}{'n':>12}{'k':>8}{'CPU s':>9}{'MB':>8}  status")
+    for layers, devices in sizes:
+        cycles = np.random.default_rng(0).integers(1, 10**6, layers)
+        plain = sp.PipelinePartition.from_arrays(cycles, devices=devices)
+        cases = [(plain, "greedy"), (plain, "auto"), (plain, "dp")]
+        if layers <= 10**6 and devices <= 1024:
+            cases.append((chain("heterogeneous", layers, devices), "dp"))
+        for instance, method in cases:
+            took, peak, (status, *_) = costly(instance, method)
+            print(
+                f"{instance.name:<30}{method:<8}{layers:>12,}{devices:>8,}{took:>9.2f}"
+                f"{peak / 1e6:>8.0f}  {status}",
+                flush=True,
+            )
+
+
 def models(sizes: tuple[int, ...], limit: float) -> None:
     """Print solve times and bounds of the models, with a greedy start and without one."""
     print(f"\n{'models':<30}{'method':<17}{'start':<8}{'status':<10}{'seconds':>8}{'gap':>9}"
@@ -118,6 +168,7 @@ def main() -> None:
         "plain bottleneck, n = 1,000,000, k = 64",
         runs,
     )
+    scaling(SIZES[:4] if given.quick else SIZES)
     if given.no_models:
         return
     models((26, 50) if given.quick else (26, 50, 100, 200), given.limit)

@@ -13,7 +13,8 @@ from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.ranges import RangeCosts, StageOrder, load_kernels
+from stagepack.instances.pipeline.order import StageOrder
+from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels, needs_kernels
 from stagepack.methods import Method, Settings
 from stagepack.methods.models import load_engine, run_model
 from stagepack.result import CheckError, InputError, Progress
@@ -88,11 +89,12 @@ def _offer_baseline(
 
 def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCosts:
     """Return the range costs of an instance; `progress` hears of the bound they give at once."""
-    if len(instance.shared.layer) and not load_kernels.cache_info().currsize:
+    if needs_kernels(instance) and not load_kernels.cache_info().currsize:
         with progress.setup("compiling kernels"):
             load_kernels()
     progress.require_time()
     costs = RangeCosts.of(instance, progress.require_time)
+    progress.require_time()
     progress.raise_bound(costs.bound(objective_bound(costs)), "work bound")
     return costs
 

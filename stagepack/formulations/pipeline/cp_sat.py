@@ -63,7 +63,8 @@ from stagepack.formulations.pipeline.windows import (
     transfers_count,
 )
 from stagepack.instances.pipeline.instance import Objective, PipelinePartition
-from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
+from stagepack.instances.pipeline.order import assign_devices
+from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array
 from stagepack.result import InputError

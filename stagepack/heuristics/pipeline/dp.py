@@ -31,10 +31,11 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     if not load_kernels.cache_info().currsize:
         with progress.setup("compiling kernels"):
             load_kernels()
+    near = None if progress.solution is None else costs.largest_compute(progress.solution)
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:
-        search = Search(costs, costs.compute_bound(), costs.host, progress)
+        search = Search(costs, costs.compute_bound(), costs.host, progress, near)
     else:
-        search = Search(costs, objective_bound(costs), 0, progress)
+        search = Search(costs, objective_bound(costs), 0, progress, near)
     offered = None
     while True:
         try:

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
+from stagepack.instances.pipeline.order import assign_devices
+from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.result import InputError, Progress
 
 UNLIMITED = 2**61  # as in the kernels, which are imported only when needed
 CHUNK = 20_000_000  # elementary steps between two looks at the clock: well under 0.2 s
 MOST_CELLS = 1_500_000_000  # bytes of placed tails that a probe may keep
+MANY_CELLS = 30_000_000  # with more, the first limit is tried nearer to the bound
+MOST_AIMS = 40
 LARGEST_WINDOWS = 2**31  # bytes of the furthest ends of all stages
 
 
@@ -151,6 +154,9 @@ class Search(Prober):
     costs : RangeCosts
     compute_floor, transfer_floor : int
         No partition needs less of the two limits, in ticks.
+    progress : Progress, optional
+    near : int, optional
+        Where to look first: what a known partition needs of the compute limit.
 
     Attributes
     ----------
@@ -168,10 +174,13 @@ class Search(Prober):
         compute_floor: int,
         transfer_floor: int = 0,
         progress: Progress[PipelineSolution] | None = None,
+        near: int | None = None,
     ) -> None:
         super().__init__(costs, progress)
         self._state = self._kernels.first_state(compute_floor, transfer_floor)
-        self._lower_aims = 40
+        if near is not None:
+            self._state[self._kernels.COMPUTE] = min(near, int(self._state[self._kernels.COMPUTE]))
+        self._lower_aims = 3
         self.done = self.infeasible = False
         self.best: int | None = None
         self.bound = compute_floor + transfer_floor
@@ -191,19 +200,23 @@ class Search(Prober):
             self._make_room(state)
         self.done = state[kernels.PHASE] == kernels.DONE
         self.infeasible = state[kernels.PHASE] == kernels.INFEASIBLE
+        floors = state[kernels.COMPUTE_FLOOR] + state[kernels.TRANSFER_FLOOR]
         if state[kernels.STAGES]:
-            floors = state[kernels.COMPUTE_FLOOR] + state[kernels.TRANSFER_FLOOR]
             self.best = state[kernels.BEST]
             self.bound = self.best if self.done else min(self.best, floors)
+        elif not self.infeasible:
+            self.bound = floors
 
     def _make_room(self, state: list[int]) -> None:
         """Provide cells, or let the first probe, which only looks for a start, aim lower."""
         kernels = self._kernels
         spare = state[kernels.COMPUTE] - state[kernels.COMPUTE_FLOOR]
         first = state[kernels.PHASE] == kernels.FIRST
-        if state[kernels.CELLS] > MOST_CELLS and first and spare > 0 and self._lower_aims:
+        aim = 8 if self._lower_aims > 0 else 2
+        most = MANY_CELLS if self._lower_aims > 0 else MOST_CELLS
+        if state[kernels.CELLS] > most and first and spare > 0 and self._lower_aims > -MOST_AIMS:
             self._lower_aims -= 1
-            self._state[kernels.COMPUTE] -= spare - spare // 8
+            self._state[kernels.COMPUTE] -= spare - spare // aim
         else:
             self._require_cells(state[kernels.CELLS])
 

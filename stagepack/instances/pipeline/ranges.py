@@ -13,7 +13,6 @@ import copy
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.instance import Objective, PipelinePartition
+from stagepack.instances.pipeline.order import StageOrder, device_classes
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.ticks import (
     LARGEST_TICKS,
@@ -32,10 +32,12 @@ from stagepack.instances.pipeline.ticks import (
     running_on_binary_grid,
     ticks,
 )
-from stagepack.instances.profile import Array
+from stagepack.instances.profile import Array, Link
 from stagepack.result import InputError, Number
 
-LARGEST_AUTOMATON = 200_000
+LARGEST_TABLE = 2**27  # entries of a row of all layers for every class of devices
+MANY_LAYERS = 100_000  # from there on a compiled pass finds what fits, which needs no table
+MOST_REACHES = 8
 KEPT_AS = "_range_costs"  # with an instance, outside its fields
 
 
@@ -82,6 +84,13 @@ class RangeCosts:
         classes = device_classes(instance)
         self.device_class = np.array(classes, dtype=np.int64)
         self.classes = max(classes) + 1
+        if self.classes * (self.n + 1) > LARGEST_TABLE:
+            raise InputError(
+                f"{self.classes:,} kinds of devices for {self.n:,} layers make tables of more than "
+                f"{LARGEST_TABLE:,} entries",
+                field="cluster",
+                remedy="use fewer kinds of devices, or join layers",
+            )
         self._reach_cache: dict[tuple[int, int], Array] = {}
         self._fits_cache: dict[tuple[int, int], Array] = {}
         # One device stands for its class.
@@ -117,7 +126,7 @@ class RangeCosts:
             recv = send = np.zeros((self.classes, self.n + 1), dtype=np.int64)
             host = np.zeros(0, dtype=np.int64)
         else:
-            recv, send, host = self._transfer_cycles()
+            recv, send, host = self._transfer_cycles(pause)
         pause()
         cycles = instance.cycles if table is None else table
         total = float(cycles.sum() if table is None else table.max())
@@ -180,49 +189,50 @@ class RangeCosts:
                 scaled = np.ldexp(self._class_table(table, c), exponent) / slowest
                 self._work.append(np.rint(scaled * ratio).astype(np.int64))
             return
-        running = running_on_binary_grid(instance.cycles, exponent, slowest)
+        running = running_on_binary_grid(instance.cycles, exponent, slowest, pause)
         self.prefix = np.empty((self.classes, self.n + 1), dtype=np.int64)
         for c, ratio in enumerate(ratios):
             pause()
-            self.prefix[c] = np.rint(running * ratio)
+            self.prefix[c] = np.rint(running if ratio == 1 else running * ratio)
         self._work = list(self.prefix)
 
-    def _transfer_cycles(self) -> tuple[Array, Array, Array]:
+    def _transfer_cycles(self, pause: Callable[[], object]) -> tuple[Array, Array, Array]:
         """Return receive (classes, n + 1), send (classes, n + 1) and host (2,) cycles."""
         instance, cluster = self.instance, self.instance.cluster
         devices = [cluster.devices[d] for d in self._example]
-        links = (
-            *(device.recv for device in devices),
-            cluster.host_recv,
-            *(device.send for device in devices),
-            cluster.host_send,
-        )
-        # A missing link takes no time.
-        idle = [0.0 if link is None else link.idle for link in links]
-        rate = [math.inf if link is None else link.GBps * 2**30 / cluster.clock for link in links]
-        # A row a class and one for the host, which moves the bytes of one cut only.
-        cycles = np.zeros((2, self.classes + 1, self.n + 1))
-        if instance.recv_cycles is None:
-            cycles[0, :-1], cycles[0, -1, 0] = instance.in_bytes, instance.in_bytes[0]
-        if instance.send_cycles is None:
-            cycles[1, :-1], cycles[1, -1, -1] = instance.out_bytes, instance.out_bytes[-1]
-        cycles /= np.array(rate, dtype=np.float64).reshape(2, -1, 1)
-        cycles += np.array(idle, dtype=np.float64).reshape(2, -1, 1)
-        if instance.whole:
-            if cycles.max() >= LARGEST_TICKS:
-                raise InputError(
-                    "a transfer takes more than 2**60 cycles",
-                    field="in_bytes",
-                    remedy="use a coarser unit or a faster link",
-                )
-            cycles = cycles.astype(np.int64)
-        recv, send = cycles[0, :-1], cycles[1, :-1]
-        host = [cycles[0, -1, 0], cycles[1, -1, -1]]
-        if instance.recv_cycles is not None:
-            recv, host[0] = instance.recv_cycles[self._example], instance.recv_cycles[0, 0]
-        if instance.send_cycles is not None:
-            send, host[1] = instance.send_cycles[self._example], instance.send_cycles[-1, -1]
-        return recv, send, np.array(host if instance.host_transfer else [])
+        given = (instance.recv_cycles, instance.send_cycles)
+        nbytes = (instance.in_bytes, instance.out_bytes)
+        links = ([device.recv for device in devices], [device.send for device in devices])
+        ends = ((cluster.host_recv, 0), (cluster.host_send, self.n))
+        rows, host = [], []
+        for cycles, moved, each, (host_link, cut) in zip(given, nbytes, links, ends, strict=True):
+            if cycles is not None:
+                rows.append(cycles[self._example])
+                host.append(cycles[0 if cut == 0 else -1, cut])
+                continue
+            table = np.empty((self.classes, self.n + 1), np.int64 if instance.whole else np.float64)
+            for c, link in enumerate(each):
+                pause()
+                table[c] = self._link_cycles(link, moved)
+            rows.append(table)
+            host.append(self._link_cycles(host_link, moved[cut : cut + 1])[0])
+        return rows[0], rows[1], np.array(host if instance.host_transfer else [])
+
+    def _link_cycles(self, link: Link | None, nbytes: Array) -> Array:
+        """Return the cycles in which a link moves bytes; a missing link takes no time."""
+        if link is None:
+            return np.zeros(len(nbytes), dtype=np.int64)
+        cycles = nbytes / (link.GBps * 2**30 / self.instance.cluster.clock)
+        cycles += link.idle
+        if not self.instance.whole:
+            return np.asarray(cycles)
+        if cycles.max() >= LARGEST_TICKS:
+            raise InputError(
+                "a transfer takes more than 2**60 cycles",
+                field="in_bytes",
+                remedy="use a coarser unit or a faster link",
+            )
+        return cycles.astype(np.int64)
 
     def bound(self, ticks: int) -> Number:
         """Return a lower bound in ticks as one in cycles, safe whatever rounding there was."""
@@ -246,19 +256,25 @@ class RangeCosts:
 
     def objective(self, solution: PipelineSolution) -> int:
         """Return the objective value of a partition in ticks."""
-        compute, transfer = 0, 0
+        value = self.largest_compute(solution)
+        if self.instance.objective is Objective.TRANSFER_BOUNDED:
+            classes = self.device_class
+            value += max(self.transfer(a, b, int(classes[d])) for a, b, d in solution.stages)
+        return value
+
+    def largest_compute(self, solution: PipelineSolution) -> int:
+        """Return the most that a stage needs of the limit on compute, whatever that counts."""
+        most = 0
         for first, end, device in solution.stages:
             c = int(self.device_class[device])
-            work, moved = self.compute(first, end, c), self.transfer(first, end, c)
+            work = self.compute(first, end, c)
             match self.instance.objective:
                 case Objective.SUM:
-                    work += moved
+                    work += self.transfer(first, end, c)
                 case Objective.OVERLAP:
                     work = max(work, int(self.recv[c, first]), int(self.send[c, end]))
-                case Objective.TRANSFER_BOUNDED:
-                    transfer = max(transfer, moved)
-            compute = max(compute, work)
-        return compute + transfer
+            most = max(most, work)
+        return most
 
     # ------------------------------------------------------------------ limits and matrices
 
@@ -286,14 +302,17 @@ class RangeCosts:
             if stashes:
                 per_layer = per_layer + stashes * self.instance.stash
             peak = self.instance.temporary + self.instance.carry
-            if len(shared.layer):
+            if needs_kernels(self.instance):
                 from stagepack.instances.pipeline.kernels import furthest_fit
 
                 start = np.searchsorted(shared.layer, np.arange(self.n + 1))
                 fit = furthest_fit(per_layer, peak, start, shared.key, shared.nbytes, capacity)
             else:
                 fit = _furthest_fit(per_layer, peak, capacity)
-            self._reach_cache[key] = np.minimum(fit, self._next_fixed)
+            fit = np.minimum(fit, self._next_fixed)
+            if len(self._reach_cache) >= MOST_REACHES:
+                return fit  # as many stashes, as many rows
+            self._reach_cache[key] = fit
         return self._reach_cache[key]
 
     def furthest_end(self, first: int, limit: int, device_class: int, stashes: int) -> int:
@@ -349,7 +368,9 @@ class RangeCosts:
             return 0
         cuts = np.flatnonzero(self.allowed)
         totals = self.prefix[:, -1].tolist()
-        fastest = self.prefix[totals.index(min(totals))][cuts]
+        fastest = self.prefix[totals.index(min(totals))]
+        if len(cuts) <= self.n:
+            fastest = fastest[cuts]
         # Speeds in a unit that makes them whole.
         unit = math.lcm(*(speed.denominator for speed in self._speeds))
         speeds = [speed.numerator * (unit // speed.denominator) for speed in self._speeds]
@@ -427,178 +448,16 @@ class RangeCosts:
         return StageOrder.of(self)
 
 
-@dataclass(frozen=True)
-class StageOrder:
-    """An automaton over devices: each transition places one stage before those placed so far.
-
-    Reading the chain from its tail makes the number of stashed microbatches a matter of the state
-    alone: stage i of k stashes min(m, k - i), the number of stages from it to the end.
-
-    Attributes
-    ----------
-    states : int
-        State 0 has placed nothing; transitions lead to higher states.
-    source, target, device_class, stashes : ndarray of int64, shape (transitions,)
-        Sorted by target.
-    accepting : ndarray of bool, shape (states,)
-        Whether the chain may begin here.
-    """
-
-    states: int
-    source: Array
-    target: Array
-    device_class: Array
-    stashes: Array
-    accepting: Array
-
-    @staticmethod
-    def refusal(instance: PipelinePartition) -> InputError | None:
-        """Return why the automaton of an instance would be too large, None if it is not."""
-        k, classes = instance.k, device_classes(instance)
-        if not (instance.free_order or instance.fewer_stages) or max(classes) == 0:
-            return None  # one order of the devices: nothing to combine
-        if instance.free_order:
-            counts = np.bincount(classes).tolist()
-            size = math.prod(count + 1 for count in counts)
-            if size * len(counts) > LARGEST_AUTOMATON:
-                return InputError(
-                    f"{_short(size)} ways to choose among {k} devices of {len(counts)} kinds are "
-                    "too many",
-                    field="free_order",
-                    remedy="fix the order of the devices or use fewer kinds",
-                )
-        elif k * k * max(1, min(_stashes(instance), k)) // 2 > LARGEST_AUTOMATON:
-            return InputError(
-                f"{k} unlike devices that may stay unused make too many combinations",
-                field="fewer_stages",
-                remedy="use all devices, or devices of one kind",
-            )
-        return None
-
-    @classmethod
-    def of(cls, costs: RangeCosts) -> StageOrder:
-        """Build the automaton of an instance.
-
-        Fixed order: k transitions; with devices that may stay unused O(k^2), times the stages
-        placed when they stash.  Free order: one state for every choice of how many devices of
-        each class are in use.
-
-        Raises
-        ------
-        InputError
-            When the states are too many (free order of many unlike devices).
-        """
-        instance, k = costs.instance, costs.k
-        refusal = cls.refusal(instance)
-        if refusal is not None:
-            raise refusal
-        m = _stashes(instance)
-        classes = costs.device_class.tolist()
-        alike = len(set(classes)) == 1
-        edges: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = []
-        full: tuple[int, ...]
-        if instance.free_order and not alike:
-            # A state counts the devices of each class in use.
-            counts = np.bincount(costs.device_class).tolist()
-            start, full = (0,) * len(counts), tuple(counts)
-            for used in np.ndindex(*(count + 1 for count in counts)):
-                stashes = min(m, sum(used) + 1)
-                for c, count in enumerate(counts):
-                    if used[c] < count:
-                        edges.append((used, (*used[:c], used[c] + 1, *used[c + 1 :]), c, stashes))
-        elif not instance.fewer_stages or alike:
-            # A state counts the stages placed.
-            start, full = (0,), (k,)
-            edges = [((j,), (j + 1,), classes[k - 1 - j], min(m, j + 1)) for j in range(k)]
-        else:
-            # A state is the device used last and the stages placed, as far as they matter.
-            start = full = (k, 0)
-            states: list[tuple[int, ...]] = [start]
-            for device in reversed(range(k)):
-                arrivals: dict[tuple[int, ...], None] = {}
-                for state in states:
-                    stashes = min(m, state[1] + 1)
-                    edges.append((state, (device, stashes), classes[device], stashes))
-                    arrivals[device, stashes] = None
-                states += arrivals
-        number = {start: 0}
-        for _, then, _, _ in edges:
-            number.setdefault(then, len(number))
-        rows = sorted((number[then], number[state], c, stash) for state, then, c, stash in edges)
-        table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-        return cls(
-            states=len(number),
-            source=table[:, 1].copy(),
-            target=table[:, 0].copy(),
-            device_class=table[:, 2].copy(),
-            stashes=table[:, 3].copy(),
-            accepting=np.array(
-                [state != start and (instance.fewer_stages or state == full) for state in number]
-            ),
-        )
-
-
-def device_classes(instance: PipelinePartition) -> list[int]:
-    """Return the class of each device, numbered by first appearance; like devices share one."""
-    per_device = (
-        instance.recv_cycles is not None
-        or instance.send_cycles is not None
-        or any(
-            table is not None and table.ndim == 3
-            for table in (instance.compute_table, instance.memory_table)
-        )
-    )
-    known: dict[object, int] = {}
-    return [
-        known.setdefault((device.kind, index if per_device else None), len(known))
-        for index, device in enumerate(instance.cluster.devices)
-    ]
-
-
-def _short(number: int) -> str:
-    return (
-        str(number)
-        if number < 10**12
-        else f"more than 10**{int((number.bit_length() - 1) * 0.30102)}"
-    )
-
-
-def _stashes(instance: PipelinePartition) -> int:
-    """Return how many stashed microbatches make a difference; 0 where none is counted."""
-    stashing = instance.training and instance.stash.any()
-    limited = any(
-        device.memory is not None and device.memory < LARGEST for device in instance.cluster.devices
-    )
-    return instance.microbatches if stashing and limited else 0
+def needs_kernels(instance: PipelinePartition) -> bool:
+    """Whether memory is looked up by the compiled kernel: shared keys, or very many layers."""
+    return bool(len(instance.shared.layer)) or instance.n >= MANY_LAYERS
 
 
 @functools.cache
 def load_kernels() -> None:
-    """Compile the kernel for shared keys or load it from the cache, once per process."""
+    """Compile the kernel for memory or load it from the cache, once per process."""
     instance = PipelinePartition.from_arrays([1], devices=1, capacity=1, shared={"key": (1, [0])})
     RangeCosts(instance).reach(0, 0)
-
-
-def assign_devices(
-    costs: RangeCosts, boundaries: list[int], classes: list[int]
-) -> PipelineSolution:
-    """Return the solution that puts stage j on a device of class classes[j].
-
-    In a fixed order the stages take the first devices that will do (any choice among devices of
-    one class is as good as another); the classes must come from a path of the automaton.
-    """
-    order = costs.device_class.tolist()
-    devices: list[int] = []
-    if costs.instance.free_order:
-        free = {c: [d for d in range(costs.k) if order[d] == c] for c in set(order)}
-        devices = [free[c].pop(0) for c in classes]
-    else:
-        device = 0
-        for c in classes:
-            device = order.index(c, device)
-            devices.append(device)
-            device += 1
-    return PipelineSolution(tuple(boundaries), tuple(devices))
 
 
 def _furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:

@@ -65,15 +65,21 @@ def on_binary_grid(values: Array, exponent: int) -> Array:
     return np.rint(np.ldexp(values, exponent)).astype(np.int64)
 
 
-def running_on_binary_grid(values: Array, exponent: int, slowest: float) -> Array:
+def running_on_binary_grid(
+    values: Array, exponent: int, slowest: float, pause: Callable[[], object]
+) -> Array:
     """Return, shape (n + 1,), running sums of values / slowest times 2**exponent.
 
     Whole parts are summed as integers, and only what is left of them in floating point: no error
     accumulates, however many values there are.
     """
-    scaled = np.ldexp(values, exponent) / slowest
-    whole = np.floor(scaled)
-    running = np.zeros(len(values) + 1)
-    np.cumsum(scaled - whole, out=running[1:])
-    running[1:] += np.cumsum(whole.astype(np.int64))
+    running, whole_before, rest_before = np.zeros(len(values) + 1), 0, 0.0
+    for begin in range(0, len(values), BLOCK):
+        pause()
+        scaled = np.ldexp(values[begin : begin + BLOCK], exponent) / slowest
+        whole = np.floor(scaled)
+        rest = np.cumsum(scaled - whole) + rest_before
+        sums = np.cumsum(whole.astype(np.int64)) + whole_before
+        running[begin + 1 : begin + 1 + BLOCK] = sums + rest
+        whole_before, rest_before = int(sums[-1]), float(rest[-1])
     return running

@@ -15,7 +15,7 @@ from stagepack.heuristics.pipeline import baselines, bisect, dp, prober, referen
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.result import Progress, Status, Stopped, Termination
+from stagepack.result import InputError, Progress, Status, Stopped, Termination
 from tests.strategies import brute_force, pipelines
 
 
@@ -175,3 +175,76 @@ def test_infeasible_says_why_and_what_would_do(changes: dict[str, Any], words: l
     assert reason is not None
     for word in words:
         assert word in reason
+
+
+def greedy_in_python(costs: RangeCosts) -> list[int] | None:
+    instance, n, k = costs.instance, costs.n, costs.k
+    cuts = np.flatnonzero(costs.allowed).tolist()
+    if len(cuts) - 1 < k:
+        return None
+    speed = [1 / max(1, costs.compute(0, n, int(c))) for c in costs.device_class]
+    found = [0]
+    for i, c in enumerate(costs.device_class.tolist()):
+        stashes = min(instance.microbatches, k - i) if instance.training else 0
+        fits = costs.fits_matrix(c, stashes)[found[-1]]
+        last = len(cuts) - (k - i)
+        low = last if i == k - 1 else cuts.index(found[-1]) + 1
+        share = costs.compute(found[-1], n, c) * speed[i] / sum(speed[i:])
+        ends = [b for b in cuts[low : last + 1] if fits[b]]
+        if not ends:
+            return None
+        found.append(min(ends, key=lambda b: abs(costs.compute(found[-1], b, c) - share)))
+    return found
+
+
+@given(pipelines(fewer_stages=False, free_order=False))
+@settings(max_examples=100)
+def test_greedy_agrees_with_its_plain_twin(instance: PipelinePartition) -> None:
+    costs = RangeCosts(instance)
+    found, twin = baselines.greedy(costs), greedy_in_python(costs)
+    assert (found is None) == (twin is None)
+    if found is not None and twin is not None:
+        value = instance.evaluate(found)
+        assert value == pytest.approx(instance.evaluate(PipelineSolution.in_order(twin)), rel=1e-9)
+
+
+def test_a_probe_keeps_the_windows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    instance = PipelinePartition.from_arrays(
+        rng.integers(1, 10**6, 20_000),
+        devices=256,
+        in_bytes=rng.integers(0, 10**6, 20_001),
+        out_bytes=rng.integers(0, 10**6, 20_001),
+        bandwidth=100,
+        objective="transfer-bounded",
+    )
+    progress = run(dp.solve, instance)
+    assert progress.outcome()[0] is Status.OPTIMAL
+    costs = RangeCosts(instance)
+    search = prober.Search(costs, costs.compute_bound(), costs.host)
+    while not search.done:
+        search.go_on()
+    assert len(search._scratch.cells) < instance.n * instance.k // 10
+    # Where even the windows are too many, what is known is kept, and said.
+    monkeypatch.setattr(prober, "MOST_CELLS", 10)
+    left: Progress[PipelineSolution] = Progress(instance.evaluate, instance.check)
+    with pytest.raises(InputError, match="cells"):
+        dp.solve(costs, left)
+    left.offer(search.partition(), "test")
+    dp.solve(costs, left)
+    assert "cells" in left.reason
+    assert left.outcome()[0] is Status.FEASIBLE
+
+
+@pytest.mark.parametrize("fewer", [False, True])
+def test_many_devices_are_filled_alike_compiled_or_not(
+    fewer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    instance = PipelinePartition.from_arrays(
+        rng.integers(1, 100, 900), devices=60, fewer_stages=fewer, forbidden_cuts=range(5, 600, 7)
+    )
+    plain = run(bisect.solve, instance)
+    monkeypatch.setattr(bisect, "MANY_DEVICES", 1)
+    assert run(bisect.solve, instance).solution == plain.solution
+    assert plain.objective == run(dp.solve, instance).objective

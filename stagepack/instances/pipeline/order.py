@@ -1,0 +1,187 @@
+"""The order of devices: an automaton that reads the chain from its tail, and classes of devices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stagepack.instances.pipeline.arrays import LARGEST
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.profile import Array
+from stagepack.result import InputError
+
+if TYPE_CHECKING:
+    from stagepack.instances.pipeline.ranges import RangeCosts
+
+LARGEST_AUTOMATON = 200_000
+
+
+@dataclass(frozen=True)
+class StageOrder:
+    """An automaton over devices: each transition places one stage before those placed so far.
+
+    Reading the chain from its tail makes the number of stashed microbatches a matter of the state
+    alone: stage i of k stashes min(m, k - i), the number of stages from it to the end.
+
+    Attributes
+    ----------
+    states : int
+        State 0 has placed nothing; transitions lead to higher states.
+    source, target, device_class, stashes : ndarray of int64, shape (transitions,)
+        Sorted by target.
+    accepting : ndarray of bool, shape (states,)
+        Whether the chain may begin here.
+    """
+
+    states: int
+    source: Array
+    target: Array
+    device_class: Array
+    stashes: Array
+    accepting: Array
+
+    @staticmethod
+    def refusal(instance: PipelinePartition) -> InputError | None:
+        """Return why the automaton of an instance would be too large, None if it is not."""
+        k, classes = instance.k, device_classes(instance)
+        if not (instance.free_order or instance.fewer_stages) or max(classes) == 0:
+            return None  # one order of the devices: nothing to combine
+        if instance.free_order:
+            counts = np.bincount(classes).tolist()
+            size = math.prod(count + 1 for count in counts)
+            if size * len(counts) > LARGEST_AUTOMATON:
+                return InputError(
+                    f"{_short(size)} ways to choose among {k} devices of {len(counts)} kinds are "
+                    "too many",
+                    field="free_order",
+                    remedy="fix the order of the devices or use fewer kinds",
+                )
+        elif k * k * max(1, min(_stashes(instance), k)) // 2 > LARGEST_AUTOMATON:
+            return InputError(
+                f"{k} unlike devices that may stay unused make too many combinations",
+                field="fewer_stages",
+                remedy="use all devices, or devices of one kind",
+            )
+        return None
+
+    @classmethod
+    def of(cls, costs: RangeCosts) -> StageOrder:
+        """Build the automaton of an instance.
+
+        Fixed order: k transitions; with devices that may stay unused O(k^2), times the stages
+        placed when they stash.  Free order: one state for every choice of how many devices of
+        each class are in use.
+
+        Raises
+        ------
+        InputError
+            When the states are too many (free order of many unlike devices).
+        """
+        instance, k = costs.instance, costs.k
+        refusal = cls.refusal(instance)
+        if refusal is not None:
+            raise refusal
+        m = _stashes(instance)
+        classes = costs.device_class.tolist()
+        alike = len(set(classes)) == 1
+        edges: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = []
+        full: tuple[int, ...]
+        if instance.free_order and not alike:
+            # A state counts the devices of each class in use.
+            counts = np.bincount(costs.device_class).tolist()
+            start, full = (0,) * len(counts), tuple(counts)
+            for used in np.ndindex(*(count + 1 for count in counts)):
+                stashes = min(m, sum(used) + 1)
+                for c, count in enumerate(counts):
+                    if used[c] < count:
+                        edges.append((used, (*used[:c], used[c] + 1, *used[c + 1 :]), c, stashes))
+        elif not instance.fewer_stages or alike:
+            # A state counts the stages placed.
+            start, full = (0,), (k,)
+            edges = [((j,), (j + 1,), classes[k - 1 - j], min(m, j + 1)) for j in range(k)]
+        else:
+            # A state is the device used last and the stages placed, as far as they matter.
+            start = full = (k, 0)
+            states: list[tuple[int, ...]] = [start]
+            for device in reversed(range(k)):
+                arrivals: dict[tuple[int, ...], None] = {}
+                for state in states:
+                    stashes = min(m, state[1] + 1)
+                    edges.append((state, (device, stashes), classes[device], stashes))
+                    arrivals[device, stashes] = None
+                states += arrivals
+        number = {start: 0}
+        for _, then, _, _ in edges:
+            number.setdefault(then, len(number))
+        rows = sorted((number[then], number[state], c, stash) for state, then, c, stash in edges)
+        table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        return cls(
+            states=len(number),
+            source=table[:, 1].copy(),
+            target=table[:, 0].copy(),
+            device_class=table[:, 2].copy(),
+            stashes=table[:, 3].copy(),
+            accepting=np.array(
+                [state != start and (instance.fewer_stages or state == full) for state in number]
+            ),
+        )
+
+
+def device_classes(instance: PipelinePartition) -> list[int]:
+    """Return the class of each device, numbered by first appearance; like devices share one."""
+    per_device = (
+        instance.recv_cycles is not None
+        or instance.send_cycles is not None
+        or any(
+            table is not None and table.ndim == 3
+            for table in (instance.compute_table, instance.memory_table)
+        )
+    )
+    known: dict[object, int] = {}
+    return [
+        known.setdefault((device.kind, index if per_device else None), len(known))
+        for index, device in enumerate(instance.cluster.devices)
+    ]
+
+
+def _short(number: int) -> str:
+    return (
+        str(number)
+        if number < 10**12
+        else f"more than 10**{int((number.bit_length() - 1) * 0.30102)}"
+    )
+
+
+def _stashes(instance: PipelinePartition) -> int:
+    """Return how many stashed microbatches make a difference; 0 where none is counted."""
+    stashing = instance.training and instance.stash.any()
+    limited = any(
+        device.memory is not None and device.memory < LARGEST for device in instance.cluster.devices
+    )
+    return instance.microbatches if stashing and limited else 0
+
+
+def assign_devices(
+    costs: RangeCosts, boundaries: list[int], classes: list[int]
+) -> PipelineSolution:
+    """Return the solution that puts stage j on a device of class classes[j].
+
+    In a fixed order the stages take the first devices that will do (any choice among devices of
+    one class is as good as another); the classes must come from a path of the automaton.
+    """
+    order = costs.device_class.tolist()
+    devices: list[int] = []
+    if costs.instance.free_order:
+        free = {c: [d for d in range(costs.k) if order[d] == c] for c in set(order)}
+        devices = [free[c].pop(0) for c in classes]
+    else:
+        device = 0
+        for c in classes:
+            device = order.index(c, device)
+            devices.append(device)
+            device += 1
+    return PipelineSolution(tuple(boundaries), tuple(devices))
