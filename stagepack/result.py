@@ -259,6 +259,62 @@ class Result(Shown, Generic[SolutionT]):
         return text
 
 
+PATIENCE = 2.0
+"""Seconds of setup after which people are told what takes so long."""
+
+
+class Compilation:
+    """Tells, once a process, that kernels are compiled: not that they come from the cache.
+
+    Attributes
+    ----------
+    kept : bool
+        Whether the machine code is kept on disk, so that it need not be made again.
+    told : bool
+    """
+
+    def __init__(self) -> None:
+        self.kept = True
+        self.told = False
+        self._seconds = 0.0
+        self._since: float | None = None
+        self._depth = 0
+        self._timer: threading.Timer | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something is being compiled now."""
+        return self._depth > 0
+
+    def begin(self) -> None:
+        """Take the beginning of a compilation, perhaps within another one."""
+        self._depth += 1
+        if self._depth == 1 and not self.told:
+            self._since = time.perf_counter()
+            self._timer = threading.Timer(max(0.0, PATIENCE - self._seconds), self._tell)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def end(self) -> None:
+        """Take the end of the last one begun."""
+        self._depth -= 1
+        if self._depth == 0 and self._since is not None:
+            self._seconds += time.perf_counter() - self._since
+            self._since = None
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _tell(self) -> None:
+        if not self.told:
+            self.told = True
+            why = "first use only" if self.kept else "at every start: no folder can keep them"
+            log.info("compiling kernels (%s) ...", why)
+
+
+compilation = Compilation()
+"""That of this process."""
+
+
 class Stopped(Exception):  # noqa: N818 - a signal between our own functions, never an error
     """Raised inside a method when :class:`Progress` says that it is time to return."""
 
@@ -285,6 +341,8 @@ class Progress(Generic[SolutionT]):
         Relative tolerance of objective values: 0 for integer data.
     on_incumbent : callable, optional
         Called with ``(solution, objective, bound)`` at each improvement.
+    on_bound : callable, optional
+        Called with ``(bound, source)`` at each better bound.
     secondary : callable, optional
         Of solutions of equal objective the one with the least of this is kept.
     """
@@ -299,6 +357,7 @@ class Progress(Generic[SolutionT]):
         gap: float = 0.0,
         tolerance: float = 0.0,
         on_incumbent: Callable[[SolutionT, Number, Number | None], None] | None = None,
+        on_bound: Callable[[Number, str], None] | None = None,
         secondary: Callable[[SolutionT], Number] | None = None,
     ) -> None:
         self._evaluate = evaluate
@@ -309,6 +368,7 @@ class Progress(Generic[SolutionT]):
         self._gap = gap
         self._tolerance = tolerance
         self._on_incumbent = on_incumbent
+        self._on_bound = on_bound
         self._started = time.perf_counter()
         self._lock = threading.RLock()
         self._interrupted = False
@@ -339,7 +399,12 @@ class Progress(Generic[SolutionT]):
     @contextlib.contextmanager
     def setup(self, what: str) -> Iterator[None]:
         """Count the block (an import, a compilation) as setup, and say so when it takes long."""
-        notice = threading.Timer(2.0, log.info, (f"{what} (first use only) ...",))
+
+        def tell() -> None:
+            if not (compilation.told or compilation.under_way):  # it speaks for itself
+                log.info("%s ...", what)
+
+        notice = threading.Timer(PATIENCE, tell)
         notice.daemon = True
         began = time.perf_counter()
         notice.start()
@@ -416,6 +481,8 @@ class Progress(Generic[SolutionT]):
             self.bound, self.bound_source = bound, source
             self.trace.events.append(Event(self.elapsed, "bound", bound, source))
         log.debug("%.3fs bound %s (%s)", self.elapsed, bound, source)
+        if self._on_bound is not None:
+            self._on_bound(bound, source)
 
     def confirm_warm_start(self, value: Number, source: str) -> None:
         """Record that an engine took the solution it was given, worth `value`, as its first."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from stagepack import solvers
 from stagepack.instances.fields import fields_of
+from stagepack.instances.kinds import kind_of
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -89,15 +90,10 @@ def methods(instance: Instance | str) -> MethodList:
 
     Parameters
     ----------
-    instance : instance of any problem, or the name of a kind (then nothing is unavailable)
+    instance : instance of any problem, or the name of a kind or its family
+        ("lmem-packing", "packing"); then nothing is unavailable.
     """
-    kind = instance if isinstance(instance, str) else _kind(instance)
-    if kind not in REGISTRY:
-        raise InputError(
-            f"no problem is called {kind!r}",
-            field="kind",
-            remedy="choose one of " + ", ".join(REGISTRY),
-        )
+    kind = kind_of(instance) if isinstance(instance, str) else _kind(instance)
     found = MethodList()
     for method in REGISTRY[kind]:
         reason = "" if isinstance(instance, str) else method.unsupported(instance)
@@ -128,6 +124,7 @@ class SolveOptions(TypedDict, total=False):
     threads: int
     seed: int
     on_incumbent: Callable[[Any, Number, Number | None], None] | None
+    on_bound: Callable[[Number, str], None] | None
     options: Mapping[str, Any] | None
 
 
@@ -160,6 +157,7 @@ def solve(
     threads: int = 1,
     seed: int = 0,
     on_incumbent: Callable[[Any, Number, Number | None], None] | None = None,
+    on_bound: Callable[[Number, str], None] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Result[Any]:
     """Solve an instance; the answer is checked and carries a safe bound.
@@ -187,6 +185,8 @@ def solve(
         For the engines; on one thread equal seeds give equal answers.
     on_incumbent : callable, optional
         Called with (solution, objective, bound) at each improvement.
+    on_bound : callable, optional
+        Called with (bound, source) at each better bound, possibly from another thread.
     options : dict, optional
         ``{"deterministic": True}`` limits engines and searches by work (about
         `time_limit` seconds' worth) instead of the clock, so that limited runs repeat exactly.
@@ -228,6 +228,7 @@ def solve(
         gap=gap,
         tolerance=instance.tolerance,
         on_incumbent=on_incumbent,
+        on_bound=on_bound,
         secondary=getattr(instance, "secondary", None),
     )
     with _Interruptible(progress):

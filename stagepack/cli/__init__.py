@@ -19,9 +19,10 @@ import typer
 from stagepack.cli.check import check
 from stagepack.cli.compare import compare
 from stagepack.cli.context import takes_context
+from stagepack.cli.examples import epilog
 from stagepack.cli.listing import catalog, convert, methods, schema
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED
-from stagepack.cli.screen import complain, plain_letters
+from stagepack.cli.screen import Stderr, complain, plain_letters
 from stagepack.cli.show import plot, show
 from stagepack.cli.solve import solve
 from stagepack.errors import InputError, shown
@@ -31,7 +32,7 @@ app = typer.Typer(
     name="stagepack",
     help="Optimal pipeline stages, schedules, phases and memory maps for neural networks on "
     "accelerators, with certificates.",
-    add_completion=False,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -47,12 +48,23 @@ class _Line(logging.Formatter):
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing on stderr.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Log every step.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "-q", "--quiet", metavar="", help="Say nothing on stderr.", show_default=False
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("-v", "--verbose", metavar="", help="Log every step.", show_default=False),
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", metavar="", help="Print the version.", show_default=False),
+    ] = False,
 ) -> None:
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    logging.basicConfig(level=logging.WARNING, handlers=[Stderr()])
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Line("%(message)s"))
     logging.getLogger("stagepack").setLevel(level)
@@ -65,15 +77,15 @@ def _root(
         typer.echo(context.get_help())
 
 
-app.command()(takes_context(solve))
-app.command()(takes_context(compare))
-app.command()(takes_context(check))
-app.command()(takes_context(show))
-app.command()(takes_context(plot))
-app.command("list")(catalog)
-app.command()(takes_context(convert))
-app.command()(takes_context(methods))
-app.command()(schema)
+app.command(epilog=epilog("solve"))(takes_context(solve))
+app.command(epilog=epilog("compare"))(takes_context(compare))
+app.command(epilog=epilog("check"))(takes_context(check))
+app.command(epilog=epilog("show"))(takes_context(show))
+app.command(epilog=epilog("plot"))(takes_context(plot))
+app.command("list", epilog=epilog("list"))(catalog)
+app.command(epilog=epilog("convert"))(takes_context(convert))
+app.command(epilog=epilog("methods"))(takes_context(methods))
+app.command(epilog=epilog("schema"))(schema)
 
 
 def main() -> NoReturn:
@@ -87,7 +99,7 @@ def main() -> NoReturn:
         arguments = sys.argv[1:]
         loudness = [word for word in arguments if word in ("-q", "--quiet", "-v", "--verbose")]
         rest = [word for word in arguments if word not in loudness]
-        code = app(args=[*loudness, *rest], standalone_mode=False)
+        code = app(args=[*loudness, *rest], prog_name="stagepack", standalone_mode=False)
     except InputError as error:
         code = _fail(f"error: {error}", EXIT_INPUT)
     except typer.Abort:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def check(
     instance: Instance,
-    solution: Annotated[Path, typer.Argument(help="A solution or a result, as JSON.")],
+    solution: Annotated[
+        Path, typer.Argument(metavar="SOLUTION", help="A solution or a result, as JSON.")
+    ],
     context: dict[str, Any],
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Take a result for another instance: what differs?")

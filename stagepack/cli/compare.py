@@ -9,21 +9,25 @@ from typing import Annotated, Any
 import typer
 
 from stagepack import files
+from stagepack.cli import completion
 from stagepack.cli.context import instances_of
+from stagepack.cli.live import Cells
 from stagepack.cli.options import (
     EXIT_INPUT,
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     INSTANCE_HELP,
+    LIMITS,
+    METHOD,
+    OUTPUT,
     AsJson,
     Output,
 )
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import (
-    Cells,
     command_line,
     complain,
-    native_output_on_stderr,
+    engines_silenced,
     print_json,
     terminal,
 )
@@ -36,30 +40,84 @@ def compare(
     context: dict[str, Any],
     instances: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[INSTANCE]...", help=INSTANCE_HELP + " Default: the suite."),
+        typer.Argument(
+            metavar="[INSTANCE]...",
+            help=INSTANCE_HELP + " Default: the suite.",
+            autocompletion=completion.instances,
+        ),
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option("-m", "--method", help="Repeatable; default: the usual.")
+        list[str] | None,
+        typer.Option(
+            "-m",
+            "--method",
+            metavar="NAME",
+            help="Repeatable; default: the usual.",
+            rich_help_panel=METHOD,
+            autocompletion=completion.methods,
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "-e",
+            "--engine",
+            metavar="NAME",
+            help="For the methods that use one.",
+            rich_help_panel=METHOD,
+            autocompletion=completion.engines,
+        ),
+    ] = None,
+    seeds: Annotated[
+        list[int] | None,
+        typer.Option("--seed", metavar="N", help="Repeatable.", rich_help_panel=METHOD),
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(metavar="N", help="Threads of each engine.", rich_help_panel=METHOD)
+    ] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "-j",
+            "--jobs",
+            metavar="N",
+            help="Processes; 0: none of their own. Default: a core for each thread.",
+            rich_help_panel=METHOD,
+        ),
     ] = None,
     time_limit: Annotated[
-        float, typer.Option("--time-limit", "-t", metavar="SECONDS", help="Of each cell.")
+        float,
+        typer.Option(
+            "-t",
+            "--time-limit",
+            metavar="SECONDS",
+            help="Of each cell; 0: no limit.",
+            rich_help_panel=LIMITS,
+        ),
     ] = 3.0,
-    seeds: Annotated[list[int] | None, typer.Option("--seed", help="Repeatable.")] = None,
-    jobs: Annotated[
-        int | None, typer.Option("-j", "--jobs", help="Processes; 0: none of their own.")
-    ] = None,
-    threads: Annotated[int, typer.Option(help="Threads of each engine.")] = 1,
-    engine: Annotated[
-        str | None, typer.Option("-e", "--engine", help="For the methods that use one.")
-    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Where to write the HTML report.", show_default=str(REPORT)
+            metavar="DIR",
+            help="Where to write the HTML report.",
+            rich_help_panel=OUTPUT,
+            show_default=str(REPORT),
         ),
     ] = None,
-    no_html: Annotated[bool, typer.Option("--no-html", help="Write no report.")] = False,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table.")] = None,
+    no_html: Annotated[
+        bool,
+        typer.Option(
+            "--no-html",
+            metavar="",
+            help="Write no report.",
+            rich_help_panel=OUTPUT,
+            show_default=False,
+        ),
+    ] = False,
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the table.", rich_help_panel=OUTPUT),
+    ] = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +132,7 @@ def compare(
     else:
         problems = _suite(context)
     options: dict[str, Any] = {} if engine is None else {"engine": engine}
-    with native_output_on_stderr(), Cells(as_json) as on_result:
+    with engines_silenced(), Cells() as cells:
         comparison = run(
             problems,
             method or None,
@@ -82,7 +140,8 @@ def compare(
             seeds=tuple(seeds or (0,)),
             jobs=jobs,
             threads=threads,
-            on_result=on_result,
+            on_start=cells.begun,
+            on_result=cells.ended,
             **options,
         )
     comparison.command = command_line()

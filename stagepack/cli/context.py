@@ -13,7 +13,10 @@ from typing import Annotated, Any
 import typer
 
 from stagepack import files
+from stagepack.cli import completion
+from stagepack.cli.options import FREEDOM, INSTANCE, MACHINE
 from stagepack.errors import InputError
+from stagepack.instances.kinds import by_family, kind_of
 
 
 def _bytes(text: str) -> int:
@@ -28,17 +31,31 @@ def _context(
     kind: Annotated[
         str | None,
         typer.Option(
+            metavar="KIND",
             help="Kind of problem: pipeline-partition, pipeline-schedule, phase-schedule, "
-            "lmem-packing."
+            "lmem-packing; or pipeline, schedule, phases, packing.",
+            rich_help_panel=INSTANCE,
+            autocompletion=completion.kinds,
         ),
     ] = None,
     format: Annotated[  # noqa: A002 - the option's name
-        str | None, typer.Option(help="Format of the file, if it cannot be told.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Format of the file, if it cannot be told.",
+            rich_help_panel=INSTANCE,
+            autocompletion=completion.formats,
+        ),
     ] = None,
-    devices: Annotated[int | None, typer.Option(help="Number of devices.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Cluster of the catalog.")] = None,
-    bandwidth: Annotated[
-        float | None, typer.Option(help="GB/s (2^30 bytes) between devices.")
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Pipelines: bottleneck, transfer-bounded, sum, overlap. "
+            "Schedules: makespan, span. Packings: peak, fit, bank-conflicts, moves, spill.",
+            rich_help_panel=INSTANCE,
+            autocompletion=completion.objectives,
+        ),
     ] = None,
     capacity: Annotated[
         int | None,
@@ -46,50 +63,106 @@ def _context(
             metavar="BYTES",
             parser=_bytes,
             help="Memory of each device, or to pack into: 900000000, 1e9, 16GiB.",
+            rich_help_panel=INSTANCE,
         ),
     ] = None,
-    training: Annotated[
-        bool | None, typer.Option("--training/--inference", help="Count backward and stashes.")
+    unit: Annotated[
+        str | None,
+        typer.Option(metavar="UNIT", help="Unit of times: us, ms or ns.", rich_help_panel=INSTANCE),
     ] = None,
-    microbatches: Annotated[int | None, typer.Option(help="Microbatches of a step.")] = None,
-    objective: Annotated[
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any other parameter (stagepack list NAME); repeatable.",
+            rich_help_panel=INSTANCE,
+            autocompletion=completion.settings,
+        ),
+    ] = None,
+    devices: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of devices.", rich_help_panel=MACHINE)
+    ] = None,
+    cluster: Annotated[
         str | None,
         typer.Option(
-            help="Pipelines: bottleneck, transfer-bounded, sum, overlap. "
-            "Schedules: makespan, span. Packings: peak, fit, bank-conflicts, moves, spill."
+            metavar="NAME",
+            help="Cluster of the catalog, for example ipu-pod8.",
+            rich_help_panel=MACHINE,
+            autocompletion=completion.clusters,
         ),
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="Unit of times: us, ms or ns.")] = None,
-    host_transfer: Annotated[
-        bool | None, typer.Option(help="Every device waits for the exchange with the host.")
+    bandwidth: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GB/S",
+            help="Between devices, in 2^30 bytes a second.",
+            rich_help_panel=MACHINE,
+        ),
     ] = None,
-    fewer_stages: Annotated[bool | None, typer.Option(help="Allow devices to stay unused.")] = None,
-    free_order: Annotated[
-        bool | None, typer.Option(help="Find the best order of unlike devices.")
+    microbatches: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Microbatches of a step.", rich_help_panel=MACHINE),
+    ] = None,
+    training: Annotated[
+        bool | None,
+        typer.Option(
+            "--training/--inference",
+            metavar="",
+            help="Count backward and stashes.",
+            rich_help_panel=MACHINE,
+        ),
+    ] = None,
+    host_transfer: Annotated[
+        bool | None,
+        typer.Option(
+            metavar="",
+            help="Every device waits for the exchange with the host.",
+            rich_help_panel=MACHINE,
+        ),
     ] = None,
     fixed_cuts: Annotated[
         list[int] | None,
-        typer.Option("--fix-cut", metavar="LAYER", help="A stage begins here; repeatable."),
+        typer.Option(
+            "--fix-cut",
+            metavar="LAYER",
+            help="A stage begins here; repeatable.",
+            rich_help_panel=FREEDOM,
+        ),
     ] = None,
     forbidden_cuts: Annotated[
         list[int] | None,
-        typer.Option("--forbid-cut", metavar="LAYER", help="No stage begins here; repeatable."),
+        typer.Option(
+            "--forbid-cut",
+            metavar="LAYER",
+            help="No stage begins here; repeatable.",
+            rich_help_panel=FREEDOM,
+        ),
     ] = None,
     previous: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="Old placement (result or CSV): buffers of equal names should stay in place.",
+            rich_help_panel=FREEDOM,
         ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other parameter; repeatable."),
+    fewer_stages: Annotated[
+        bool | None,
+        typer.Option(metavar="", help="Devices may stay unused.", rich_help_panel=FREEDOM),
+    ] = None,
+    free_order: Annotated[
+        bool | None,
+        typer.Option(
+            metavar="", help="Unlike devices may take any order.", rich_help_panel=FREEDOM
+        ),
     ] = None,
 ) -> dict[str, Any]:
     """Return what a file does not say of its instance, as the readers understand it."""
     options = {key: value for key, value in locals().items() if key != "settings"}
     given = {key: value for key, value in options.items() if value not in (None, [])}
+    if kind is not None:
+        given["kind"] = kind_of(kind, "--kind")
     for setting in settings or ():
         key, equals, value = setting.partition("=")
         if not equals or not key:
@@ -117,6 +190,7 @@ def _limit(
             parser=_bytes,
             help="Refuse larger files, packed or unpacked (default 256MiB, or "
             "$STAGEPACK_MAX_BYTES).",
+            rich_help_panel=INSTANCE,
         ),
     ] = None,
 ) -> None:
@@ -177,16 +251,17 @@ def _source(source: str, context: dict[str, Any]) -> Any:
 
     path = source.rpartition("#")[0] or source
     names = [entry.name for entry in catalog.entries()]
-    if source in names and not Path(source).exists():
+    named = by_family(source)
+    if named in names and not Path(source).exists():
         parameters = dict(context)
         kind = parameters.pop("kind", None)
-        if kind not in (None, catalog.entry(source).kind):
+        if kind not in (None, catalog.entry(named).kind):
             raise InputError(f"is no {kind}", file=source, field="--kind", remedy="leave it out")
         if parameters.pop("format", None) is not None:
             raise InputError(
                 "the catalog has no formats", file=source, field="--format", remedy="leave it out"
             )
-        return catalog.load(source, **parameters)
+        return catalog.load(named, **parameters)
     if not Path(path).exists() and "." not in Path(path).name:
         import difflib
 

@@ -8,16 +8,23 @@ from typing import Annotated, Any
 import typer
 
 from stagepack import files
+from stagepack.cli import completion
 from stagepack.cli.context import instance_of
 from stagepack.cli.options import EXIT_INPUT, AsJson, Instance
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import print_json, terminal
 from stagepack.errors import shown
+from stagepack.instances.kinds import kind_called
 
 
 def catalog(
     name: Annotated[
-        str | None, typer.Argument(help="One entry, to see its parameters for --set.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="One entry, to see its parameters for --set; or a kind, to see its entries.",
+            autocompletion=completion.entries,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -25,7 +32,9 @@ def catalog(
     from stagepack.instances import catalog
     from stagepack.report.table import catalog_table, parameters_table
 
-    entries = [catalog.entry(name)] if name is not None else catalog.entries()
+    kind = None if name is None else kind_called(name.rstrip("/"))
+    one = name is not None and kind is None
+    entries = [catalog.entry(str(name))] if one else catalog.entries(kind)
     if as_json:
         print_json(
             [
@@ -40,17 +49,19 @@ def catalog(
         )
         return
     console = terminal()
-    if name is None:
+    if not one:
         console.print(catalog_table(entries, console.width))
         console.print("\nparameters of one: stagepack list NAME", highlight=False)
     else:
-        console.print(f"[bold]{name}[/]: {entries[0].description}\n", highlight=False)
+        console.print(f"[bold]{entries[0].name}[/]: {entries[0].description}\n", highlight=False)
         console.print(parameters_table(entries[0], console.width))
 
 
 def convert(
     instance: Instance,
-    target: Annotated[Path, typer.Argument(help="File to write (.json or .json.gz).")],
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="File to write (.json or .json.gz).")
+    ],
     context: dict[str, Any],
     as_json: AsJson = False,
 ) -> None:
@@ -76,7 +87,12 @@ def convert(
 def methods(
     context: dict[str, Any],
     instance: Annotated[
-        str | None, typer.Argument(help="An instance, to see which methods can solve it.")
+        str | None,
+        typer.Argument(
+            metavar="[INSTANCE]",
+            help="An instance, to see which methods can solve it.",
+            autocompletion=completion.entries,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -85,8 +101,9 @@ def methods(
     from stagepack.solve import REGISTRY
     from stagepack.solve import methods as find
 
-    if instance is None:
-        found = [info for kind in REGISTRY for info in find(kind)]
+    named = context.get("kind") if instance is None else kind_called(instance)
+    if instance is None or (named is not None and not Path(instance).exists()):
+        found = [info for kind in REGISTRY if named in (None, kind) for info in find(kind)]
     else:
         found = find(instance_of(instance, context))
     if as_json:
@@ -97,7 +114,10 @@ def methods(
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(help="Kind of problem.")] = "pipeline-partition",
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="[KIND]", help="Kind of problem.", autocompletion=completion.kinds),
+    ] = "pipeline-partition",
 ) -> None:
     """Print the JSON Schema of native files."""
     from stagepack.instances import formats

@@ -10,9 +10,9 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -56,85 +56,58 @@ def _other_letters(error: UnicodeError) -> tuple[str, int]:
     return "".join(LETTERS.get(c) or ascii(c)[1:-1] for c in letters), error.end
 
 
+class Stderr(logging.Handler):
+    """Log lines on stderr, wherever that leads when they are written."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none at all
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+
+
 @contextlib.contextmanager
-def native_output_on_stderr() -> Iterator[None]:
-    """Send what solvers print behind Python's back to stderr: stdout carries the answer alone."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
-    try:
-        kept, errors = os.dup(1), sys.__stderr__.fileno() if sys.__stderr__ else 2
-    except OSError:  # no stdout to protect
+def engines_silenced() -> Iterator[None]:
+    """Let nothing be seen of what engines, or their processes, write behind Python's back.
+
+    Our own words still reach stderr.  With ``-v`` the engines' stderr does, too: of a solver that
+    crashes it holds the last words.
+    """
+    with contextlib.ExitStack() as stack:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        stack.callback(os.close, nowhere)
+        _redirect(1, sys.stdout, nowhere, stack)
+        if logging.getLogger("stagepack").getEffectiveLevel() > logging.DEBUG:
+            spare = _redirect(2, sys.stderr, nowhere, stack)
+            if spare is not None:
+                sys.stderr, before = spare, sys.stderr
+                stack.callback(setattr, sys, "stderr", before)
         yield
-        return
+
+
+def _redirect(
+    descriptor: int, stream: TextIO | None, target: int, stack: contextlib.ExitStack
+) -> TextIO | None:
+    """Let `descriptor` lead to `target`, and return a stream to where `stream` led, if there."""
     try:
-        os.dup2(errors, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-
-
-class Spinner:
-    """A line on stderr while something runs, if a person is watching."""
-
-    def __init__(self, text: str, silent: bool) -> None:
-        self._text, self._status = shown(text).replace("[", "\\["), None
-        if not silent and sys.stderr.isatty() and logging.getLogger("stagepack").level > 10:
-            from stagepack.cli.console import Screen
-
-            self._status = Screen(stderr=True).status(self._text) if self._text else None
-
-    def __enter__(self) -> Callable[[str], None]:
-        if self._status is not None:
-            self._status.start()
-        return self._update
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def _update(self, news: str) -> None:
-        if self._status is not None:
-            self._status.update(f"{self._text}: {news}")
-
-
-class Cells:
-    """Progress of a comparison on stderr: a bar for a person, a line a cell for a log."""
-
-    def __init__(self, silent: bool) -> None:
-        self._silent = silent or logging.getLogger("stagepack").level > logging.INFO
-        self._bar: Any = None
-        self._task: Any = None
-
-    def __enter__(self) -> Callable[[dict[str, Any], int, int], None]:
-        return self._on_result
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def _on_result(self, row: dict[str, Any], done: int, total: int) -> None:
-        if self._silent:
-            return
-        what = f"{row['instance']} {row['method']} {row['status']}"
-        if not sys.stderr.isatty():
-            complain(f"{done}/{total} {what}")
-            return
-        if self._bar is None:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-            from stagepack.cli.console import Screen
-
-            self._bar = Progress(
-                BarColumn(bar_width=20),
-                MofNCompleteColumn(),
-                TextColumn("{task.description}"),
-                console=Screen(stderr=True),
-                transient=True,
-            )
-            self._task = self._bar.add_task("", total=total)
-            self._bar.start()
-        self._bar.update(self._task, completed=done, description=what)
+        if stream is not None:
+            stream.flush()
+        kept = os.dup(descriptor)
+    except (OSError, ValueError):  # closed: nothing to protect
+        return None
+    stack.callback(os.close, kept)
+    stack.callback(os.dup2, kept, descriptor)
+    os.dup2(target, descriptor)
+    try:
+        if stream is None or stream.fileno() != descriptor:
+            return None
+    except (OSError, ValueError):
+        return None
+    spare = os.fdopen(
+        kept, "w", buffering=1, encoding=stream.encoding, errors=stream.errors, closefd=False
+    )
+    stack.callback(spare.close)
+    return spare
 
 
 def figure(value: Any) -> str:

@@ -7,22 +7,33 @@ from typing import Annotated, Any
 
 import typer
 
+from stagepack.cli import completion
 from stagepack.cli.context import instance_and_solution, instance_of
-from stagepack.cli.options import AsJson, Instance
+from stagepack.cli.options import OUTPUT, AsJson, Instance
 from stagepack.cli.output import require_writable
+from stagepack.cli.picture import draw, require_drawable
 from stagepack.cli.screen import complain, print_json, terminal
 from stagepack.errors import InputError, shown
+
+Solution = Annotated[
+    Path, typer.Argument(metavar="SOLUTION", help="A solution or a result, as JSON.")
+]
 
 
 def show(
     instance: Instance,
     context: dict[str, Any],
     solution: Annotated[
-        Path | None, typer.Argument(help="Show what this solution amounts to, too.")
+        Path | None,
+        typer.Argument(metavar="[SOLUTION]", help="Show what this solution amounts to, too."),
     ] = None,
     measured: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Compare the estimate with measured values (JSON, CSV)."),
+        typer.Option(
+            metavar="FILE",
+            help="Compare the estimate with measured values (JSON, CSV).",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,36 +71,37 @@ def show(
 
 def plot(
     instance: Instance,
-    solution: Annotated[Path, typer.Argument(help="A solution or a result, as JSON.")],
+    solution: Solution,
     context: dict[str, Any],
     output: Annotated[
         Path,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="The picture: .png, .svg, .pdf or .html."
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The picture: .png, .svg, .pdf or .html.",
+            rich_help_panel=OUTPUT,
         ),
     ],
     scale: Annotated[
         str | None,
-        typer.Option(help="Pipelines: cycles, layers. Packings: auto, time, sections."),
+        typer.Option(
+            metavar="NAME",
+            help="Pipelines: cycles, layers. Packings: auto, time, sections.",
+            rich_help_panel=OUTPUT,
+            autocompletion=completion.scales,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw a solution: map of stages or memory, chart of a schedule; .html is interactive."""
-    from stagepack.report.kinds import face
-
     require_writable(output)
     problem, answer = instance_and_solution(instance, solution, context)
+    require_drawable(problem, output, "--output")
     violations = problem.check(answer)
     if violations:
         complain(f"warning: the solution breaks {violations[0]} (stagepack check)")
-    if output.suffix.lower() == ".html":
-        from stagepack.report.html import write_figure
-
-        write_figure(problem, answer, output, scale)
-    else:
-        from stagepack.plots.style import save
-
-        save(face(problem).picture(problem, answer, scale).figure, output)
+    draw(problem, answer, output, scale)
     if as_json:
         print_json({"instance": problem.name, "written": str(output)})
     else:

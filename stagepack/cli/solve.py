@@ -7,24 +7,27 @@ from typing import Annotated, Any
 
 import typer
 
+from stagepack.cli import completion
 from stagepack.cli.context import instance_of
 from stagepack.cli.export import export_solution, require_exportable
+from stagepack.cli.live import Search
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
     EXIT_INTERRUPTED,
     EXIT_NOTHING,
+    LIMITS,
+    METHOD,
+    OUTPUT,
     AsJson,
     Instance,
     Output,
-    TimeLimit,
 )
 from stagepack.cli.output import Rescue, require_writable
+from stagepack.cli.picture import draw, require_drawable
 from stagepack.cli.screen import (
-    Spinner,
     command_line,
-    figure,
-    native_output_on_stderr,
+    engines_silenced,
     print_json,
     terminal,
     words,
@@ -37,25 +40,88 @@ from stagepack.result import Result, Status, Termination
 def solve(
     instance: Instance,
     context: dict[str, Any],
-    method: Annotated[str, typer.Option("-m", "--method", help="See stagepack methods.")] = "auto",
-    engine: Annotated[
-        str | None, typer.Option("-e", "--engine", help="highs, cp-sat, pyomo:NAME.")
-    ] = None,
-    time_limit: TimeLimit = 10.0,
-    target: Annotated[float | None, typer.Option(help="Stop at an objective this good.")] = None,
-    gap: Annotated[float, typer.Option(help="Stop at this relative gap.")] = 0.0,
-    warm_start: Annotated[
-        str, typer.Option(help="auto, none, a method's name, or a solution file.")
+    method: Annotated[
+        str,
+        typer.Option(
+            "-m",
+            "--method",
+            metavar="NAME",
+            help="See stagepack methods.",
+            rich_help_panel=METHOD,
+            autocompletion=completion.methods,
+        ),
     ] = "auto",
-    threads: Annotated[int, typer.Option(help="Threads of the engine.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the engine.")] = 0,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "-e",
+            "--engine",
+            metavar="NAME",
+            help="highs, cp-sat, pyomo:NAME.",
+            rich_help_panel=METHOD,
+            autocompletion=completion.engines,
+        ),
+    ] = None,
+    warm_start: Annotated[
+        str,
+        typer.Option(
+            metavar="START",
+            help="auto, none, a method's name, or a solution file.",
+            rich_help_panel=METHOD,
+            autocompletion=completion.warm_starts,
+        ),
+    ] = "auto",
+    threads: Annotated[
+        int, typer.Option(metavar="N", help="Threads of the engine.", rich_help_panel=METHOD)
+    ] = 1,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of the engine.", rich_help_panel=METHOD)
+    ] = 0,
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            "-t",
+            "--time-limit",
+            metavar="SECONDS",
+            help="Seconds of solving; 0: no limit.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = 10.0,
+    target: Annotated[
+        float | None,
+        typer.Option(metavar="VALUE", help="At an objective this good.", rich_help_panel=LIMITS),
+    ] = None,
+    gap: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE", help="At this relative gap: 0.01 is 1 %.", rich_help_panel=LIMITS
+        ),
+    ] = 0.0,
     deterministic: Annotated[
-        bool, typer.Option(help="Limit by work, not by the clock: limited runs repeat exactly.")
+        bool,
+        typer.Option(
+            "--deterministic",
+            metavar="",
+            help="Limit by work, not by the clock: limited runs repeat exactly.",
+            rich_help_panel=LIMITS,
+            show_default=False,
+        ),
     ] = False,
     as_json: AsJson = False,
     output: Output = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw the solution: .png, .svg, .pdf, or .html, which is interactive.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write incumbents and bounds as CSV.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write incumbents and bounds as CSV.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     export: Annotated[
         Path | None,
@@ -65,6 +131,7 @@ def solve(
             metavar="FILE",
             help="Write the solution for other tools: offsets as MiniMalloc's CSV, schedules as "
             "PyTorch's, phases as a JSON program.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
 ) -> None:
@@ -72,17 +139,16 @@ def solve(
     from stagepack.instances import formats
     from stagepack.solve import solve as run
 
-    require_writable(output, trace, export)
+    require_writable(output, plot, trace, export)
     problem = instance_of(instance, context)
     if export is not None:
         require_exportable(problem, export)
+    if plot is not None:
+        require_drawable(problem, plot, "--plot")
     start: Any = warm_start
     if "/" in warm_start or warm_start.endswith((".json", ".csv")):
         start = formats.read_solution(warm_start, problem)
-    with (
-        native_output_on_stderr(),
-        Spinner(f"solving {problem.name} with {method}", as_json) as update,
-    ):
+    with engines_silenced(), Search(problem.name, method) as search:
         result = run(
             problem,
             method,
@@ -93,9 +159,8 @@ def solve(
             warm_start=start,
             threads=threads,
             seed=seed,
-            on_incumbent=lambda _solution, objective, bound: update(
-                f"incumbent {figure(objective)}, bound {figure(bound)}"
-            ),
+            on_incumbent=search.incumbent,
+            on_bound=search.bound,
             options={"deterministic": True} if deterministic else None,
         )
     document: dict[str, Any] = {}
@@ -111,6 +176,9 @@ def solve(
     if export is not None and result.solution is not None:
         with rescue:
             export_solution(problem, result.solution, export)
+    if plot is not None and result.solution is not None:
+        with rescue:
+            draw(problem, result.solution, plot)
     if as_json or rescue:
         rescue.tell("the whole result")
         print_json(document or {**result.to_dict(), "command": command_line()})

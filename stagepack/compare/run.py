@@ -30,6 +30,7 @@ def compare(
     jobs: int | None = None,
     executor: Executor | None = None,
     threads: int = 1,
+    on_start: Callable[[Cell, int, int], None] | None = None,
     on_result: Callable[[dict[str, Any], int, int], None] | None = None,
     **options: Any,
 ) -> Comparison:
@@ -52,6 +53,9 @@ def compare(
         Runs the cells instead, for example Dask's ``client.get_executor()``.
     threads : int
         Threads of each cell.
+    on_start : callable, optional
+        Called with ``(cell, done, total)`` whenever a cell (instance, method, seed) begins, in
+        the calling thread; on an `executor` all are told when they are handed over.
     on_result : callable, optional
         Called with ``(row, done, total)`` whenever a cell has ended, in the calling thread.
     **options
@@ -111,8 +115,12 @@ def compare(
             row = comparison._row(cell, comparison._least(cell.instance))
             on_result(row, done, total)
 
+    def start(cell: Cell) -> None:
+        if on_start is not None:
+            on_start(cell, len(comparison.results) + len(comparison.failures), total)
+
     shared = {"time_limit": time_limit, "threads": threads, **options}
-    run = Run(solve, labelled, shared, finish, engines)
+    run = Run(solve, labelled, shared, start, finish, engines)
     try:
         for cell, failure in failures.items():
             finish(cell, failure)

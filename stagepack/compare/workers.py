@@ -114,6 +114,8 @@ class Run:
         The instances by label.
     arguments : dict
         Arguments of every cell.
+    start : callable
+        Called with each cell that begins.
     finish : callable
         Called with each cell and its outcome, in this thread, as they come.
     engines : iterable of str
@@ -125,12 +127,14 @@ class Run:
         solve: Callable[..., Result[Any]],
         instances: Mapping[str, Any],
         arguments: Mapping[str, Any],
+        start: Callable[[Cell], None],
         finish: Callable[[Cell, Outcome], None],
         engines: Iterable[str] = (),
     ) -> None:
         self.solve = solve
         self.instances = instances
         self.arguments = dict(arguments)
+        self.start = start
         self.finish = finish
         self.engines = tuple(engines)
         self.queue: deque[Cell] = deque()
@@ -142,6 +146,7 @@ class Run:
         """Run the cells here, one after the other."""
         while self.queue and not self.interrupted:
             cell = self.queue.popleft()
+            self.start(cell)
             outcome = attempt(self.solve, self.instances[cell.instance], self._arguments(cell))
             if isinstance(outcome, Failure):
                 self.interrupted = outcome.status == "skipped"
@@ -217,6 +222,7 @@ class Run:
             except BrokenExecutor:
                 self.queue.appendleft(cell)  # it never began
                 return False
+            self.start(cell)
         return True
 
     def _collect(self, *, everything: bool) -> list[Cell]:

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
+
+from stagepack.result import compilation
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 KERNELS = ("*kernels.py", "*_state.py", "rules.py", "sweep.py")
@@ -25,6 +28,7 @@ def compiled(function: FunctionT) -> FunctionT:
     try:
         kernel: Any = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:
+        compilation.kept = False
         kernel = numba.njit(nogil=True)(function)
     # Numba looks at the function's own file only, but constants and kernels of other files are
     # compiled into it.
@@ -32,6 +36,19 @@ def compiled(function: FunctionT) -> FunctionT:
         file = kernel._cache._cache_file
         file._source_stamp = (file._source_stamp, sources())
     return cast("FunctionT", kernel)
+
+
+class _Listener(event.Listener):
+    """Hears of what numba compiles; what it finds in its cache is no such event."""
+
+    def on_start(self, event: Any) -> None:
+        compilation.begin()
+
+    def on_end(self, event: Any) -> None:
+        compilation.end()
+
+
+event.register("numba:compile", _Listener())  # type: ignore[no-untyped-call]
 
 
 @functools.cache

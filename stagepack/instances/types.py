@@ -14,7 +14,7 @@ Instance = PipelinePartition | LmemPacking | PipelineSchedule | PhaseSchedule
 Solution = PipelineSolution | PackingSolution | ScheduleSolution | PhaseSolution
 """A solution of any kind."""
 
-PipelineKind = Literal["pipeline-partition"]
-PackingKind = Literal["lmem-packing"]
-ScheduleKind = Literal["pipeline-schedule"]
-PhaseKind = Literal["phase-schedule"]
+PipelineKind = Literal["pipeline-partition", "pipeline"]
+PackingKind = Literal["lmem-packing", "packing"]
+ScheduleKind = Literal["pipeline-schedule", "schedule"]
+PhaseKind = Literal["phase-schedule", "phases"]

@@ -90,7 +90,7 @@ def _offer_baseline(
 def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCosts:
     """Return the range costs of an instance; `progress` hears of the bound they give at once."""
     if needs_kernels(instance) and not load_kernels.cache_info().currsize:
-        with progress.setup("compiling kernels"):
+        with progress.setup("loading kernels"):
             load_kernels()
     progress.require_time()
     costs = RangeCosts.of(instance, progress.require_time)

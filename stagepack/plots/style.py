@@ -129,14 +129,27 @@ def save(figure: Any, path: str | Path) -> None:
     InputError
         When the ending of the name is no picture's, or the file cannot be written.
     """
+    kind = require_picture(path)
+    stream = io.BytesIO()
+    figure.savefig(stream, format=kind, dpi=160)
+    files.write(path, stream.getvalue())
+
+
+def require_picture(path: str | Path) -> str:
+    """Return the format that the ending of a name asks for.
+
+    Raises
+    ------
+    InputError
+        When it is no picture's.
+    StagepackError
+        When matplotlib is not installed.
+    """
     kind = Path(path).suffix.removeprefix(".").lower()
-    known = figure.canvas.get_supported_filetypes()
-    if kind not in known:
+    if kind not in pyplot().FigureCanvasBase.get_supported_filetypes():
         raise InputError(
             f"{Path(path).name} is no name of a picture",
             file=path,
             remedy="end it in .png, .svg, .pdf or .html",
         )
-    stream = io.BytesIO()
-    figure.savefig(stream, format=kind, dpi=160)
-    files.write(path, stream.getvalue())
+    return kind

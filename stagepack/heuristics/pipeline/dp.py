@@ -29,7 +29,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
     if not load_kernels.cache_info().currsize:
-        with progress.setup("compiling kernels"):
+        with progress.setup("loading kernels"):
             load_kernels()
     near = None if progress.solution is None else costs.largest_compute(progress.solution)
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:

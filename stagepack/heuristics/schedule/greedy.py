@@ -139,7 +139,7 @@ def search(
     """
     effort = effort or Effort(progress, settings)
     if progress.bound is None:
-        with progress.setup("compiling kernels"):
+        with progress.setup("loading kernels"):
             bounds.warm_up()
         progress.raise_bound(*bounds.bound(instance, effort.keep_going))
     with contextlib.suppress(Stopped):
@@ -209,7 +209,7 @@ class Search:
         The very first one is tried to its end where there is no solution yet, unless the run is
         interrupted.
         """
-        with self.progress.setup("compiling kernels"):
+        with self.progress.setup("loading kernels"):
             warm_up()
         lower = self.progress.bound
         for careful in (True, False):
@@ -262,7 +262,7 @@ class Search:
         if seed % 2 and self.policy is not None:
             order = self.lists.order(self.policy, self.effort.keep_going)
         if order is not None and self.progress.keep_going():
-            with self.progress.setup("compiling kernels"):
+            with self.progress.setup("loading kernels"):
                 annealing.warm_up()
             annealing.improve(
                 self.lists.timing,

@@ -76,7 +76,7 @@ def search(
     With ``settings.deterministic`` it ends after a fixed amount of work.  Nothing worse than
     `start` is gone on from.
     """
-    with progress.setup("compiling kernels"):
+    with progress.setup("loading kernels"):
         warm_up()
     with contextlib.suppress(Stopped):
         _search(instance, progress, settings, start, effort or Effort(progress, settings))
@@ -128,7 +128,7 @@ def _search(
             return
         if not annealing.affordable(timing):
             continue
-        with progress.setup("compiling kernels"):
+        with progress.setup("loading kernels"):
             annealing.warm_up()
         best_order = annealing.improve(
             timing,

@@ -23,6 +23,7 @@ from stagepack.instances.catalog.names import (
     ScheduleName,
 )
 from stagepack.instances.catalog.parameters import VOCABULARY, coerce, require_known, suggest
+from stagepack.instances.kinds import by_family, kind_of
 from stagepack.instances.packing import KIND as PACKING
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.phases import KIND as PHASES
@@ -76,7 +77,7 @@ class Entry:
 
 
 def entries(kind: str | None = None) -> list[Entry]:
-    """Return what the catalog has, for one kind of problem or all."""
+    """Return what the catalog has, for one kind of problem (or family: "packing") or all."""
     found = [
         Entry(f"pipeline/{name}", PIPELINE, recipe.description, recipe.parameters)
         for name, recipe in networks.NETWORKS.items()
@@ -97,7 +98,8 @@ def entries(kind: str | None = None) -> list[Entry]:
         Entry(f"phases/{name}", PHASES, made.description, made.parameters)
         for name, made in phases.GENERATORS.items()
     ]
-    return [entry for entry in found if kind in (None, entry.kind)]
+    wanted = None if kind is None else kind_of(kind)
+    return [entry for entry in found if wanted in (None, entry.kind)]
 
 
 def entry(name: str) -> Entry:
@@ -109,6 +111,7 @@ def entry(name: str) -> Entry:
         For an unknown name, suggesting the nearest.
     """
     known = {found.name: found for found in entries()}
+    name = by_family(name)
     if name not in known:
         raise InputError(f"the catalog has no {name!r}", field="name", remedy=suggest(name, known))
     return known[name]
@@ -130,7 +133,8 @@ def load(name: str, **parameters: Any) -> Any:
     Parameters
     ----------
     name : str
-        Such as ``pipeline/bert-large``; see :func:`entries`.
+        Such as ``pipeline/bert-large`` (or ``pipeline-partition/bert-large``); see
+        :func:`entries`.
     **parameters
         Choices other than the defaults, as values or as text; None: the default.
 
@@ -141,6 +145,7 @@ def load(name: str, **parameters: Any) -> Any:
         ones), or a value that will not do.
     """
     found = entry(name)
+    name = found.name
     defaults = found.parameters
     require_known(parameters, defaults, name)
     given = {
@@ -238,8 +243,9 @@ def suite(kind: str | None = None) -> list[Any]:
     Parameters
     ----------
     kind : str, optional
-        Only those of one kind of problem.
+        Only those of one kind of problem (or family: "packing").
     """
+    wanted = None if kind is None else kind_of(kind)
     return [
-        load(name, **parameters) for name, parameters in SUITE if kind in (None, entry(name).kind)
+        load(name, **parameters) for name, parameters in SUITE if wanted in (None, entry(name).kind)
     ]

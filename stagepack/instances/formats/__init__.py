@@ -26,6 +26,7 @@ from stagepack.instances.formats.context import Context
 from stagepack.instances.formats.native import schema
 from stagepack.instances.formats.registry import Format, Instance, by_content, by_name
 from stagepack.instances.formats.solutions import read_previous, read_solution, write_solution
+from stagepack.instances.kinds import kind_of
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.pipeline import PipelinePartition
@@ -98,7 +99,7 @@ def read(
     path : str or Path
         The file; after ``#`` the name of an instance in it (or its position, from 0).
     kind : str, optional
-        The problem wanted: a file that holds another one is refused.
+        The problem wanted (or its family: "packing"): a file that holds another is refused.
     format : str, optional
         Name of the format; otherwise recognised by content.
     max_bytes : int, optional
@@ -166,7 +167,7 @@ def read_all(
     """
     file, name = _split(path)
     if kind is not None:
-        native.require_kind(kind)
+        kind = kind_of(kind)
     chosen = None if format is None else by_name(FORMATS, format)
     data = strict.load(file, max_bytes)
     with strict.located(file):

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.answer import Answered
+from stagepack.instances.kinds import PACKING
 from stagepack.instances.packing import validate
 from stagepack.instances.packing.validate import LARGEST, integers
 from stagepack.instances.profile import Array
 from stagepack.result import InputError, Result
 from stagepack.shown import ShownSolution, some
 
-KIND = "lmem-packing"
+KIND = PACKING
 
 
 class Objective(StrEnum):

@@ -34,6 +34,7 @@ import msgspec
 import numpy as np
 
 from stagepack.instances.answer import Answered
+from stagepack.instances.kinds import PHASES
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
@@ -41,7 +42,7 @@ from stagepack.instances.pipeline.arrays import integer, whole_bytes
 from stagepack.instances.profile import Array, Chip, ModelProfile
 from stagepack.result import InputError, Result
 
-KIND = "phase-schedule"
+KIND = PHASES
 
 
 class Objective(StrEnum):

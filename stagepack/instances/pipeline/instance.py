@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from stagepack.instances.answer import Answered
+from stagepack.instances.kinds import PIPELINE
 from stagepack.instances.pipeline import arrays
 from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.shared import SharedBytes
@@ -26,7 +27,7 @@ from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Cluster, Device, Lifetimes, Link, ModelProfile
 from stagepack.result import InputError, Number, Result
 
-KIND = "pipeline-partition"
+KIND = PIPELINE
 
 
 class Objective(StrEnum):

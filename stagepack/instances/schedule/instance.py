@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack.instances.answer import Answered
+from stagepack.instances.kinds import SCHEDULE
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import validate
 from stagepack.instances.schedule.operations import Operations
@@ -37,7 +38,7 @@ from stagepack.result import InputError, Result
 if TYPE_CHECKING:
     from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 
-KIND = "pipeline-schedule"
+KIND = SCHEDULE
 
 
 class Objective(StrEnum):

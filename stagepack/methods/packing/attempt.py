@@ -93,7 +93,7 @@ def compile_kernels(attempt: Attempt, *parts: str, stiff: bool = False) -> None:
         parts += ("lists",)
     if not attempt.blocks.rigid and not stiff:
         parts = tuple("shapes" if part == "exact" else part for part in parts)
-    with attempt.progress.setup("compiling kernels"):
+    with attempt.progress.setup("loading kernels"):
         warm_up(*parts)
 
 

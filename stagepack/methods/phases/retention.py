@@ -51,7 +51,7 @@ def retain(sweep: Sweep, source: str) -> None:
         When time runs out.
     """
     instance, progress = sweep.instance, sweep.progress
-    with progress.setup("compiling kernels"):
+    with progress.setup("loading kernels"):
         _warm_up()
     choices = RematMilp.choices(instance)
     bounds = {choice: sweep.bounds[choice[1], choice[0]] for choice in choices}

@@ -44,7 +44,7 @@ def begin(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) 
     if misfit(instance):
         conclude_infeasible(instance, progress, "memory")
         raise Stopped
-    with progress.setup("compiling kernels"):
+    with progress.setup("loading kernels"):
         _warm_up(False)
         if instance.training and len(instance.policies) > 1:
             _warm_up(True)

@@ -45,7 +45,7 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress, settings: Set
     if reasons(instance, progress.keep_going):
         conclude_infeasible(instance, progress, "memory")
         raise Stopped
-    with progress.setup("compiling kernels"):
+    with progress.setup("loading kernels"):
         bounds.warm_up()
         warm_up_timing()
     progress.raise_bound(bounds.work_bound(instance), "work bound")

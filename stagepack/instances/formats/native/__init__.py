@@ -16,6 +16,7 @@ from stagepack.instances.formats import strict
 from stagepack.instances.formats.context import JOB, MACHINE, PACKING, PHASES, SCHEDULE, Context
 from stagepack.instances.formats.native import packing, phases, pipeline, schedule
 from stagepack.instances.formats.registry import Format, Instance
+from stagepack.instances.kinds import kind_of
 from stagepack.instances.packing import KIND as LMEM
 from stagepack.instances.phases import KIND as PHASED
 from stagepack.instances.pipeline import KIND as PIPELINE
@@ -38,32 +39,20 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of the native files of a kind of problem.
+    """Return the JSON Schema of the native files of a kind of problem (or family: "packing").
 
     Raises
     ------
     InputError
         For an unknown kind.
     """
-    require_kind(kind)
+    kind = kind_of(kind)
     plain: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Stagepack {kind}, version {VERSION}",
         **msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(KINDS[kind][0]))),
     }
     return plain
-
-
-def require_kind(kind: str) -> None:
-    """Refuse an unknown kind of problem.
-
-    Raises
-    ------
-    InputError
-        Suggesting the nearest.
-    """
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"unknown kind {kind!r}", field="kind", remedy=suggest(str(kind), KINDS))
 
 
 def sniff(data: bytes) -> bool:

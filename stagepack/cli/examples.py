@@ -1,0 +1,49 @@
+"""The examples at the end of each command's help."""
+
+from __future__ import annotations
+
+EXAMPLES = {
+    "solve": (
+        "solve pipeline/bert-large --devices 8 --training --plot stages.png",
+        "solve packing/random/planted -m exact -t 60 -o result.json",
+        "solve graph.txt --kind pipeline --devices 4 --objective bottleneck",
+    ),
+    "compare": (
+        "compare --kind packing -t 1",
+        "compare a.csv b.csv -m auto -m exact -t 10 --csv table.csv",
+    ),
+    "check": (
+        "check pipeline/bert-large result.json --devices 8",
+        "check a.csv offsets.csv --json",
+    ),
+    "show": (
+        "show pipeline/bert-large --devices 8",
+        "show a.csv result.json",
+    ),
+    "plot": (
+        "plot pipeline/bert-large result.json -o stages.png --scale layers",
+        "plot a.csv result.json -o map.html",
+    ),
+    "list": (
+        "list packing",
+        "list pipeline/bert-large",
+    ),
+    "convert": (
+        "convert graph.txt vgg16.json.gz --kind pipeline --devices 4",
+        "convert packing/random/planted planted.json --set buffers=50",
+    ),
+    "methods": (
+        "methods --kind schedule",
+        "methods pipeline/bert-large --devices 8",
+    ),
+    "schema": (
+        "schema packing",
+        "schema pipeline-partition > pipeline.schema.json",
+    ),
+}
+
+
+def epilog(command: str) -> str:
+    """Return what stands below the options of a command."""
+    lines = (f"  stagepack {line}" for line in EXAMPLES[command])
+    return "\n\n".join(["[bold]Examples[/]", *lines])

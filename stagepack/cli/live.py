@@ -1,0 +1,161 @@
+"""What a person sees on stderr while something runs; nothing where nobody watches."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from stagepack.cli.screen import complain, figure
+from stagepack.errors import shown
+from stagepack.report.format import gap as percent
+from stagepack.result import relative_gap
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from stagepack.compare.comparison import Cell
+
+MOST_LINES = 8  # cells under way that are named
+
+
+def elapsed(seconds: float) -> str:
+    """Return a time that runs: ``0 s``, ``59 s``, ``2:05``, ``1:00:00``."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    hours, rest = divmod(whole, 3600)
+    minutes = f"{rest // 60}:{rest % 60:02d}"
+    return minutes if not hours else f"{hours}:{rest // 60:02d}:{rest % 60:02d}"
+
+
+class _Live:
+    """Lines on stderr that are drawn anew several times a second, while a person watches."""
+
+    def __init__(self) -> None:
+        from stagepack.cli.console import Screen
+
+        console = Screen(stderr=True)
+        level = logging.getLogger("stagepack").getEffectiveLevel()
+        # With -q nothing is said, with -v everything, line by line.
+        watched = console.is_terminal and not console.is_dumb_terminal
+        self.told = level <= logging.INFO
+        self.live: Any = None
+        if watched and level == logging.INFO and sys.stderr.isatty():
+            from rich.live import Live
+
+            self.live = Live(
+                get_renderable=self.picture, console=console, transient=True, refresh_per_second=8
+            )
+
+    def __enter__(self) -> Self:
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def picture(self) -> RenderableType:
+        """Return what is drawn now."""
+        raise NotImplementedError
+
+
+class Search(_Live):
+    """Seconds, incumbent and bound of a running solve, on one line.
+
+    Parameters
+    ----------
+    name, method : str
+        What is solved, and how.
+    """
+
+    def __init__(self, name: str, method: str) -> None:
+        from rich.spinner import Spinner
+
+        self._what = shown(f"{name}, {method}")
+        self._objective: Any = None
+        self._bound: Any = None
+        self._began = time.monotonic()
+        self._spinner = Spinner("dots")
+        super().__init__()
+
+    def incumbent(self, solution: Any, objective: Any, bound: Any) -> None:
+        """Take an incumbent."""
+        self._objective, self._bound = objective, bound if bound is not None else self._bound
+
+    def bound(self, bound: Any, source: str) -> None:
+        """Take a better bound."""
+        self._bound = bound
+
+    def line(self) -> str:
+        """Return the line: figures first, since a narrow terminal shows its beginning only."""
+        parts = [elapsed(time.monotonic() - self._began)]
+        if self._objective is not None:
+            parts.append(f"incumbent {figure(self._objective)}")
+        if self._bound is not None:
+            parts.append(f"bound {figure(self._bound)}")
+        gap = relative_gap(self._objective, self._bound)
+        if gap is not None:
+            parts.append(f"gap {percent(gap)}")
+        return "   ".join([*parts, self._what])
+
+    def picture(self) -> RenderableType:
+        """Return a turning sign and the line."""
+        from rich.text import Text
+
+        self._spinner.update(text=Text(self.line(), no_wrap=True, overflow="ellipsis"))
+        return self._spinner
+
+
+class Cells(_Live):
+    """Progress of a comparison: a bar and the cells under way for a person, else a line a cell."""
+
+    def __init__(self) -> None:
+        self._running: dict[Cell, float] = {}
+        self._done, self._total = 0, 0
+        super().__init__()
+
+    def begun(self, cell: Cell, done: int, total: int) -> None:
+        """Take a cell that begins."""
+        self._running[cell] = time.monotonic()
+        self._done, self._total = done, total
+
+    def ended(self, row: dict[str, Any], done: int, total: int) -> None:
+        """Take a cell that has ended."""
+        self._done, self._total = done, total
+        for cell in list(self._running):
+            if (cell.instance, cell.method, cell.seed) == (
+                row["instance"], row["method"], row["seed"],
+            ):  # fmt: skip
+                del self._running[cell]
+        if self.told and self.live is None:
+            complain(f"{done:,}/{total:,} {row['instance']} {row['method']} {row['status']}")
+
+    def lines(self) -> list[str]:
+        """Return a line for each cell under way: for how long, which instance and method."""
+        now = time.monotonic()
+        under_way = sorted(self._running.items(), key=lambda item: item[1])
+        several_seeds = len({cell.seed for cell, _ in under_way}) > 1
+        found = [
+            f"{elapsed(now - began):>7}  {shown(cell.instance)}  {cell.method}"
+            + (f" #{cell.seed}" if several_seeds else "")
+            for cell, began in under_way[:MOST_LINES]
+        ]
+        more = len(under_way) - MOST_LINES
+        return [*found, f"         and {more:,} more"] if more > 0 else found
+
+    def picture(self) -> RenderableType:
+        """Return the bar, and below it the cells under way."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        head = Table.grid(padding=(0, 1))
+        bar = ProgressBar(total=max(1, self._total), completed=self._done, width=20)
+        head.add_row(bar, Text(f"{self._done:,}/{self._total:,}", no_wrap=True))
+        texts = (Text(line, no_wrap=True, overflow="ellipsis") for line in self.lines())
+        return Group(head, *texts)

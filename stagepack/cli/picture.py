@@ -1,0 +1,52 @@
+"""Pictures of solutions: what can be drawn, told before anything is solved, and drawing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stagepack.result import InputError, StagepackError
+
+
+def require_drawable(problem: Any, path: Path, option: str) -> None:
+    """Refuse a picture that cannot be drawn: of this kind, in this format, or without the extra.
+
+    Raises
+    ------
+    InputError
+        Naming the option, and what to do.
+    """
+    from stagepack.report.kinds import FACES
+
+    if problem.kind not in FACES:
+        raise InputError(f"there is no picture of a {problem.kind}", field=option)
+    interactive = path.suffix.lower() == ".html"
+    try:
+        if interactive:
+            from stagepack.report.figures import graph_objects
+
+            graph_objects()
+            return
+        from stagepack.plots.style import require_picture
+
+        require_picture(path)
+    except InputError as error:
+        raise InputError(
+            error.problem, file=error.file, field=option, remedy=error.remedy
+        ) from None
+    except StagepackError as missing:
+        problem_text, _, remedy = str(missing).partition(": ")
+        raise InputError(problem_text, field=option, remedy=f"run: {remedy}") from None
+
+
+def draw(problem: Any, answer: Any, path: Path, scale: str | None = None) -> None:
+    """Write the picture of a solution: .html is interactive, all others are drawn by matplotlib."""
+    if path.suffix.lower() == ".html":
+        from stagepack.report.html import write_figure
+
+        write_figure(problem, answer, path, scale)
+    else:
+        from stagepack.plots.style import save
+        from stagepack.report.kinds import face
+
+        save(face(problem).picture(problem, answer, scale).figure, path)
