@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stagepack.cli.context import instance_of
+from stagepack.cli.live import Search
 from stagepack.cli.options import EXIT_VIOLATIONS, AsJson, Instance
-from stagepack.cli.screen import Spinner, native_output_on_stderr, print_json
+from stagepack.cli.screen import engines_silenced, print_json
 from stagepack.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -41,8 +42,7 @@ def check(
     if time_limit < 0:
         raise InputError(f"{time_limit}", field="--time-limit", remedy="give 0 or more")
     problem = instance_of(instance, context)
-    words = "solving again" if prove else ""
-    with native_output_on_stderr(), Spinner(words, as_json):
+    with engines_silenced(), Search(problem.name, "solving again" if prove else "checking"):
         found = check_result(
             problem, solution, anyway=anyway, prove=prove, time_limit=time_limit or None
         )

@@ -69,7 +69,7 @@ class Search(_Live):
     Parameters
     ----------
     name, method : str
-        What is solved, and how.
+        What is solved, and how (or what else is done with it).
     """
 
     def __init__(self, name: str, method: str) -> None:
