@@ -17,6 +17,9 @@ def peak_bound(blocks: Blocks) -> int:
 CLIQUE_STEPS = 5_000
 """Blocks looked at in search of the heaviest clique of a conflict graph."""
 
+CLIQUE_BLOCKS = 1_000
+"""Blocks among which that clique is sought."""
+
 
 def clique_bound(instance: LmemPacking, blocks: Blocks) -> int:
     """Return the weight of the heaviest clique of a conflict graph that a short search finds.
@@ -24,19 +27,28 @@ def clique_bound(instance: LmemPacking, blocks: Blocks) -> int:
     The sections of a graph are cliques that cover it, not all there are.  Branch and bound, by a
     greedy colouring: of each colour a clique takes one block at most.  Any clique is a bound, so
     the search may end at any time.  Blocks that may share an offset are in none
-    together; of members of unlike size the smallest counts.
+    together; of members of unlike size the smallest counts.  Of many blocks only those with the
+    heaviest neighbours are looked at.
     """
     if instance.conflicts is None:
         return 0
     pointer, other = blocks.neighbours()
-    near = [0] * blocks.b
-    for i in range(blocks.b):
-        for j in other[pointer[i] : pointer[i + 1]].tolist():
-            near[i] |= 1 << j
-    for i, j in blocks.may_share.tolist():
-        near[i] &= ~(1 << j)
-        near[j] &= ~(1 << i)
-    weight = np.minimum.reduceat(blocks.high, blocks.piece_ptr[:-1]).tolist()
+    least = np.minimum.reduceat(blocks.high, blocks.piece_ptr[:-1])
+    around = np.zeros(blocks.b, dtype=np.int64)
+    np.add.at(around, np.repeat(np.arange(blocks.b), np.diff(pointer)), least[other])
+    chosen = np.sort(np.argsort(-(around + least), kind="stable")[:CLIQUE_BLOCKS])
+    place = np.full(blocks.b, -1)
+    place[chosen] = np.arange(len(chosen))
+    near = [0] * len(chosen)
+    for i, block in enumerate(chosen.tolist()):
+        for j in place[other[pointer[block] : pointer[block + 1]]].tolist():
+            if j >= 0:
+                near[i] |= 1 << j
+    for i, j in place[blocks.may_share].tolist():
+        if i >= 0 and j >= 0:
+            near[i] &= ~(1 << j)
+            near[j] &= ~(1 << i)
+    weight = least[chosen].tolist()
     best, steps = int(blocks.load.max()), CLIQUE_STEPS
 
     def grow(held: int, candidates: list[int]) -> None:
@@ -50,7 +62,7 @@ def clique_bound(instance: LmemPacking, blocks: Blocks) -> int:
             chosen = order[at]
             grow(held + weight[chosen], [i for i in order[:at] if near[chosen] >> i & 1])
 
-    grow(0, list(range(blocks.b)))
+    grow(0, list(range(len(chosen))))
     return best
 
 

@@ -187,6 +187,8 @@ def _by_cores(
     offsets = np.full(blocks.b, -1, dtype=np.int64)
     legs = 6
     for turn in range(ROUNDS):
+        if turn and not keep_going():
+            return
         members = np.flatnonzero(core)
         packed = _pack_core(
             _part(blocks, members),

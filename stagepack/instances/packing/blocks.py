@@ -8,8 +8,11 @@ have pieces in one section.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
+import weakref
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,6 +23,8 @@ from stagepack.instances.profile import Array
 
 Piece = tuple[int, int, int, int, int]
 """Block, [start, end) in time, [low, high) in bytes above the offset."""
+
+_made: weakref.WeakKeyDictionary[LmemPacking, Blocks] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,7 +82,17 @@ class Blocks:
 
     @classmethod
     def of(cls, instance: LmemPacking) -> Blocks:
-        """Return the normal form of an instance; O(n) for integers of moderate span."""
+        """Return the normal form of an instance; O(n) for integers of moderate span.
+
+        It is kept as long as the instance lives.
+        """
+        known = _made.get(instance)
+        if known is None:
+            known = _made[instance] = cls._of(instance)
+        return known
+
+    @classmethod
+    def _of(cls, instance: LmemPacking) -> Blocks:
         block, b = _grouping(instance)
         size = np.zeros(b, dtype=np.int64)
         np.maximum.at(size, block, instance.size)
@@ -228,11 +243,13 @@ def _sharing(instance: LmemPacking, block: Array) -> Array:
         return pairs
     single = Blocks.of(instance.replace(colocated=()))
     exempt = set(instance.in_place)
+    order = np.argsort(block, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(block[order])) + 1)
     keep = [
         not any(
             _meet_at_equal_offsets(single, x, y)
-            for x in np.flatnonzero(block == i).tolist()
-            for y in np.flatnonzero(block == j).tolist()
+            for x in members[i].tolist()
+            for y in members[j].tolist()
             if (min(x, y), max(x, y)) not in exempt
         )
         for i, j in pairs.tolist()
@@ -294,7 +311,10 @@ def _ranges(
     given: dict[int, list[tuple[int, int]]] = {}
     for item in instance.allowed:
         given.setdefault(item.buffer, []).append((item.low, item.high))
-    everywhere = range(instance.n) if instance.reserved else sorted(given)
+    alone = np.bincount(block, minlength=b)[block] == 1
+    free_to_go = alone & (instance.fixed < 0) & bool(instance.reserved)
+    free_to_go[list(given)] = False
+    everywhere = np.flatnonzero(~free_to_go).tolist() if instance.reserved else sorted(given)
     places: dict[int, list[tuple[int, int]]] = {}
     for buffer in everywhere:
         nbytes, at = int(instance.size[buffer]), int(block[buffer])
@@ -306,15 +326,20 @@ def _ranges(
         where = int(fixed[at])
         places[at] = _common(places.get(at, [(0, 2**62)]), [(where, where)])
     count = np.zeros(b, dtype=np.int64)
-    low: list[int] = []
-    high: list[int] = []
-    for at in sorted(places):
-        found = places[at] or [(0, -int(size[at]))]  # nowhere: a range of no bytes
-        count[at] = len(found)
-        low += [begin for begin, _ in found]
-        high += [min(last + int(size[at]), 2**62) for _, last in found]
+    rows: dict[int, Array] = {}
+    for at, found in places.items():
+        span = found or [(0, -int(size[at]))]  # nowhere: a range of no bytes
+        rows[at] = np.array([(begin, min(last + int(size[at]), 2**62)) for begin, last in span])
+    holes = np.array(_without([(0, 2**62)], instance.reserved), dtype=np.int64).reshape(-1, 2)
+    for buffer in np.flatnonzero(free_to_go).tolist():
+        rows[int(block[buffer])] = holes[holes[:, 1] - holes[:, 0] >= instance.size[buffer]]
+    for at, row in rows.items():
+        count[at] = len(row)
     ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    return ptr, np.array(low, dtype=np.int64), np.array(high, dtype=np.int64)
+    low, high = np.concatenate(
+        [np.zeros((0, 2), dtype=np.int64), *(rows[at] for at in sorted(rows))]
+    ).T
+    return ptr, np.ascontiguousarray(low), np.ascontiguousarray(high)
 
 
 def _without(
@@ -357,56 +382,84 @@ def _pieces(instance: LmemPacking, block: Array) -> tuple[Array, Array, Array, A
     if not (instance.gaps or instance.colocated or instance.period is not None):
         zero = np.zeros(instance.n, dtype=np.int64)
         return block, instance.start, instance.end, zero, instance.size
+    rows = [block, instance.start, instance.end, np.zeros(instance.n, dtype=np.int64)]
+    columns = np.stack([*rows, instance.size], axis=1)
+    if instance.gaps:
+        held = np.unique([gap.buffer for gap in instance.gaps])
+        columns = np.concatenate([np.delete(columns, held, axis=0), _between_gaps(instance, block)])
+        columns = columns[(columns[:, 1] < columns[:, 2]) & (columns[:, 3] < columns[:, 4])]
+    if instance.period is not None:
+        columns = _turns(columns, instance.period)
+    if instance.colocated:
+        several = np.bincount(block)[columns[:, 0]] > 1
+        merged = np.array(_union(columns[several].tolist()), dtype=np.int64).reshape(-1, 5)
+        columns = np.concatenate([columns[~several], merged])
+    first, second, third, fourth, fifth = (np.ascontiguousarray(row) for row in columns.T)
+    return first, second, third, fourth, fifth
+
+
+def _between_gaps(instance: LmemPacking, block: Array) -> Array:
+    """Return the pieces, shape (pieces, 5), of the buffers that have gaps; some are empty."""
     pieces: list[Piece] = []
     gaps: dict[int, list[tuple[int, int, int, int]]] = {}
     for gap in instance.gaps:
         gaps.setdefault(gap.buffer, []).append((gap.start, gap.end, gap.low, gap.high))
-    rows = zip(block.tolist(), instance.start.tolist(), instance.end.tolist(), strict=True)
-    for buffer, (at, now, end) in enumerate(rows):
-        nbytes = int(instance.size[buffer])
-        for begin, stop, low, high in sorted(gaps.get(buffer, [])):
+    for buffer, found in gaps.items():
+        at, now, nbytes = (
+            int(block[buffer]),
+            int(instance.start[buffer]),
+            int(instance.size[buffer]),
+        )
+        for begin, stop, low, high in sorted(found):
             pieces.append((at, now, begin, 0, nbytes))
             pieces.append((at, begin, stop, low, high))
             now = stop
-        pieces.append((at, now, end, 0, nbytes))
-    pieces = [piece for piece in pieces if piece[1] < piece[2] and piece[3] < piece[4]]
-    if instance.period is not None:
-        pieces = [part for piece in pieces for part in _turns(piece, instance.period)]
-    if instance.colocated:
-        pieces = _union(pieces, np.bincount(block))
-    columns = np.array(pieces, dtype=np.int64).reshape(-1, 5).T
-    first, second, third, fourth, fifth = (np.ascontiguousarray(column) for column in columns)
-    return first, second, third, fourth, fifth
+        pieces.append((at, now, int(instance.end[buffer]), 0, nbytes))
+    return np.array(pieces, dtype=np.int64).reshape(-1, 5)
 
 
-def _turns(piece: Piece, period: int) -> list[Piece]:
-    """Cut a piece of circular time where the period begins anew."""
-    owner, start, end, low, high = piece
-    if start >= period:
-        return [(owner, start - period, end - period, low, high)]
-    if end <= period:
-        return [piece]
-    return [(owner, start, period, low, high), (owner, 0, end - period, low, high)]
+def _turns(pieces: Array, period: int) -> Array:
+    """Cut pieces of circular time, shape (pieces, 5), where the period begins anew."""
+    pieces = pieces.copy()
+    pieces[pieces[:, 1] >= period, 1:3] -= period
+    over = pieces[pieces[:, 2] > period]
+    pieces[:, 2] = np.minimum(pieces[:, 2], period)
+    over[:, 1], over[:, 2] = 0, over[:, 2] - period
+    return np.concatenate([pieces, over])
 
 
-def _union(pieces: list[Piece], members: Array) -> list[Piece]:
-    """Merge what colocated buffers hold: at every moment, the union of their bytes."""
-    found = [piece for piece in pieces if members[piece[0]] == 1]
+def _union(pieces: list[Piece]) -> list[Piece]:
+    """Merge what colocated buffers hold: at every moment, the union of their bytes.
+
+    O(moments * windows that differ): without gaps only the largest counts.
+    """
+    found: list[Piece] = []
     groups: dict[int, list[Piece]] = {}
     for piece in pieces:
-        if members[piece[0]] > 1:
-            groups.setdefault(piece[0], []).append(piece)
+        groups.setdefault(piece[0], []).append(piece)
     for owner, parts in groups.items():
-        moments = sorted({moment for part in parts for moment in part[1:3]})
+        changes: dict[int, list[tuple[tuple[int, int], int]]] = {}
+        for _, start, end, low, high in parts:
+            changes.setdefault(start, []).append(((low, high), 1))
+            changes.setdefault(end, []).append(((low, high), -1))
+        alive: Counter[tuple[int, int]] = Counter()
+        tallest: list[int] = []  # tops of the windows from 0 up, negated; a heap, with dead ones
+        above: set[tuple[int, int]] = set()
         running: dict[tuple[int, int], int] = {}  # bytes held -> since when
-        for begin, stop in itertools.pairwise(moments):
-            spans = [(p[3], p[4]) for p in parts if p[1] <= begin and stop <= p[2]]
-            now = set(_joined(spans))
-            over = [span for span in running if span not in now]
-            found += [(owner, running.pop(span), begin, *span) for span in over]
-            for span in now:
-                running.setdefault(span, begin)
-        found += [(owner, since, moments[-1], *span) for span, since in running.items()]
+        for moment in sorted(changes):
+            for window, change in changes[moment]:
+                alive[window] += change
+                if window[0]:
+                    (above.add if alive[window] else above.discard)(window)
+                elif change > 0:
+                    heapq.heappush(tallest, -window[1])
+            while tallest and not alive[0, -tallest[0]]:
+                heapq.heappop(tallest)
+            now = set(_joined([*([(0, -tallest[0])] if tallest else []), *above]))
+            over = [window for window in running if window not in now]
+            found += [(owner, running.pop(window), moment, *window) for window in over]
+            for window in now:
+                running.setdefault(window, moment)
     return found
 
 
@@ -418,6 +471,7 @@ def _shared(
 
     def find(block: int) -> int:
         while root.setdefault(block, block) != block:
+            root[block] = root[root[block]]
             block = root[block]
         return block
 
@@ -428,16 +482,21 @@ def _shared(
         clusters.setdefault(find(block), []).append(block)
     saved = np.zeros(sections, dtype=np.int64)
     for members in clusters.values():
-        begin = min(int(first[ptr[i] : ptr[i + 1]].min()) for i in members)
-        stop = max(int(end[ptr[i] : ptr[i + 1]].max()) for i in members)
-        most = np.zeros(stop - begin, dtype=np.int64)
+        changes: dict[int, list[tuple[int, int]]] = {}
         for i in members:
-            alone = np.zeros(stop - begin, dtype=np.int64)
             for piece in range(ptr[i], ptr[i + 1]):
-                alone[first[piece] - begin : end[piece] - begin] += held[piece]
-            saved[begin:stop] += alone
-            np.maximum(most, alone, out=most)
-        saved[begin:stop] -= most
+                changes.setdefault(int(first[piece]), []).append((i, int(held[piece])))
+                changes.setdefault(int(end[piece]), []).append((i, -int(held[piece])))
+        now = dict.fromkeys(members, 0)
+        total, largest = 0, [(0, members[0])]  # a heap of (- bytes, block), with stale ones
+        for at, upto in itertools.pairwise(sorted(changes)):
+            for i, change in changes[at]:
+                now[i] += change
+                total += change
+                heapq.heappush(largest, (-now[i], i))
+            while -largest[0][0] != now[largest[0][1]]:
+                heapq.heappop(largest)
+            saved[at:upto] += total + largest[0][0]
     return saved
 
 
@@ -479,7 +538,7 @@ def _clique_cover(instance: LmemPacking, block: Array) -> tuple[Array, Array, in
     """Return members (buffer, clique) of cliques that cover every conflict, and their number.
 
     Greedy: a clique grows from an uncovered pair by the buffer that covers most new pairs, the
-    larger first.  Buffers of one block never conflict.  O(pairs * degree).
+    larger first.  Buffers of one block never conflict.  O(sum of the degrees in all cliques).
     """
     assert instance.conflicts is not None
     adjacent: list[set[int]] = [set() for _ in range(instance.n)]
@@ -496,14 +555,13 @@ def _clique_cover(instance: LmemPacking, block: Array) -> tuple[Array, Array, in
         while uncovered[i] or alone:
             alone = False
             members = [i]
-            candidates = set(adjacent[i])
-            while candidates:
-                best = max(
-                    candidates,
-                    key=lambda c: (len(uncovered[c].intersection(members)), weight[c], -c),
-                )
+            # What may join, and how many new pairs it would cover.
+            gain = {c: int(c in uncovered[i]) for c in adjacent[i]}
+            while gain:
+                best = max(gain, key=lambda c: (gain[c], weight[c], -c))
                 members.append(best)
-                candidates &= adjacent[best]
+                near, fresh = adjacent[best], uncovered[best]
+                gain = {c: count + (c in fresh) for c, count in gain.items() if c in near}
             for member in members:
                 uncovered[member].difference_update(members)
             buffer += members

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -290,3 +291,31 @@ def test_a_million_buffers() -> None:
     np.add.at(events, instance.start, instance.size)
     np.add.at(events, instance.end, -instance.size)
     assert blocks.load.max() == np.cumsum(events).max()
+
+
+def test_the_work_of_the_normal_form_grows_like_a_sort() -> None:
+    """Each of these took minutes: a look at all others for every buffer, pair or section."""
+    n = 30_000
+    at = np.arange(n)
+    began = time.process_time()
+    chain = LmemPacking.from_arrays(
+        at % 7 + 1, at, at + 3, in_place=[(i, i + 1) for i in range(n - 1)]
+    )
+    assert Blocks.of(chain).load.max() == 7
+    together = LmemPacking.from_arrays(at % 7 + 1, at, at + n, colocated=[range(n)])
+    assert Blocks.of(together).b == 1
+    assert Blocks.of(together).load.max() == 7
+    pairs = np.stack(np.triu_indices(600, 1), axis=1)
+    complete = LmemPacking.from_arrays([1] * 600, conflicts=pairs)
+    assert Blocks.of(complete).sections == 1
+    holes = LmemPacking.from_arrays(
+        [3] * 1500, [0] * 1500, [1] * 1500, reserved=[(4 * i, 4 * i + 1) for i in range(1500)]
+    )
+    assert len(Blocks.of(holes).range_low) == 1500 * 1500
+    assert time.process_time() - began < 20
+
+
+def test_the_normal_form_is_kept_as_long_as_its_instance() -> None:
+    instance = LmemPacking.from_arrays([1], [0], [1])
+    assert Blocks.of(instance) is Blocks.of(instance)
+    assert Blocks.of(instance) is not Blocks.of(instance.replace(name="other"))
