@@ -7,7 +7,7 @@ from typing import Any
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate
 from stagepack.plots.pipeline import cycle_stacks, device_labels
-from stagepack.plots.style import INK, TIMES, axes, quiet, save
+from stagepack.plots.style import INK, TIMES, axes, heading, quiet, save
 from stagepack.plots.target import figures_of
 
 
@@ -58,11 +58,7 @@ def device_bars(
 
     ax.yaxis.set_major_formatter(EngFormatter())
     ax.set_ylabel("Cycles")
-    ax.set_title(
-        (title if title is not None else figures.instance) + " — compute and transfer",
-        loc="left",
-        fontsize=10,
-    )
+    heading(ax, title if title is not None else figures.instance, "compute and transfer")
     if file is not None:
         save(ax.figure, file)
     return ax

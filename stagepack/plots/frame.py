@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stagepack.plots.style import pyplot, save
+from stagepack.plots.style import heading, pyplot, save
 
 
 def with_memory(size: tuple[float, float], ratios: tuple[float, float]) -> tuple[Any, Any]:
@@ -33,7 +33,7 @@ def finish(
         What the solution is worth, in words.
     """
     name = title if title is not None else instance.name
-    ax.set_title(f"{name} — {worth}", loc="left", fontsize=10)
+    heading(ax, name, worth)
     write(ax, instance, answer, path)
     return ax
 

@@ -8,7 +8,7 @@ from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate
 from stagepack.plots.device_bars import finish_bars
 from stagepack.plots.pipeline import capacities, device_labels, memory_stacks
-from stagepack.plots.style import CAPACITY, area_colour, axes, byte_unit, save
+from stagepack.plots.style import CAPACITY, area_colour, axes, byte_unit, heading, save
 from stagepack.plots.target import figures_of
 
 
@@ -67,11 +67,7 @@ def memory_bars(
     finish_bars(ax, device_labels(figures))
     ax.set_ylim(bottom=0)
     ax.set_ylabel(f"Memory ({unit})")
-    ax.set_title(
-        (title if title is not None else figures.instance) + " — memory",
-        loc="left",
-        fontsize=10,
-    )
+    heading(ax, title if title is not None else figures.instance, "memory")
     if file is not None:
         save(ax.figure, file)
     return ax

@@ -22,6 +22,7 @@ from stagepack.plots.style import (
     buffer_colours,
     byte_step,
     byte_unit,
+    heading,
     quiet,
 )
 from stagepack.plots.target import target
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 FEW = 1500  # up to so many rectangles, each has a border and, where there is room, its name
 STEPS = 3000  # points of the load
+LOAD = (1.03, 0.2)  # where the load begins above the map, and its height, in heights of the map
 MOST_BANKS = 64  # up to so many banks are numbered
 
 
@@ -86,7 +88,9 @@ def memory_map(
     _load(ax, drawn, factor, unit, lines)
     name = title if title is not None else instance.name
     few = f" (the {len(drawn.shown):,} largest rectangles)" if drawn.hidden else ""
-    ax.set_title(f"{name} — {instance.n:,} buffers{few}", loc="left", fontsize=10, y=1.18, pad=12)
+    what = f"{instance.n:,} buffer{'' if instance.n == 1 else 's'}{few}"
+    # Above the legend, which is above the load.
+    heading(ax, name, what, y=sum(LOAD), pad=20)
     write(ax, instance, solution, file, scale)
     return ax
 
@@ -224,7 +228,7 @@ def _finish(ax: Any, drawn: MemoryMap, factor: int, unit: str) -> None:
 
 def _load(ax: Any, drawn: MemoryMap, factor: int, unit: str, lines: list[Any]) -> None:
     """Draw the load above the map, on the same axis of time."""
-    above = ax.inset_axes([0, 1.03, 1, 0.2], sharex=ax)
+    above = ax.inset_axes([0, LOAD[0], 1, LOAD[1]], sharex=ax)
     places, in_use = thinned(drawn.places, drawn.load / factor, STEPS)
     above.fill_between(places, in_use, step="post", color="#b9c7d8", linewidth=0)
     above.step(places, in_use, where="post", color="#5b7390", linewidth=0.8)

@@ -9,7 +9,7 @@ from stagepack.instances.pipeline import PipelinePartition
 from stagepack.plots.data import named
 from stagepack.plots.frame import write
 from stagepack.plots.pipeline import map_rows, map_scale
-from stagepack.plots.style import INK, MUTED, area_colour, axes
+from stagepack.plots.style import INK, MUTED, area_colour, axes, heading, short
 from stagepack.plots.target import target
 
 FEW_LAYERS = 60  # up to so many layers, their borders are drawn too
@@ -81,7 +81,7 @@ def stage_map(
     for y, row in enumerate(rows):
         cuts = [s.left for s in row.segments[1:]]
         ax.vlines(cuts, y - 0.44, y + 0.44, color=INK, linewidth=1.0)
-    ax.set_yticks(range(len(rows)), [row.label for row in rows])
+    ax.set_yticks(range(len(rows)), [short(row.label) for row in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlim(0, span)
     for side in ("top", "right", "left"):
@@ -97,11 +97,7 @@ def stage_map(
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set_xlabel("Layer")
     ax.set_ylabel("Method")
-    ax.set_title(
-        (title if title is not None else instance.name) + " — stages (stage: layers)",
-        loc="left",
-        fontsize=10,
-    )
+    heading(ax, title if title is not None else instance.name, "stages (stage: layers)")
     ax.text(
         1.01, 1.02, str(instance.objective), transform=ax.transAxes, fontsize=8, color=MUTED,
     )  # fmt: skip

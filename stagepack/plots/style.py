@@ -121,6 +121,49 @@ def quiet(ax: Any, grid: str) -> None:
     ax.tick_params(colors=INK, length=3)
 
 
+SHORTEST = 12  # letters to which a name in a title may be cut
+LONGEST = 32  # and those of a label in a legend
+
+
+def heading(ax: Any, name: str, words: str, **place: Any) -> None:
+    """Write ``name — words`` above `ax`; a name that is too wide for the axes loses its middle.
+
+    A legend above the right end of the axes keeps its room.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    name, words : str
+        Name of the instance (or nothing), and what is shown of it.
+    **place
+        As for ``ax.set_title``: ``y``, ``pad``.
+    """
+    room = ax.get_window_extent().width
+    legend = ax.get_legend()
+    if legend is not None and not place:
+        box = legend.get_window_extent()
+        if box.x0 < ax.get_window_extent().x1 - 1 and box.y1 > ax.get_window_extent().y1 + 1:
+            room -= box.width + 12
+    letters = len(name)
+    while True:
+        title = " — ".join(filter(None, (short(name, letters), words)))
+        text = ax.set_title(title, loc="left", fontsize=10, **place)
+        width = text.get_window_extent().width
+        if width <= room or letters <= SHORTEST:
+            return
+        letters = max(
+            SHORTEST, min(letters - 1, letters - int((width - room) / width * len(title)))
+        )
+
+
+def short(name: str, letters: int = LONGEST) -> str:
+    """Return `name`, its middle left out where it has more letters."""
+    if len(name) <= letters:
+        return name
+    tail = (letters - 1) // 2
+    return f"{name[: letters - 1 - tail]}…{name[len(name) - tail :]}"
+
+
 def save(figure: Any, path: str | Path) -> None:
     """Write a figure of matplotlib, whole or not at all.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stagepack.plots.data import curves, named
-from stagepack.plots.style import axes, line_colour, quiet, save
+from stagepack.plots.style import axes, heading, line_colour, quiet, save, short
 from stagepack.plots.target import target
 from stagepack.result import InputError, Result
 
@@ -45,18 +45,21 @@ def trace(
         colour = line_colour(index)
         ax.plot(
             incumbent.times, incumbent.values, drawstyle="steps-post", color=colour,
-            linewidth=1.6, marker="o", markersize=3, label=label,
+            linewidth=1.6, marker="o", markersize=3, label=short(label),
         )  # fmt: skip
         ax.plot(
             bound.times, bound.values, drawstyle="steps-post", color=colour,
             linewidth=1.2, linestyle=(0, (4, 2)),
         )  # fmt: skip
     ax.plot([], [], color="0.4", linewidth=1.2, linestyle=(0, (4, 2)), label="bounds")
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
     quiet(ax, "y")
     ax.set_xscale("log" if log_time else "linear")
     if not log_time:
         ax.set_xlim(left=0)
-    from matplotlib.ticker import EngFormatter
+        ax.xaxis.set_major_locator(MaxNLocator(4))
+        ax.xaxis.set_major_formatter("{x:g}")
 
     ax.yaxis.set_major_formatter(EngFormatter())
     names = {result.objective_name for result in runs.values() if result.objective_name}
@@ -64,7 +67,7 @@ def trace(
     ax.set_ylabel("Objective" + (f": {names.pop()}" if len(names) == 1 else ""))
     instances = {result.instance for result in runs.values() if result.instance}
     name = title or (instances.pop() if len(instances) == 1 else "")
-    ax.set_title(" — ".join(filter(None, (name, "incumbents and bounds"))), loc="left", fontsize=10)
+    heading(ax, name, "incumbents and bounds")
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8)
     if file is not None:
         save(ax.figure, file)

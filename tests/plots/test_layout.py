@@ -1,0 +1,80 @@
+"""No text of a picture lies on another one, on another panel, or outside, whatever is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.plots import device_bars, memory_bars, memory_map, stage_map, trace
+from stagepack.report.kinds import face
+from tests.plots.boxes import faults
+
+pyplot = pytest.importorskip("matplotlib.pyplot")
+
+SHORT = "net"
+LONG = "a-network-with-a-name-that-says-everything-about-it-" * 4
+CASES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "packing-one": ("packing/random/planted", {"buffers": 1}, "first-fit-size"),
+    "packing": ("packing/random/planted", {"buffers": 60}, "first-fit-size"),
+    "packing-many": ("packing/random/powerlaw", {"buffers": 2000}, "first-fit-size"),
+    "pipeline": ("pipeline/bert-large", {}, "greedy"),
+    "pipeline-one": ("pipeline/random/bert-like", {"layers": 1, "devices": 1}, "greedy"),
+    "pipeline-many": ("pipeline/random/heterogeneous", {"layers": 300, "devices": 48}, "greedy"),
+    "schedule": ("schedule/uniform", {}, "1f1b"),
+    "schedule-few": ("schedule/uniform", {"devices": 2, "microbatches": 2}, "1f1b"),
+    "schedule-many": ("schedule/uniform", {"devices": 24, "microbatches": 64}, "1f1b"),
+    "schedule-limited": ("schedule/zero-bubble/small", {}, "1f1b"),
+    "phases": ("phases/six-layers", {}, "greedy-head"),
+    "phases-network": ("phases/bert-base", {}, "greedy-head"),
+}
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def solved(request: pytest.FixtureRequest) -> tuple[Any, Any]:
+    name, parameters, method = CASES[request.param]
+    instance = sp.load(name, **parameters)
+    return instance, sp.solve(instance, method, time_limit=5)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("name", [SHORT, LONG], ids=["short", "long"])
+def test_pictures_of_solutions(solved: tuple[Any, Any], name: str) -> None:
+    instance, result = solved
+    assert result.solution is not None
+    named = instance.replace(name=name)
+    ax = face(named).picture(named, result.solution)
+    assert faults(ax.figure) == []
+
+
+@pytest.mark.parametrize("name", [SHORT, LONG], ids=["short", "long"])
+def test_pictures_of_runs(solved: tuple[Any, Any], name: str) -> None:
+    _, result = solved
+    assert faults(trace({name: result, "other": result}, title=name).figure) == []
+
+
+@pytest.mark.parametrize("name", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize(("layers", "devices"), [(1, 1), (12, 4), (200, 40)])
+def test_pictures_of_stages(layers: int, devices: int, name: str) -> None:
+    instance = sp.load("pipeline/random/bert-like", layers=layers, devices=devices)
+    instance = instance.replace(name=name)
+    found = {m: sp.solve(instance, m, time_limit=5) for m in ("greedy", "equal-layers")}
+    found = {m: result for m, result in found.items() if result.solution is not None}
+    answer = next(iter(found.values()))
+    for draw, shown in ((stage_map, found), (device_bars, answer), (memory_bars, answer)):
+        assert faults(draw(instance, shown).figure) == []
+
+
+@pytest.mark.parametrize("size", [(6.0, 4.5), (12.0, 14.0)])
+def test_maps_in_figures_of_other_sizes(size: tuple[float, float]) -> None:
+    instance = sp.load("packing/random/planted", buffers=60).replace(name=LONG)
+    ax = pyplot.figure(figsize=size, layout="constrained").add_subplot()
+    memory_map(instance, sp.solve(instance, "first-fit-size"), ax)
+    assert faults(ax.figure) == []
