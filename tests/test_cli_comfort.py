@@ -297,3 +297,22 @@ import time; time.sleep(0.2)
     assert "compiling kernels (first use only) ..." in first.stderr.splitlines()
     assert "compiling" not in again.stderr
     assert again.returncode == 0, again.stderr
+
+
+# ---------------------------------------------------------------------- what people read
+
+
+@pytest.mark.parametrize("width", [0, 1, 7, 39])
+def test_odd_widths_break_nothing(width: int) -> None:
+    env = {"COLUMNS": str(width)}
+    listed = python("-m", "stagepack", "list", "pipeline", env=env)
+    assert listed.returncode == 0, listed.stderr
+    assert "pipeline/bert-base" in listed.stdout
+
+
+def test_a_question_of_fitting_is_answered() -> None:
+    words = ["solve", "packing/random/planted", "-m", "first-fit-size", "--capacity", "2MiB"]
+    done = CliRunner().invoke(app, words)
+    assert "fits (FEASIBLE)" in done.output
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert json.loads(done.stdout)["status"] == "FEASIBLE"

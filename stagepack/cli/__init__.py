@@ -22,7 +22,7 @@ from stagepack.cli.context import takes_context
 from stagepack.cli.examples import epilog
 from stagepack.cli.listing import catalog, convert, methods, schema
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED
-from stagepack.cli.screen import Stderr, complain, plain_letters
+from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters
 from stagepack.cli.show import plot, show
 from stagepack.cli.solve import solve
 from stagepack.errors import InputError, shown
@@ -94,6 +94,7 @@ def main() -> NoReturn:
     usage_error: Any = typer.BadParameter.__base__
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plain_letters()
+    legible_width()
     try:
         # -q and -v may stand anywhere, before or after the command.
         arguments = sys.argv[1:]

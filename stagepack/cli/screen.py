@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+NARROWEST = 40  # columns
 LETTERS = {"–": "-", "—": "-", "−": "-", "…": "~", "·": ".", "×": "x", "µ": "u", "�": "?"}
 """What stands for a letter that a terminal does not know."""
 
@@ -47,6 +48,18 @@ def plain_letters() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="stagepack")
+
+
+def legible_width() -> None:
+    """Take a ``COLUMNS`` of 0 as not given, and one in which no table fits as the least that does.
+
+    Rich prints nothing at all in 0 columns.
+    """
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) == 0:
+        del os.environ["COLUMNS"]
+    elif given.isdecimal() and int(given) < NARROWEST:
+        os.environ["COLUMNS"] = str(NARROWEST)
 
 
 def _other_letters(error: UnicodeError) -> tuple[str, int]:

@@ -206,10 +206,12 @@ def _print_result(problem: Any, result: Result[Any]) -> None:
     console.print(
         f"[bold]{escape(shown(problem.name))}[/]: {escape(kind.headline(problem))}", highlight=False
     )
+    goal = getattr(problem, "goal", None)  # a question that is answered reads as answered
+    answered = goal is not None and result.objective is not None and result.objective <= goal
+    status = f"fits ({result.status})" if answered else str(result.status)
     ended = "" if result.termination.value == "PROVED" else f", {words(result.termination)}"
     console.print(
-        f"[bold]{result.status}[/]{ended} by {result.method}{engine} "
-        f"in {result.runtime:.3f} s{setup}",
+        f"[bold]{status}[/]{ended} by {result.method}{engine} in {result.runtime:.3f} s{setup}",
         highlight=False,
     )
     if result.objective is not None or result.bound is not None:
