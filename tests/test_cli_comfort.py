@@ -316,3 +316,12 @@ def test_a_question_of_fitting_is_answered() -> None:
     assert "fits (FEASIBLE)" in done.output
     done = CliRunner().invoke(app, [*words, "--json"])
     assert json.loads(done.stdout)["status"] == "FEASIBLE"
+
+
+def test_numbers_in_reasons_have_separators() -> None:
+    import stagepack as sp
+
+    crowded = sp.load("packing/random/planted", capacity=900_000)
+    assert "hold 1,048,576 bytes, 148,576 more than the capacity of 900,000" in (
+        sp.solve(crowded, "auto", time_limit=5).reason
+    )

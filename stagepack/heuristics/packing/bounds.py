@@ -130,8 +130,8 @@ def overload(instance: LmemPacking, blocks: Blocks) -> str:
     if len(skew):
         names = [instance.buffer_id(int(i)) for i in np.flatnonzero(blocks.block == skew[0])]
         return (
-            f"colocated buffers {', '.join(names)} are fixed at {blocks.fixed[skew[0]]}, no "
-            f"multiple of their alignments ({blocks.alignment[skew[0]]}); correct one of them"
+            f"colocated buffers {', '.join(names)} are fixed at {blocks.fixed[skew[0]]:,}, no "
+            f"multiple of their alignments ({blocks.alignment[skew[0]]:,}); correct one of them"
         )
     ceiling = instance.ceiling
     if instance.objective is Objective.SPILL:
@@ -141,32 +141,32 @@ def overload(instance: LmemPacking, blocks: Blocks) -> str:
         ceiling = sum(limit for limit in limits if limit is not None)
     if ceiling is None:
         return ""
-    limit = f"the capacity of {ceiling}"
+    limit = f"the capacity of {ceiling:,}"
     if instance.objective is not Objective.SPILL and ceiling != instance.capacity:
-        limit = f"the {ceiling} bytes of all banks"
+        limit = f"the {ceiling:,} bytes of all banks"
     heaviest = int(blocks.load.argmax())
     excess = int(blocks.load[heaviest]) - ceiling
     if excess > 0:
         owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
         alive = owner[(blocks.first <= heaviest) & (heaviest < blocks.end)]
-        when = f"alive at time {blocks.time[heaviest]}"
+        when = f"alive at time {blocks.time[heaviest]:,}"
         if instance.conflicts is not None:
             when = "that all conflict with one another"
         return (
-            f"{_listed(instance, blocks, alive)} {when} hold {blocks.load[heaviest]} bytes, "
-            f"{excess} more than {limit}; at least {load_bound(blocks)} are needed"
+            f"{_listed(instance, blocks, alive)} {when} hold {blocks.load[heaviest]:,} bytes, "
+            f"{excess:,} more than {limit}; at least {load_bound(blocks):,} are needed"
         )
     if instance.objective is Objective.SPILL:
         return ""
     if placed_bound(blocks) > ceiling:
         return (
-            f"a fixed or limited buffer must end at {placed_bound(blocks)}, beyond {limit}; "
+            f"a fixed or limited buffer must end at {placed_bound(blocks):,}, beyond {limit}; "
             "move it or raise the limit"
         )
     if load_bound(blocks) > ceiling:
         return (
             f"rounded up to their alignment, the buffers alive together need "
-            f"{load_bound(blocks)} bytes, {load_bound(blocks) - ceiling} more than {limit}"
+            f"{load_bound(blocks):,} bytes, {load_bound(blocks) - ceiling:,} more than {limit}"
         )
     return ""
 
@@ -178,5 +178,5 @@ def _listed(instance: LmemPacking, blocks: Blocks, members: Array, most: int = 1
     names = ", ".join(instance.buffer_id(int(i)) for i in buffers[:most])
     if len(buffers) == 1:
         return f"buffer {names}"
-    rest = f" and {len(buffers) - most} more" if len(buffers) > most else ""
-    return f"the {len(buffers)} buffers {names}{rest}"
+    rest = f" and {len(buffers) - most:,} more" if len(buffers) > most else ""
+    return f"the {len(buffers):,} buffers {names}{rest}"

@@ -98,7 +98,7 @@ class _Probe:
         self._found = np.empty((2, costs.k), dtype=np.int64)
         self._fill = fill
         if costs.k > MANY_DEVICES:
-            with progress.setup("compiling kernels"):
+            with progress.setup("loading kernels"):
                 self._fill = load_fill()
         self._stages = 0
 

@@ -67,7 +67,7 @@ class Attempt:
         if memory is None and ceiling is not None and peak > ceiling:
             if self.progress.solution is None:
                 self.progress.reason = (
-                    f"{source} needs {peak} bytes, {peak - ceiling} more than the capacity"
+                    f"{source} needs {peak:,} bytes, {peak - ceiling:,} more than the capacity"
                 )
             return
         self.progress.reason = ""
