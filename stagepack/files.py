@@ -23,6 +23,7 @@ CHUNK = 2**20
 NO_MEMORY = "takes more memory than there is"
 
 _RAISE = f"raise the limit with --max-bytes, max_bytes= or {VARIABLE}"
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _ELSEWHERE = "choose a writable place"
 _DESCRIPTORS = re.compile(r"/proc/(self|thread-self|\d+)(/task/\d+)?/fd|/dev/fd")
 
@@ -148,6 +149,24 @@ def _capped(stream: io.RawIOBase | gzip.GzipFile, limit: int, chunk: int) -> byt
 
 def _too_large(path: Path, what: str, limit: int) -> InputError:
     return InputError(f"holds {what}, the limit is {limit:,} bytes", file=path, remedy=_RAISE)
+
+
+# ---------------------------------------------------------------------- cells of CSV
+
+
+def guarded(name: str) -> str:
+    """Return a name as a cell that no spreadsheet takes for a formula.
+
+    What begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return gets an apostrophe in
+    front; so does what begins with apostrophes before one of these, so that :func:`unguarded`
+    gives back the name exactly.
+    """
+    return f"'{name}" if _FORMULA.match(name) else name
+
+
+def unguarded(cell: str) -> str:
+    """Return the name that :func:`guarded` wrote."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 # ---------------------------------------------------------------------- writing

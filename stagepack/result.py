@@ -591,9 +591,12 @@ def finite(data: Any) -> Any:
 
 
 def csv_text(header: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
-    """Return rows as CSV with a header and Unix line ends."""
+    """Return rows as CSV with a header and Unix line ends; names are :func:`.files.guarded`."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows(
+        tuple(files.guarded(cell) if isinstance(cell, str) else cell for cell in row)
+        for row in rows
+    )
     return stream.getvalue()

@@ -204,7 +204,8 @@ def _print_result(problem: Any, result: Result[Any]) -> None:
     engine = f" on {result.engine}" if result.engine else ""
     setup = f" (and {result.setup_time:.1f} s of setup)" if result.setup_time >= 0.1 else ""
     console.print(
-        f"[bold]{escape(shown(problem.name))}[/]: {escape(kind.headline(problem))}", highlight=False
+        f"[bold]{escape(shown(problem.name))}[/]: {escape(shown(kind.headline(problem)))}",
+        highlight=False,
     )
     goal = getattr(problem, "goal", None)  # a question that is answered reads as answered
     answered = goal is not None and result.objective is not None and result.objective <= goal
@@ -224,6 +225,6 @@ def _print_result(problem: Any, result: Result[Any]) -> None:
         fits = sum(map(len, figures)) + 3 * len(figures) <= console.width
         console.print(("   " if fits else "\n").join(figures), highlight=False, markup=False)
     if result.reason:
-        console.print(result.reason, highlight=False, markup=False)
+        console.print(shown(result.reason), highlight=False, markup=False)
     if result.solution is not None:
         console.print(kind.solution_table(problem, result.solution, console.width))

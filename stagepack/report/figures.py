@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from stagepack.errors import InputError
 from stagepack.plots.data import curves, named
 from stagepack.plots.style import GRID, INK, MUTED, line_colour
+from stagepack.report.format import escape
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 LONGEST_NAME = 30

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import math
 from typing import Any
 
+from stagepack.errors import shown
+
 NOTHING = "–"
+
+
+def escape(text: object, quote: bool = True) -> str:
+    """Return a name as HTML that shows it as it is written, control characters escaped."""
+    return html.escape(shown(text), quote)
 
 
 def number(value: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from stagepack import files
 from stagepack.errors import InputError
 from stagepack.report import format as as_text
 from stagepack.report.assets import CSS, SCRIPT
+from stagepack.report.format import escape
 from stagepack.report.kinds import face
 from stagepack.report.section import instance_section
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
+from stagepack.report.format import escape
 from stagepack.result import Result, Status
 
 TOP = 38  # pixels above a plot, for its buttons

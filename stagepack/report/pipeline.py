@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from stagepack.instances.pipeline.estimate import Estimate, estimate, read_measu
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.report import format as as_text
 from stagepack.report import pipeline_figures as figures
+from stagepack.report.format import escape
 from stagepack.report.parts import Section, choices, choose, chosen, panel
 from stagepack.report.table import cell, narrowed, natural, plain
 from stagepack.result import InputError, Result

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from stagepack.report import figures, summary
+from stagepack.report.format import escape
 from stagepack.report.kinds import face
 from stagepack.report.parts import Section, panel
 from stagepack.result import Result, Status

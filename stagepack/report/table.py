@@ -10,6 +10,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from stagepack.errors import shown
 from stagepack.report import format as as_text
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def comparison_table(comparison: Comparison, width: int = 80) -> RenderableType:
             if by == "instance":
                 if group != groups[0]:
                     parts.append(Text(""))
-                parts.append(Text(_short(group, width), style="bold cyan", no_wrap=True))
+                parts.append(Text(_short(shown(group), width), style="bold cyan", no_wrap=True))
             some_rows, some_lines = [rows[i] for i in chosen], [lines[i] for i in chosen]
             parts.append(_table(some_rows, some_lines, layout, widths))
     notes = list(_notes(rows))
@@ -79,7 +80,9 @@ def comparison_table(comparison: Comparison, width: int = 80) -> RenderableType:
     if comparison.interrupted:
         parts.append(Text("\nInterrupted: the comparison is not complete.", style="yellow"))
     for claim in comparison.contradictions:
-        parts.append(Text(f"\nCONTRADICTION (a bug in Stagepack): {claim}", style="bold red"))
+        parts.append(
+            Text(f"\nCONTRADICTION (a bug in Stagepack): {shown(claim)}", style="bold red")
+        )
     return Group(*parts)
 
 
@@ -102,7 +105,7 @@ def render(comparison: Comparison, width: int = 80, *, color: bool = False) -> s
 
 def _cells(row: dict[str, Any], several_seeds: bool) -> dict[str, str]:
     return {
-        "instance": row["instance"],
+        "instance": shown(row["instance"]),
         "method": row["method"] + (f" #{row['seed']}" if several_seeds else ""),
         "status": row["status"],
         "objective": as_text.number(row["objective"]),
@@ -192,7 +195,7 @@ def _notes(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
         methods = dict.fromkeys(method for some in where.values() for method in some)
         places = next(iter(where)) if len(where) == 1 else f"{len(where)} instances"
         text = Text(status, style=STATUS_STYLES.get(status, ""))
-        text.append(f" {places} ({', '.join(methods)}): {reason}", style="not bold default")
+        text.append(shown(f" {places} ({', '.join(methods)}): {reason}"), style="not bold default")
         yield text
 
 
@@ -297,7 +300,7 @@ def cell(content: str, style: str = "") -> Any:
     """Return a cell that shows `content` as it is."""
     from rich.text import Text
 
-    return Text(content, style=style)
+    return Text(shown(content), style=style)
 
 
 def _figure(value: Any) -> str:

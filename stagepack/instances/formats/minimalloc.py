@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack import files
 from stagepack.instances.catalog.parameters import suggest
 from stagepack.instances.formats import strict
 from stagepack.instances.formats.cells import LARGEST, Cells
@@ -150,7 +151,7 @@ def _ids(cells: Cells, column: int) -> tuple[str, ...] | None:
         except InputError:
             pass  # words as long as the numbers would be
     cells.require(length > 0, column, lambda i: "is empty", "give each buffer a name")
-    ids = cells.texts(column)
+    ids = [files.unguarded(name) for name in cells.texts(column)]
     if len(set(ids)) < len(ids):
         seen: dict[str, int] = {}
         for row, name in enumerate(ids):
@@ -382,7 +383,7 @@ def _csv(instance: LmemPacking, more: dict[str, Iterable[Any]]) -> bytes:
                 remedy="write .json, or rename the buffer",
             )
     columns: dict[str, Iterable[Any]] = {
-        "id": instance.ids or range(instance.n),
+        "id": map(files.guarded, instance.ids) if instance.ids else range(instance.n),
         "lower": instance.start.tolist(),
         "upper": instance.end.tolist(),
         "size": instance.size.tolist(),

@@ -404,7 +404,7 @@ def _cell(text: str) -> int | float | str:
             return convert(text)
         except ValueError:
             continue
-    return text.strip()
+    return files.unguarded(text).strip()
 
 
 def _structure(
