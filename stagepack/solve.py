@@ -394,7 +394,7 @@ def versions() -> dict[str, str]:
 
 def _kind(instance: Any) -> str:
     kind = getattr(instance, "kind", None)
-    if not isinstance(kind, str) or kind not in REGISTRY:
+    if not isinstance(kind, str) or kind not in REGISTRY or not hasattr(instance, "evaluate"):
         raise InputError(
             f"{type(instance).__name__} is not an instance",
             field="instance",

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib import pyplot
 
 import stagepack as sp
 from stagepack import plots
@@ -70,7 +71,7 @@ def test_a_result_stands_for_its_solution(kind: str, tmp_path: Path) -> None:
     for given in (found, found.solution):
         sp.write_solution(instance, given, tmp_path / "solution.json")
         assert sp.read_solution(tmp_path / "solution.json", instance) == found.solution
-    mpl.pyplot.close("all")
+    pyplot.close("all")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -167,9 +168,9 @@ def test_plots_go_to_axes_or_files(kind: str, tmp_path: Path) -> None:
     draws = [take for take in TAKERS[kind] if take.__module__.startswith(plots.__name__)]
     draws.append(sp.plot)
     for draw in draws:
-        mpl.pyplot.close("all")
+        pyplot.close("all")
         assert draw(instance, found).figure is not None
-        _, ax = mpl.pyplot.subplots()
+        _, ax = pyplot.subplots()
         assert draw(instance, found, ax) is ax
         assert draw(instance, found, ax=ax, title="title") is ax
         ends = ["png", "svg", "pdf", "html"]
@@ -182,12 +183,12 @@ def test_plots_go_to_axes_or_files(kind: str, tmp_path: Path) -> None:
                 draw(instance, found, wrong)
         with pytest.raises(sp.InputError):
             draw(instance, found, tmp_path / "picture.doc")
-    mpl.pyplot.close("all")
+    pyplot.close("all")
     assert sp.plot(instance, found, tmp_path / "a.png") == tmp_path / "a.png"
-    assert not mpl.pyplot.get_fignums()
+    assert not pyplot.get_fignums()
     with pytest.raises(sp.InputError, match="scale"):
         sp.plot(instance, found, scale="miles")
-    mpl.pyplot.close("all")
+    pyplot.close("all")
 
 
 def test_former_orders_still_work_with_a_warning(tmp_path: Path) -> None:
@@ -206,12 +207,21 @@ def test_former_orders_still_work_with_a_warning(tmp_path: Path) -> None:
     figures = sp.estimate(INSTANCES["pipeline"], result("pipeline"))
     bars: Any
     for bars in (plots.device_bars, plots.memory_bars):
-        _, ax = mpl.pyplot.subplots()
+        _, ax = pyplot.subplots()
         with pytest.warns(DeprecationWarning, match="instance and the solution"):
             assert bars(figures, ax) is ax
         with pytest.warns(DeprecationWarning, match="instance and the solution"):
             assert bars(figures=figures, ax=ax) is ax
-    mpl.pyplot.close("all")
+    pyplot.close("all")
+
+
+def test_what_is_no_instance_is_refused_by_name(tmp_path: Path) -> None:
+    given: Any
+    for given in (5, None, "mine.json", result("packing"), result("packing").solution):
+        for take in (sp.solve, sp.methods, sp.compare, lambda x: sp.write(x, tmp_path / "a.json")):
+            with pytest.raises(sp.InputError) as caught:
+                take(given)
+            assert caught.value.field in ("instance", "instances", "kind")
 
 
 def test_offsets_by_name() -> None:

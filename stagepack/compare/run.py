@@ -149,6 +149,12 @@ def _labelled(instances: Any) -> dict[str, Any]:
     else:
         if hasattr(instances, "evaluate"):
             instances = [instances]
+        if isinstance(instances, str) or not isinstance(instances, Iterable):
+            raise InputError(
+                f"a {type(instances).__name__} is no instance",
+                field="instances",
+                remedy="give an instance, or several",
+            )
         labelled = {}
         for instance in instances:
             name = str(getattr(instance, "name", "") or "instance")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from stagepack import files
+from stagepack.instances.answer import require_instance
 from stagepack.instances.formats import (
     auto_pipeline,
     minimalloc,
@@ -212,6 +213,7 @@ def dump(
     InputError
         When no format that writes has the extension of `path`, or it cannot say the instance.
     """
+    require_instance(instance)
     path = Path(path)
     writers = [candidate for candidate in FORMATS if candidate.writes]
     if format is None:
