@@ -9,8 +9,9 @@ Units: cycles of the cluster's clock, bytes, GB/s meaning 2**30 bytes a second.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 import msgspec
 import numpy as np
@@ -95,6 +96,40 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return f"<Cluster: {self.name!r}, {len(self.devices)} devices>"
 
 
+@dataclass(frozen=True)
+class TileCounts(Sequence[int]):
+    """Numbers of I/O tiles, rising; as few numbers, however many there are.
+
+    Attributes
+    ----------
+    none : bool
+        Whether there may be none.
+    some : range
+        All others.
+    """
+
+    none: bool
+    some: range
+
+    def __len__(self) -> int:
+        return self.none + len(self.some)
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[int, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> int | tuple[int, ...]:
+        if isinstance(at, slice):
+            return tuple(self[i] for i in range(*at.indices(len(self))))
+        place = range(len(self))[at]
+        return 0 if self.none and place == 0 else self.some[place - self.none]
+
+    def __contains__(self, count: object) -> bool:
+        return (self.none and count == 0) or count in self.some
+
+
 class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One chip that runs a model too large for it in phases, and its way to remote memory.
 
@@ -139,10 +174,11 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: str = ""
 
     @property
-    def io_tile_choices(self) -> tuple[int, ...]:
+    def io_tile_choices(self) -> TileCounts:
         """Every allowed number of I/O tiles, rising."""
-        found = set(range(self.io_tiles[0], self.io_tiles[1] + 1, self.io_tile_step))
-        return tuple(sorted(found | {0} if self.io_tiles_optional else found))
+        least, most = self.io_tiles
+        some = range(least or self.io_tile_step, most + 1, self.io_tile_step)
+        return TileCounts(least == 0 or self.io_tiles_optional, some)
 
 
 class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -56,7 +56,7 @@ def facts(instance: PhaseSchedule) -> dict[str, Any]:
             "moment": least.moment,
         },
         "tiles": chip.tiles,
-        "io_tiles": [min(instance.io_tile_choices), max(instance.io_tile_choices)],
+        "io_tiles": [instance.io_tile_choices[0], instance.io_tile_choices[-1]],
         "remote_bandwidth": _plain(chip.remote_bandwidth),
         "host_bandwidth": _plain(chip.host_bandwidth),
         "startup": chip.startup,

@@ -41,6 +41,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from stagepack.formulations.phases.linear import Linear, Terms, add
+from stagepack.formulations.phases.remat import too_many
 from stagepack.instances.phases.instance import Figures, PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
@@ -90,7 +91,7 @@ def unsupported(instance: PhaseSchedule) -> str:
     """Return what the models do not take of an instance, '' if they take it."""
     if instance.remote_memory is not None and not instance.chain:
         return "a budget of remote memory can be stated for chains only, not with skips"
-    return ""
+    return too_many(instance)
 
 
 def sharded_bytes(instance: PhaseSchedule) -> int:

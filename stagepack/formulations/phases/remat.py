@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from stagepack.heuristics.phases.bounds import SEPARATE
 from stagepack.instances.phases.instance import PhaseSchedule, Policy
 from stagepack.instances.phases.modes import (
     Mode,
@@ -171,6 +172,17 @@ def unsupported(instance: PhaseSchedule) -> str:
         return "only training computes anything again"
     if instance.fixed_boundaries != (0, instance.n):
         return "all layers must be one group: fix the boundaries to (0, n)"
+    return too_many(instance)
+
+
+def too_many(instance: PhaseSchedule) -> str:
+    """Return why a model for each pair of microbatch and I/O tiles is too much, '' if it is not."""
+    pairs = len(instance.microbatches) * len(instance.io_tile_choices)
+    if pairs > SEPARATE:
+        return (
+            f"a model for each of {pairs:,} pairs of microbatch and I/O tiles, more than "
+            f"{SEPARATE:,}; use enumerate"
+        )
     return ""
 
 

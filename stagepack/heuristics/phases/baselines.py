@@ -24,8 +24,8 @@ Policies = Callable[[RangeCosts, Going], PolicyRows]
 
 def pairs(instance: PhaseSchedule) -> list[tuple[int, int]]:
     """Return the microbatches and numbers of I/O tiles to which rules are applied."""
-    some = [count for count in instance.io_tile_choices if count > 0]
-    tiles = [0] * (0 in instance.io_tile_choices) + some[:1]
+    counts = instance.io_tile_choices
+    tiles = [*[0] * counts.none, *counts.some[:1]]
     return [(microbatch, count) for microbatch in instance.microbatches for count in tiles]
 
 

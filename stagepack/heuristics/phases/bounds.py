@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+
 from stagepack.heuristics.phases.cycles import Links, on_tiles, transfer, transfers
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
+
+SEPARATE = 4096
+"""Pairs of microbatch and number of I/O tiles up to which each is a problem of its own."""
+
+PARTS = 64
+"""Ranges of numbers of I/O tiles that are told apart where all count."""
 
 
 class WorkBounds:
@@ -12,58 +20,71 @@ class WorkBounds:
 
     One start-up, the variables once (not where they may be loaded ahead), the compute of all
     steps beside or after the transfers with the host, and the optimiser.  What depends on one of
-    both numbers only is found once for it: O(n * microbatches + I/O tiles + pairs).
+    both numbers only is found once for it: O(n), and O(1) for each microbatch, number and pair.
     """
 
     def __init__(self, instance: PhaseSchedule) -> None:
         self.instance = instance
         chip = instance.chip
-        links = Links(chip)
+        self._links = links = Links(chip)
         shards = -(-instance.variables // instance.sharding)
         states = -(-instance.state // instance.sharding)
-        loaded, state = int(shards.sum()), int(states.sum())
+        self._loaded, self._state = int(shards.sum()), int(states.sum())
         gather = int(transfers(instance.variables - shards, links.gather).sum())
-        fixed = chip.startup + gather
+        self._fixed = chip.startup + gather
+        work, fixed = instance.forward.sum(), instance.forward_fixed.sum()
         if instance.training:
-            fixed += gather + int(instance.update.sum())
-        self._once: dict[int, int] = {}
-        self._host = {count: links.host(count) for count in instance.io_tile_choices}
-        self._overlapped: dict[int, bool] = {}
-        for count in instance.io_tile_choices:
-            remote = links.remote(count)
-            once = fixed
-            if not (instance.prefetch and count):
-                once += transfer(loaded, remote)
-            if instance.training:
-                once += transfer(state, remote) + transfer(loaded + state, remote)
-            self._once[count] = once
-            self._overlapped[count] = Mode.IO_OVERLAPPED in instance.modes_with(count)
-        # By microbatch: steps, and of each step cycles on all tiles and bytes of the host.
-        self._steps: dict[int, tuple[int, int, tuple[int, ...]]] = {}
-        for microbatch in instance.microbatches:
-            figures = instance.at(microbatch)
-            work, moved = int(figures.forward.sum()), [int(figures.activations[0])]
-            if instance.training:
-                work += int(figures.backward.sum())
-            else:
-                moved.append(int(figures.activations[-1]))
-            self._steps[microbatch] = figures.steps, work, tuple(moved)
+            self._fixed += gather + int(instance.update.sum())
+            work, fixed = work + instance.backward.sum(), fixed + instance.backward_fixed.sum()
+        self._work, self._work_fixed = int(work), int(fixed)
+        self._moved = [int(instance.activations[0])]
+        if not instance.training:
+            self._moved.append(int(instance.activations[-1]))
+        self._once = functools.lru_cache(maxsize=2**16)(self._find_once)
+        self._host = functools.lru_cache(maxsize=2**16)(links.host)
 
-    def of(self, microbatch: int, io_tiles: int) -> int:
-        """Return the bound of one pair.  O(1)."""
-        steps, work, moved = self._steps[microbatch]
-        host = sum(transfer(nbytes, self._host[io_tiles]) for nbytes in moved)
+    def _find_once(self, io_tiles: int) -> int:
+        """Return the cycles of a plan outside of steps."""
+        instance, remote = self.instance, self._links.remote(io_tiles)
+        once = self._fixed
+        if not (instance.prefetch and io_tiles):
+            once += transfer(self._loaded, remote)
+        if instance.training:
+            once += transfer(self._state, remote) + transfer(self._loaded + self._state, remote)
+        return once
+
+    def _overlapped(self, io_tiles: int) -> bool:
+        return Mode.IO_OVERLAPPED in self.instance.modes_with(io_tiles)
+
+    def _steps(self, microbatch: int) -> tuple[int, int, list[int]]:
+        """Return the steps, and of each step cycles on all tiles and bytes of the host."""
+        instance = self.instance
+        scale = 1 if instance.microbatch is not None else microbatch
+        steps = instance.global_batch // (microbatch * instance.data_parallel)
+        moved = [scale * nbytes for nbytes in self._moved]
+        return steps, self._work_fixed + scale * self._work, moved
+
+    def of(self, microbatch: int, io_tiles: int, most: int | None = None) -> int:
+        """Return the bound of one pair, or of all numbers of I/O tiles up to `most`.  O(1)."""
+        most = io_tiles if most is None else most
+        steps, work, moved = self._steps(microbatch)
+        host = sum(transfer(nbytes, self._host(most)) for nbytes in moved)
         step = on_tiles(work, self.instance.chip.tiles, io_tiles)
-        step = max(step, host) if self._overlapped[io_tiles] else step + host
-        return self._once[io_tiles] + steps * step
+        step = max(step, host) if self._overlapped(io_tiles) else step + host
+        return self._once(most) + steps * step
 
     def longest_recomputation(self, microbatch: int, upper: int) -> int:
         """Return cycles of a step that a plan of fewer than `upper` may compute again, at most."""
-        steps, work, moved = self._steps[microbatch]
-        tiles, longest = self.instance.chip.tiles, 0
-        for count, once in self._once.items():
-            step = (upper - 1 - once) // steps
-            if not self._overlapped[count]:
-                step -= sum(transfer(nbytes, self._host[count]) for nbytes in moved)
-            longest = max(longest, step * (tiles - count) // tiles - work)
+        steps, work, moved = self._steps(microbatch)
+        counts, tiles, longest = self.instance.io_tile_choices, self.instance.chip.tiles, 0
+        size = -(-len(counts.some) // PARTS)
+        parts = [(0, 0)] * counts.none
+        for low in range(0, len(counts.some), max(1, size)):
+            part = counts.some[low : low + size]
+            parts.append((part[0], part[-1]))
+        for least, most in parts:
+            step = (upper - 1 - self._once(most)) // steps
+            if not self._overlapped(least):
+                step -= sum(transfer(nbytes, self._host(most)) for nbytes in moved)
+            longest = max(longest, step * (tiles - least) // tiles - work)
         return longest

@@ -24,15 +24,18 @@ from stagepack.heuristics.phases.options import OptionTable
 from stagepack.heuristics.phases.ranges_kernels import frontier
 from stagepack.instances.profile import Array
 
+LAYERS = 2**12
+"""Layers between two looks at the clock."""
+
 PAIRS = 2**18
 """Pairs of a label and an option between two looks at the clock."""
 
 
-def rest(table: OptionTable) -> Array:
+def rest(table: OptionTable, keep_going: Callable[[], bool] = lambda: True) -> Array:
     """Return at least how many cycles the layers from each boundary on need, shape (n + 1,).
 
     Exact where nothing is kept and nothing loaded ahead: then no group minds the others.  2**62
-    where no groups lead to the end.  O(options).
+    where no groups lead to the end; `keep_going` is asked now and then, and may raise.  O(options).
     """
     n = table.n
     least = np.full(n + 1, UNLIMITED, dtype=np.int64)
@@ -41,6 +44,8 @@ def rest(table: OptionTable) -> Array:
     hideable = table.hide_first + table.hide_last if table.prefetch else 0
     later = table.time - hideable
     for first in range(n - 1, -1, -1):
+        if first % LAYERS == LAYERS - 1:
+            keep_going()
         low, high = table.start[first], table.start[first + 1]
         if low == high:
             continue

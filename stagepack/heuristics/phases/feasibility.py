@@ -16,6 +16,19 @@ MOST = UNLIMITED // 2
 """Bytes of memory that are as good as no limit."""
 
 
+FEW = 64
+"""Numbers of I/O tiles that are all tried; of more, ever rarer ones."""
+
+
+def _some(instance: PhaseSchedule) -> list[int]:
+    """Return numbers of I/O tiles to try: fewer leave more memory, more hold larger buffers."""
+    counts = instance.io_tile_choices
+    if len(counts) <= FEW:
+        return list(counts)
+    ranks = {0, len(counts) - 1, *(2**power for power in range(len(counts).bit_length() - 1))}
+    return [counts[rank] for rank in sorted(ranks)]
+
+
 def fitting(instance: PhaseSchedule, keep_going: Callable[[], bool]) -> PhaseSolution | None:
     """Return a plan that fits into the memory, whatever the budgets; None where none was found.
 
@@ -24,7 +37,7 @@ def fitting(instance: PhaseSchedule, keep_going: Callable[[], bool]) -> PhaseSol
     """
     for microbatch in instance.microbatches:
         costs = RangeCosts(instance, microbatch)
-        for io_tiles in instance.io_tile_choices:
+        for io_tiles in _some(instance):
             track = instance.prefetch and io_tiles > 0
             rows = find_policies(costs, track=track, keep_going=keep_going)
             table = OptionTable(costs, rows, io_tiles, keep_going=keep_going)

@@ -107,6 +107,9 @@ class OptionTable:
         Why a better option may be missing; '' when none is.
     prefetch : bool
         Whether phases may load ahead.
+    most : int
+        For bounds: no number of I/O tiles from `io_tiles` to this one has a better plan.  Compute
+        and its memory are those of the fewest, transfers and buffers those of the most.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class OptionTable:
         io_tiles: int,
         distinguish: Collection[str] = (),
         keep_going: Callable[[], bool] = lambda: True,
+        most: int | None = None,
     ) -> None:
         unknown = set(distinguish) - {REMOTE, GRAPHS}
         if unknown:
@@ -124,15 +128,17 @@ class OptionTable:
         self.instance = instance = costs.instance
         self.n, self.steps, self.microbatch = costs.n, costs.steps, costs.microbatch
         self.prefetch = instance.prefetch and io_tiles > 0
-        self.inexact = rows.inexact
-        self.capacity, self.io_capacity = rooms(instance.chip, io_tiles)
+        self.inexact = rows.inexact or costs.inexact
+        self.most = io_tiles if most is None else most
+        self.capacity = rooms(instance.chip, io_tiles)[0]
+        self.io_capacity = rooms(instance.chip, self.most)[1]
         self._build(frozenset(distinguish), keep_going)
 
     def _build(self, distinguish: frozenset[str], keep_going: Callable[[], bool]) -> None:
         """Compute all phases in all modes, and keep the options worth having.  O(rows)."""
         costs, rows, steps = self.costs, self.rows, self.steps
         group = rows.group
-        remote, host = costs.links.remote(self.io_tiles), costs.links.host(self.io_tiles)
+        remote, host = costs.links.remote(self.most), costs.links.host(self.most)
         training, together = self.instance.training, costs.together[group]
         loading = transfers(costs.shards, remote)
         variables = (loading + costs.gather)[group]
@@ -301,6 +307,8 @@ class _Phases:
         chip = table.instance.chip
         self.steps, self.variables, self.load, self.store = table.steps, variables, load, store
         self.compute = on_tiles(compute, chip.tiles, table.io_tiles)
+        # Beside more compute more can be loaded ahead.
+        self.beside = on_tiles(compute, chip.tiles, table.most)
         self.fixed = chip.startup + epilogue
         self.buffered = buffers <= table.io_capacity
 
@@ -309,7 +317,7 @@ class _Phases:
         time = self.fixed + phase_times(
             mode, self.variables, self.load, self.compute, self.store, self.steps
         )
-        free = idle_times(mode, self.load, self.compute, self.store, self.steps)
+        free = idle_times(mode, self.load, self.beside, self.store, self.steps)
         fits = self.buffered
         if mode is not Mode.IO_OVERLAPPED or self.steps < 2:
             fits = np.ones_like(fits)

@@ -16,9 +16,25 @@ from stagepack.heuristics.phases.ranges_kernels import traffic
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.profile import Array
 
+MOST = 2**24
+"""Layers of all groups together; where there are more, only groups of fewer layers count."""
+
+
+def _layers(sizes: Array, longest: int) -> int:
+    """Return the layers of all groups of at most `longest`, given how many groups start where."""
+    most = np.minimum(sizes, longest).astype(np.float64)
+    return int((most * (most + 1) / 2).sum())
+
 
 class RangeCosts:
     """Sums over the layers and tensors of every group, for one microbatch.
+
+    Parameters
+    ----------
+    instance : PhaseSchedule
+    microbatch : int
+    most : int, optional
+        See `MOST`, which it replaces.
 
     Attributes
     ----------
@@ -34,10 +50,13 @@ class RangeCosts:
         Bytes a step; see :func:`.ranges_kernels.traffic`.
     written : ndarray of int64, shape (n,)
         What stashing a layer's output stores, at least: nothing where other groups may read it.
+    inexact : str
+        Why groups may be missing; '' when none is.
     """
 
-    def __init__(self, instance: PhaseSchedule, microbatch: int) -> None:
+    def __init__(self, instance: PhaseSchedule, microbatch: int, most: int | None = None) -> None:
         self.instance = instance
+        self._most = MOST if most is None else most
         self.figures = figures = instance.at(microbatch)
         self.microbatch, self.steps, self.n = microbatch, figures.steps, instance.n
         n = self.n
@@ -46,6 +65,7 @@ class RangeCosts:
         self.state_sums = _sums(-(-instance.state // instance.sharding))
         remainder = instance.variables - -(-instance.variables // instance.sharding)
         self.links = Links(instance.chip)
+        self.inexact = ""
         gather = transfers(remainder, self.links.gather)
         self.start = self._starts()
         sizes = np.diff(self.start)
@@ -99,7 +119,18 @@ class RangeCosts:
             follow = np.arange(n)
             follow[list(fixed[:-1])] = fixed[1:]
             reach = np.minimum(reach, follow)
-        return _sums(np.maximum(reach - np.arange(n), 0))
+        sizes = np.maximum(reach - np.arange(n), 0)
+        longest = int(sizes.max())
+        if fixed is None and _layers(sizes, longest) > self._most:
+            low = 1
+            while longest - low > 1:
+                middle = (low + longest) // 2
+                low, longest = (
+                    (low, middle) if _layers(sizes, middle) > self._most else (middle, longest)
+                )
+            sizes = np.minimum(sizes, low)
+            self.inexact = f"groups of more than {low:,} layers are too many to look at"
+        return _sums(sizes)
 
     @property
     def largest_capacity(self) -> int:

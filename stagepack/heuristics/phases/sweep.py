@@ -3,18 +3,22 @@
 Both are numbers of the whole plan, so that each pair is a problem of its own; pairs are taken by
 rising lower bound and left out once that reaches the best plan known.  What a group needs of
 memory and policies is found once a microbatch, times once a pair.
+
+Where there are many numbers of I/O tiles, ranges of them are bounded together: compute and its
+memory as with the fewest, transfers and buffers as with the most, which no number between can
+beat.  A range is left out, or halved.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
+import heapq
 from collections.abc import Iterator
 
 import numpy as np
 
 from stagepack.heuristics.phases import dp
-from stagepack.heuristics.phases.bounds import WorkBounds
+from stagepack.heuristics.phases.bounds import SEPARATE, WorkBounds
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
 from stagepack.heuristics.phases.policies import MOST_LABELS, PolicyRows, find_policies, ideal
@@ -23,6 +27,8 @@ from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.result import Progress, Stopped, Termination
 
+KEPT = 2**22
+"""Groups of all microbatches whose costs and policies are kept at a time."""
 MANY_LABELS = 16 * MOST_LABELS
 """Labels at each layer beyond which a look takes too long."""
 
@@ -35,7 +41,8 @@ class Sweep:
     Attributes
     ----------
     bounds : dict of (int, int) to int
-        By pair, cycles that no plan with it goes below; 2**62 where there is none at all.
+        By pair, cycles that no plan with it goes below; 2**62 where there is none at all.  Of a
+        range of numbers of I/O tiles the first stands for all.
     inexact : str
         Why the best plan of a pair may be missed; '' when it is not.
     looks : list of int, or None
@@ -48,16 +55,23 @@ class Sweep:
         self.instance, self.progress = instance, progress
         self.looks = None if looks is None else [looks]  # shared with sweeps within this one
         self._work = work = WorkBounds(instance)
-        self.bounds = {
-            (microbatch, io_tiles): work.of(microbatch, io_tiles)
-            for microbatch in instance.microbatches
-            for io_tiles in instance.io_tile_choices
-        }
+        counts = instance.io_tile_choices
+        if len(counts) * len(instance.microbatches) <= SEPARATE:
+            ranges = [(count, count) for count in counts]
+        else:
+            ranges = [(0, 0)] * counts.none
+            ranges += [(some[0], some[-1]) for some in (counts.some,) if some]
+        self._most: dict[tuple[int, int], int] = {}
+        self.bounds = {}
+        for microbatch in instance.microbatches:
+            for low, high in ranges:
+                self._most[microbatch, low] = high
+                self.bounds[microbatch, low] = work.of(microbatch, low, high)
         self.inexact = ""
         self._exact = True
-        self._most, self._thinned = MOST_LABELS, False
+        self._labels, self._thinned = MOST_LABELS, False
         self.infeasible: set[tuple[int, int]] = set()
-        self.costs = functools.cache(functools.partial(RangeCosts, instance))
+        self._costs: dict[int, RangeCosts] = {}
         self._policies: dict[tuple[int, bool], PolicyRows] = {}
         self._bounding: dict[tuple[int, bool], PolicyRows] = {}
 
@@ -65,6 +79,7 @@ class Sweep:
         """Return a sweep that knows as much, but tells another `progress`."""
         other = copy.copy(self)
         other.progress, other.bounds = progress, dict(self.bounds)
+        other._most, other._costs = dict(self._most), dict(self._costs)
         other.infeasible = set(self.infeasible)
         other._policies, other._bounding = dict(self._policies), dict(self._bounding)
         return other
@@ -87,14 +102,29 @@ class Sweep:
                 self.progress.stop(Termination.TIME_LIMIT)
         return self.progress.keep_going()
 
+    def insist(self) -> bool:
+        """Return True, or raise :class:`Stopped` when interrupted: for the very first plan."""
+        if self.progress.interrupted:
+            raise Stopped
+        return True
+
     def keep_going(self) -> bool:
         """Return True, or raise :class:`Stopped`: an answer for lack of time is none."""
         if not self.time_left():
             raise Stopped
         return True
 
+    def costs(self, microbatch: int) -> RangeCosts:
+        """Return what groups cost with a microbatch; the last ones are kept."""
+        if microbatch not in self._costs:
+            if sum(len(costs) for costs in self._costs.values()) > KEPT:
+                for kept in (self._costs, self._policies, self._bounding):
+                    kept.clear()
+            self._costs[microbatch] = RangeCosts(self.instance, microbatch)
+        return self._costs[microbatch]
+
     def table(self, microbatch: int, io_tiles: int) -> OptionTable:
-        """Return the options with this pair."""
+        """Return the options with this pair; of a range, at least as good as any in it."""
         costs = self.costs(microbatch)
         track = self.instance.prefetch and io_tiles > 0
         key = (microbatch, track)
@@ -102,13 +132,14 @@ class Sweep:
             self._policies[key] = find_policies(
                 costs,
                 track=track,
-                most=self._most,
+                most=self._labels,
                 longest=self._longest(microbatch),
                 keep_going=self.keep_going,
             )
         rows = self._policies[key]
         self._thinned |= rows.thinned
-        return OptionTable(costs, rows, io_tiles, keep_going=self.keep_going)
+        most = self._most[microbatch, io_tiles]
+        return OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
 
     def _longest(self, microbatch: int) -> int:
         """Return cycles that a step may compute again, at most, in a plan that is better."""
@@ -126,7 +157,7 @@ class Sweep:
                     find_policies(
                         costs,
                         bounding=True,
-                        most=self._most,
+                        most=self._labels,
                         longest=self._longest(microbatch),
                         keep_going=self.keep_going,
                     )
@@ -135,8 +166,29 @@ class Sweep:
                 )
             rows = self._bounding[key]
             self._thinned |= rows.thinned
-            if not rows.inexact:
-                yield OptionTable(costs, rows, io_tiles, keep_going=self.keep_going)
+            if not (rows.inexact or costs.inexact):
+                most = self._most[microbatch, io_tiles]
+                yield OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
+
+    def halve(self, pair: tuple[int, int]) -> None:
+        """Bound a range of numbers of I/O tiles; unless that leaves it out, halve it."""
+        microbatch, low = pair
+        table = self.table(*pair)
+        for bounding in self.bound_tables(*pair) if table.inexact else (table,):
+            chosen = dp.search(
+                bounding, dp.rest(bounding, self.keep_going), self.upper, keep_going=self.keep_going
+            )
+            if chosen is None:
+                self._exclude(pair)
+                return
+            self.bounds[pair] = max(self.bounds[pair], self.value(bounding, chosen))
+        bound = self.bounds.pop(pair)
+        high, step = self._most.pop(pair), self.instance.io_tile_choices.some.step
+        middle = low + (high - low) // step // 2 * step
+        for first, last in ((low, middle), (middle + step, high)):
+            self._most[microbatch, first] = last
+            work = self._work.of(microbatch, first, last)
+            self.bounds[microbatch, first] = max(bound, work)
 
     def look(self, pair: tuple[int, int], source: str) -> None:
         """Search one pair: offer its best plan if it beats the best known, and raise its bound."""
@@ -151,13 +203,15 @@ class Sweep:
             if self._relax(pair, table, source):
                 return
         table = self.table(*pair)
-        chosen = dp.search(table, dp.rest(table), self.upper, keep_going=self.keep_going)
+        chosen = dp.search(
+            table, dp.rest(table, self.keep_going), self.upper, keep_going=self.keep_going
+        )
         if chosen is not None:
             self.offer(assemble(table, chosen), source)
 
     def _search(self, pair: tuple[int, int], table: OptionTable, source: str) -> None:
         """Find the best plan of a pair all of whose options are known."""
-        least = dp.rest(table)
+        least = dp.rest(table, self.keep_going)
         self.bounds[pair] = max(self.bounds[pair], int(least[0]))
         chosen = dp.search(table, least, self.upper, keep_going=self.keep_going)
         if chosen is None:
@@ -171,7 +225,9 @@ class Sweep:
 
         If the plan they give is possible after all, and costs no more, it is the best one.
         """
-        chosen = dp.search(table, dp.rest(table), self.upper, keep_going=self.keep_going)
+        chosen = dp.search(
+            table, dp.rest(table, self.keep_going), self.upper, keep_going=self.keep_going
+        )
         if chosen is None:
             self._exclude(pair)
             return True
@@ -184,6 +240,11 @@ class Sweep:
             return False
         self.progress.offer(solution, source)
         return self.instance.evaluate(solution) == value
+
+    def _best(self, table: OptionTable) -> list[int] | None:
+        """Return the best options of a table, None where they do not beat the best plan."""
+        least = dp.rest(table, self.keep_going)
+        return dp.search(table, least, self.upper, keep_going=self.keep_going)
 
     def _exclude(self, pair: tuple[int, int]) -> None:
         """Note that no plan of a pair is better than the best one known."""
@@ -220,9 +281,9 @@ class Sweep:
         while True:
             self._once(source)
             done = self.progress.proved or self.none_fits
-            if done or not patient or not self._thinned or self._most >= MANY_LABELS:
+            if done or not patient or not self._thinned or self._labels >= MANY_LABELS:
                 return
-            self._most *= 4
+            self._labels *= 4
             self._thinned, self._exact, self.inexact = False, True, ""
             self._policies.clear()
             self._bounding.clear()
@@ -231,15 +292,26 @@ class Sweep:
         """Search the pairs by rising bound, as far as they could beat the best plan."""
         self.raise_bound()
         least = UNLIMITED  # of the pairs that were searched
-        order = self.ranked()
-        for at, pair in enumerate(order):
-            if self.bounds[pair] >= self.upper:
-                least = min(least, self.bounds[pair])
+        waiting = [(bound, pair) for pair, bound in self.bounds.items()]
+        heapq.heapify(waiting)
+        while waiting:
+            bound, pair = heapq.heappop(waiting)
+            if bound >= self.upper:
+                least = min(least, bound)
                 break
-            self.look(pair, source)
-            least = min(least, self.bounds[pair])
-            following = self.bounds[order[at + 1]] if at + 1 < len(order) else UNLIMITED
-            self._raise_bound(min(least, following))
+            if self._most[pair] > pair[1]:
+                before = len(self.bounds)
+                self.halve(pair)
+                if len(self.bounds) > before:
+                    heapq.heappush(waiting, (self.bounds[pair], pair))
+                    other = next(reversed(self.bounds))
+                    heapq.heappush(waiting, (self.bounds[other], other))
+                else:
+                    least = min(least, self.bounds[pair])
+            else:
+                self.look(pair, source)
+                least = min(least, self.bounds[pair])
+            self._raise_bound(min(least, waiting[0][0] if waiting else UNLIMITED))
             self.keep_going()
         self._raise_bound(least)
 

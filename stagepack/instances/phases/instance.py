@@ -39,10 +39,13 @@ from stagepack.instances.phases import validate
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.pipeline.arrays import integer, whole_bytes
-from stagepack.instances.profile import Array, Chip, ModelProfile
+from stagepack.instances.profile import Array, Chip, ModelProfile, TileCounts
 from stagepack.result import InputError, Result
 
 KIND = PHASES
+
+FIGURES = 16
+"""Microbatches whose figures are kept at a time."""
 
 
 class Objective(StrEnum):
@@ -360,10 +363,11 @@ class PhaseSchedule(Answered[PhaseSolution]):
         return tuple(sorted({*small, *(batch // size for size in small)}))
 
     @cached_property
-    def io_tile_choices(self) -> tuple[int, ...]:
+    def io_tile_choices(self) -> TileCounts:
         """The numbers of I/O tiles that the chip allows and an allowed mode can use, rising."""
-        inside = [count for count in self.chip.io_tile_choices if self.modes_with(count)]
-        return tuple(inside)
+        allowed = self.chip.io_tile_choices
+        some = allowed.some if self.modes_with(1) else range(0)
+        return TileCounts(allowed.none and bool(self.modes_with(0)), some)
 
     def modes_with(self, io_tiles: int) -> tuple[Mode, ...]:
         """Return the allowed modes for a number of I/O tiles."""
@@ -384,6 +388,8 @@ class PhaseSchedule(Answered[PhaseSolution]):
                 remedy="choose one of " + ", ".join(map(str, self.microbatches)),
             )
         if microbatch not in self._figures:
+            if len(self._figures) >= FIGURES:
+                self._figures.clear()
             scale = 1 if self.microbatch is not None else microbatch
             self._figures[microbatch] = Figures(
                 microbatch,

@@ -87,8 +87,8 @@ def apply_rule(name: str, sweep: Sweep) -> None:
     """Offer the plans of one naive rule: of the first of its variants that has any."""
     policies, cut = RULES[name]
     trouble = ""
-    for attempt in baselines.attempts(policies, sweep.instance.n):
-        found = _apply(name, attempt, cut, sweep)
+    for number, attempt in enumerate(baselines.attempts(policies, sweep.instance.n)):
+        found = _apply(name, attempt, cut, sweep, number > 0)
         if not found:
             break
         trouble = trouble or found
@@ -101,16 +101,23 @@ def _apply(
     policies: baselines.Policies,
     cut: Callable[[OptionTable], list[int] | None],
     sweep: Sweep,
+    late: bool,
 ) -> str:
-    """Offer plans with the policies of a rule; return what is wrong if there is none."""
+    """Offer plans with the policies of a rule; return what is wrong if there is none.
+
+    `late`: others were tried before.
+    """
     instance, progress = sweep.instance, sweep.progress
     trouble, offered = f"{name} finds no plan that fits", False
-    rows = functools.cache(lambda microbatch: policies(sweep.costs(microbatch), sweep.keep_going))
-    for microbatch, io_tiles in baselines.pairs(instance):
-        progress.require_time()
-        table = OptionTable(
-            sweep.costs(microbatch), rows(microbatch), io_tiles, keep_going=sweep.keep_going
-        )
+    pairs = baselines.pairs(instance)
+    for at, (microbatch, io_tiles) in enumerate(pairs):
+        # The very first plan is made to its end, however late.
+        going = sweep.keep_going if at or late or progress.solution is not None else sweep.insist
+        going()
+        costs = sweep.costs(microbatch)
+        if not at or microbatch != pairs[at - 1][0]:
+            rows = policies(costs, going)
+        table = OptionTable(costs, rows, io_tiles, keep_going=going)
         chosen = cut(table)
         if chosen is None:
             continue
@@ -359,7 +366,8 @@ def warm_start(sweep: Sweep, settings: Settings, *, searched: bool = False) -> N
     if wanted == "auto":
         for name in STARTS:
             if not _unsupported(name, instance):
-                progress.require_time()
+                if name != STARTS[0]:
+                    progress.require_time()
                 apply_rule(name, sweep)
         progress.reason = ""
         if searched:

@@ -8,10 +8,11 @@ import itertools
 import numpy as np
 import pytest
 
-from stagepack.heuristics.phases import baselines, dp
+from stagepack.heuristics.phases import baselines, dp, ranges
+from stagepack.heuristics.phases import sweep as sweep_module
 from stagepack.heuristics.phases.bounds import WorkBounds
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
-from stagepack.heuristics.phases.options import assemble, group_options
+from stagepack.heuristics.phases.options import OptionTable, assemble, group_options
 from stagepack.heuristics.phases.policies import chosen
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.heuristics.phases.sweep import Sweep
@@ -239,3 +240,70 @@ def test_given_policies_are_examined_exactly() -> None:
     assert rows.stored[two] == rows.again[two] == 0
     last = int(np.flatnonzero((costs.first == 0) & (costs.end == 3))[0])
     assert rows.kept[last] == 0  # one phase: kept within the step
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_ranges_of_tiles_agree_with_every_number(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With rates of a tile, buffers on it and prefetching; proved in both ways."""
+    several = 0
+    for seed in range(40 * part, 40 * part + 40):
+        draw = np.random.default_rng(seed)
+        instance = random_phases(seed, layers=(2, 4), budgets=False)
+        tiles = int(draw.integers(8, 40))
+        instance = instance.replace(
+            tiles=tiles, io_tiles=(0, int(draw.integers(3, tiles))),
+            tile_bandwidth=float(draw.choice([0.25, 0.5, 1.0])), remote_bandwidth=4,
+            modes=["compute", "io", "io_overlapped"], prefetch=bool(seed % 2),
+        )  # fmt: skip
+        every, whole = swept(instance)
+        with monkeypatch.context() as patch:
+            patch.setattr(sweep_module, "SEPARATE", 0)
+            sweep, progress = swept(instance)
+        assert progress.objective == whole.objective
+        assert sweep.none_fits == every.none_fits
+        assert progress.bound == whole.bound or sweep.inexact or sweep.none_fits
+        several += sweep.instance.io_tile_choices[-1] > 2 and progress.objective is not None
+    assert several > 10
+
+
+def test_no_table_is_as_long_as_the_tiles() -> None:
+    """A million numbers of I/O tiles took a million bounds, each with fractions."""
+    tiles = 2**20
+    instance = PhaseSchedule.from_arrays(
+        [4 * 10**6] * 6, [6 * 10**6] * 6, [8 * 10**5] * 7, steps=8, memory=30 * 10**6,
+        remote_bandwidth=40, host_bandwidth=40, tile_bandwidth=0.001,
+        tiles=tiles, io_tiles=(1, tiles - 1), modes=["io", "io_overlapped"],
+    )  # fmt: skip
+    assert len(instance.io_tile_choices) == tiles - 1
+    looked: list[tuple[int, int]] = []
+
+    class Watched(Sweep):
+        def table(self, microbatch: int, io_tiles: int) -> OptionTable:
+            looked.append((microbatch, io_tiles))
+            return super().table(microbatch, io_tiles)
+
+    progress: Progress[PhaseSolution] = Progress(instance.evaluate, instance.check)
+    with contextlib.suppress(Stopped):
+        Watched(instance, progress).run("test")
+    assert progress.proved
+    assert progress.solution is not None
+    assert progress.solution.io_tiles > 0
+    assert len(looked) < 5000
+
+
+def test_only_short_groups_count_where_all_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3,000 layers in any memory asked for gigabytes."""
+    instance = SIX.replace(memory=None)
+    whole = RangeCosts(instance, 1)
+    monkeypatch.setattr(ranges, "MOST", 6 + 5 * 2 + 1)
+    some = RangeCosts(instance, 1)
+    assert (len(whole), len(some)) == (21, 11)
+    assert whole.inexact == ""
+    assert "more than 2 layers" in some.inexact
+    sweep, progress = swept(instance)
+    assert "more than 2 layers" in sweep.inexact
+    assert progress.solution is not None
+    assert progress.bound is not None
+    assert not progress.proved

@@ -70,7 +70,7 @@ def test_layers_by_hand(tmp_path: Path) -> None:
     assert instance.skips == ((-1, 1),)
     assert [str(word) for word in instance.policies] == ["stash", "keep"]
     assert (instance.microbatches, instance.at(2).steps) == ((2,), 4)
-    assert instance.io_tile_choices == (1, 2)
+    assert tuple(instance.io_tile_choices) == (1, 2)
 
 
 def test_columns(tmp_path: Path) -> None:
