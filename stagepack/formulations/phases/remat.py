@@ -12,8 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from stagepack.heuristics.phases.bounds import SEPARATE
-from stagepack.instances.phases.instance import PhaseSchedule, Policy
+from stagepack.instances.phases.instance import SEPARATE, PhaseSchedule, Policy
 from stagepack.instances.phases.modes import (
     Mode,
     compute_cycles,

@@ -8,9 +8,6 @@ from stagepack.heuristics.phases.cycles import Links, on_tiles, transfer, transf
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
 
-SEPARATE = 4096
-"""Pairs of microbatch and number of I/O tiles up to which each is a problem of its own."""
-
 PARTS = 64
 """Ranges of numbers of I/O tiles that are told apart where all count."""
 

@@ -44,6 +44,9 @@ from stagepack.result import InputError, Result
 
 KIND = PHASES
 
+SEPARATE = 4096
+"""Pairs of microbatch and number of I/O tiles up to which each is a problem of its own."""
+
 FIGURES = 16
 """Microbatches whose figures are kept at a time."""
 

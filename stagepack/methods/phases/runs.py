@@ -29,6 +29,9 @@ Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]
 LOOKS = 2000
 """Looks at the clock that searches take in about a second; what runs that repeat are limited by."""
 
+FEW = 2**18
+"""Layers of all groups together that take little time."""
+
 SHARE, LONGEST = 0.2, 10.0
 """The part of the time, and the seconds, that the search for a model's start may take."""
 
@@ -110,9 +113,20 @@ def _apply(
     instance, progress = sweep.instance, sweep.progress
     trouble, offered = f"{name} finds no plan that fits", False
     pairs = baselines.pairs(instance)
+    first = not late and progress.solution is None
+    if first:
+        # The very first plan is made to its end, however late, unless groups are too many.
+        few = RangeCosts(instance, pairs[0][0], FEW)
+        if few.inexact:
+            table = OptionTable(few, policies(few, sweep.keep_going), pairs[0][1])
+            chosen = cut(table)
+            if chosen is not None:
+                solution = assemble(table, chosen, None if table.prefetch else ())
+                if not instance.check(solution):
+                    progress.offer(solution, name)
+            first = False
     for at, (microbatch, io_tiles) in enumerate(pairs):
-        # The very first plan is made to its end, however late.
-        going = sweep.keep_going if at or late or progress.solution is not None else sweep.insist
+        going = sweep.insist if first and not at else sweep.keep_going
         going()
         costs = sweep.costs(microbatch)
         if not at or microbatch != pairs[at - 1][0]:
