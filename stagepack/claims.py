@@ -17,7 +17,6 @@ from typing import Any, TypeGuard
 import msgspec
 
 from stagepack.errors import InputError, shown
-from stagepack.instances.fields import fields_of
 from stagepack.instances.formats import strict
 from stagepack.instances.formats.solutions import SAME, solution_in
 from stagepack.result import Result, Status, Termination, finite, relative_gap
@@ -286,7 +285,7 @@ def _digest(case: _Case) -> Claim | None:
 
 def _difference(case: _Case) -> str:
     """Say in which fields the instance of a result is another one."""
-    there, here = case.document.get("instance_fields"), fields_of(case.instance)
+    there, here = case.document.get("instance_fields"), case.instance.fingerprints
     if not isinstance(there, Mapping):
         return "a result for another instance; the file does not say in which fields it differs"
     unlike = [name for name in sorted({*there, *here}) if there.get(name) != here.get(name)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import json
 import logging
@@ -142,8 +143,6 @@ class Result(Shown, Generic[SolutionT]):
         Always empty: a solution that fails its check is raised as :class:`CheckError`.
     instance, objective_name, digest : str
         Name, objective and fingerprint of the instance.
-    instance_fields : dict
-        What the instance is made of, to say later in what another one differs.
     options : dict
         Keyword arguments with which :func:`stagepack.solve` repeats the run.
     versions : dict
@@ -168,7 +167,6 @@ class Result(Shown, Generic[SolutionT]):
     kind: str = ""
     objective_name: str = ""
     digest: str = ""
-    instance_fields: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     trace: Trace = field(default_factory=Trace)
@@ -187,13 +185,22 @@ class Result(Shown, Generic[SolutionT]):
         """The instance itself; None in a result that was pickled or made by hand."""
         return self.__dict__.get("_problem")
 
+    @functools.cached_property
+    def instance_fields(self) -> dict[str, Any]:
+        """What the instance is made of, to say later in what another one differs.
+
+        Found when asked for, as it costs more than many a run; a pickle keeps it.
+        """
+        return {} if self.problem is None else dict(self.problem.fingerprints)
+
     def of(self, instance: Any) -> Self:
         """Let the result know its instance, for prints, pictures and tables; return it."""
         self.__dict__["_problem"] = instance
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        kept = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return kept | {"instance_fields": self.instance_fields}
 
     def to_dataframe(self, instance: Any = None) -> pd.DataFrame:
         """Return one row a stage, buffer, operation or phase of the solution.
@@ -437,23 +444,34 @@ class Progress(Generic[SolutionT]):
 
     def offer(self, solution: SolutionT, source: str) -> bool:
         """Check and evaluate `solution`; keep it if it is better.  Return whether it was."""
-        began = time.perf_counter()
-        violations = self._check(solution)
+        better, violations = self._take(solution, source)
         if violations:
             raise CheckError(
                 f"{source} returned a solution that fails its check: "
                 + "; ".join(str(violation) for violation in violations[:3])
             )
+        return better
+
+    def offer_if_valid(self, solution: SolutionT, source: str) -> tuple[Any, ...]:
+        """Do as :meth:`offer`, but return the violations of what a naive rule gave."""
+        return self._take(solution, source)[1]
+
+    def _take(self, solution: SolutionT, source: str) -> tuple[bool, tuple[Any, ...]]:
+        """Return whether `solution` is better than what is known, and its violations."""
+        began = time.perf_counter()
+        violations = self._check(solution)
+        if violations:
+            return False, violations
         objective = self._evaluate(solution)
         self._offered = time.perf_counter()
         self._checking = self._offered - began
         with self._lock:
             if self._closed:
-                return False
+                return False, ()
             if self.objective is not None and objective >= self.objective:
                 if objective == self.objective and self._preferred(solution):
                     self.solution = solution
-                return False
+                return False, ()
             self._require_consistent(objective, self.bound, source)
             self.solution, self.objective = solution, objective
             self.trace.events.append(Event(self.elapsed, "incumbent", objective, source))
@@ -461,7 +479,7 @@ class Progress(Generic[SolutionT]):
         log.debug("%.3fs incumbent %s (%s)", self.elapsed, objective, source)
         if self._on_incumbent is not None:
             self._on_incumbent(solution, objective, bound)
-        return True
+        return True, ()
 
     def _preferred(self, solution: SolutionT) -> bool:
         return (

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from stagepack import solvers
-from stagepack.instances.fields import fields_of
 from stagepack.instances.kinds import kind_of
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
@@ -253,7 +252,6 @@ def solve(
         kind=instance.kind,
         objective_name=str(instance.objective),
         digest=instance.digest,
-        instance_fields=fields_of(instance),
         options={
             "method": method,
             "objective": str(instance.objective),
@@ -285,8 +283,7 @@ class _Interruptible:
         self._asked = math.inf
         self._forced = False
         self._before: Any = None
-        self._timer = threading.Timer(PATIENCE, signal.raise_signal, (signal.SIGINT,))
-        self._timer.daemon = True
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -300,6 +297,8 @@ class _Interruptible:
         if self._asked == math.inf:
             self._asked = now
             self._progress.interrupt()
+            self._timer = threading.Timer(PATIENCE, signal.raise_signal, (signal.SIGINT,))
+            self._timer.daemon = True
             self._timer.start()
         elif now - self._asked >= ECHO:  # a group of processes may be signalled twice
             self._forced = True
@@ -308,7 +307,8 @@ class _Interruptible:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if isinstance(error, KeyboardInterrupt):
             self._progress.interrupt()
             return True

@@ -6,12 +6,15 @@ import pickle
 import signal
 import threading
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from stagepack.instances import fields
+from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Link
 from stagepack.result import InputError, Number, Result, Status, Termination
@@ -281,3 +284,33 @@ def test_a_million_layers() -> None:
     instance = PipelinePartition.from_arrays(rng.integers(1, 1000, 10**6), devices=64)
     result = solve(instance, "bisect")
     assert result.status is Status.OPTIMAL
+
+
+def test_what_no_run_needs_costs_it_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: Counter[str] = Counter()
+
+    def counted(owner: Any, name: str) -> None:
+        called = getattr(owner, name)
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            counts[name] += 1
+            return called(*arguments, **keywords)
+
+        monkeypatch.setattr(owner, name, call)
+
+    instance = chain()
+    packing = LmemPacking.from_arrays([1, 2], [0, 0], [1, 1])
+    solve(packing, "greedy-by-size")  # loads what there is to load
+    for owner, name in (
+        (fields, "_checksum"),
+        (threading.Thread, "start"),
+        (PipelinePartition, "check"),
+    ):
+        counted(owner, name)
+    for _ in range(2):
+        result = solve(instance, "greedy")
+        solve(packing, "greedy-by-size")
+    assert counts == {"check": 2}  # once for each answer
+    assert result.instance_fields == result.problem.fingerprints
+    assert pickle.loads(pickle.dumps(result)).instance_fields == result.instance_fields
+    assert counts["_checksum"] > 0

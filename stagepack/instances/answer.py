@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from stagepack.instances.fields import fields_of
 from stagepack.result import InputError, Result
 from stagepack.shown import Shown
 
@@ -22,6 +23,11 @@ class Answered(Shown, Generic[S]):
     """What instances of all problems say about their solutions."""
 
     kind: str
+
+    @functools.cached_property
+    def fingerprints(self) -> dict[str, Any]:
+        """What the instance is made of: each field that matters, long ones as a checksum."""
+        return fields_of(self)
 
     def _answer(self) -> tuple[type[S], Callable[..., Iterable[Any]]]:
         """Return the class of the solutions, and what tells the violations of their shape."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +91,7 @@ class Deferred:
 
     def __call__(self, instance: Any, progress: Progress[Any], settings: Settings) -> None:
         """Run the method."""
-        with progress.setup("loading compiled code"):
+        loaded = self.module in sys.modules  # then to watch over it would cost more
+        with contextlib.nullcontext() if loaded else progress.setup("loading compiled code"):
             runs = importlib.import_module(self.module).RUNS
         runs[self.name](instance, progress, settings)

@@ -79,11 +79,10 @@ def _offer_baseline(
     if solution is None:
         progress.reason = f"{name} finds no partition that fits"
         return None
-    violations = instance.check(solution)
+    violations = progress.offer_if_valid(solution, name)
     if violations:
         progress.reason = f"{name} breaks {violations[0]}"
         return None
-    progress.offer(solution, name)
     return solution
 
 

@@ -8,6 +8,8 @@ Ctrl-C, because most solvers look at none of these while they presolve or solve 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import ctypes
 import math
 import os
 import signal
@@ -30,7 +32,7 @@ ShouldStop = Callable[[], bool]
 POLL = 0.05
 """Seconds between two looks of the calling thread at the clock and at `should_stop`."""
 
-GRACE = 0.5
+GRACE = 0.3
 """Seconds that a cancelled solver has to return before the run goes on without it."""
 
 EXIT_WAIT = 10.0
@@ -323,7 +325,8 @@ def run_cancellable(
         The native solve.
     cancel : callable
         Asks the solver to return soon.  Called repeatedly until it has, possibly before it
-        began.  False says that there is nothing to wait for, and it is left behind at once.
+        began.  False says that it is code of ours, with nothing to wait for: it is left behind
+        at once, and ended by an exception at its next step.
     should_stop : callable, optional
         Polled in the calling thread.
     relay : Relay, optional
@@ -343,12 +346,13 @@ def run_cancellable(
     raised: list[BaseException] = []
 
     def work() -> None:
-        try:
-            returned.append(solve())
-        except BaseException as error:  # raised again by the caller
-            raised.append(error)
-        finally:
-            done.set()
+        with contextlib.suppress(Abandoned):
+            try:
+                returned.append(solve())
+            except BaseException as error:  # raised again by the caller
+                raised.append(error)
+            finally:
+                done.set()
 
     if threading.current_thread() is threading.main_thread():
         # Native code that ran before may have taken SIGINT away from Python.
@@ -377,6 +381,7 @@ def run_cancellable(
         give_up = time.perf_counter() + GRACE
         while not done.is_set() and time.perf_counter() < give_up:
             if cancel() is False:
+                _end(worker)
                 break
             done.wait(POLL)
     finally:
@@ -388,9 +393,21 @@ def run_cancellable(
     failure = fault or (relay.failure if relay is not None else None)
     if failure is not None:
         raise failure
-    if raised:
+    if raised and not isinstance(raised[0], Abandoned):
         raise raised[0]
     return Run(returned[0] if returned else None, interrupted, stopped)
+
+
+class Abandoned(BaseException):
+    """Raised in a thread whose result nobody waits for any more."""
+
+
+def _end(worker: threading.Thread) -> None:
+    """Raise :class:`Abandoned` in a thread that runs Python; it comes between two of its steps."""
+    if worker.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(worker.ident), ctypes.py_object(Abandoned)
+        )
 
 
 def checked_hint(hint: Array | None, columns: int) -> Array | None:

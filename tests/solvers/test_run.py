@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from typing import NoReturn
@@ -56,6 +57,24 @@ def test_what_is_not_worth_waiting_for_is_left_behind_at_once() -> None:
     assert time.monotonic() - began < GRACE
     assert run.left_behind
     release.set()
+
+
+def test_code_of_ours_ends_when_nobody_waits_for_it() -> None:
+    began, ended = threading.Event(), threading.Event()
+    steps = itertools.count()
+
+    def build() -> None:
+        try:
+            for _ in steps:
+                began.set()
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    run = run_cancellable(build, lambda: False, began.is_set)
+    assert run.left_behind
+    assert ended.wait(20)
+    assert next(steps) < 10_000
 
 
 def test_should_stop_may_fail() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.rules import BANKS, RULES, Rule
@@ -23,7 +24,9 @@ class _Run:
     def __call__(
         self, instance: LmemPacking, progress: Progress[PackingSolution], settings: Settings
     ) -> None:
-        with progress.setup("loading compiled code"):
+        # Only where there is something to load: to watch over it costs more than a small solve.
+        loaded = f"{__name__}.runs" in sys.modules
+        with contextlib.nullcontext() if loaded else progress.setup("loading compiled code"):
             from stagepack.methods.packing import moves
             from stagepack.methods.packing.runs import RUNS
 

@@ -93,8 +93,15 @@ def compile_kernels(attempt: Attempt, *parts: str, stiff: bool = False) -> None:
         parts += ("lists",)
     if not attempt.blocks.rigid and not stiff:
         parts = tuple("shapes" if part == "exact" else part for part in parts)
+    if parts in _warm:
+        return
     with attempt.progress.setup("loading kernels"):
         warm_up(*parts)
+    _warm.add(parts)
+
+
+_warm: set[tuple[str, ...]] = set()
+"""Parts of :func:`warm_up` that were run."""
 
 
 @functools.cache
