@@ -525,7 +525,7 @@ class Progress(Generic[SolutionT]):
             return
         if bound > objective + self._slack(objective):
             raise CheckError(
-                f"{source}: the bound {bound} exceeds the value {objective} of a valid solution"
+                f"{source}: the bound {bound:,} exceeds the value {objective:,} of a valid solution"
             )
 
     @property

@@ -72,7 +72,7 @@ def test_solve_speaks_json(chain: Path, tmp_path: Path) -> None:
 def test_solve_speaks_to_people(chain: Path) -> None:
     done = run("solve", chain)
     assert done.returncode == 0
-    for word in ("OPTIMAL", "five", "objective 9", "bound 9", "device 0"):
+    for word in ("OPTIMAL by auto", "five: ", "9 cycles, bound 9 cycles", "device 0"):
         assert word in done.stdout
 
 

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import stagepack as sp
 from stagepack.cli import app
 from stagepack.cli.examples import EXAMPLES
 from stagepack.cli.live import Cells, Search, elapsed
@@ -218,7 +220,6 @@ def test_time_that_runs() -> None:
 
 
 def test_comparisons_tell_what_begins() -> None:
-    import stagepack as sp
 
     told: list[tuple[str, int, int]] = []
     sp.compare(
@@ -231,7 +232,6 @@ def test_comparisons_tell_what_begins() -> None:
 
 
 def test_solve_tells_bounds() -> None:
-    import stagepack as sp
 
     told: list[tuple[Any, str]] = []
     result = sp.solve(sp.load(CHAIN), "dp", on_bound=lambda *news: told.append(news))
@@ -311,16 +311,89 @@ def test_odd_widths_break_nothing(width: int) -> None:
 
 
 def test_a_question_of_fitting_is_answered() -> None:
-    words = ["solve", "packing/random/planted", "-m", "first-fit-size", "--capacity", "2MiB"]
+    given = ["packing/random/planted", "-m", "first-fit-size", "--capacity", "2MiB"]
+    words = ["solve", *given]
     done = CliRunner().invoke(app, words)
     assert "fits (FEASIBLE)" in done.output
+    assert "(fit) 1," in done.output
+    result = sp.solve(sp.load("packing/random/planted", capacity=2**21), "first-fit-size")
+    assert "fits (FEASIBLE)" in str(result)
+    assert "fits (FEASIBLE)" in result._repr_html_()
     done = CliRunner().invoke(app, [*words, "--json"])
     assert json.loads(done.stdout)["status"] == "FEASIBLE"
 
 
-def test_numbers_in_reasons_have_separators() -> None:
-    import stagepack as sp
+def test_comparisons_say_what_fits(tmp_path: Path) -> None:
+    roomy = sp.load("packing/random/planted", capacity=2**21)
+    comparison = sp.compare([roomy], methods=["first-fit-size"], jobs=0)
+    assert [row["status"] for row in comparison.rows] == ["FEASIBLE"]
+    comparison.to_html(tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    for said in (comparison.table(80), comparison._repr_html_()):
+        assert "FEASIBLE" not in said
+    assert "fits" in comparison.table(80)
+    assert "<td>fits</td>" in comparison._repr_html_()
+    assert re.search(r'<span class="status fits"[^>]*>fits</span>', page)
 
+
+@pytest.mark.parametrize("objective", ["fit", "peak"])
+def test_the_summary_is_that_of_print(objective: str) -> None:
+    given = sp.load("packing/random/planted", objective=objective, capacity=2**21)
+    words = ["solve", "packing/random/planted", "-m", "dive", "--objective", objective]
+    done = CliRunner().invoke(app, [*words, "--capacity", "2MiB"], env={"COLUMNS": "120"})
+    printed = str(sp.solve(given, "dive"))
+
+    def said(lines: str) -> list[str]:
+        timeless = re.sub(r" in [<\d].*", "", lines)
+        return [line.rstrip() for line in timeless.splitlines()][:3]
+
+    assert said(done.output) == said(printed)
+
+
+def large(kind: str) -> Any:
+    """Return an instance that has no answer, whose numbers are large."""
+    if kind == "layers":
+        return sp.load("pipeline/random/infeasible")
+    if kind == "load":
+        return sp.load("packing/random/planted", capacity=900_000)
+    if kind in ("search", "excess", "reserved"):
+        tight = sp.load("packing/above-load")
+        times = {"start": tight.start * 20_011, "end": tight.end * 20_011}
+        scaled = tight.replace(size=tight.size * 100_003, capacity=16 * 100_003, **times)
+        if kind == "reserved":
+            return scaled.replace(reserved=[(200_006, 400_012)], objective="fit")
+        return scaled.replace(objective="fit" if kind == "search" else "peak")
+    if kind == "memory":
+        return sp.PipelineSchedule.from_arrays(
+            [50_000, 50_000], [60_000, 60_000], microbatches=4, memory_forward=[90_000, 90_000],
+            memory_backward=[-90_000, -90_000], limit=80_000,
+        )  # fmt: skip
+    return sp.load("phases/bert-large", capacity=1_000_000)
+
+
+@pytest.mark.parametrize(
+    "kind", ["layers", "load", "search", "excess", "reserved", "memory", "phases"]
+)
+def test_no_reason_has_a_number_without_separators(kind: str) -> None:
+    result = sp.solve(large(kind), "auto", time_limit=5)
+    assert "," in result.reason
+    assert re.search(r"\d{5}", result.reason) is None, result.reason
+
+
+def test_no_violation_has_a_number_without_separators() -> None:
+    packed, chain = large("search"), sp.load("pipeline/random/infeasible")
+    n, k = chain.n, chain.k
+    cuts = [*range(k), n]
+    found = [
+        *packed.check(sp.PackingSolution(packed.start * 0)),
+        *packed.check(sp.PackingSolution(packed.start * 0 + 16 * 100_003)),
+        *chain.check(sp.PipelineSolution(tuple(cuts), tuple(range(k)))),
+    ]
+    assert {violation.rule for violation in found} >= {"overlap", "capacity"}
+    assert [v for v in found if re.search(r"\d{5}", str(v))] == []
+
+
+def test_numbers_in_reasons_have_separators() -> None:
     crowded = sp.load("packing/random/planted", capacity=900_000)
     assert "hold 1,048,576 bytes, 148,576 more than the capacity of 900,000" in (
         sp.solve(crowded, "auto", time_limit=5).reason

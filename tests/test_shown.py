@@ -183,11 +183,12 @@ def test_notebooks_show_the_picture_where_matplotlib_is_there(
 ) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("Agg")
+    before = pyplot.get_fignums()
     html = results[kind]._repr_html_()
     assert '<img alt="' in html
     assert 'src="data:image/png;base64,' in html
     assert "<table" in html
-    assert not pyplot.get_fignums()
+    assert pyplot.get_fignums() == before
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     alone = results[kind]._repr_html_()

@@ -10,7 +10,7 @@ import typer
 
 from stagepack.cli.context import instance_of
 from stagepack.cli.live import Search
-from stagepack.cli.options import EXIT_VIOLATIONS, AsJson, Instance
+from stagepack.cli.options import CLAIMS, EXIT_VIOLATIONS, AsJson, Instance
 from stagepack.cli.screen import engines_silenced, print_json
 from stagepack.errors import InputError, shown
 
@@ -25,14 +25,34 @@ def check(
     ],
     context: dict[str, Any],
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Take a result for another instance: what differs?")
+        bool,
+        typer.Option(
+            "--anyway",
+            metavar="",
+            help="Take a result for another instance: what differs?",
+            rich_help_panel=CLAIMS,
+            show_default=False,
+        ),
     ] = False,
     prove: Annotated[
-        bool, typer.Option("--prove", help="Solve again to judge what a file cannot show: bounds.")
+        bool,
+        typer.Option(
+            "--prove",
+            metavar="",
+            help="Solve again to judge what a file cannot show: bounds.",
+            rich_help_panel=CLAIMS,
+            show_default=False,
+        ),
     ] = False,
     time_limit: Annotated[
         float,
-        typer.Option("--time-limit", "-t", metavar="SECONDS", help="Of --prove; 0: no limit."),
+        typer.Option(
+            "-t",
+            "--time-limit",
+            metavar="SECONDS",
+            help="Seconds of --prove; 0: no limit.",
+            rich_help_panel=CLAIMS,
+        ),
     ] = 10.0,
     as_json: AsJson = False,
 ) -> None:
@@ -56,6 +76,7 @@ def check(
 def _lines(problem: Any, found: ResultCheck) -> list[str]:
     """Say what is wrong, claim by claim, and sum up the rest."""
     from stagepack.claims import Verdict
+    from stagepack.report.format import standing
     from stagepack.report.kinds import face
 
     lines = [shown(violation) for violation in found.violations]
@@ -77,5 +98,7 @@ def _lines(problem: Any, found: ResultCheck) -> list[str]:
             "none" if figure is None else face(problem).worth(problem, figure)
             for figure in (found.proof.objective, found.proof.bound)
         )
-        lines.append(f"solved again: {found.proof.status}, objective {value}, bound {bound}")
+        proof = found.proof
+        status = standing(proof.status, proof.objective, problem)
+        lines.append(f"solved again: {status}, objective {value}, bound {bound}")
     return lines

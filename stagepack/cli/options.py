@@ -15,6 +15,7 @@ EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
 # Groups of options in the help.
 METHOD = "How to solve"
 LIMITS = "When to stop"
+CLAIMS = "How far to go"
 OUTPUT = "Output"
 INSTANCE = "What the file does not say, or should say otherwise"
 MACHINE = "The machine and its work"

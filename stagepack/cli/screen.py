@@ -18,7 +18,7 @@ import typer
 
 from stagepack import files
 from stagepack.errors import shown
-from stagepack.result import Termination, finite
+from stagepack.result import finite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,11 +128,6 @@ def figure(value: Any) -> str:
     from stagepack.report.format import number
 
     return "none" if value is None else number(value)
-
-
-def words(termination: Termination) -> str:
-    """Return a termination in small letters: ``time limit``."""
-    return termination.value.lower().replace("_", " ")
 
 
 def command_line() -> str:

@@ -30,10 +30,8 @@ from stagepack.cli.screen import (
     engines_silenced,
     print_json,
     terminal,
-    words,
     write_json,
 )
-from stagepack.errors import shown
 from stagepack.result import Result, Status, Termination
 
 
@@ -196,35 +194,14 @@ def _exit_code(result: Result[Any]) -> int:
 
 
 def _print_result(problem: Any, result: Result[Any]) -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
     from stagepack.report.kinds import face
+    from stagepack.report.shown import headlines
 
-    console, kind = terminal(), face(problem)
-    engine = f" on {result.engine}" if result.engine else ""
-    setup = f" (and {result.setup_time:.1f} s of setup)" if result.setup_time >= 0.1 else ""
-    console.print(
-        f"[bold]{escape(shown(problem.name))}[/]: {escape(shown(kind.headline(problem)))}",
-        highlight=False,
-    )
-    goal = getattr(problem, "goal", None)  # a question that is answered reads as answered
-    answered = goal is not None and result.objective is not None and result.objective <= goal
-    status = f"fits ({result.status})" if answered else str(result.status)
-    ended = "" if result.termination.value == "PROVED" else f", {words(result.termination)}"
-    console.print(
-        f"[bold]{status}[/]{ended} by {result.method}{engine} in {result.runtime:.3f} s{setup}",
-        highlight=False,
-    )
-    if result.objective is not None or result.bound is not None:
-        source = f" ({result.bound_source})" if result.bound_source else ""
-        figures = [
-            f"objective {kind.worth(problem, result.objective)}",
-            f"bound {kind.worth(problem, result.bound)}{source}",
-            *([] if result.gap is None else [f"gap {result.gap:.2%}"]),
-        ]
-        fits = sum(map(len, figures)) + 3 * len(figures) <= console.width
-        console.print(("   " if fits else "\n").join(figures), highlight=False, markup=False)
-    if result.reason:
-        console.print(shown(result.reason), highlight=False, markup=False)
+    console = terminal()
+    for bold, rest in headlines(result.of(problem), console.width):
+        line = Text(bold, style="bold").append(f" {rest}" if bold else rest, style="not bold")
+        console.print(line, highlight=False)
     if result.solution is not None:
-        console.print(kind.solution_table(problem, result.solution, console.width))
+        console.print(face(problem).solution_table(problem, result.solution, console.width))

@@ -151,21 +151,23 @@ class Comparison(Shown):
                     yield f"{who} gives a solution that breaks {broken[0]}"
                 elif _differ(instance.evaluate(result.solution), result.objective, tolerance):
                     worth = instance.evaluate(result.solution)
-                    yield f"{who} claims {result.objective} for a solution worth {worth}"
+                    yield f"{who} claims {result.objective:,} for a solution worth {worth:,}"
             if best is None or best.objective is None:
                 continue
             margin = tolerance * abs(float(best.objective)) if tolerance else 0
             if result.status == Status.INFEASIBLE:
-                yield f"{who} claims INFEASIBLE, but {best.method} found {best.objective}"
+                yield f"{who} claims INFEASIBLE, but {best.method} found {best.objective:,}"
             elif result.status == Status.OPTIMAL and (
                 result.objective is None or result.objective > best.objective + margin
             ):
-                yield f"{who} claims OPTIMAL {result.objective}, but {best.method} found " + str(
-                    best.objective
-                )
+                claim = "OPTIMAL"
+                if result.objective is not None:
+                    claim += f" {result.objective:,}"
+                yield f"{who} claims {claim}, but {best.method} found {best.objective:,}"
             if result.bound is not None and result.bound > best.objective + margin:
-                yield f"{who} claims the bound {result.bound}, but {best.method} found " + str(
-                    best.objective
+                yield (
+                    f"{who} claims the bound {result.bound:,}, but {best.method} found "
+                    f"{best.objective:,}"
                 )
 
     def table(self, width: int | None = None, *, color: bool = False) -> str:

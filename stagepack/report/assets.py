@@ -34,7 +34,7 @@ th.number { text-align: right; }
 td.best { font-weight: 700; color: #1b6e3c; }
 .status { display: inline-block; padding: 1px 8px; border-radius: 10px; font-size: 12px;
   font-weight: 600; white-space: nowrap; border: 1px solid; }
-.OPTIMAL { color: #1b6e3c; background: #e7f4ec; border-color: #a9d6ba; }
+.OPTIMAL, .fits { color: #1b6e3c; background: #e7f4ec; border-color: #a9d6ba; }
 .FEASIBLE { color: #7a5300; background: #fdf3da; border-color: #e8cf8d; }
 .INFEASIBLE { color: #7d2363; background: #f8e8f3; border-color: #dcaccc; }
 .UNKNOWN, .error { color: #9c1c1c; background: #fdeaea; border-color: #ecb3b3; }

@@ -16,6 +16,16 @@ def escape(text: object, quote: bool = True) -> str:
     return html.escape(shown(text), quote)
 
 
+def standing(status: str, objective: Any, instance: Any) -> str:
+    """Return a status in words: a question of fitting that is answered reads ``fits``.
+
+    What is proved beyond the question keeps its name.
+    """
+    goal = getattr(instance, "goal", None)
+    answered = goal is not None and objective is not None and objective <= goal
+    return "fits" if answered and status == "FEASIBLE" else str(status)
+
+
 def number(value: Any) -> str:
     """Return a value in full: ``1,234,567`` for integers, one to three decimals otherwise."""
     if value is None:

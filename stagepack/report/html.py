@@ -14,6 +14,7 @@ from stagepack.report.assets import CSS, SCRIPT
 from stagepack.report.format import escape
 from stagepack.report.kinds import face
 from stagepack.report.section import instance_section
+from stagepack.report.table import standing_of
 
 if TYPE_CHECKING:
     from stagepack.compare import Comparison
@@ -69,7 +70,7 @@ def to_html(comparison: Comparison) -> str:
         _header(comparison),
         "<main>",
         _warnings(comparison),
-        _summary(rows, anchors),
+        _summary(comparison, rows, anchors),
         *(section.html for section in sections),
         "</main>",
         _footer(comparison),
@@ -158,7 +159,7 @@ def _warnings(comparison: Comparison) -> str:
     return "\n".join(notes)
 
 
-def _summary(rows: list[dict[str, Any]], anchors: Mapping[str, str]) -> str:
+def _summary(comparison: Comparison, rows: list[dict[str, Any]], anchors: Mapping[str, str]) -> str:
     several_seeds = len({row["seed"] for row in rows}) > 1
     several_kinds = len({row["problem"] for row in rows}) > 1
     lines, shown, kind = [], None, None
@@ -174,7 +175,7 @@ def _summary(rows: list[dict[str, Any]], anchors: Mapping[str, str]) -> str:
         lines.append(
             f"<tr{' class=first' if first else ''}><td>{name}</td>"
             f'<td class="method">{escape(method)}</td>'
-            f"<td>{status_badge(row)}</td>"
+            f"<td>{_badge(standing_of(comparison, row), row['reason'])}</td>"
             f'<td class="number{best}">{as_text.number(row["objective"])}</td>'
             f'<td class="number">{as_text.number(row["bound"])}</td>'
             f'<td class="number">{escape(as_text.gap(row["gap"]))}</td>'
@@ -191,11 +192,11 @@ def _summary(rows: list[dict[str, Any]], anchors: Mapping[str, str]) -> str:
     )
 
 
-def status_badge(row: Mapping[str, Any]) -> str:
-    """Return the status of a row, in words and colour, its reason as a tip."""
-    kind = row["status"].replace("/", "")
-    tip = f' title="{escape(row["reason"])}"' if row["reason"] else ""
-    return f'<span class="status {kind}"{tip}>{escape(row["status"])}</span>'
+def _badge(status: str, reason: str | None) -> str:
+    """Return a status in words and colour, its reason as a tip."""
+    kind = status.replace("/", "")
+    tip = f' title="{escape(reason)}"' if reason else ""
+    return f'<span class="status {kind}"{tip}>{escape(status)}</span>'
 
 
 def _footer(comparison: Comparison) -> str:

@@ -8,13 +8,13 @@ import io
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from functools import singledispatch
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stagepack.compare.comparison import Comparison
 from stagepack.errors import StagepackError
+from stagepack.errors import shown as safe
 from stagepack.instances.answer import Answered, require_instance
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSolution
@@ -24,9 +24,10 @@ from stagepack.instances.pipeline.estimate import Estimate, estimate
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.report import format as as_text
 from stagepack.report import summary
+from stagepack.report.format import escape
 from stagepack.report.kinds import face
 from stagepack.report.pipeline import estimate_table
-from stagepack.report.table import cell, facts_table, methods_table, plain
+from stagepack.report.table import cell, facts_table, methods_table, plain, standing_of
 from stagepack.result import Result, Termination, Trace
 from stagepack.shown import some
 from stagepack.solve import MethodList
@@ -76,21 +77,27 @@ def _clipped(lines: str) -> str:
 
 @_text.register(Result)
 def _(given: Result[Any], width: int) -> str:
-    lines = [" ".join(filter(None, line)) for line in headlines(given)]
+    lines = [" ".join(filter(None, line)) for line in headlines(given, width)]
     if given.problem is not None and given.solution is not None:
         lines.append(rendered(_solution_table(given.problem, given.solution, width), width))
     return "\n".join(lines)
 
 
-def headlines(result: Result[Any]) -> list[tuple[str, str]]:
-    """Return the lines of a summary as (what stands out, the rest)."""
+def headlines(result: Result[Any], width: int = WIDEST) -> list[tuple[str, str]]:
+    """Return the lines of a summary as (what stands out, the rest), safe to print.
+
+    Figures that do not fit on one line of `width` columns get a line each.
+    """
     instance = result.problem
     about = result.kind if instance is None else face(instance).headline(instance)
     lines = [(f"{result.instance}:" if result.instance else "", about)]
+    status = as_text.standing(result.status, result.objective, instance)
+    if status != result.status:
+        status = f"{status} ({result.status})"
     ended = "" if result.termination is Termination.PROVED else f", {_words(result.termination)}"
     by = f" by {result.method}" if result.method else ""
     engine = f" on {result.engine}" if result.engine else ""
-    lines.append((str(result.status) + ended, f"{by}{engine} in {_seconds(result)}".strip()))
+    lines.append((status + ended, f"{by}{engine} in {_seconds(result)}".strip()))
     if result.objective is not None or result.bound is not None:
         named = f" ({result.objective_name})" if result.objective_name else ""
         source = f" ({result.bound_source})" if result.bound_source else ""
@@ -99,10 +106,11 @@ def headlines(result: Result[Any]) -> list[tuple[str, str]]:
             f"bound {worth(result, result.bound)}{source}",
             *([] if result.gap is None else [f"gap {as_text.gap(result.gap)}"]),
         ]
-        lines.append(("", ", ".join(figures)))
+        joined = ", ".join(figures)
+        lines += [("", line) for line in ([joined] if len(joined) <= width else figures)]
     if result.reason:
         lines.append(("", result.reason))
-    return lines
+    return [(safe(bold), safe(rest)) for bold, rest in lines]
 
 
 def worth(result: Result[Any], value: Any) -> str:
@@ -327,9 +335,9 @@ def _(given: Comparison) -> str:
     names = ("instance", "method", "status", "objective", "bound", "gap", "runtime", "ratio")
     rows = [
         [
-            row["instance"], row["method"], row["status"], as_text.number(row["objective"]),
-            as_text.number(row["bound"]), as_text.gap(row["gap"]),
-            as_text.seconds(row["runtime"]), as_text.ratio(row["ratio"]),
+            row["instance"], row["method"], standing_of(given, row),
+            as_text.number(row["objective"]), as_text.number(row["bound"]),
+            as_text.gap(row["gap"]), as_text.seconds(row["runtime"]), as_text.ratio(row["ratio"]),
         ]
         for row in given.rows
     ]  # fmt: skip

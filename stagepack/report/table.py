@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 STATUS_STYLES = {
     "OPTIMAL": "green",
+    "fits": "green",
     "FEASIBLE": "yellow",
     "INFEASIBLE": "magenta",
     "UNKNOWN": "red",
@@ -54,7 +55,7 @@ def comparison_table(comparison: Comparison, width: int = 80) -> RenderableType:
 
     rows = comparison.rows
     several_seeds = len({row["seed"] for row in rows}) > 1
-    lines = [_cells(row, several_seeds) for row in rows]
+    lines = [_cells(comparison, row, several_seeds) for row in rows]
     layout, widths = _fit(lines, width)
     # One table a kind where instances fit beside their rows, else one an instance.
     by = "problem" if "instance" in layout else "instance"
@@ -103,11 +104,17 @@ def render(comparison: Comparison, width: int = 80, *, color: bool = False) -> s
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-def _cells(row: dict[str, Any], several_seeds: bool) -> dict[str, str]:
+def standing_of(comparison: Comparison, row: dict[str, Any]) -> str:
+    """Return the status of a row in words."""
+    instance = comparison.instances[row["instance"]]
+    return as_text.standing(row["status"], row["objective"], instance)
+
+
+def _cells(comparison: Comparison, row: dict[str, Any], several_seeds: bool) -> dict[str, str]:
     return {
         "instance": shown(row["instance"]),
         "method": row["method"] + (f" #{row['seed']}" if several_seeds else ""),
-        "status": row["status"],
+        "status": standing_of(comparison, row),
         "objective": as_text.number(row["objective"]),
         "bound": as_text.number(row["bound"]),
         "gap": as_text.gap(row["gap"]),
@@ -162,7 +169,7 @@ def _table(
             text = _short(line[column], widths[column]) if column in WORDS else line[column]
             if column == "instance" and line[column] == shown:
                 text = ""
-            style = STATUS_STYLES.get(row["status"], "") if column == "status" else ""
+            style = STATUS_STYLES.get(line["status"], "") if column == "status" else ""
             if row["best"] and column in ("objective", "ratio"):
                 style = "bold green"
             texts.append(Text(text, style=style))
@@ -193,7 +200,7 @@ def _notes(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
             where.setdefault(row["instance"], []).append(row["method"])
     for (status, reason), where in reasons.items():
         methods = dict.fromkeys(method for some in where.values() for method in some)
-        places = next(iter(where)) if len(where) == 1 else f"{len(where)} instances"
+        places = next(iter(where)) if len(where) == 1 else f"{len(where):,} instances"
         text = Text(status, style=STATUS_STYLES.get(status, ""))
         text.append(shown(f" {places} ({', '.join(methods)}): {reason}"), style="not bold default")
         yield text

@@ -124,7 +124,7 @@ class CpSat:
         area = largest * max(1, frame.blocks.sections)
         if largest >= LARGEST_VALUE or area >= LARGEST_AREA:
             raise InputError(
-                f"the CP-SAT model would count to {largest} (in units of {frame.unit} bytes), "
+                f"the CP-SAT model would count to {largest:,} (in units of {frame.unit:,} bytes), "
                 "beyond what it computes exactly",
                 field="size",
                 remedy="round sizes and alignments up to a coarser unit",

@@ -136,7 +136,8 @@ class Milp:
             return
         if frame.height > LARGEST_HEIGHT:
             raise InputError(
-                f"the MILP would need addresses to {frame.height} (in units of {frame.unit} bytes)",
+                f"the MILP would need addresses to {frame.height:,} "
+                f"(in units of {frame.unit:,} bytes)",
                 field="size",
                 remedy="round sizes and alignments up to a coarser unit, or use cp-sat",
             )
@@ -159,7 +160,7 @@ class Milp:
         for i, j in frame.neighbours():
             if len(found) >= LARGEST_PAIRS:
                 raise InputError(
-                    f"the MILP would need more than {LARGEST_PAIRS} pairs of buffers",
+                    f"the MILP would need more than {LARGEST_PAIRS:,} pairs of buffers",
                     field="model",
                     remedy="use cp-sat or the exact search",
                 )

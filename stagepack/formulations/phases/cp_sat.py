@@ -99,7 +99,7 @@ class _Clock:
         )
         if self.longest >= LARGEST_SUM:
             raise InputError(
-                f"the CP-SAT model would count to {self.longest} cycles",
+                f"the CP-SAT model would count to {self.longest:,} cycles",
                 field="size",
                 remedy="give cycles in a coarser unit",
             )

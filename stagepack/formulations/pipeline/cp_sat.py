@@ -324,7 +324,7 @@ class CpSat:
             total += len(rows)
             if total > LARGEST_TABLE:
                 raise InputError(
-                    f"the CP-SAT model needs more than {LARGEST_TABLE} tuples",
+                    f"the CP-SAT model needs more than {LARGEST_TABLE:,} tuples",
                     field="model",
                     remedy="give a good solution first (it removes tuples), or use `dp`",
                 )

@@ -487,7 +487,7 @@ class Rows:
 def _refuse_beyond(arcs: int) -> None:
     if arcs > LARGEST_MODEL:
         raise InputError(
-            f"the interval model needs more than {LARGEST_MODEL} arcs",
+            f"the interval model needs more than {LARGEST_MODEL:,} arcs",
             field="model",
             remedy="give a good solution first (it removes arcs), or use the CP-SAT model or `dp`",
         )

@@ -123,7 +123,7 @@ class CpSat:
         most = self.frame.horizon if limit is None else max(self.frame.horizon, int(limit.max()))
         if most >= LARGEST_VALUE:
             raise InputError(
-                f"the CP-SAT model would count to {most}, beyond what it computes exactly",
+                f"the CP-SAT model would count to {most:,}, beyond what it computes exactly",
                 field="size",
                 remedy="use coarser units of time and memory",
             )

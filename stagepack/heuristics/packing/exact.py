@@ -68,7 +68,7 @@ def unsupported(blocks: Blocks) -> str:
     # Pieces that overlap: those begun before a piece ends, less those ended before, itself and it.
     pairs = int((np.searchsorted(first, end, side="left") - np.arange(1, len(end) + 1)).sum())
     if pairs > (LARGEST_PAIRS if blocks.rigid else LARGEST_PAIRS // SHAPED):
-        return f"{pairs} pairs of buffers alive together are too many for the exact search"
+        return f"{pairs:,} pairs of buffers alive together are too many for the exact search"
     return ""
 
 

@@ -41,7 +41,7 @@ def _conflicting_cuts(costs: RangeCosts) -> str:
         if not costs.allowed[cut]:
             causes = [v.name for v in instance.variables if v.first < cut <= v.last]
             why = f"variable {causes[0]!r} spans it" if causes else "it is also a forbidden cut"
-            return f"the fixed cut at {cut} is impossible: {why}"
+            return f"the fixed cut at {cut:,} is impossible: {why}"
     return ""
 
 
@@ -50,13 +50,13 @@ def _stage_count(costs: RangeCosts) -> str:
     fixed = len(instance.fixed_cuts)
     if fixed + 1 > costs.k:
         return (
-            f"{_count(fixed, 'fixed cut')} make at least {fixed + 1} stages but there is room for "
-            f"{costs.k}; give more devices or fix fewer cuts"
+            f"{_count(fixed, 'fixed cut')} make at least {fixed + 1:,} stages but there is room "
+            f"for {costs.k:,}; give more devices or fix fewer cuts"
         )
     if not instance.fewer_stages and spans < costs.k:
         return (
-            f"{costs.k} devices need {costs.k} stages but {_count(costs.n, 'layer')} can be cut "
-            f"into {spans} at most; use fewer devices or allow fewer stages"
+            f"{costs.k:,} devices need {costs.k:,} stages but {_count(costs.n, 'layer')} can be "
+            f"cut into {spans:,} at most; use fewer devices or allow fewer stages"
         )
     return ""
 
@@ -76,13 +76,13 @@ def _oversized_span(costs: RangeCosts) -> str:
     first, end = int(starts[worst]), int([*starts.tolist(), costs.n][worst + 1])
     if end - first == 1:
         name = "" if instance.layer_names is None else f" ({instance.layer_name(first)})"
-        what = f"layer {first}{name} needs"
+        what = f"layer {first:,}{name} needs"
     else:
         tied = [v.name for v in instance.variables if first <= v.first < v.last < end]
         by = f"variable {tied[0]!r}" if tied else "forbidden cuts"
         if len(tied) > 1:
-            by = f"variables {tied[0]!r} and {len(tied) - 1} more"
-        what = f"layers {first} to {end - 1}, kept together by {by}, need"
+            by = f"variables {tied[0]!r} and {len(tied) - 1:,} more"
+        what = f"layers {first:,} to {end - 1:,}, kept together by {by}, need"
     return (
         f"{what} at least {largest + excess:,} bytes but the largest device has {largest:,}: "
         f"{excess:,} too many"
@@ -127,12 +127,12 @@ def _more_devices(costs: RangeCosts, progress: Progress[PipelineSolution] | None
             progress.require_time()
         more = msgspec.structs.replace(cluster, devices=cluster.devices[:1] * k)
         if Prober(RangeCosts(instance.replace(cluster=more)), progress).probe() is not None:
-            return f"with {k} devices"
+            return f"with {k:,} devices"
     return ""
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _span_memory(costs: RangeCosts) -> tuple[Array, Array]:

@@ -30,7 +30,7 @@ def unsupported(instance: PipelinePartition) -> str:
     if instance.free_order or instance.fewer_stages:
         return "the recurrence puts stage i on device i; use dp"
     if 2 * instance.k * (instance.n + 1) ** 2 > LARGEST_TABLES:
-        return f"tables of {instance.k} x {instance.n} x {instance.n} are too large; use dp"
+        return f"tables of {instance.k:,} x {instance.n:,} x {instance.n:,} are too large; use dp"
     return ""
 
 

@@ -119,7 +119,7 @@ def _search(
                     effort.keep_going(evaluation(instance))
                     if best is None or value < best:
                         best, best_order = value, found
-                        progress.offer(solution, f"{source}, period {period}")
+                        progress.offer(solution, f"{source}, period {period:,}")
             period = max(period + 1, int(period * STEP))
         if best_order is None:
             progress.reason = "no period was found whose steady state is within memory"

@@ -220,7 +220,7 @@ def _looped(instance: PipelineSchedule) -> str:
     m = int(instance.microbatches[0])
     rounds = max(1, m // d)
     if m % rounds:
-        return f"needs microbatches that divide into {rounds} equal rounds, not {m}"
+        return f"needs microbatches that divide into {rounds:,} equal rounds, not {m:,}"
     return ""
 
 
@@ -284,7 +284,7 @@ def _loop_stages(instance: PipelineSchedule) -> int:
 def _steps(instance: PipelineSchedule) -> str:
     least, m = 2 * _loop_stages(instance), int(instance.microbatches[0])
     if m < least:
-        return f"needs at least 2 * {least // 2} = {least} microbatches, not {m}"
+        return f"needs at least 2 * {least // 2} = {least:,} microbatches, not {m:,}"
     return ""
 
 

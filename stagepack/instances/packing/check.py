@@ -115,10 +115,10 @@ def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, 
             for at in where[:LISTED]
         )
         if len(where) > LISTED:
-            found.append(Violation(rule, f"and {len(where) - LISTED} more"))
+            found.append(Violation(rule, f"and {len(where) - LISTED:,} more"))
 
     tops = offsets + instance.size
-    tell("offsets", offsets < 0, "buffer {} lies at {}", offsets)
+    tell("offsets", offsets < 0, "buffer {} lies at {:,}", offsets)
     misplaced = _memory_violations(instance, solution)
     if misplaced:
         return (*found, *misplaced)
@@ -133,7 +133,7 @@ def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, 
     tell(
         "capacity",
         tops > room,
-        "buffer {} ends at {}, {} bytes beyond the capacity of {}",
+        "buffer {} ends at {:,}, {:,} bytes beyond the capacity of {:,}",
         tops,
         tops - room,
         room,
@@ -141,23 +141,23 @@ def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, 
     tell(
         "alignment",
         offsets % instance.alignment != 0,
-        "buffer {} lies at {}, no multiple of {}",
+        "buffer {} lies at {:,}, no multiple of {:,}",
         offsets,
         instance.alignment,
     )
     tell(
         "fixed",
         (instance.fixed >= 0) & (offsets != instance.fixed),
-        "buffer {} lies at {}, not at {}",
+        "buffer {} lies at {:,}, not at {:,}",
         offsets,
         instance.fixed,
     )
-    tell("range", ~_in_ranges(instance, offsets), "buffer {} lies at {}, in no range", offsets)
+    tell("range", ~_in_ranges(instance, offsets), "buffer {} lies at {:,}, in no range", offsets)
     found += _into_reserved(instance, offsets)
     for group in instance.colocated:
         members = list(group)
         if len(set(offsets[members].tolist())) > 1:
-            places = ", ".join(f"{name(i)} at {offsets[i]}" for i in members[:LISTED])
+            places = ", ".join(f"{name(i)} at {offsets[i]:,}" for i in members[:LISTED])
             found.append(Violation("colocation", f"one offset is asked for, not {places}"))
         elif solution.memory is not None and len(set(solution.memory[members].tolist())) > 1:
             names = ", ".join(name(i) for i in members[:LISTED])
@@ -167,7 +167,8 @@ def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, 
         tell(
             "bank",
             tops > end,
-            f"buffer {{}} ends at {{}}, beyond the {instance.banks.count} banks ({end} bytes)",
+            "buffer {} ends at {:,}, beyond the "
+            f"{instance.banks.count:,} banks ({end:,} bytes)",
             tops,
         )
     found += _overlaps(instance, solution)
@@ -181,11 +182,11 @@ def _into_reserved(instance: LmemPacking, offsets: Array) -> list[Violation]:
     count = np.searchsorted(ranges[:, 0], offsets + instance.size, side="left") - first
     found: list[Violation] = []
     for at in np.flatnonzero(count > 0)[:LISTED].tolist():
-        who = f"buffer {instance.buffer_id(at)} at {offsets[at]} reaches into"
+        who = f"buffer {instance.buffer_id(at)} at {offsets[at]:,} reaches into"
         reached = ranges[first[at] : first[at] + count[at]][: LISTED - len(found)].tolist()
-        found += [Violation("reserved", f"{who} [{low}, {high})") for low, high in reached]
+        found += [Violation("reserved", f"{who} [{low:,}, {high:,})") for low, high in reached]
     more = int(np.maximum(count, 0).sum()) - len(found)
-    return [*found, Violation("reserved", f"and {more} more")] if more else found
+    return [*found, Violation("reserved", f"and {more:,} more")] if more else found
 
 
 def shape(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
@@ -197,7 +198,7 @@ def _offsets_shape(instance: LmemPacking, solution: PackingSolution) -> list[Vio
     offsets, n = solution.offsets, instance.n
     if offsets.shape == (n,) and offsets.dtype == np.int64:
         return []
-    return [Violation("offsets", f"{offsets.shape} {offsets.dtype} for {n} buffers")]
+    return [Violation("offsets", f"{offsets.shape} {offsets.dtype} for {n:,} buffers")]
 
 
 def _memory_violations(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
@@ -357,13 +358,13 @@ def _spelt(
         elif i in shrunken or j in shrunken:
             rule = "gap"
         detail = (
-            f"buffers {instance.buffer_id(i)} at {solution.offsets[i]} and "
-            f"{instance.buffer_id(j)} at {solution.offsets[j]}"
+            f"buffers {instance.buffer_id(i)} at {solution.offsets[i]:,} and "
+            f"{instance.buffer_id(j)} at {solution.offsets[j]:,}"
         )
         if span is not None:
-            detail += f" share [{span[2]}, {span[3]}) at times [{span[0]}, {span[1]})"
+            detail += f" share [{span[2]:,}, {span[3]:,}) at times [{span[0]:,}, {span[1]:,})"
         found.append(Violation(rule, detail))
     if len(pairs) > LISTED:
         least = "" if complete else "at least "
-        found.append(Violation("overlap", f"and {least}{len(pairs) - LISTED} more"))
+        found.append(Violation("overlap", f"and {least}{len(pairs) - LISTED:,} more"))
     return found

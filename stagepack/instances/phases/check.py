@@ -42,7 +42,7 @@ def check(instance: PhaseSchedule, solution: PhaseSolution) -> tuple[Violation, 
         return tuple(found)
     compute, io = liveness.capacities(instance, solution.io_tiles)
     for phase, base in zip(phases, liveness.base_bytes(instance, figures, phases), strict=True):
-        where = f"phase {phase.index} ({phase.name}, layers {phase.first} to {phase.end - 1})"
+        where = f"phase {phase.index} ({phase.name}, layers {phase.first:,} to {phase.end - 1:,})"
         for item in liveness.spans(instance, figures, phase)[1]:
             moment = liveness.moments(phase)[item.moment]
             found.append(
@@ -96,23 +96,23 @@ def shape(instance: PhaseSchedule, solution: PhaseSolution) -> Iterator[Violatio
     """Yield what makes it impossible to speak of phases at all."""
     cuts, n = list(solution.boundaries), instance.n
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n or cuts != sorted(set(cuts)):
-        yield Violation("boundaries", f"{cuts} does not rise from 0 to {n}")
+        yield Violation("boundaries", f"{cuts} does not rise from 0 to {n:,}")
         return
     groups = len(cuts) - 1
     count = 2 * groups - 1 if instance.training else groups
     if len(solution.mode) != count:
-        yield Violation("mode", f"{len(solution.mode)} modes for {count} phases")
+        yield Violation("mode", f"{len(solution.mode):,} modes for {count:,} phases")
     known = ("naive", "compute", "io", "io_overlapped")
     for index, mode in enumerate(solution.mode):
         if mode not in known:
             yield Violation("mode", f"phase {index}: there is no {mode!r}")
     if solution.prefetch and len(solution.prefetch) != count:
-        yield Violation("prefetch", f"{len(solution.prefetch)} entries for {count} phases")
+        yield Violation("prefetch", f"{len(solution.prefetch):,} entries for {count:,} phases")
     layers = n if instance.training else 0
     if len(solution.policy) != layers:
-        yield Violation("policy", f"{len(solution.policy)} policies for {layers} layers")
+        yield Violation("policy", f"{len(solution.policy):,} policies for {layers:,} layers")
     if solution.recompute is not None and len(solution.recompute) not in (layers, n):
-        yield Violation("recompute", f"{len(solution.recompute)} sequences for {n} layers")
+        yield Violation("recompute", f"{len(solution.recompute):,} sequences for {n:,} layers")
     if solution.microbatch not in instance.microbatches:
         per = instance.global_batch // instance.data_parallel
         yield Violation(
@@ -121,7 +121,7 @@ def shape(instance: PhaseSchedule, solution: PhaseSolution) -> Iterator[Violatio
             + (" or ".join(map(str, instance.microbatches[:12]))),
         )
     if not 0 <= solution.io_tiles < instance.chip.tiles:
-        yield Violation("io-tiles", f"{solution.io_tiles} of {instance.chip.tiles} tiles")
+        yield Violation("io-tiles", f"{solution.io_tiles:,} of {instance.chip.tiles:,} tiles")
 
 
 def _choices(
@@ -193,7 +193,7 @@ def _recompute(
             if phase.policy_of(layer) != "recompute" or count[layer]:
                 continue
             if traffic.products(instance, figures, layer, phase.first, phase.end):
-                yield Violation("recompute", f"layer {layer} is dropped and never computed again")
+                yield Violation("recompute", f"layer {layer:,} is dropped and never computed again")
     if instance.chain and instance.recomputations == 1 and solution.recompute is not None:
         rule = solution.canonical_recompute(instance, solution.boundaries, solution.policy)
         if tuple(map(tuple, solution.recompute)) != rule:

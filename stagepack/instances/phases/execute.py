@@ -171,11 +171,11 @@ class _Machine:
         io = self.program["io_tiles"]
         most = (tiles - io) * memory // tiles
         if self.peak > most:
-            self.error(f"{self.peak} bytes of {most} in use")
+            self.error(f"{self.peak:,} bytes of {most:,} in use")
         if phase["mode"] == "io_overlapped" and self.program["steps"] > 1:
             moved = (op["bytes"] for op in phase["loop"]["body"] if op["op"] in ("load", "store"))
             if (need := sum(moved)) > io * memory // tiles:
-                self.error(f"{need} bytes of buffers on {io} I/O tiles")
+                self.error(f"{need:,} bytes of buffers on {io} I/O tiles")
 
     def _time(self, phase: Op) -> None:
         """Add the cycles of a phase, from the bytes and cycles of its operations."""

@@ -108,12 +108,12 @@ def misfit(instance: PhaseSchedule) -> str:
     if capacity is None or least.need <= capacity:
         return ""
     fixed = instance.fixed_boundaries is not None
-    who = f"layer {least.layer}"
+    who = f"layer {least.layer:,}"
     if instance.layer_names is not None:
         who += f" ({instance.layer_names[least.layer]})"
     who += " in its group" if fixed else " alone"
     where = f" with {least.io_tiles} I/O tiles" if least.io_tiles else ""
-    where += f" with microbatches of {least.microbatch}" if len(instance.microbatches) > 1 else ""
+    where += f" with microbatches of {least.microbatch:,}" if len(instance.microbatches) > 1 else ""
     would = "would do" if least.reached else "are needed"
     return (
         f"{who} needs {least.need:,} bytes on chip at its {least.moment}{where}, "

@@ -40,21 +40,23 @@ def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Viol
     if not instance.free_order and list(devices) != sorted(devices):
         found.append(Violation("devices", f"{list(devices)} is not in the order of the cluster"))
     if not instance.fewer_stages and len(devices) != k:
-        found.append(Violation("devices", f"{len(devices)} of {k} devices used"))
+        found.append(Violation("devices", f"{len(devices):,} of {k:,} devices used"))
     for variable in instance.variables:
         inside = slice(bisect_right(cuts, variable.first), bisect_right(cuts, variable.last))
         found += [
             Violation(
                 "variable",
-                f"{variable.name} is used by layers {variable.first} to {variable.last}, "
-                f"cut at {cut}",
+                f"{variable.name} is used by layers {variable.first:,} to {variable.last:,}, "
+                f"cut at {cut:,}",
             )
             for cut in cuts[inside]
         ]
     forbidden, made = set(instance.forbidden_cuts), set(cuts)
-    found += [Violation("forbidden-cut", f"boundary at {cut}") for cut in cuts if cut in forbidden]
     found += [
-        Violation("fixed-cut", f"no boundary at {cut}")
+        Violation("forbidden-cut", f"boundary at {cut:,}") for cut in cuts if cut in forbidden
+    ]
+    found += [
+        Violation("fixed-cut", f"no boundary at {cut:,}")
         for cut in instance.fixed_cuts
         if cut not in made
     ]
@@ -67,7 +69,7 @@ def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Viol
             found.append(
                 Violation(
                     "capacity",
-                    f"stage {j} (layers {first} to {end - 1}) needs {need:,} bytes on "
+                    f"stage {j:,} (layers {first:,} to {end - 1:,}) needs {need:,} bytes on "
                     f"{instance.device_name(device)} of {capacity:,}: {need - capacity:,} too many",
                 )
             )
@@ -79,16 +81,16 @@ def shape(instance: PipelinePartition, solution: PipelineSolution) -> list[Viola
     cuts, devices = solution.boundaries, solution.devices
     n, k = instance.n, instance.k
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n:
-        return [Violation("boundaries", f"{list(cuts)} does not run from 0 to {n}")]
+        return [Violation("boundaries", f"{list(cuts)} does not run from 0 to {n:,}")]
     found = [
-        Violation("boundaries", f"stage {j} is empty or reversed: [{cuts[j]}, {cuts[j + 1]})")
+        Violation("boundaries", f"stage {j:,} is empty or reversed: [{cuts[j]:,}, {cuts[j + 1]:,})")
         for j in range(len(cuts) - 1)
         if cuts[j] >= cuts[j + 1]
     ]
     if len(devices) != len(cuts) - 1:
-        found.append(Violation("devices", f"{len(devices)} devices for {len(cuts) - 1} stages"))
+        found.append(Violation("devices", f"{len(devices):,} devices for {len(cuts) - 1:,} stages"))
     if any(not 0 <= d < k for d in devices):
-        found.append(Violation("devices", f"{list(devices)} names one outside 0..{k - 1}"))
+        found.append(Violation("devices", f"{list(devices)} names one outside 0..{k - 1:,}"))
     return found
 
 

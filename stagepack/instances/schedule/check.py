@@ -287,7 +287,7 @@ def _limited(found: list[Violation]) -> tuple[Violation, ...]:
         if count[violation.rule] <= LISTED:
             kept.append(violation)
     kept += [
-        Violation(rule, f"and {number - LISTED} more")
+        Violation(rule, f"and {number - LISTED:,} more")
         for rule, number in count.items()
         if number > LISTED
     ]
@@ -314,12 +314,12 @@ def shape(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Viola
     for stage, rows in enumerate(solution.stages):
         for kind, microbatch in np.argwhere((rows < 0) | (rows >= LATEST)).tolist():
             what = _operation(instance, stage, kind, microbatch)
-            outside.append(Violation("start", f"{what} starts at {rows[kind, microbatch]}"))
+            outside.append(Violation("start", f"{what} starts at {rows[kind, microbatch]:,}"))
     return _limited(outside)
 
 
 def _operation(instance: PipelineSchedule, stage: int, kind: int, microbatch: int) -> str:
-    return f"{instance.kinds[kind]} of {instance.stage_name(stage)} for microbatch {microbatch}"
+    return f"{instance.kinds[kind]} of {instance.stage_name(stage)} for microbatch {microbatch:,}"
 
 
 def _order(instance: PipelineSchedule, starts: list[Array]) -> list[Violation]:
@@ -330,8 +330,8 @@ def _order(instance: PipelineSchedule, starts: list[Array]) -> list[Violation]:
             found.append(
                 Violation(
                     "order",
-                    f"{_operation(instance, stage, kind, i + 1)} starts at {rows[kind, i + 1]}, "
-                    f"{rows[kind, i] - rows[kind, i + 1]} before that of microbatch {i}",
+                    f"{_operation(instance, stage, kind, i + 1)} starts at {rows[kind, i + 1]:,}, "
+                    f"{rows[kind, i] - rows[kind, i + 1]:,} before that of microbatch {i:,}",
                 )
             )
     return found
@@ -352,10 +352,11 @@ def _dependencies(instance: PipelineSchedule, starts: list[Array]) -> list[Viola
             found.append(
                 Violation(
                     rules[kind] if early else "link",
-                    f"{what} starts at {begin[i]}, {end[i] - begin[i]} before the end of {other}"
+                    f"{what} starts at {begin[i]:,}, "
+                    f"{end[i] - begin[i]:,} before the end of {other}"
                     if early
-                    else f"{what} starts at {begin[i]}, {end[i] + lag - begin[i]} before the "
-                    f"result of {other} arrives at {end[i] + lag}",
+                    else f"{what} starts at {begin[i]:,}, {end[i] + lag - begin[i]:,} before the "
+                    f"result of {other} arrives at {end[i] + lag:,}",
                 )
             )
 
@@ -397,8 +398,8 @@ def _overlaps(
         found.append(
             Violation(
                 "overlap",
-                f"on {instance.device_name(device)} {name(at)} starts at {begin[at]}, "
-                f"{latest[at - 1] - begin[at]} before the end of {name(running)}",
+                f"on {instance.device_name(device)} {name(at)} starts at {begin[at]:,}, "
+                f"{latest[at - 1] - begin[at]:,} before the end of {name(running)}",
             )
         )
     return found
@@ -435,8 +436,8 @@ def _over_limit(
         Violation(
             "memory",
             f"{instance.device_name(device)} holds {level[most]:,} of {limit:,} at "
-            f"{times[most]}, {level[most] - limit:,} too much, and too much first at "
-            f"{times[first]}{_culprit(instance, starts, here, int(times[first]))}",
+            f"{times[most]:,}, {level[most] - limit:,} too much, and too much first at "
+            f"{times[first]:,}{_culprit(instance, starts, here, int(times[first]))}",
         )
     ]
 

@@ -59,8 +59,8 @@ class _Run:
             return
         if peak > capacity:
             remark = (
-                f"the peak exceeds the capacity of {capacity}, which only the objective fit "
-                f"enforces, by {peak - capacity}"
+                f"the peak exceeds the capacity of {capacity:,}, which only the objective fit "
+                f"enforces, by {peak - capacity:,}"
             )
             progress.reason = f"{progress.reason}; {remark}" if progress.reason else remark
 

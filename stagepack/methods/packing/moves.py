@@ -170,7 +170,7 @@ class MovingLittle:
             return ""
         if progress.objective == 0:
             return "nothing leaves its previous offset"
-        moved = f"{progress.objective} bytes leave their previous offsets"
+        moved = f"{progress.objective:,} bytes leave their previous offsets"
         if progress.proved:
             other = "as low" if self.attempt.instance.goal is None else "that fits"
             return f"{moved}, the fewest of any placement {other} ({progress.bound_source})"

@@ -64,11 +64,11 @@ def _by_search(
 
 
 def _room(instance: LmemPacking, ceiling: int) -> str:
-    return f"{ceiling} bytes" if ceiling == instance.capacity else f"the banks' {ceiling} bytes"
+    return f"{ceiling:,} bytes" if ceiling == instance.capacity else f"the banks' {ceiling:,} bytes"
 
 
 def _enough(least: int, ceiling: int) -> str:
-    return f"a capacity of {least} would do, {least - ceiling} more"
+    return f"a capacity of {least:,} would do, {least - ceiling:,} more"
 
 
 def _summary(instance: LmemPacking, ceiling: int | None) -> str:
@@ -88,7 +88,7 @@ def _named(instance: LmemPacking, found: misfit.Misfit, ceiling: int | None) -> 
         when = _when(*span)
     if instance.memories:
         sizes = (
-            f"{memory.name} ({'no limit' if memory.capacity is None else memory.capacity})"
+            f"{memory.name} ({'no limit' if memory.capacity is None else f'{memory.capacity:,}'})"
             for memory in instance.memories
         )
         where = f"fit into {', '.join(sizes)}, however they are spread"
@@ -119,7 +119,7 @@ def _remedy(
         index, enough = memory
         name, has = instance.memories[index].name, instance.memories[index].capacity
         assert has is not None
-        return [f"a capacity of {enough} for {name} would do, {enough - has} more"]
+        return [f"a capacity of {enough:,} for {name} would do, {enough - has:,} more"]
     if ceiling is not None and ceiling == instance.capacity:
         known = None if low is None else int((low + attempt.blocks.size).max())
         least = misfit.larger_capacity(instance, ceiling, questions, known)
@@ -130,8 +130,8 @@ def _remedy(
     if wider is not None:
         buffer, end, enough = wider
         return [
-            f"a range of buffer {instance.buffer_id(buffer)} to {enough} would do, "
-            f"{enough - end} more than now"
+            f"a range of buffer {instance.buffer_id(buffer)} to {enough:,} would do, "
+            f"{enough - end:,} more than now"
         ]
     loose = misfit.looser(instance, members, questions)
     if loose:
@@ -166,8 +166,10 @@ def _described(instance: LmemPacking, blocks: Blocks, found: conflict.Conflict, 
 
 def _list(instance: LmemPacking, buffers: Sequence[int]) -> str:
     shown = ", ".join(instance.buffer_id(int(i)) for i in buffers[:LISTED])
-    return f"{shown} and {len(buffers) - LISTED} more" if len(buffers) > LISTED else shown
+    return f"{shown} and {len(buffers) - LISTED:,} more" if len(buffers) > LISTED else shown
 
 
 def _when(first: int, last: int) -> str:
-    return f" (alive at time {first})" if first == last else f" (alive from {first} to {last})"
+    return (
+        f" (alive at time {first:,})" if first == last else f" (alive from {first:,} to {last:,})"
+    )

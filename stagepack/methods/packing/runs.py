@@ -538,7 +538,7 @@ def _narrow(attempt: Attempt, passes: int, step_limit: int | None) -> None:
         step_limit=step_limit,
     ):
         first, last = attempt.blocks.time[window.first], attempt.blocks.time[window.end - 1]
-        source = f"exhausted window [{first}, {last}]"
+        source = f"exhausted window [{first:,}, {last:,}]"
         attempt.progress.raise_bound(window.bound, source)
         if ceiling is not None and window.bound > ceiling:
             within = window.first, window.end

@@ -53,7 +53,7 @@ def _summary(instance: PhaseSchedule) -> str:
     if instance.remote_memory is not None:
         limits.append(f"{instance.remote_memory:,} bytes of remote memory")
     if instance.graphs is not None:
-        limits.append(f"{instance.graphs} phase graphs")
+        limits.append(f"{instance.graphs:,} phase graphs")
     if not limits:
         return "the policies and modes allowed leave no plan"
     return f"no plan keeps within {' and '.join(limits)}"
@@ -68,7 +68,7 @@ def _remedy(instance: PhaseSchedule, keep_going: Callable[[], bool]) -> str:
         if found is not None:
             uses = plan(instance, found)
             return (
-                f"{uses.remote_bytes:,} bytes of remote memory and {uses.graphs} phase graphs "
+                f"{uses.remote_bytes:,} bytes of remote memory and {uses.graphs:,} phase graphs "
                 "would do"
             )
     enough = None if memory is None else enough_memory(instance, keep_going)
