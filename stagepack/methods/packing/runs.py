@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import annealing, bounds, dive, exact, greedy
+from stagepack.heuristics.packing import annealing, bounds, dive, exact, greedy, valleys
 from stagepack.heuristics.packing import repair as repairing
 from stagepack.heuristics.packing import replan as replanning
 from stagepack.heuristics.packing import spill as spilling
@@ -42,6 +42,9 @@ STIFF = 0.5
 
 LARGE = 20_000
 """Blocks from which on `auto` keeps to methods whose cost grows like a sort."""
+
+CROWDED = 300_000_000
+"""Pairs of blocks alive together from which on rules that look at all of them are left out."""
 
 MODELLED = 20_000
 """Blocks up to which `auto` builds a model where nothing else knows the rules."""
@@ -379,6 +382,16 @@ def _dive(
     attempt: Attempt, settings: Settings, keep_going: Callable[[], bool] | None = None
 ) -> None:
     compile_kernels(attempt, "greedy", "dive", "anneal")
+    low = attempt.lowest
+    if low is not None and int(Measures(attempt.blocks).meetings.sum()) > CROWDED:
+        valleys.improve(
+            attempt.blocks.rounded,
+            low,
+            target=int(attempt.progress.bound or 0),
+            keep_going=keep_going or attempt.keep_going,
+            on_solution=lambda offsets: attempt.offer(offsets, "valleys, anew"),
+        )
+        return
     dive.best(
         attempt.blocks.rounded,
         offsets=attempt.lowest,

@@ -121,3 +121,24 @@ def test_valleys_end_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     spans = valleys.Spans(Blocks.of(random_plain(np.random.default_rng(2), 100)))
     classes = valleys.classes_by("length", spans)
     assert valleys.place(spans, classes, keep_going=lambda: False) is None
+
+
+def test_placing_anew_never_ends_higher_and_reports_what_it_finds() -> None:
+    instance = random_plain(np.random.default_rng(5), 400, longest=60)
+    blocks = Blocks.of(instance)
+    spans = valleys.Spans(blocks)
+    start = valleys.place(spans, valleys.classes_by("length", spans))
+    assert start is not None
+    peaks = [int((start + blocks.size).max())]
+    looks = iter(range(50))
+    found = valleys.improve(
+        blocks,
+        start,
+        target=int(blocks.load.max()),
+        keep_going=lambda: next(looks, None) is not None,
+        on_solution=lambda offsets: peaks.append(int((offsets + blocks.size).max())),
+    )
+    assert instance.check(PackingSolution(found)) == ()
+    assert len(peaks) > 1
+    assert peaks == sorted(set(peaks), reverse=True)
+    assert peaks[-1] == (found + blocks.size).max()
