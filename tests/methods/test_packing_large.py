@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.packing import exact
+from stagepack.heuristics.packing import exact, valleys
 from stagepack.heuristics.packing.rules import BANKS, RULES
 from stagepack.instances.packing import LmemPacking
 from stagepack.methods.packing import quick
+from stagepack.methods.packing.attempt import Attempt
+from stagepack.result import Progress
 
 SEARCHES = ("auto", "portfolio", "dive", "repair", "anneal", "exact")
 GREEDY = tuple(name for name, rule in RULES.items() if rule.policy != BANKS)
@@ -81,3 +83,32 @@ def test_a_peak_far_above_its_bound_is_told_in_words(monkeypatch: pytest.MonkeyP
     instance = sp.load("packing/random/powerlaw", buffers=2000, seed=3)
     result = sp.solve(instance, "first-fit-start", objective="peak")
     assert "times its bound (load bound)" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("left", "following", "begun"),
+    [
+        (1.0, 3.0, 0),  # another one would not end
+        (2.0, 3.0, 3),  # nor would what follows
+        (3.5, 3.0, 0),  # what follows, and nothing else
+        (9.0, 3.0, 3),
+        (2.0, 0.0, 3),
+    ],
+)
+def test_nothing_is_begun_that_would_not_end(
+    left: float, following: float, begun: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance, clock, placed = crowd(300), [0.0], []
+    attempt = Attempt(instance, Progress(instance.evaluate, instance.check))
+
+    def first(*_: object, **__: object) -> tuple[np.ndarray, str]:
+        clock[0] += 1
+        return np.cumsum(instance.size) - instance.size, "stack"
+
+    monkeypatch.setattr(Progress, "elapsed", property(lambda _: clock[0]))
+    monkeypatch.setattr(Progress, "remaining", left)
+    monkeypatch.setattr(valleys, "first", first)
+    monkeypatch.setattr(valleys, "place", lambda *_, **__: placed.append(1))
+    monkeypatch.setattr(quick, "POOR", np.inf)
+    assert quick.place_quickly(attempt, following=following) == 1
+    assert len(placed) == begun

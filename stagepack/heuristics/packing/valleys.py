@@ -19,7 +19,7 @@ smallest that does, in O(n) a try.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -110,7 +110,7 @@ class Spans:
         owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
         alive = np.bincount(owner, blocks.end - blocks.first, blocks.b)
         members = np.flatnonzero(self.length > 2 * alive)
-        return members if _meetings(blocks, members) <= MOST_MEETINGS else members[:0]
+        return members if meetings(blocks, members) <= MOST_MEETINGS else members[:0]
 
     @property
     def length(self) -> Array:
@@ -169,7 +169,7 @@ def place(
     before = np.union1d(bound, spans.scattered)
     if len(before):
         before = before[np.argsort(classes[before], kind="stable")]
-        few = complete and _meetings(blocks, before) <= MOST_MEETINGS
+        few = complete and meetings(blocks, before) <= MOST_MEETINGS
         until = None if few else keep_going
         if not place_limited(blocks, before, offsets, keep_going=until):
             if len(bound):
@@ -198,9 +198,9 @@ def _pieces_of(blocks: Blocks, members: Array) -> Array:
     return np.flatnonzero(np.repeat(inside, np.diff(blocks.piece_ptr)))
 
 
-def _meetings(blocks: Blocks, members: Array) -> int:
+def meetings(blocks: Blocks, members: Array | None = None) -> int:
     """Return the number of pairs of pieces alive together, of some blocks, in either order."""
-    pieces = _pieces_of(blocks, members)
+    pieces = slice(None) if members is None else _pieces_of(blocks, members)
     first, end = np.sort(blocks.first[pieces]), np.sort(blocks.end[pieces])
     begun = np.searchsorted(first, end, side="left")
     return int((begun - np.searchsorted(end, first, side="right")).sum())
@@ -313,17 +313,6 @@ def first(blocks: Blocks, *, keep_going: KeepGoing | None = None) -> tuple[Array
     ):
         return ring, "ring"
     return None if offsets is None else (offsets, f"valleys by {KEYS[0]}")
-
-
-def others(blocks: Blocks, *, keep_going: KeepGoing | None = None) -> Iterator[tuple[Array, str]]:
-    """Yield placements by all other keys while there is time, and what they were made by."""
-    spans = Spans(blocks)
-    for key in KEYS[1:]:
-        if keep_going is not None and not keep_going():
-            return
-        offsets = place(spans, classes_by(key, spans), keep_going=keep_going)
-        if offsets is not None:
-            yield offsets, f"valleys by {key}"
 
 
 def improve(

@@ -127,6 +127,8 @@ def warm_up(*parts: str) -> None:
         valleys.first(blocks)
     if "lists" in parts:
         greedy.place(Blocks.of(instance.replace(fixed=[0] + [-1] * 7)), rule)
+        shared = instance.replace(in_place=[(0, 7)])
+        shared.check(PackingSolution.of(shared, low))  # the sweep that lets pairs share
     if "dive" in parts:
         dive.place(blocks, np.arange(8))
     if "exact" in parts:

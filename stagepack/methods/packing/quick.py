@@ -14,33 +14,63 @@ from stagepack.result import Stopped
 FAR = 1.2
 """A peak so many times its bound is told in words."""
 
+POOR = 1.1
+"""A first placement so many times its bound is worth another one before anything else."""
+
+ANOTHER = 1.2
+"""How long another placement takes, its check included, in terms of the first one."""
+
 MOST_CONFLICTS = 100_000
 """Pairs of a conflict graph from which on it is not looked at anew where time is over."""
 
 
-def place_quickly(attempt: Attempt, *, only_first: bool = False) -> None:
-    """Offer placements in n log n; the first whether or not there is time."""
+def place_quickly(attempt: Attempt, *, only_first: bool = False, following: float = 0) -> float:
+    """Offer placements in n log n; the first whether or not there is time.
+
+    Others are not begun where they would not end in time.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    only_first : bool
+        Whether to leave it at the first.
+    following : float
+        What comes next takes so many times as long as the first placement.  Where there is time
+        for that, but not for another placement as well, it is left to it, unless the first one is
+        far above its bound.
+
+    Returns
+    -------
+    float
+        Seconds that the first placement took; of the clock, so that a busy machine tells itself.
+    """
+    progress = attempt.progress
     if attempt.instance.objective is Objective.SPILL:
-        return
+        return 0.0
     compile_kernels(attempt, "greedy")
-    blocks, size = attempt.blocks.rounded, attempt.blocks.size
+    blocks, size, began = attempt.blocks.rounded, attempt.blocks.size, progress.elapsed
     best = valleys.first(blocks, keep_going=attempt.keep_going)
     if best is not None:
         attempt.offer(*best)
-    if only_first or not attempt.keep_going():
-        return
-    # A check takes as long as a placement: only the best one is offered.
-    known = attempt.lowest
-    least = math.inf if known is None else int((known + size).max())
-    best = None
-    for offsets, source in valleys.others(blocks, keep_going=attempt.keep_going):
-        peak = int((offsets + size).max())
-        if peak < least:
-            best, least = (offsets, source), peak
-        if least <= (attempt.progress.bound or 0):
+    seconds = progress.elapsed - began
+    if only_first:
+        return seconds
+    spans, bound = valleys.Spans(blocks), progress.bound or 0
+    least = math.inf if best is None else int((best[0] + size).max())
+    for key in valleys.KEYS[1:]:
+        left = progress.remaining / max(seconds, 1e-9)
+        if not attempt.keep_going() or left < ANOTHER:
             break
-    if best is not None:
-        attempt.offer(*best)
+        if following <= left < following + ANOTHER and least <= POOR * bound:
+            break
+        offsets = valleys.place(
+            spans, valleys.classes_by(key, spans), keep_going=attempt.keep_going
+        )
+        peak = math.inf if offsets is None else int((offsets + size).max())
+        if offsets is not None and peak < least:
+            least = peak
+            attempt.offer(offsets, f"valleys by {key}")
+    return seconds
 
 
 def last_resort(instance: LmemPacking, progress: PackingProgress) -> None:

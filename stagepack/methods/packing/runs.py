@@ -46,6 +46,9 @@ LARGE = 20_000
 CROWDED = 300_000_000
 """Pairs of blocks alive together from which on rules that look at all of them are left out."""
 
+FIRST_CORE = 3.0
+"""How long the first packing from a core takes, in terms of a first placement by valleys."""
+
 MODELLED = 20_000
 """Blocks up to which `auto` builds a model where nothing else knows the rules."""
 
@@ -88,10 +91,7 @@ def portfolio(instance: LmemPacking, progress: PackingProgress, settings: Settin
 def diving(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Place the block with the lowest place first, in several orders."""
     attempt = Attempt(instance, progress)
-    place_quickly(attempt)
-    if attempt.keep_going():
-        _dive(attempt, settings, _patience(attempt, settings))
-    _out_of_work(attempt, settings)
+    _dive_at_length(attempt, settings)
 
 
 def anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -378,20 +378,36 @@ def _anneal(
     )
 
 
-def _dive(
-    attempt: Attempt, settings: Settings, keep_going: Callable[[], bool] | None = None
-) -> None:
-    compile_kernels(attempt, "greedy", "dive", "anneal")
+def _dive_at_length(attempt: Attempt, settings: Settings) -> None:
+    """Place quickly, then as time permits: by cores, or where that takes too long all anew."""
+    crowded = valleys.meetings(attempt.blocks) > CROWDED
+    seconds = place_quickly(attempt, only_first=crowded, following=0 if crowded else FIRST_CORE)
+    if not attempt.keep_going():
+        return
+    patience = _patience(attempt, settings)
+    if crowded or attempt.progress.remaining < FIRST_CORE * seconds:
+        _place_anew(attempt, patience)
+    else:
+        _dive(attempt, settings, patience)  # and the rules that scale
+    _out_of_work(attempt, settings)
+
+
+def _place_anew(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
     low = attempt.lowest
-    if low is not None and int(Measures(attempt.blocks).meetings.sum()) > CROWDED:
+    if low is not None:
         valleys.improve(
             attempt.blocks.rounded,
             low,
             target=int(attempt.progress.bound or 0),
-            keep_going=keep_going or attempt.keep_going,
+            keep_going=keep_going,
             on_solution=lambda offsets: attempt.offer(offsets, "valleys, anew"),
         )
-        return
+
+
+def _dive(
+    attempt: Attempt, settings: Settings, keep_going: Callable[[], bool] | None = None
+) -> None:
+    compile_kernels(attempt, "greedy", "dive", "anneal")
     dive.best(
         attempt.blocks.rounded,
         offsets=attempt.lowest,
@@ -490,10 +506,7 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
     if attempt.peak_only and large and not dive.unsupported(attempt.blocks.rounded):
         if settings.warm_start != "auto":
             _start(attempt, settings)
-        place_quickly(attempt)
-        if attempt.keep_going():
-            _dive(attempt, settings, _patience(attempt, settings))  # and the rules that scale
-        _out_of_work(attempt, settings)
+        _dive_at_length(attempt, settings)
         return
     low = _start(attempt, settings)
     if attempt.peak_only:

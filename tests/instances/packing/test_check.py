@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import time
 from collections import Counter
 from typing import Any
@@ -22,6 +23,8 @@ from stagepack.instances.packing import (
 from stagepack.instances.packing.check import LISTED
 from tests.instances.packing.moments import violations
 from tests.packing_cases import FEATURES, random_packing
+
+checking = importlib.import_module("stagepack.instances.packing.check")  # not its function
 
 
 def packing(**options: Any) -> LmemPacking:
@@ -217,3 +220,30 @@ def test_spill_cost() -> None:
     assert instance.objective is Objective.SPILL
     assert instance.evaluate(solution) == 7 + 10
     assert measure(instance, solution).peaks == (4, 6)
+
+
+def test_apart_agrees_with_the_sweep_that_finds_all() -> None:
+    rng = np.random.default_rng(7)
+    answers = Counter[bool]()
+    for n in [*rng.integers(1, 12, 300), 64, 65, 4097]:
+        start = rng.integers(0, n, n)
+        instance = LmemPacking.from_arrays(rng.integers(1, 4, n), start, start + 1 + start % 5)
+        offsets = rng.integers(0, int(rng.integers(1, 4 * n)), n)
+        if n > 12:
+            offsets = np.cumsum(instance.size) - instance.size  # a stack
+        buffer, *sides = checking._rectangles(instance, offsets)
+        nobody = np.empty(0, dtype=np.int64)
+        found, _ = checking._meeting(n, nobody, buffer, buffer, *sides)
+        answers[checking._apart(*sides)] += 1
+        assert checking._apart(*sides) == (len(found) == 0)
+    assert min(answers.values()) > 20
+
+
+def test_what_is_valid_and_plain_is_never_searched_for_overlaps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(checking, "_meeting")
+    assert broken(packing(), [0, 4, 0]) == []
+    assert broken(packing(period=4, start=[0, 1, 3], end=[2, 4, 5]), [0, 4, 10]) == []
+    with pytest.raises(NameError):
+        broken(packing(), [0, 3, 9])
