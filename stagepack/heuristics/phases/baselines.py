@@ -13,10 +13,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from stagepack.heuristics.phases import liveness_kernels
+from stagepack.heuristics.phases.cycles import rooms
 from stagepack.heuristics.phases.options import OptionTable
-from stagepack.heuristics.phases.policies import PolicyRows, chosen, uniform
+from stagepack.heuristics.phases.policies import CODES, PolicyRows, chosen, uniform
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases.instance import PhaseSchedule, Policy
+
+LAYERS = 2**17
+"""Layers looked at between two looks at the clock."""
 
 Going = Callable[[], bool]
 Policies = Callable[[RangeCosts, Going], PolicyRows]
@@ -74,6 +79,38 @@ def attempts(policies: Policies, layers: int) -> Iterator[Policies]:
 def from_head(table: OptionTable) -> list[int] | None:
     """Return options that put as many layers into each group as fit, from the first layer on."""
     return _walk(table, lambda ends: int(ends.max()))
+
+
+def heads(
+    instance: PhaseSchedule,
+    microbatch: int,
+    io_tiles: int,
+    policy: Policy | None,
+    keep_going: Going,
+) -> list[int] | None:
+    """Return the boundaries of groups that hold as many layers as fit, from the first layer on.
+
+    No other groups are looked at; None where some layer does not fit.  A group that fits although
+    one of fewer layers does not may be missed.
+
+    Parameters
+    ----------
+    policy : Policy, optional
+        Of all layers; None in inference.
+    """
+    n = instance.n
+    costs = RangeCosts(instance, microbatch, cuts=range(n + 1))
+    given = np.full(n, liveness_kernels.NONE if policy is None else CODES[policy], dtype=np.int64)
+    limits = (rooms(instance.chip, io_tiles)[0], costs.steps, LAYERS)
+    sums = costs.weight_sums, costs.state_sums, costs.reach()
+    found, at, kept = [0], 0, 0
+    while at < n:
+        keep_going()
+        ends, at, kept = liveness_kernels.heads(costs.layers, *sums, given, limits, at, kept)
+        if at < 0:
+            return None
+        found += ends.tolist()
+    return found
 
 
 def one_layer(table: OptionTable) -> list[int] | None:

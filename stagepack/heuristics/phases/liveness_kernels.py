@@ -81,6 +81,34 @@ def recomputations(
 
 
 @compiled
+def touched(layers: Layers, a: int, b: int) -> Array:  # pragma: no cover - compiled
+    """Return the tensors that the layers [a, b) read or write, each once; O(reads log(readers))."""
+    most = layers.reads_from[b] - layers.reads_from[a]
+    found = np.empty(most + b - a, np.int64)
+    count = 0
+    for layer in range(a, b):
+        for k in range(layers.reads_from[layer], layers.reads_from[layer + 1]):
+            t = layers.reads[k]
+            if t > a:
+                continue
+            # Its first reader within the group enters it.
+            low, high = layers.readers_from[t], layers.readers_from[t + 1]
+            while low < high:
+                middle = (low + high) // 2
+                if layers.readers[middle] < a:
+                    low = middle + 1
+                else:
+                    high = middle
+            if layers.readers[low] == layer:
+                found[count] = t
+                count += 1
+    for t in range(a + 1, b + 1):
+        found[count] = t
+        count += 1
+    return found[:count]
+
+
+@compiled
 def examine(
     layers: Layers, a: int, b: int, training: bool, policy: Array
 ) -> Array:  # pragma: no cover - compiled
@@ -120,6 +148,7 @@ def examine(
         if trigger[i] >= 0:
             found[REPEATED] += 1
             found[AGAIN] += layers.forward[layer]
+    tensors = touched(layers, a, b)
     parts = 1 if together or not training else 2
     for part in range(parts):
         runs_forward = part == 0
@@ -147,7 +176,7 @@ def examine(
                 moments += 1
         final = moments - 1
         change = np.zeros(moments + 1, np.int64)
-        for t in range(b + 1):
+        for t in tensors:
             low, high = layers.readers_from[t], layers.readers_from[t + 1]
             size = layers.nbytes[t]
             inside = 0
@@ -266,3 +295,70 @@ def examine_all(
         given = policies[ends[row] - (end[row] - first[row]) : ends[row]]
         found[:, row] = examine(layers, first[row], end[row], training, given)
     return found
+
+
+@compiled
+def heads(
+    layers: Layers,
+    weights: Array,
+    states: Array,
+    reach: Array,
+    given: Array,
+    limits: tuple[int, int, int],
+    at: int,
+    kept: int,
+) -> tuple[Array, int, int]:  # pragma: no cover - compiled
+    """Return where groups end that hold as many layers as fit, from layer `at` on.
+
+    Sizes double up to the first that does not fit and are halved from there: a group of more
+    layers than one that does not fit is not looked for beyond.
+
+    Parameters
+    ----------
+    weights, states : ndarray of int64, shape (n + 1,)
+        Sums of bytes of variables, and of state in shards, of the layers before.
+    reach : ndarray of int64, shape (n,)
+        Where groups from each layer end, at most.
+    given : ndarray of int64, shape (n,)
+        The policy of each layer; NONE, of all, in inference.
+    limits : tuple of int
+        Bytes on chip, steps, and layers to look at before returning.
+    at, kept : int
+        The first layer; bytes that groups before it keep.
+
+    Returns
+    -------
+    tuple
+        The ends, the layer to go on from (n: done; -1: none fits) and the bytes kept so far.
+        O(m log m) for groups of m layers.
+    """
+    n = len(layers.tape)
+    capacity, steps, budget = limits
+    training = given[0] != NONE
+    ends = np.empty(n - at, np.int64)
+    count = 0
+    while at < n and budget > 0:
+        low, high, size, held = at, reach[at] + 1, 1, 0
+        while high - low > 1:
+            b = min(at + size, high - 1) if size else (low + high) // 2
+            found = examine(layers, at, b, training, given[at:b])
+            budget -= b - at
+            own = steps * found[KEPT]
+            bytes_of = weights[b] - weights[at]
+            need = bytes_of + own + found[FIRST_PEAK]
+            if training:
+                last = 2 * bytes_of + own
+                last += max(found[LAST_PEAK], states[b] - states[at])
+                need = last if b == n else max(need, last)
+            if kept + need <= capacity:
+                low, held = b, own
+                size *= 2
+            else:
+                high, size = b, 0
+        if low == at:
+            return ends[:count], -1, kept
+        ends[count] = low
+        count += 1
+        kept += held
+        at = low
+    return ends[:count], at, kept

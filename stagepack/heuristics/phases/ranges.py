@@ -6,7 +6,7 @@ alone exceed the chip.  O(groups) for a chain.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,6 +35,8 @@ class RangeCosts:
     microbatch : int
     most : int, optional
         See `MOST`, which it replaces.
+    cuts : sequence of int, optional
+        Boundaries between which groups are looked at, instead of all that are allowed.
 
     Attributes
     ----------
@@ -54,8 +56,15 @@ class RangeCosts:
         Why groups may be missing; '' when none is.
     """
 
-    def __init__(self, instance: PhaseSchedule, microbatch: int, most: int | None = None) -> None:
+    def __init__(
+        self,
+        instance: PhaseSchedule,
+        microbatch: int,
+        most: int | None = None,
+        cuts: Sequence[int] | None = None,
+    ) -> None:
         self.instance = instance
+        self._cuts = instance.fixed_boundaries if cuts is None else cuts
         self._most = MOST if most is None else most
         self.figures = figures = instance.at(microbatch)
         self.microbatch, self.steps, self.n = microbatch, figures.steps, instance.n
@@ -90,10 +99,9 @@ class RangeCosts:
         self.written = np.where(skipped[1:], 0, figures.activations[1:])
         # With all boundaries given there is one group from each of them.
         allowed = np.ones(len(first), dtype=bool)
-        if instance.fixed_boundaries is not None:
+        if self._cuts is not None:
             follow = np.full(n, -1)
-            for low, high in pairwise(instance.fixed_boundaries):
-                follow[low] = high
+            follow[list(self._cuts[:-1])] = self._cuts[1:]
             allowed = follow[first] == end
         self.first, self.end = first[allowed], end[allowed]
         self.loaded, self.host, self.stored, self.added = moved[:, allowed]
@@ -109,12 +117,8 @@ class RangeCosts:
 
     def _starts(self) -> Array:
         """Return where the groups from each layer start, as far as variables alone decide."""
-        n = self.n
-        most = self.largest_capacity
-        share = most // 2 if self.instance.training else most
-        limits = np.minimum(self.weight_sums[:-1] + share, UNLIMITED)
-        reach = np.searchsorted(self.weight_sums, limits, side="right") - 1
-        fixed = self.instance.fixed_boundaries
+        n, fixed = self.n, self._cuts
+        reach = self.reach()
         if fixed is not None:
             follow = np.arange(n)
             follow[list(fixed[:-1])] = fixed[1:]
@@ -131,6 +135,13 @@ class RangeCosts:
             sizes = np.minimum(sizes, low)
             self.inexact = f"groups of more than {low:,} layers are too many to look at"
         return _sums(sizes)
+
+    def reach(self) -> Array:
+        """Return where groups from each layer end at most, by their variables alone."""
+        most = self.largest_capacity
+        share = most // 2 if self.instance.training else most
+        limits = np.minimum(self.weight_sums[:-1] + share, UNLIMITED)
+        return np.asarray(np.searchsorted(self.weight_sums, limits, side="right") - 1)
 
     @property
     def largest_capacity(self) -> int:

@@ -29,6 +29,11 @@ from stagepack.result import Progress, Stopped, Termination
 
 KEPT = 2**22
 """Groups of all microbatches whose costs and policies are kept at a time."""
+FEW = 2**18
+"""Layers of all groups together that take little time."""
+HEAVY, COSTS, TABLE, LAYERS = 16, 4, 8, 5
+"""What things cost in looks: a block of policies or options, the costs of groups, a table; and
+how many layers of a plan are evaluated and checked for one."""
 MANY_LABELS = 16 * MOST_LABELS
 """Labels at each layer beyond which a look takes too long."""
 
@@ -72,6 +77,7 @@ class Sweep:
         self._labels, self._thinned = MOST_LABELS, False
         self.infeasible: set[tuple[int, int]] = set()
         self._costs: dict[int, RangeCosts] = {}
+        self._few: dict[int, RangeCosts] = {}
         self._policies: dict[tuple[int, bool], PolicyRows] = {}
         self._bounding: dict[tuple[int, bool], PolicyRows] = {}
 
@@ -114,14 +120,35 @@ class Sweep:
             raise Stopped
         return True
 
+    def charge(self, looks: int) -> None:
+        """Count work between two looks, in looks."""
+        if self.looks is not None:
+            self.looks[0] -= looks
+
+    def heavy(self) -> bool:
+        """Return True, or raise :class:`Stopped`: beside work that takes long for a look."""
+        self.charge(HEAVY - 1)
+        return self.keep_going()
+
     def costs(self, microbatch: int) -> RangeCosts:
         """Return what groups cost with a microbatch; the last ones are kept."""
         if microbatch not in self._costs:
             if sum(len(costs) for costs in self._costs.values()) > KEPT:
                 for kept in (self._costs, self._policies, self._bounding):
                     kept.clear()
-            self._costs[microbatch] = RangeCosts(self.instance, microbatch)
+            self._costs[microbatch] = found = RangeCosts(self.instance, microbatch)
+            self.charge(COSTS + len(found) // 2_000)
         return self._costs[microbatch]
+
+    def few(self, microbatch: int) -> RangeCosts:
+        """Return what groups cost where they are few in all; else says that there are more."""
+        if microbatch not in self._few:
+            self.charge(COSTS)
+            found = RangeCosts(self.instance, microbatch, FEW)
+            self._few = {microbatch: found}
+            if not found.inexact:
+                self._costs.setdefault(microbatch, found)
+        return self._few[microbatch]
 
     def table(self, microbatch: int, io_tiles: int) -> OptionTable:
         """Return the options with this pair; of a range, at least as good as any in it."""
@@ -134,12 +161,13 @@ class Sweep:
                 track=track,
                 most=self._labels,
                 longest=self._longest(microbatch),
-                keep_going=self.keep_going,
+                keep_going=self.heavy,
             )
         rows = self._policies[key]
         self._thinned |= rows.thinned
+        self.charge(TABLE + len(rows) // 2_000)
         most = self._most[microbatch, io_tiles]
-        return OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
+        return OptionTable(costs, rows, io_tiles, keep_going=self.heavy, most=most)
 
     def _longest(self, microbatch: int) -> int:
         """Return cycles that a step may compute again, at most, in a plan that is better."""
@@ -159,16 +187,17 @@ class Sweep:
                         bounding=True,
                         most=self._labels,
                         longest=self._longest(microbatch),
-                        keep_going=self.keep_going,
+                        keep_going=self.heavy,
                     )
                     if relaxed
-                    else ideal(costs, self.keep_going)
+                    else ideal(costs, self.heavy)
                 )
             rows = self._bounding[key]
             self._thinned |= rows.thinned
             if not (rows.inexact or costs.inexact):
                 most = self._most[microbatch, io_tiles]
-                yield OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
+                self.charge(TABLE + len(rows) // 2_000)
+                yield OptionTable(costs, rows, io_tiles, keep_going=self.heavy, most=most)
 
     def halve(self, pair: tuple[int, int]) -> None:
         """Bound a range of numbers of I/O tiles; unless that leaves it out, halve it."""
@@ -266,6 +295,7 @@ class Sweep:
     def offer(self, solution: PhaseSolution, source: str) -> None:
         """Offer a plan, unless it breaks a budget, of which this search knows nothing."""
         instance = self.instance
+        self.charge(instance.n // LAYERS)
         limited = (instance.remote_memory, instance.graphs) != (None, None)
         if limited and instance.check(solution):
             self.inexact = self.inexact or "budgets are not searched"

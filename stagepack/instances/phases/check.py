@@ -43,7 +43,8 @@ def check(instance: PhaseSchedule, solution: PhaseSolution) -> tuple[Violation, 
     compute, io = liveness.capacities(instance, solution.io_tiles)
     for phase, base in zip(phases, liveness.base_bytes(instance, figures, phases), strict=True):
         where = f"phase {phase.index} ({phase.name}, layers {phase.first:,} to {phase.end - 1:,})"
-        for item in liveness.spans(instance, figures, phase)[1]:
+        live, absent = liveness.spans(instance, figures, phase)
+        for item in absent:
             moment = liveness.moments(phase)[item.moment]
             found.append(
                 Violation("recompute", f"{where}: {item.tensor.name} is not there for the {moment}")
@@ -51,7 +52,7 @@ def check(instance: PhaseSchedule, solution: PhaseSolution) -> tuple[Violation, 
         if compute is None or io is None:
             continue
         moment_name, need = max(
-            liveness.profile(instance, figures, phase, base), key=lambda item: item[1]
+            liveness.profile(instance, figures, phase, base, live), key=lambda item: item[1]
         )
         if need > compute:
             found.append(

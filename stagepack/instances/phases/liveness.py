@@ -28,6 +28,7 @@ al., ICML 2023); paging within a step beside recomputation is that of POET (Pati
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -211,15 +212,22 @@ def base_bytes(instance: PhaseSchedule, figures: Figures, phases: list[Phase]) -
 
 
 def profile(
-    instance: PhaseSchedule, figures: Figures, phase: Phase, base: int
+    instance: PhaseSchedule,
+    figures: Figures,
+    phase: Phase,
+    base: int,
+    live_spans: Sequence[Span] | None = None,
 ) -> list[tuple[str, int]]:
     """Return the bytes in use at every moment of a phase, the epilogue last, each with its name.
 
-    `base` is of :func:`base_bytes`.  I/O buffers are not among them: see :func:`buffer_bytes`.
+    `base` is of :func:`base_bytes`, `live_spans`, where they are known already, of :func:`spans`.
+    I/O buffers are not among them: see :func:`buffer_bytes`.
     """
+    if live_spans is None:
+        live_spans = spans(instance, figures, phase)[0]
     order = moments(phase)
     change = [0] * (len(order) + 1)
-    for span in spans(instance, figures, phase)[0]:
+    for span in live_spans:
         change[span.start] += span.tensor.nbytes
         change[span.end + 1] -= span.tensor.nbytes
     found, live = [], base

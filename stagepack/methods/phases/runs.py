@@ -12,9 +12,9 @@ from stagepack.formulations import phases as formulations
 from stagepack.heuristics.phases import baselines, dp
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import GRAPHS, REMOTE, OptionTable, assemble, group_options
-from stagepack.heuristics.phases.policies import find_policies
+from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
-from stagepack.heuristics.phases.sweep import Sweep
+from stagepack.heuristics.phases.sweep import LAYERS, TABLE, Sweep
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.least import misfit
 from stagepack.methods import Settings
@@ -28,9 +28,6 @@ Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]
 
 LOOKS = 2000
 """Looks at the clock that searches take in about a second; what runs that repeat are limited by."""
-
-FEW = 2**18
-"""Layers of all groups together that take little time."""
 
 SHARE, LONGEST = 0.2, 10.0
 """The part of the time, and the seconds, that the search for a model's start may take."""
@@ -68,6 +65,7 @@ def _warm_up(labels: bool) -> None:
     if labels:
         instance = instance.replace(policies=list(Policy))
     dp.search(table := group_options(instance, 1, 0), dp.rest(table))
+    baselines.heads(instance, 1, 0, instance.policies[0], lambda: True)
     if labels:
         find_policies(RangeCosts(instance, 1), bounding=True)
 
@@ -113,36 +111,54 @@ def _apply(
     instance, progress = sweep.instance, sweep.progress
     trouble, offered = f"{name} finds no plan that fits", False
     pairs = baselines.pairs(instance)
+    budgets = (instance.remote_memory, instance.graphs) != (None, None)
+    doubtful = instance.training or budgets  # else the options see to all rules
     first = not late and progress.solution is None
-    if first:
-        # The very first plan is made to its end, however late, unless groups are too many.
-        few = RangeCosts(instance, pairs[0][0], FEW)
-        if few.inexact:
-            table = OptionTable(few, policies(few, sweep.keep_going), pairs[0][1])
-            chosen = cut(table)
-            if chosen is not None:
-                solution = assemble(table, chosen, None if table.prefetch else ())
-                if not instance.check(solution):
-                    progress.offer(solution, name)
-            first = False
+    few = sweep.few(pairs[0][0])
+    known: tuple[int, PolicyRows] | None = None
     for at, (microbatch, io_tiles) in enumerate(pairs):
-        going = sweep.insist if first and not at else sweep.keep_going
+        # The very first plan is made to its end, however late.
+        going = sweep.insist if first and not at else sweep.heavy
         going()
-        costs = sweep.costs(microbatch)
-        if not at or microbatch != pairs[at - 1][0]:
-            rows = policies(costs, going)
+        sweep.charge(TABLE + instance.n // LAYERS)
+        if few.inexact:
+            costs = _few(name, sweep, microbatch, io_tiles, going)
+            rows = None if costs is None else policies(costs, going)
+        else:
+            costs = sweep.costs(microbatch)
+            if known is None or known[0] != microbatch:
+                known = microbatch, policies(costs, going)
+            rows = known[1]
+        if costs is None or rows is None:
+            continue
         table = OptionTable(costs, rows, io_tiles, keep_going=going)
         chosen = cut(table)
         if chosen is None:
             continue
         solution = assemble(table, chosen, None if table.prefetch else ())
-        violations = instance.check(solution)
+        violations = instance.check(solution) if doubtful else ()
         if violations:
             trouble = f"{name} breaks {violations[0]}"
             continue
         progress.offer(solution, name)
         offered = True
     return "" if offered else trouble
+
+
+def _few(
+    name: str, sweep: Sweep, microbatch: int, io_tiles: int, going: Callable[[], bool]
+) -> RangeCosts | None:
+    """Return the costs of groups that a rule needs where all are too many; None: no plan."""
+    instance = sweep.instance
+    if name == "layer-per-phase":
+        return RangeCosts(instance, microbatch, cuts=range(instance.n + 1))
+    if name == "sqrt-checkpoint":
+        return sweep.few(microbatch)
+    policy = None
+    if instance.training:
+        policy = Policy.KEEP if name == "keep-all" else instance.policies[0]
+    cuts = baselines.heads(instance, microbatch, io_tiles, policy, going)
+    return None if cuts is None else RangeCosts(instance, microbatch, cuts=cuts)
 
 
 def rule(name: str) -> Run:

@@ -8,7 +8,8 @@ import itertools
 import numpy as np
 import pytest
 
-from stagepack.heuristics.phases import baselines, dp, ranges
+import stagepack as sp
+from stagepack.heuristics.phases import baselines, dp, liveness_kernels, ranges
 from stagepack.heuristics.phases import sweep as sweep_module
 from stagepack.heuristics.phases.bounds import WorkBounds
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
@@ -307,3 +308,49 @@ def test_only_short_groups_count_where_all_are_too_many(monkeypatch: pytest.Monk
     assert progress.solution is not None
     assert progress.bound is not None
     assert not progress.proved
+
+
+def test_a_group_looks_at_its_own_tensors_alone() -> None:
+    n = 50
+    instance = PhaseSchedule.from_arrays([1] * n, [1] * n, [1] * (n + 1), skips=[(0, n - 1)])
+    layers = RangeCosts(instance, 1, cuts=range(n + 1)).layers
+    assert sorted(liveness_kernels.touched(layers, n - 2, n)) == [1, n - 2, n - 1, n]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_heads_are_those_of_all_groups(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    n = 30
+    instance = PhaseSchedule.from_arrays(
+        random.integers(1, 99, n),
+        random.integers(1, 99, n),
+        random.integers(1, 50, n + 1),
+        skips=[(2, 9), (5, 20)],
+        memory=600,
+        steps=3,
+    )
+    table = group_options(instance, 1, 0)
+    chosen = baselines.from_head(table)
+    found = baselines.heads(instance, 1, 0, None, lambda: True)
+    expected = None if chosen is None else [0, *(int(table.end[number]) for number in chosen)]
+    assert found == expected
+
+
+def test_head_packing_is_not_cut_short_where_groups_are_too_many() -> None:
+    n = 3_000
+    instance = PhaseSchedule.from_arrays([1] * n, [1] * n, [1] * (n + 1), memory=2**40)
+    found = sp.solve(instance, "greedy-head").solution
+    assert found is not None
+    assert found.boundaries == (0, n)
+
+
+def test_counted_looks_pay_for_what_is_between_them() -> None:
+    progress: Progress[PhaseSolution] = Progress(SIX.evaluate, SIX.check)
+    sweep = Sweep(SIX, progress, looks=1_000)
+    sweep.keep_going()
+    assert sweep.looks == [999]
+    sweep.table(1, 0)
+    assert sweep.looks[0] < 995
+    sweep.charge(1_000)
+    with pytest.raises(Stopped):
+        sweep.keep_going()
