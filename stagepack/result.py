@@ -16,7 +16,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -260,7 +260,7 @@ class Result(Shown, Generic[SolutionT]):
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as one JSON document, and write it to `path` if given."""
-        text = json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+        text = json_text(self.to_dict()) + "\n"
         if path is not None:
             files.write(path, text)
         return text
@@ -597,6 +597,10 @@ class Progress(Generic[SolutionT]):
 
 def finite(data: Any) -> Any:
     """Return `data` with NaN and infinities as None, NumPy scalars and arrays as plain data."""
+    if type(data) is dict and _flat(data.values()) and set(map(type, data)) == {str}:
+        return dict(data)
+    if type(data) is list and _flat(data):
+        return list(data)
     if isinstance(data, Mapping):
         return {str(key): finite(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -606,6 +610,31 @@ def finite(data: Any) -> Any:
     if isinstance(data, float) and not math.isfinite(data):
         return None
     return data
+
+
+def _flat(values: Iterable[Any]) -> bool:
+    """Tell whether all values are integers, strings or None: millions of them at once."""
+    return {int, str, bool, type(None)}.issuperset(map(type, values))
+
+
+def json_text(data: Any, indent: str = "") -> str:
+    """Return what :func:`finite` returned as ``json.dumps(data, indent=2)`` does, but sooner.
+
+    The standard library indents in Python; what holds no containers is left to its compiled part.
+    """
+    if not isinstance(data, dict | list) or not data:
+        return json.dumps(data, allow_nan=False)
+    inner = f"{indent}  "
+    between = f",\n{inner}"
+    values = data.values() if isinstance(data, dict) else data
+    if not any(isinstance(value, dict | list) for value in values):
+        body = json.dumps(data, allow_nan=False, separators=(between, ": "))[1:-1]
+    elif isinstance(data, dict):
+        body = between.join(f"{json.dumps(k)}: {json_text(v, inner)}" for k, v in data.items())
+    else:
+        body = between.join(json_text(value, inner) for value in data)
+    opening, closing = "{}" if isinstance(data, dict) else "[]"
+    return f"{opening}\n{inner}{body}\n{indent}{closing}"
 
 
 def csv_text(header: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:

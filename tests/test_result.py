@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from stagepack.result import (
     Stopped,
     Termination,
     finite,
+    json_text,
     relative_gap,
 )
 
@@ -150,3 +152,18 @@ def test_atomic_writing_leaves_the_old_file_or_the_new(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="directory"):
         files.write(tmp_path, "x")
     assert os.listdir(tmp_path) == ["out.json"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        [],
+        "plain",
+        {"a": {"b": [], "c": [1, 2]}, 'q"\u00fc': None, "e": {}},
+        [[1, [2]], [], {"x": 0.5}, True],
+        {"deep": {"offsets": {str(i): i for i in range(50)}}, "trace": [{"t": 1.5, "v": "x, y"}]},
+    ],
+)
+def test_json_text_is_that_of_the_standard_library(data: Any) -> None:
+    assert json_text(finite(data)) == json.dumps(data, indent=2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
-import json
 import logging
 import os
 import shlex
@@ -18,7 +17,7 @@ import typer
 
 from stagepack import files
 from stagepack.errors import shown
-from stagepack.result import finite
+from stagepack.result import finite, json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,9 +136,9 @@ def command_line() -> str:
 
 def print_json(document: Any) -> None:
     """Print one JSON document on stdout."""
-    typer.echo(json.dumps(finite(document), indent=2, allow_nan=False))
+    typer.echo(json_text(finite(document)))
 
 
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON document to a file, whole or not at all."""
-    files.write(path, json.dumps(finite(document), indent=2, allow_nan=False) + "\n")
+    files.write(path, json_text(finite(document)) + "\n")
