@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.errors import shown
 from stagepack.files import guarded, unguarded
 from stagepack.report.html import to_html
 from tests.test_cli import run
@@ -114,3 +115,16 @@ def test_no_csv_holds_a_formula_and_what_is_read_back_is_the_same(tmp_path: Path
         assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
     peaks = {row.get("peak_layer_name") for row in sp.read_measured(rows)}
     assert peaks == {stage.peak_layer_name for stage in estimate.stages}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["a\x1b[31mb", r"$\frac$", "a$b$c"])
+def test_plots_draw_names_as_they_are_written(name: str) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("Agg")
+    packing = sp.LmemPacking.from_arrays([4, 4], [0, 0], [2, 2], ids=[name, "y"], name=name)
+    axes = sp.plot(packing, sp.solve(packing))
+    axes.figure.canvas.draw()
+    words = [axes.get_title(loc="left"), *(text.get_text() for text in axes.texts)]
+    assert any(shown(name).replace("$", r"\$") in said for said in words)
+    pyplot.close(axes.figure)

@@ -7,7 +7,7 @@ from typing import Any
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate
 from stagepack.plots.pipeline import cycle_stacks, device_labels
-from stagepack.plots.style import INK, TIMES, axes, heading, quiet, save
+from stagepack.plots.style import INK, TIMES, as_written, axes, heading, quiet, save
 from stagepack.plots.target import figures_of
 
 
@@ -70,7 +70,7 @@ def finish_bars(ax: Any, labels: list[str]) -> None:
     every = -(-len(labels) // 32)
     long = max(map(len, labels)) * len(labels) > 60
     ax.set_xticks(
-        range(0, len(labels), every), labels[::every],
+        range(0, len(labels), every), [as_written(label) for label in labels[::every]],
         rotation=90 if long else 0, fontsize=8 if len(labels) > 12 else None,
     )  # fmt: skip
     ax.set_xlim(-0.6, len(labels) - 0.4)

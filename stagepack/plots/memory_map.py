@@ -18,6 +18,7 @@ from stagepack.plots.style import (
     MUTED,
     PEAK,
     RESERVED,
+    as_written,
     axes,
     buffer_colours,
     byte_step,
@@ -141,7 +142,7 @@ def _names(ax: Any, instance: LmemPacking, drawn: MemoryMap, low: Any, high: Any
         size = min(8.0, 0.72 * height, 1.5 * width / max(1, len(name)))
         if size >= 4.5:
             ax.text(
-                (drawn.left[at] + drawn.right[at]) / 2, (low[at] + high[at]) / 2, name,
+                (drawn.left[at] + drawn.right[at]) / 2, (low[at] + high[at]) / 2, as_written(name),
                 ha="center", va="center", fontsize=size, color=INK, clip_on=True, zorder=5,
             )  # fmt: skip
 

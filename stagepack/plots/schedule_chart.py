@@ -16,7 +16,7 @@ from stagepack.plots.schedule import (
     limits,
     schedule_bars,
 )
-from stagepack.plots.style import CAPACITY, INK, axes, line_colour, quiet
+from stagepack.plots.style import CAPACITY, INK, as_written, axes, line_colour, quiet
 from stagepack.plots.target import target
 
 if TYPE_CHECKING:
@@ -118,7 +118,9 @@ def _finish(ax: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
     ax.set_ylim(instance.d - 0.5, -0.5)
     every = -(-instance.d // 40)
     shown = range(0, instance.d, every)
-    ax.set_yticks(list(shown), [device_label(instance, device) for device in shown], fontsize=8)
+    ax.set_yticks(
+        list(shown), [as_written(device_label(instance, device)) for device in shown], fontsize=8
+    )
     ax.xaxis.set_major_formatter(EngFormatter())
     several = len(np.unique(drawn.tint)) > 1
     kinds = np.unique(drawn.kind).tolist()

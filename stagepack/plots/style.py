@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stagepack import files
-from stagepack.errors import InputError
+from stagepack.errors import InputError, shown
 
 AREAS = (
     "#77aadd",
@@ -157,11 +157,13 @@ def heading(ax: Any, name: str, words: str, **place: Any) -> None:
 
 
 def short(name: str, letters: int = LONGEST) -> str:
-    """Return `name`, its middle left out where it has more letters."""
-    if len(name) <= letters:
-        return name
-    tail = (letters - 1) // 2
-    return f"{name[: letters - 1 - tail]}…{name[len(name) - tail :]}"
+    """Return `name` as it is drawn, its middle left out where it has more letters."""
+    return as_written(shown(name, letters))
+
+
+def as_written(name: str) -> str:
+    """Return a name that matplotlib draws as it is written: no control characters, no formulas."""
+    return shown(name).replace("$", r"\$")
 
 
 def save(figure: Any, path: str | Path) -> None:
