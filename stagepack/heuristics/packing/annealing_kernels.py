@@ -65,6 +65,9 @@ class Search(NamedTuple):
     state: Array
 
 
+TRIAL = 48
+"""Steps that any trial is worth, however few blocks there are: its numbers are drawn."""
+
 TARGET, ENERGY, TRIALS = range(3)
 
 REORDERED, RETARGETED = -1, -2
@@ -323,7 +326,7 @@ def anneal(search: Search, temperature: float, budget: int) -> None:  # pragma: 
             luck = (_draw(search, 1 << 30) + 1.0) / (1 << 30)
             limit = state[ENERGY] + np.int64(-temperature * np.log(luck))
         cost, moved, work = _replace(begin, limit, search)
-        budget -= work + last - begin
+        budget -= TRIAL + work + last - begin
         if cost <= limit:
             state[ENERGY] = cost
         else:

@@ -42,6 +42,9 @@ class Prober:
     ) -> None:
         from stagepack.heuristics.pipeline import kernels
 
+        if progress is not None and not load_kernels.cache_info().currsize:
+            with progress.setup("loading kernels"):
+                load_kernels()
         self.costs = costs
         self._kernels = kernels
         order, n = costs.order, costs.n

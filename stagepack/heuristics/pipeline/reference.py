@@ -81,12 +81,17 @@ def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Ar
         stashes = min(instance.microbatches, k - i) if instance.training else 0
         recv, send = costs.recv[c][:, None], costs.send[c][None, :]
         work = costs.compute_matrix(c)
+        progress.require_time()
         transfer[i] = recv + send + costs.host
         if instance.objective is Objective.SUM:
             work = work + transfer[i]
         elif instance.objective is Objective.OVERLAP:
             work = np.maximum(np.maximum(work, recv), send)
-        compute[i] = np.where(costs.fits_matrix(c, stashes), work, INFINITE)
+        progress.require_time()
+        fits = costs.fits_matrix(c, stashes)
+        progress.require_time()
+        compute[i] = work
+        compute[i][~fits] = INFINITE
     return compute, transfer
 
 

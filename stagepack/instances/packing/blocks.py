@@ -537,34 +537,17 @@ def _compress(start: Array, stop: Array) -> tuple[Array, Array, Array]:
 def _clique_cover(instance: LmemPacking, block: Array) -> tuple[Array, Array, int]:
     """Return members (buffer, clique) of cliques that cover every conflict, and their number.
 
-    Greedy: a clique grows from an uncovered pair by the buffer that covers most new pairs, the
-    larger first.  Buffers of one block never conflict.  O(sum of the degrees in all cliques).
+    Buffers of one block never conflict.  See :mod:`.cover_kernels`.
     """
+    from stagepack.instances.packing.cover_kernels import clique_cover
+
     assert instance.conflicts is not None
-    adjacent: list[set[int]] = [set() for _ in range(instance.n)]
-    for i, j in instance.conflicts[np.diff(block[instance.conflicts], axis=1)[:, 0] != 0].tolist():
-        adjacent[i].add(j)
-        adjacent[j].add(i)
-    weight = instance.size.tolist()
-    uncovered = [set(others) for others in adjacent]
-    buffer: list[int] = []
-    clique: list[int] = []
-    count = 0
-    for i in sorted(range(instance.n), key=lambda i: -weight[i]):
-        alone = not adjacent[i]
-        while uncovered[i] or alone:
-            alone = False
-            members = [i]
-            # What may join, and how many new pairs it would cover.
-            gain = {c: int(c in uncovered[i]) for c in adjacent[i]}
-            while gain:
-                best = max(gain, key=lambda c: (gain[c], weight[c], -c))
-                members.append(best)
-                near, fresh = adjacent[best], uncovered[best]
-                gain = {c: count + (c in fresh) for c, count in gain.items() if c in near}
-            for member in members:
-                uncovered[member].difference_update(members)
-            buffer += members
-            clique += [count] * len(members)
-            count += 1
-    return np.array(buffer, dtype=np.int64), np.array(clique, dtype=np.int64), count
+    n, size, pairs = instance.n, instance.size, instance.conflicts
+    pairs = pairs[block[pairs[:, 0]] != block[pairs[:, 1]]]
+    low, high = np.divmod(np.unique(pairs.min(axis=1) * n + pairs.max(axis=1)), n)
+    ends, others = np.concatenate([low, high]), np.concatenate([high, low])
+    rows = np.argsort(ends * n + others)
+    ends, other, edge = ends[rows], others[rows], rows % max(1, len(low))
+    ptr = np.searchsorted(ends, np.arange(n + 1)).astype(np.int64)
+    ranked = np.lexsort((-size[other], ends))  # stable: then the lower number
+    return clique_cover(np.argsort(-size, kind="stable"), size, ptr, other, edge, ranked)

@@ -17,7 +17,7 @@ from stagepack.instances.packing import (
     PackingSolution,
     measure,
 )
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.blocks import Blocks, _clique_cover
 from tests.instances.packing.moments import held, overlap
 from tests.packing_cases import FEATURES, brute_force, random_packing
 
@@ -319,3 +319,48 @@ def test_the_normal_form_is_kept_as_long_as_its_instance() -> None:
     instance = LmemPacking.from_arrays([1], [0], [1])
     assert Blocks.of(instance) is Blocks.of(instance)
     assert Blocks.of(instance) is not Blocks.of(instance.replace(name="other"))
+
+
+def greedy_cover(weight: list[int], adjacent: list[set[int]]) -> list[list[int]]:
+    uncovered = [set(others) for others in adjacent]
+    cliques = []
+    for i in sorted(range(len(weight)), key=lambda i: -weight[i]):
+        alone = not adjacent[i]
+        while uncovered[i] or alone:
+            alone, members = False, [i]
+            while near := set.intersection(*(adjacent[m] for m in members)):
+                gain = {c: sum(c in uncovered[m] for m in members) for c in near}
+                members.append(max(near, key=lambda c: (gain[c], weight[c], -c)))
+            for member in members:
+                uncovered[member].difference_update(members)
+            cliques.append(members)
+    return cliques
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_conflicts_are_covered_by_greedy_cliques(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 24))
+    pairs = rng.integers(0, n, (int(rng.integers(1, n * n)), 2))
+    pairs = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0).reshape(-1, 2)
+    instance = LmemPacking.from_arrays(rng.integers(1, 9, n), conflicts=pairs)
+    block = np.arange(n) if seed % 2 else rng.integers(0, n, n)
+    adjacent: list[set[int]] = [set() for _ in range(n)]
+    for i, j in pairs[block[pairs[:, 0]] != block[pairs[:, 1]]].tolist():
+        adjacent[i].add(j)
+        adjacent[j].add(i)
+    expected = greedy_cover(instance.size.tolist(), adjacent)
+    buffer, clique, count = _clique_cover(instance, block)
+    assert buffer.tolist() == [member for members in expected for member in members]
+    assert clique.tolist() == [c for c, members in enumerate(expected) for _ in members]
+    assert count == len(expected)
+
+
+@pytest.mark.parametrize("hub", [1, 9])
+def test_a_buffer_that_conflicts_with_all_others(hub: int) -> None:
+    n = 100_000  # whose squared number of steps would take hours
+    pairs = np.stack([np.zeros(n - 1, dtype=np.int64), np.arange(1, n)], axis=1)
+    instance = LmemPacking.from_arrays([hub] + [5] * (n - 1), conflicts=pairs)
+    _, clique, count = _clique_cover(instance, np.arange(n))
+    assert count == n - 1
+    assert len(clique) == 2 * (n - 1)
