@@ -112,3 +112,12 @@ def test_nothing_is_begun_that_would_not_end(
     monkeypatch.setattr(quick, "POOR", np.inf)
     assert quick.place_quickly(attempt, following=following) == 1
     assert len(placed) == begun
+
+
+def test_what_failed_once_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr(valleys, "first", lambda _, keep_going=None: tried.append(keep_going))
+    instance = LmemPacking.from_arrays([3, 4, 5], [0, 0, 1], [2, 1, 2])
+    result = sp.solve(instance, "auto", time_limit=1e-9)
+    assert result.trace.events[-1].source == "stack"
+    assert sum(asked is not None for asked in tried) == 1  # but for the warming up

@@ -318,6 +318,10 @@ def _bank_cost(
     return cost
 
 
+LISTED = 16
+"""Steps that an interval is worth when it is put on a heap, and again when it is taken off."""
+
+
 @compiled
 def fill_lists(
     todo: Array,
@@ -345,10 +349,11 @@ def fill_lists(
             return at
         i = todo[at]
         filled, looked = _forbid(i, ceiling, pieces, lists, offsets)
-        work += 4 * looked
+        work += 4 * looked + LISTED * filled
         step = pieces.alignment[i]
         lowest, chosen, least, top = 0, NOWHERE, FAR, NOWHERE
         while filled > 0:
+            work += LISTED
             low, high = heap_low[0], heap_high[0]
             filled = pop_interval(filled, heap_low, heap_high)
             if low > lowest:

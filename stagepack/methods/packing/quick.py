@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import weakref
 
 from stagepack.heuristics.packing import valleys
 from stagepack.heuristics.packing.baselines import stack
@@ -22,6 +23,9 @@ ANOTHER = 1.2
 
 MOST_CONFLICTS = 100_000
 """Pairs of a conflict graph from which on it is not looked at anew where time is over."""
+
+_in_vain: weakref.WeakSet[PackingProgress] = weakref.WeakSet()
+"""Runs in which the first placement failed: it would fail again."""
 
 
 def place_quickly(attempt: Attempt, *, only_first: bool = False, following: float = 0) -> float:
@@ -52,6 +56,8 @@ def place_quickly(attempt: Attempt, *, only_first: bool = False, following: floa
     best = valleys.first(blocks, keep_going=attempt.keep_going)
     if best is not None:
         attempt.offer(*best)
+    else:
+        _in_vain.add(progress)
     seconds = progress.elapsed - began
     if only_first:
         return seconds
@@ -76,7 +82,7 @@ def place_quickly(attempt: Attempt, *, only_first: bool = False, following: floa
 def last_resort(instance: LmemPacking, progress: PackingProgress) -> None:
     """Offer a quick placement where a run has none, else a stack."""
     graph = instance.conflicts
-    if graph is None or len(graph) <= MOST_CONFLICTS:
+    if progress not in _in_vain and (graph is None or len(graph) <= MOST_CONFLICTS):
         with contextlib.suppress(Stopped):
             place_quickly(Attempt(instance, progress), only_first=True)
     if progress.solution is None and progress.infeasible_reason is None:

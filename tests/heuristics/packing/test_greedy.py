@@ -1,5 +1,7 @@
 """Greedy rules: valid with every option, never below the load, the same every time."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -185,3 +187,20 @@ def test_heaviest_load_is_the_greatest_below() -> None:
         blocks.load[first:end].max() for first, end in zip(blocks.first, blocks.end, strict=True)
     ]
     assert Measures(blocks).heaviest_load.tolist() == expected
+
+
+def test_heaps_of_what_is_forbidden_count_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 300
+    rng = np.random.default_rng(0)
+    instance = LmemPacking.from_arrays(
+        [4] * n + [3] * n,
+        [0] * 2 * n,
+        [10] * 2 * n,
+        fixed=[*range(0, 12 * n, 12), *[-1] * n],
+        gaps=[(int(i), 2, 3) for i in rng.choice(n, 5, replace=False)],
+    )
+    blocks, asked = Blocks.of(instance), itertools.count()
+    monkeypatch.setattr(greedy, "STEP_BUDGET", 1_000_000)
+    greedy.place_in_order(blocks, np.arange(blocks.b), keep_going=lambda: next(asked) >= 0)
+    # Looks alone: 4 * sum of i for i below 2 n are less than a budget.
+    assert next(asked) > 3
