@@ -12,7 +12,7 @@ from benchmarks.soak_limits import Cell, Watch, soak, verdict
 CELLS = [
     ("lmem-packing", "one-buffer", "exact"),
     ("pipeline-partition", "one-layer", "dp"),
-    ("phase-schedule", "one-layer-phases", "dp"),
+    ("phase-schedule", "one-layer-phases", "enumerate"),
     ("pipeline-schedule", "one-operation", "greedy"),
 ]
 
