@@ -381,6 +381,7 @@ class Progress(Generic[SolutionT]):
         self._interrupted = False
         self._closed = False
         self._stopped: Termination | None = None
+        self._clock: Callable[[], float] | None = None
         self._offered = self._started
         self._checking = 0.0
         self.setup_time = 0.0
@@ -401,7 +402,13 @@ class Progress(Generic[SolutionT]):
     @property
     def remaining(self) -> float:
         """Seconds left; infinite without a time limit."""
-        return math.inf if self._time_limit is None else self._time_limit - self.elapsed
+        if self._time_limit is None:
+            return math.inf
+        return self._time_limit - (self.elapsed if self._clock is None else self._clock())
+
+    def limit_by(self, clock: Callable[[], float], seconds: float) -> None:
+        """End by another clock than the wall's: once it says so many seconds."""
+        self._clock, self._time_limit = clock, seconds
 
     @contextlib.contextmanager
     def setup(self, what: str) -> Iterator[None]:

@@ -57,11 +57,19 @@ PACE = 0.1
 """Work of CP-SAT that takes about a second in models that it counts too cheap."""
 
 
-def paced(settings: Settings, engine: solvers.Engine) -> Settings:
-    """Return the settings with a limit, for an engine that works, in work instead of seconds."""
-    if not settings.deterministic or settings.time_limit is None or engine.name != "cp-sat":
+def paced(settings: Settings, engine: solvers.Engine, remaining: float = math.inf) -> Settings:
+    """Return the settings with a limit, for an engine that works, in work instead of seconds.
+
+    Parameters
+    ----------
+    remaining : float
+        Seconds left, where these count work, too.
+    """
+    if not settings.deterministic or settings.time_limit is None:
         return settings
-    return dataclasses.replace(settings, time_limit=PACE * settings.time_limit)
+    seconds = max(0.0, min(settings.time_limit, remaining))
+    pace = PACE if engine.name == "cp-sat" else 1.0
+    return dataclasses.replace(settings, time_limit=pace * seconds)
 
 
 def run_model(
@@ -76,7 +84,7 @@ def run_model(
     bound_value: Callable[[int], Number | None] = lambda bound: bound,
     work: float | None = None,
     conclude_infeasible: Callable[[], None],
-) -> None:
+) -> float:
     """Build a model, solve it on an engine, and report what it finds to `progress`.
 
     Parameters
@@ -95,6 +103,11 @@ def run_model(
         End after so much work (see :class:`Limits`), which does not end the run.
     conclude_infeasible : callable
         Called when the model has no solution; it reports the reason, or contradicts.
+
+    Returns
+    -------
+    float
+        The engine's work, in seconds of :func:`paced`.
     """
     progress.require_time()
     # There is nothing to stop while a model is built, and no part of it to wait for.
@@ -103,11 +116,11 @@ def run_model(
         progress.interrupt()
     progress.require_time()
     if built.value is None:
-        return
+        return 0.0
     model = built.value
     if model.infeasible:
         conclude_infeasible()
-        return
+        return 0.0
     progress.engine = engine.name
     source = f"{engine.name} ({name})"
 
@@ -138,19 +151,20 @@ def run_model(
         should_stop=lambda: not progress.keep_going(),
         **options,
     )
+    seconds = outcome.work / (PACE if engine.name == "cp-sat" else 1.0)
     if outcome.interrupted:
         progress.interrupt()
     if start is not None and start_value is not None:
         _record_start(progress, start_value, outcome, source)
     if outcome.status is Status.INFEASIBLE:
         conclude_infeasible()
-        return
+        return seconds
     if outcome.values is not None:
         on_solution(outcome.values, outcome.bound)
     elif outcome.bound is not None:
         on_bound(outcome.bound)
     if not progress.keep_going() or work is not None:
-        return
+        return seconds
     if settings.deterministic and outcome.status is not Status.OPTIMAL:
         progress.stop(Termination.TIME_LIMIT)
     elif outcome.status is not Status.OPTIMAL and limit and outcome.runtime >= limit / 2:
@@ -161,6 +175,7 @@ def run_model(
         )
     else:
         progress.reason = f"{engine.name} gave up: {outcome.message}"
+    return seconds
 
 
 def _record_start(

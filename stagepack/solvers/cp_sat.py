@@ -194,6 +194,7 @@ def _read(cp_model: Any, model: Any, response: Any, outcome: Outcome) -> None:
         raise StagepackError(f"CP-SAT rejects the model: {model.validate() or 'invalid'}")
     outcome.message = cp_model.CpSolver().status_name(status)
     outcome.nodes = int(response.num_branches)
+    outcome.work = float(response.deterministic_time)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         outcome.status = Status.OPTIMAL if status == cp_model.OPTIMAL else Status.FEASIBLE
         outcome.values = np.array(response.solution, dtype=np.int64)

@@ -108,6 +108,8 @@ class Outcome:
         What that rests on: the engine's own words, or why nothing was confirmed.
     nodes : int
         Branch-and-bound nodes or, in CP-SAT, branches; 0 when unknown.
+    work : float
+        Work done, in the unit of `Limits.work_limit`; 0 when unknown.
     runtime : float
         Seconds of wall clock, imports not counted.
     message : str
@@ -123,6 +125,7 @@ class Outcome:
     hint_accepted: bool | None = None
     hint_note: str = ""
     nodes: int = 0
+    work: float = 0.0
     runtime: float = 0.0
     message: str = ""
     interrupted: bool = False

@@ -400,6 +400,11 @@ class _Drive:
         message = solver.modelStatusToString(status)
         outcome = Outcome(status=Status.UNKNOWN, message=message)
         outcome.nodes = max(0, int(info.mip_node_count)) if is_mip else 0
+        outcome.work = (
+            outcome.nodes / NODES_PER_WORK
+            if is_mip
+            else max(0, int(info.simplex_iteration_count)) / ITERATIONS_PER_WORK
+        )
         if status == statuses.kInfeasible:
             outcome.status = Status.INFEASIBLE
             return outcome

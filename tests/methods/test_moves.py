@@ -180,16 +180,13 @@ def test_limits_are_shared_with_moving_little() -> None:
     progress: Progress[PackingSolution] = Progress(
         instance.evaluate, instance.check, time_limit=100
     )
-    limited = Settings(deterministic=True, time_limit=10)
-    first, second, within = moves.shared(instance, progress, limited)
-    assert (first.time_limit, second.time_limit) == (8, 2)
-    with within:
+    with moves.reserved(instance, progress):
         assert 70 < progress.remaining < 81
     assert progress.remaining > 90
     assert progress.keep_going()
     fit = instance.replace(objective="fit", capacity=8)
-    first, second, _ = moves.shared(fit, progress, limited)
-    assert (first.time_limit, second.time_limit) == (5, 5)
+    with moves.reserved(fit, progress):  # where any placement will do, the one that moves least
+        assert progress.remaining > 90
 
 
 def test_a_part_of_the_time_that_is_used_up_ends_the_run_but_not_what_follows() -> None:

@@ -53,7 +53,8 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item
+from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item, too_dense
+from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.instance import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
@@ -106,8 +107,8 @@ class CpSat:
 
     @staticmethod
     def unsupported(instance: LmemPacking) -> str:
-        """Return '': rectangles express every instance, only the size of numbers is limited."""
-        return ""
+        """Return why the model would be too large, or ''; it expresses every instance."""
+        return too_dense(Blocks.of(instance))
 
     def _require_exact(self) -> None:
         frame, instance = self.frame, self.instance

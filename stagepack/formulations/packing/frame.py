@@ -23,8 +23,22 @@ from stagepack.result import InputError
 Interval = tuple[int, int]
 """First and last of a run of integers."""
 
+LARGEST_PAIRS = 2_000_000
+"""Pairs of pieces of blocks alive together beyond which no model is built: on an engine each may
+take a kilobyte."""
+
 Item = tuple[int, int]
 """A block and the units of one of its buffers."""
+
+
+def too_dense(blocks: Blocks) -> str:
+    """Return why a model of these blocks would take too much memory, or ''."""
+    if blocks.pairs <= LARGEST_PAIRS:
+        return ""
+    return (
+        f"{blocks.pairs:,} pairs of buffers are alive together, too many for a model "
+        f"(at most {LARGEST_PAIRS:,}); use auto, dive or repair"
+    )
 
 
 class Frame:

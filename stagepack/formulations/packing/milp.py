@@ -59,7 +59,8 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.formulations.packing.frame import Frame, Interval, Item
+from stagepack.formulations.packing.frame import Frame, Interval, Item, too_dense
+from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.instance import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
@@ -148,8 +149,8 @@ class Milp:
 
     @staticmethod
     def unsupported(instance: LmemPacking) -> str:
-        """Return '': the model expresses every instance, only its size is limited."""
-        return ""
+        """Return why the model would be too large, or ''; it expresses every instance."""
+        return too_dense(Blocks.of(instance))
 
     # ------------------------------------------------------------------ what is known beforehand
 

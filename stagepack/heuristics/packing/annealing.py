@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.annealing_kernels import (
     ENERGY,
     REORDERED,
@@ -21,6 +22,7 @@ from stagepack.heuristics.packing.annealing_kernels import (
     TARGET,
     Search,
     anneal,
+    meetings,
 )
 from stagepack.heuristics.packing.greedy import KeepGoing
 from stagepack.instances.packing.blocks import Blocks
@@ -32,8 +34,17 @@ WORDS = 512
 BUDGET = 8_000_000
 """Steps of a kernel call: about a tenth of a second."""
 
+STEP = 0.1 / BUDGET
+"""Seconds of a step."""
+
+MADE, ENTRY, PAIR = 3e-4, 1e-7, 1e-8
+"""Seconds of making a search, of an entry of its rows, and of a pair looked at for them."""
+
 HOT, COLD = 0.1, 0.01
 """First and last temperature of a cooling, as parts of the mean size of a block."""
+
+LARGEST_PAIRS = 10_000_000
+"""Pairs of blocks alive together that a search holds in memory: 16 bytes each."""
 
 LEGS = 30
 """Kernel calls of one cooling."""
@@ -50,6 +61,11 @@ def unsupported(blocks: Blocks) -> str:
     if not (blocks.fixed[np.diff(blocks.range_ptr) > 0] >= 0).all():
         return "annealing knows fixed offsets, but no ranges of addresses"
     return ""
+
+
+def too_dense(blocks: Blocks) -> bool:
+    """Whether more pairs of blocks are alive together than a search of all holds in memory."""
+    return blocks.pairs > LARGEST_PAIRS
 
 
 def improve(
@@ -125,14 +141,16 @@ def improve(
             search.state[TARGET] = max(target, peak - step)
             search.state[ENERGY] = REORDERED if leg == 0 else RETARGETED
         leg %= length
-        anneal(search, scale * HOT * math.pow(COLD / HOT, leg / length), BUDGET)
+        left = anneal(search, scale * HOT * math.pow(COLD / HOT, leg / length), BUDGET)
+        effort.spend(effort.LOOK + STEP * (BUDGET - left))
         leg += 1
         legs = None if legs is None else legs - 1
 
 
 def _search(blocks: Blocks, offsets: Array, free: Array, unit: int, seed: int) -> Search:
     """Return a search, in units, that starts with the free blocks in the order of offsets."""
-    ptr, other = blocks.neighbours()
+    ptr, other = _rows(blocks, free)
+    effort.spend(MADE + ENTRY * len(other) + PAIR * blocks.pairs + effort.ITEM * blocks.b)
     order = np.flatnonzero(free)
     order = order[np.argsort(offsets[order], kind="stable")]
     place = np.full(blocks.b, -1, dtype=np.int64)
@@ -160,6 +178,14 @@ def _search(blocks: Blocks, offsets: Array, free: Array, unit: int, seed: int) -
         random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
         state=np.zeros(3, dtype=np.int64),
     )
+
+
+def _rows(blocks: Blocks, free: Array) -> tuple[Array, Array]:
+    """Return the blocks that meet each free one, as rows."""
+    if not blocks.linear or len(blocks.first) != blocks.b:
+        return blocks.neighbours()
+    order = np.argsort(blocks.first, kind="stable")
+    return meetings(np.array(blocks.first), np.array(blocks.end), order, free)
 
 
 def place_all(search: Search) -> None:

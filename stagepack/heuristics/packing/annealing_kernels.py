@@ -74,6 +74,44 @@ REORDERED, RETARGETED = -1, -2
 """Energies to be found: all must be placed anew, or the target alone has changed."""
 
 
+@compiled
+def meetings(
+    first: Array, end: Array, order: Array, wanted: Array
+) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """Return who meets each wanted block, as rows (ptr, other); those of others are empty.
+
+    Blocks are alive in the sections [first, end) and ascend in `first` by `order`.  O(b + pairs),
+    in memory only the rows.
+    """
+    b = len(first)
+    ptr = np.zeros(b + 1, dtype=np.int64)
+    other = np.empty(0, dtype=np.int64)
+    used = ptr
+    for writing in range(2):
+        for p in range(b):
+            i = order[p]
+            q = p + 1
+            while q < b and first[order[q]] < end[i]:
+                j = order[q]
+                if writing:
+                    if wanted[i]:
+                        other[used[i]] = j
+                        used[i] += 1
+                    if wanted[j]:
+                        other[used[j]] = i
+                        used[j] += 1
+                else:
+                    ptr[i + 1] += wanted[i]
+                    ptr[j + 1] += wanted[j]
+                q += 1
+        if not writing:
+            for i in range(b):
+                ptr[i + 1] += ptr[i]
+            other = np.empty(ptr[b], dtype=np.int64)
+            used = ptr[:-1].copy()
+    return ptr, other
+
+
 @inner
 def _draw(search: Search, below: int) -> int:  # pragma: no cover - compiled
     """Return a random number in [0, below): xorshift64*, Vigna 2016."""
@@ -292,12 +330,13 @@ def _choose(search: Search) -> Any:  # pragma: no cover - compiled
 
 
 @compiled
-def anneal(search: Search, temperature: float, budget: int) -> None:  # pragma: no cover - compiled
+def anneal(search: Search, temperature: float, budget: int) -> int:  # pragma: no cover - compiled
     """Try moves in the order until the energy is 0 or `budget` steps are done.
 
     A move takes a block, more often than not one that sticks out or meets one that does, next to
     another that it meets.  It is given up as soon as its energy is above what would be accepted.
     An energy below 0 says that order or target are new: it is found before the first move.
+    Returns what is left of `budget`; less than 0: the last move went beyond.
     """
     ptr, other, offsets, mark = search.ptr, search.other, search.offsets, search.mark
     order, place, state = search.order, search.place, search.state
@@ -333,3 +372,4 @@ def anneal(search: Search, temperature: float, budget: int) -> None:  # pragma: 
             for k in range(moved - 1, -1, -1):
                 offsets[search.undo_block[k]] = search.undo_offset[k]
             _shift(target, source, search)
+    return budget

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stagepack.heuristics.packing import annealing, repair
+from stagepack.heuristics.packing import annealing, effort, repair
 from stagepack.heuristics.packing.dive_kernels import begin, proceed
 from stagepack.heuristics.packing.greedy import LARGE, KeepGoing, place_in_order
 from stagepack.heuristics.packing.rules import RULES, Measures
@@ -27,6 +27,9 @@ from stagepack.instances.profile import Array
 
 STEPS = 200_000
 """Steps of a dive before the kernel returns to Python: about a tenth of a second."""
+
+STEP, EACH = 2e-7, 20
+"""Seconds of a step, and how many a block takes at least."""
 
 ORDERS: dict[str, Callable[[Measures], tuple[Array, ...]]] = {
     "heaviest-longest": lambda m: (-m.heaviest_load, -m.sections, -m.area),
@@ -64,7 +67,10 @@ def place(blocks: Blocks, order: Array, *, keep_going: KeepGoing | None = None) 
     first, end, size = (np.array(values) for values in (blocks.first, blocks.end, blocks.size))
     offsets = np.full(blocks.b, -1, dtype=np.int64)
     dive = begin(blocks.b, blocks.sections)
+    effort.spend(effort.LOOK + effort.ITEM * (blocks.b + blocks.sections))
+    effort.spend(STEP * min(STEPS, EACH * blocks.b))  # the last call
     while proceed(dive, order, first, end, size, offsets, STEPS):
+        effort.spend(STEP * STEPS)
         if keep_going is not None and not keep_going():
             return None
     return offsets

@@ -64,11 +64,8 @@ def unsupported(blocks: Blocks) -> str:
     reason = unknown_rule(blocks)
     if reason:
         return reason
-    first, end = np.sort(blocks.first), np.sort(blocks.end)
-    # Pieces that overlap: those begun before a piece ends, less those ended before, itself and it.
-    pairs = int((np.searchsorted(first, end, side="left") - np.arange(1, len(end) + 1)).sum())
-    if pairs > (LARGEST_PAIRS if blocks.rigid else LARGEST_PAIRS // SHAPED):
-        return f"{pairs:,} pairs of buffers alive together are too many for the exact search"
+    if blocks.pairs > (LARGEST_PAIRS if blocks.rigid else LARGEST_PAIRS // SHAPED):
+        return f"{blocks.pairs:,} pairs of buffers alive together are too many for the exact search"
     return ""
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.greedy_kernels import (
     FAR,
     Lists,
@@ -28,6 +29,9 @@ from stagepack.instances.profile import Array
 
 STEP_BUDGET = 20_000_000
 """List entries a kernel looks at before it returns to Python: some hundredths of a second."""
+
+STEP, LIST_STEP, CALL, ORDERED = 4e-9, 4e-9, 4e-4, 1.6e-6
+"""Seconds of an entry looked at, in slabs and in lists, of a placement and of a block to order."""
 
 MOST_RUNS = 64
 """Orders that change class more often than this are placed with one slab for all."""
@@ -127,6 +131,7 @@ def place_in_order(
     """
     if policy == BANKS and banks is None:
         raise ValueError("the bank-aware rule needs banks")
+    effort.spend(CALL + ORDERED * blocks.b)
     offsets = np.full(blocks.b, -1, dtype=np.int64) if placed is None else placed.copy()
     order = order[offsets[order] < 0]
     limit = FAR // 2 if ceiling is None else ceiling
@@ -197,7 +202,7 @@ def _by_slabs(
         cuts, length_class = cuts[:0], np.full(len(order), int(length_class.max()))
     placed = np.flatnonzero(offsets >= 0)
     placed = placed[np.argsort(offsets[placed], kind="stable")]
-    begin = 0
+    begin, spent = 0, np.zeros(1, dtype=np.int64)
     for todo in np.split(order, cuts) if len(order) else []:
         shift = int(length_class[begin])
         begin += len(todo)
@@ -207,8 +212,20 @@ def _by_slabs(
             if keep_going is not None and not keep_going():
                 return False
             at = fill_slabs(
-                todo, at, policy, first, end, size, alignment, ceiling, slabs, offsets, STEP_BUDGET
+                todo,
+                at,
+                policy,
+                first,
+                end,
+                size,
+                alignment,
+                ceiling,
+                slabs,
+                offsets,
+                STEP_BUDGET,
+                spent,
             )
+            _account(spent, STEP)
             if at < 0:
                 return False
         placed = np.concatenate([placed, todo])
@@ -226,17 +243,19 @@ def _by_lists(
     offsets: Array,
 ) -> bool:
     """Place blocks of any kind; fill `offsets`, return whether all found a place."""
+    effort.spend(CALL + ORDERED * (blocks.b + len(blocks.first)))
     pieces, lists = _pieces(blocks, banks), _lists(blocks)
     limited = np.zeros(blocks.b, dtype=bool)
     some = np.flatnonzero(np.diff(blocks.range_ptr))
     limited[some] = blocks.range_high[blocks.range_ptr[some + 1] - 1] < FAR // 2
     urgency = np.where(blocks.fixed >= 0, 0, np.where(limited, 1, 2))[order]
     order = np.ascontiguousarray(order[np.argsort(urgency, kind="stable")])
-    at = 0
+    at, spent = 0, np.zeros(1, dtype=np.int64)
     while at < len(order):
         if keep_going is not None and not keep_going():
             return False
-        at = fill_lists(order, at, policy, ceiling, pieces, lists, offsets, STEP_BUDGET)
+        at = fill_lists(order, at, policy, ceiling, pieces, lists, offsets, STEP_BUDGET, spent)
+        _account(spent, LIST_STEP)
         if at < 0:
             return False
     return True
@@ -251,6 +270,12 @@ def place_limited(
     found a place.
     """
     return _by_lists(blocks, members, FIRST, FAR // 2, keep_going, None, offsets)
+
+
+def _account(spent: Array, step: float) -> None:
+    """Count the steps of a kernel as work, and begin to count anew."""
+    effort.spend(effort.LOOK + step * int(spent[0]))
+    spent[0] = 0
 
 
 def _pieces(blocks: Blocks, banks: BankPairs | None) -> Pieces:

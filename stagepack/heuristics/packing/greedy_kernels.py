@@ -104,6 +104,7 @@ def fill_slabs(
     slabs: Slabs,
     offsets: Array,
     budget: int,
+    spent: Array,
 ) -> int:  # pragma: no cover - compiled
     """Place the blocks todo[begin:], in that order; none longer than a slab.
 
@@ -111,12 +112,13 @@ def fill_slabs(
     -------
     int
         Where to go on in `todo` (its length: all are placed) once `budget` entries were looked
-        at; -1 when a block does not fit under `ceiling`.
+        at; -1 when a block does not fit under `ceiling`.  `spent`, of shape (1,), counts entries.
     """
     shift = slabs.shift
     work = 0
     for at in range(begin, len(todo)):
         if work > budget:
+            spent[0] += work
             return at
         i = todo[at]
         a, b, s, step = first[i], end[i], size[i], alignment[i]
@@ -146,6 +148,7 @@ def fill_slabs(
         if chosen == NOWHERE:
             chosen = lowest
         if chosen + s > ceiling:
+            spent[0] += work
             return -1
         offsets[i] = chosen
         for c in range(left, right + 1):
@@ -162,6 +165,7 @@ def fill_slabs(
             slabs.high[k] = chosen + s
             slabs.first[k] = a
             slabs.end[k] = b
+    spent[0] += work
     return len(todo)
 
 
@@ -332,6 +336,7 @@ def fill_lists(
     lists: Lists,
     offsets: Array,
     budget: int,
+    spent: Array,
 ) -> int:  # pragma: no cover - compiled
     """Place the blocks todo[begin:], in that order, whatever their pieces, ranges and partners.
 
@@ -346,6 +351,7 @@ def fill_lists(
     work = 0
     for at in range(begin, len(todo)):
         if work > budget:
+            spent[0] += work
             return at
         i = todo[at]
         filled, looked = _forbid(i, ceiling, pieces, lists, offsets)
@@ -384,10 +390,12 @@ def fill_lists(
         if policy == TOP:
             chosen = top
         if chosen == NOWHERE:
+            spent[0] += work
             return -1
         offsets[i] = chosen
         for p in range(pieces.piece_ptr[i], pieces.piece_ptr[i + 1]):
             for c in range(pieces.first[p] >> shift, ((pieces.end[p] - 1) >> shift) + 1):
                 lists.entry[lists.ptr[c] + lists.length[c]] = p
                 lists.length[c] += 1
+    spent[0] += work
     return len(todo)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing import exact_kernels as kernels
 from stagepack.heuristics.packing import exact_state as state
 from stagepack.heuristics.packing.components import Component
@@ -18,6 +19,9 @@ from stagepack.instances.profile import Array
 
 WORK = 12_000_000
 """Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
+
+STEP, BEGIN = 1 / 120_000_000, 1.5e-4
+"""Seconds of a step, and of beginning a search apart from what its size costs."""
 
 ORDERS = (
     (state.LOWEST_BLOCK, "TWA"),
@@ -109,6 +113,7 @@ class Search:
         loads = (scaled * component.load()).astype(np.int64)
         self._blocks["rank"] = rank - component.b * loads
         b, sections = component.b, len(component.sections)
+        effort.spend(BEGIN + effort.ITEM * (b + sections))
         self._lists[: b + sections] = np.concatenate([np.arange(b), np.arange(sections)])
         self._control[:] = 0
         self._control[state.LISTS] = b + sections
@@ -146,7 +151,9 @@ class Search:
                 self._queue,
                 self._control,
             )
-            self.steps += int(self._control[state.SPENT])
+            steps = int(self._control[state.SPENT])
+            self.steps += steps
+            effort.spend(effort.LOOK + STEP * steps)
             if outcome != state.FULL:
                 return int(outcome)
             self._trail = np.concatenate([self._trail, np.zeros_like(self._trail)])

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import annealing, exact
+from stagepack.heuristics.packing import annealing, effort, exact
 from stagepack.heuristics.packing.greedy import KeepGoing
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
@@ -21,8 +21,17 @@ from stagepack.instances.profile import Array
 SEARCHED, NODES = 600, 5_000
 """Blocks of a window up to which it is first searched exhaustively, and nodes of the first try."""
 
+LARGEST_CUT = 30_000
+"""Blocks alive in a window that is wider than the first at its place."""
+
 LARGEST_WINDOW = 4000
-"""Blocks in a window; with more, first-fit orders change too slowly."""
+"""Blocks that are placed again; with more, first-fit orders change too slowly."""
+
+MOST_PAIRS = 4_000_000
+"""Pairs of one that is placed again and another that it meets: memory of 8 bytes each."""
+
+CUT, MEMBER = 1e-3, 2e-6
+"""Seconds of cutting a window out: each, and each of its blocks."""
 
 LEGS = 2
 """Kernel calls of annealing in the first window at a place; doubled as it grows."""
@@ -69,6 +78,7 @@ def improve(
     top = offsets + blocks.size
     reported = int(top.max(initial=0))
     tries = np.zeros(blocks.sections, dtype=np.int64)
+    random = np.random.default_rng(seed)
     while (peak := int(top.max(initial=0))) > target:
         if peak < reported:
             reported = peak
@@ -76,12 +86,16 @@ def improve(
                 on_solution(offsets.copy())
         if keep_going is not None and not keep_going():
             return offsets
+        effort.spend(effort.ITEM * blocks.b)
         worst = int(np.argmax(top))
         first, end = int(blocks.first[worst]), int(blocks.end[worst])
         attempt = int(tries[first:end].max())
         tries[first:end] += 1
         members, begin, stop = _window(blocks, first, end, attempt)
         window, inside = _clipped(blocks, members, begin, stop)
+        effort.spend(CUT + MEMBER * len(members))
+        if inside.sum() > LARGEST_WINDOW or window.pairs > MOST_PAIRS:
+            inside = _chosen(window, inside, members == worst, random)
         found = _searched(window, inside, offsets[members], target, attempt, keep_going)
         if found is None:
             found = annealing.improve(
@@ -111,6 +125,7 @@ def _searched(
     """Return the offsets of a small window packed as low as its surroundings allow, or None."""
     if len(inside) > SEARCHED or not inside.any():
         return None
+    effort.spend(CUT + 2 * effort.ROW * len(inside))
     around = LmemPacking.from_arrays(
         window.size,
         window.time[window.first],
@@ -118,7 +133,12 @@ def _searched(
         alignment=window.alignment,
         fixed=np.where(inside, -1, offsets),
     )
-    capacity = max(target, int((offsets + window.size)[~inside].max(initial=0)))
+    peak = int((offsets + window.size).max())
+    floor = max(target, int((offsets + window.size)[~inside].max(initial=0)))
+    # First half way down, then anything lower.
+    capacity = max(floor, peak - max(1, (peak - floor) >> (attempt + 1)))
+    if capacity >= peak:  # what may not move is as high
+        return offsets
     decision = exact.decide(
         Blocks.of(around),
         capacity,
@@ -135,9 +155,25 @@ def _window(blocks: Blocks, first: int, end: int, attempt: int) -> tuple[Array, 
         margin = (end - first + 8) << min(attempt, 20)
         begin, stop = max(0, first - margin), min(blocks.sections, end + margin)
         members = np.flatnonzero((blocks.first < stop) & (blocks.end > begin))
-        if len(members) <= LARGEST_WINDOW or attempt == 0:
+        if len(members) <= LARGEST_CUT or attempt == 0:
             return members, begin, stop
         attempt -= 1
+
+
+def _chosen(window: Blocks, inside: Array, worst: Array, random: np.random.Generator) -> Array:
+    """Return a mask of some blocks out of those inside: the worst one, and any that it meets.
+
+    As many as have no more pairs, all together, than a search may hold.
+    """
+    at = int(np.flatnonzero(worst)[0])
+    meets = (window.first < window.end[at]) & (window.end > window.first[at])
+    order = random.permutation(np.flatnonzero(inside & meets & ~worst))
+    order = np.concatenate([[at], order])[:LARGEST_WINDOW]
+    begun = np.searchsorted(np.sort(window.first), window.end[order], side="left")
+    over = np.searchsorted(np.sort(window.end), window.first[order], side="right")
+    chosen = np.zeros(window.b, dtype=bool)
+    chosen[order[np.cumsum(begun - over) <= MOST_PAIRS]] = True
+    return chosen
 
 
 def _clipped(blocks: Blocks, members: Array, begin: int, stop: int) -> tuple[Blocks, Array]:

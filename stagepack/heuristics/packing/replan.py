@@ -10,10 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import greedy
+from stagepack.heuristics.packing import effort, greedy
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
+
+ENTRY, CHECKED, MADE = 3e-9, 1e-6, 1e-3
+"""Seconds of a buffer or piece looked at for one other, of a buffer in a check or a normal form,
+and of either apart from that."""
 
 
 def place(
@@ -28,7 +32,7 @@ def place(
     Releases kept buffers until the rest fits, then tries to keep each released one again, the
     largest first.  O(n) greedy packings at most.
     """
-    kept = _consistent(instance, capacity)
+    kept = _consistent(instance, capacity, keep_going)
     found = None
     while found is None and keep_going():
         found, beyond = _with(instance, kept, capacity, keep_going)
@@ -61,24 +65,40 @@ def _bytes(instance: LmemPacking, offsets: Array) -> int:
     return int(instance.size[_moved(instance, offsets)].sum())
 
 
-def _consistent(instance: LmemPacking, capacity: int) -> Array:
-    """Return a mask of buffers whose previous offsets are valid together, the largest first."""
+def _consistent(instance: LmemPacking, capacity: int, keep_going: Callable[[], bool]) -> Array:
+    """Return a mask of buffers whose previous offsets are valid together, the largest first.
+
+    O(n) for each buffer, in memory linear in n.
+    """
     kept = np.zeros(instance.n, dtype=bool)
     blocks = Blocks.of(instance)
     alone = np.flatnonzero(_fits_alone(instance, blocks, capacity))
     if _agree(instance, _mask(alone, instance.n), capacity):
         return _mask(alone, instance.n)
-    pointer, other = blocks.neighbours()
     low = np.where(instance.fixed >= 0, instance.fixed, instance.previous)
     high = low + instance.size
     placed = instance.fixed >= 0
     for buffer in sorted(alone.tolist(), key=lambda i: (-int(instance.size[i]), i)):
+        if not keep_going():  # what is known to fit together is kept
+            break
+        effort.spend(effort.LOOK + ENTRY * (instance.n + len(blocks.first)))
         block = blocks.block[buffer]
-        near = np.isin(blocks.block, other[pointer[block] : pointer[block + 1]]) & placed
+        beside = np.flatnonzero(placed & (low < high[buffer]) & (low[buffer] < high))
         together = (blocks.block == block) & placed & (low != low[buffer])
-        if not (near & (low < high[buffer]) & (low[buffer] < high)).any() and not together.any():
+        if not _alive_with(blocks, block, blocks.block[beside]) and not together.any():
             kept[buffer] = placed[buffer] = True
     return kept
+
+
+def _alive_with(blocks: Blocks, block: int, others: Array) -> bool:
+    """Whether a block shares a section with any of some others."""
+    of_others = np.zeros(blocks.b, dtype=bool)
+    of_others[others] = True
+    of_others[block] = False
+    pieces = np.flatnonzero(np.repeat(of_others, np.diff(blocks.piece_ptr)))
+    first, end = blocks.first[pieces], blocks.end[pieces]
+    own = range(int(blocks.piece_ptr[block]), int(blocks.piece_ptr[block + 1]))
+    return any(bool(((first < blocks.end[p]) & (end > blocks.first[p])).any()) for p in own)
 
 
 def _mask(buffers: Array, n: int) -> Array:
@@ -106,6 +126,7 @@ def _agree(instance: LmemPacking, kept: Array, capacity: int) -> bool:
     if not kept.any():
         return True
     members = np.flatnonzero(kept | (instance.fixed >= 0))
+    effort.spend(MADE + CHECKED * instance.n)
     offsets = np.where(kept, instance.previous, instance.fixed)[members]
     part = instance.select(
         members.tolist(), objective=Objective.FIT, capacity=capacity, memories=()
@@ -118,6 +139,7 @@ def _with(
 ) -> tuple[Array | None, Array]:
     """Return a placement that keeps these buffers (None), and the buffers that found no room."""
     fixed = np.where(kept, instance.previous, instance.fixed)
+    effort.spend(MADE + CHECKED * instance.n)
     part = instance.replace(fixed=fixed, objective=Objective.PEAK)
     blocks = Blocks.of(part)
     found = greedy.portfolio(blocks, keep_going=keep_going)
@@ -131,10 +153,16 @@ def _with(
 def _in_the_way(instance: LmemPacking, kept: Array, beyond: Array) -> Array:
     """Return a mask of kept buffers to release: the smaller half of those alive with `beyond`."""
     blocks = Blocks.of(instance)
-    pointer, other = blocks.neighbours()
+    too_high = np.zeros(blocks.b, dtype=bool)
+    too_high[blocks.block[beyond]] = True
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    of_them = too_high[owner]
+    change = np.zeros(blocks.sections + 1, dtype=np.int64)
+    np.add.at(change, blocks.first[of_them], 1)
+    np.add.at(change, blocks.end[of_them], -1)
+    busy = np.concatenate([[0], np.cumsum(np.cumsum(change)[:-1] > 0)])
     near = np.zeros(blocks.b, dtype=bool)
-    for block in blocks.block[beyond]:
-        near[other[pointer[block] : pointer[block + 1]]] = True
+    near[owner[busy[blocks.end] > busy[blocks.first]]] = True
     candidates = np.flatnonzero(kept & near[blocks.block])
     if not len(candidates):
         candidates = np.flatnonzero(kept)

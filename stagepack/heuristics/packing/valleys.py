@@ -24,6 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.greedy import KeepGoing, place_limited
 from stagepack.heuristics.packing.greedy_kernels import FAR
 from stagepack.heuristics.packing.valley_kernels import (
@@ -38,6 +39,9 @@ from stagepack.instances.profile import Array
 
 STEPS = 100_000
 """Steps of the kernel before it returns to Python: less than a tenth of a second."""
+
+STEP, EACH = 2e-7, 1.5e-6
+"""Seconds of a step, and of a block beside that."""
 
 WIDEST_RING, RINGS = 1.25, 10
 """The largest ring that is tried, as a part of the greatest load, and how often it is halved."""
@@ -184,7 +188,9 @@ def place(
     plant(table)
     skyline = outline(ground, circular)
     placed = np.full(len(order), -1, dtype=np.int64)
+    effort.spend(effort.LOOK + EACH * len(order))
     while not fill(table, skyline, placed, STEPS):
+        effort.spend(STEP * STEPS)
         if not complete and keep_going is not None and not keep_going():
             return None
     offsets[order] = placed
@@ -290,6 +296,7 @@ def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | Non
     for _ in range(RINGS):
         if keep_going is not None and not keep_going():
             break
+        effort.spend(effort.ITEM * blocks.b)
         if around(order, first, end, size, alignment, ring, offsets, lows):
             best, offsets, high, found = offsets, best, ring, True
         elif not found:

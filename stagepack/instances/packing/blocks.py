@@ -174,6 +174,13 @@ class Blocks:
         )
 
     @cached_property
+    def pairs(self) -> int:
+        """Number of pairs of pieces that share a section; O(pieces log pieces)."""
+        first, end = np.sort(self.first), np.sort(self.end)
+        # Those begun before a piece ends, less those ended before, itself and it.
+        return int((np.searchsorted(first, end, side="left") - np.arange(1, len(end) + 1)).sum())
+
+    @cached_property
     def rounded(self) -> Blocks:
         """The same blocks with sizes rounded up to the alignment, where all have one in common.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
 from stagepack.methods import Method, Settings
-from stagepack.result import Progress, Stopped
+from stagepack.result import Event, Progress, Stopped, Termination
 
 COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aware")
 """Greedy rules that comparisons run unasked."""
@@ -27,34 +28,51 @@ class _Run:
         # Only where there is something to load: to watch over it costs more than a small solve.
         loaded = f"{__name__}.runs" in sys.modules
         with contextlib.nullcontext() if loaded else progress.setup("loading compiled code"):
-            from stagepack.methods.packing import moves
+            from stagepack.heuristics.packing import effort
             from stagepack.methods.packing.runs import RUNS
 
-        run = RUNS[self.name]
+        if settings.deterministic and settings.time_limit is not None:
+            progress.limit_by(effort.spent, settings.time_limit)
         try:
-            if not moves.matter(self.name, instance):
-                with contextlib.suppress(Stopped):
-                    run(instance, progress, settings)
-            else:
-                first, second, within = moves.shared(instance, progress, settings)
-                moves.before(self.name, instance, progress, second)
-                if progress.keep_going():
-                    with within, contextlib.suppress(Stopped):
-                        run(instance, progress, first)
-                moves.after(self.name, instance, progress, second)
-        except (Stopped, KeyboardInterrupt):
+            with effort.counting(settings.time_limit):
+                self._run(RUNS[self.name], instance, progress, settings)
+                if progress.stop_reason() is Termination.TIME_LIMIT:
+                    progress.stop(Termination.TIME_LIMIT)  # by a clock that stops here
+        finally:
             self._conclude(instance, progress)
-            raise
-        self._conclude(instance, progress)
+
+    def _run(
+        self,
+        run: Callable[[LmemPacking, Progress[PackingSolution], Settings], None],
+        instance: LmemPacking,
+        progress: Progress[PackingSolution],
+        settings: Settings,
+    ) -> None:
+        """Run, and where there is an old placement see to it that little moves."""
+        from stagepack.methods.packing import moves
+
+        if not moves.matter(self.name, instance):
+            with contextlib.suppress(Stopped):
+                run(instance, progress, settings)
+            return
+        moves.before(self.name, instance, progress, settings)
+        if progress.keep_going():
+            with moves.reserved(instance, progress), contextlib.suppress(Stopped):
+                run(instance, progress, settings)
+        moves.after(self.name, instance, progress, settings)
 
     def _conclude(self, instance: LmemPacking, progress: Progress[PackingSolution]) -> None:
         """Offer what is quick where nothing was found; say what is to be known."""
+        from stagepack.methods.packing.attempt import nearest
         from stagepack.methods.packing.quick import last_resort, say_if_far
 
         if progress.solution is None and progress.infeasible_reason is None:
             last_resort(instance, progress)
         say_if_far(instance, progress)
         peak, capacity = progress.objective, instance.capacity
+        near = nearest(progress)
+        if near is not None and progress.solution is None and instance.ceiling is not None:
+            progress.reason = _undecided(near, instance.ceiling, progress)
         if instance.objective is not Objective.PEAK or peak is None or capacity is None:
             return
         if peak > capacity:
@@ -63,6 +81,17 @@ class _Run:
                 f"enforces, by {peak - capacity:,}"
             )
             progress.reason = f"{progress.reason}; {remark}" if progress.reason else remark
+
+
+def _undecided(near: Event, ceiling: int, progress: Progress[PackingSolution]) -> str:
+    """Return what is known where neither a placement nor a proof was found."""
+    over = int(near.value) - ceiling
+    bound = "" if progress.bound is None else f"; the bound is {progress.bound:,}"
+    return (
+        f"undecided: the best placement found needs {int(near.value):,} bytes, {over:,} "
+        f"({100 * over / max(1, ceiling):.2g} %) over the capacity of {ceiling:,} ({near.source})"
+        f"{bound}; the objective peak returns such a placement"
+    )
 
 
 class _PeakOnly:

@@ -7,14 +7,26 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import annealing, bounds, dive, exact, greedy, keep, valleys
+from stagepack.heuristics.packing import (
+    annealing,
+    bounds,
+    dive,
+    effort,
+    exact,
+    greedy,
+    keep,
+    valleys,
+)
 from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-from stagepack.result import Progress, Stopped
+from stagepack.result import Event, Progress, Stopped
 
 PackingProgress = Progress[PackingSolution]
+
+MADE, CHECK = 1e-3, 3e-4
+"""Seconds of work of a normal form, and of a check, apart from what their size costs."""
 
 
 class Attempt:
@@ -30,6 +42,8 @@ class Attempt:
         self.instance = instance
         self.progress = progress
         self.blocks = Blocks.of(instance)
+        self._low: Array | None = None
+        effort.spend(MADE + effort.ITEM * instance.n)
         reason = bounds.overload(instance, self.blocks)
         if reason:
             progress.prove_infeasible(reason)
@@ -47,8 +61,19 @@ class Attempt:
         return self.instance.objective in (Objective.PEAK, Objective.FIT)
 
     @property
+    def best(self) -> Array | None:
+        """The lowest placement known, shape (b,).
+
+        It may exceed the capacity: searches start from it all the same.
+        """
+        low, lowest, size = self._low, self.lowest, self.blocks.size
+        if low is None or lowest is None:
+            return lowest if low is None else low
+        return low if (low + size).max() < (lowest + size).max() else lowest
+
+    @property
     def lowest(self) -> Array | None:
-        """The best placement known, shape (b,)."""
+        """The placement of the best answer known, shape (b,)."""
         solution = self.progress.solution
         if solution is None:
             return None
@@ -58,6 +83,9 @@ class Attempt:
 
     def offer(self, offsets: Array, source: str) -> None:
         """Offer offsets of all blocks if they respect the capacity; else say what they need."""
+        size = self.blocks.size
+        if self._low is None or (offsets + size).max() < (self._low + size).max():
+            self._low = offsets
         self.offer_buffers(self.blocks.expand(offsets), source)
 
     def offer_buffers(self, offsets: Array, source: str, memory: Array | None = None) -> None:
@@ -65,23 +93,37 @@ class Attempt:
         ceiling = self.instance.ceiling
         peak = int((offsets + self.instance.size).max())
         if memory is None and ceiling is not None and peak > ceiling:
-            if self.progress.solution is None:
-                self.progress.reason = (
-                    f"{source} needs {peak:,} bytes, {peak - ceiling:,} more than the capacity"
-                )
+            _note(self.progress, peak, source)
             return
         self.progress.reason = ""
+        effort.spend(CHECK + effort.ITEM * self.instance.n)
         self.progress.offer(PackingSolution.of(self.instance, offsets, memory), source)
 
-    def for_a_while(self, steps: int) -> Callable[[], bool]:
-        """Return a `keep_going` that also ends after so many looks: the same on any machine."""
-        left = [steps]
+    def for_a_while(self, seconds: float) -> Callable[[], bool]:
+        """Return a `keep_going` that also ends after so much work: the same on any machine."""
+        until = effort.spent() + seconds
 
         def go_on() -> bool:
-            left[0] -= 1
-            return left[0] >= 0 and self.progress.keep_going()
+            return effort.spent() < until and self.progress.keep_going()
 
         return go_on
+
+
+OVER = "over-capacity"
+"""Kind of the trace's events about placements that exceed the capacity, lower from one to the next:
+no solutions, but what is known where there is none."""
+
+
+def _note(progress: PackingProgress, peak: int, source: str) -> None:
+    """Remember the peak of a placement above the capacity, if it is the lowest so far."""
+    known = nearest(progress)
+    if progress.solution is None and (known is None or peak < known.value):
+        progress.trace.events.append(Event(progress.elapsed, OVER, peak, source))
+
+
+def nearest(progress: PackingProgress) -> Event | None:
+    """Return what is known about the lowest placement above the capacity."""
+    return next((e for e in reversed(progress.trace.events) if e.kind == OVER), None)
 
 
 def compile_kernels(attempt: Attempt, *parts: str, stiff: bool = False) -> None:
@@ -95,7 +137,7 @@ def compile_kernels(attempt: Attempt, *parts: str, stiff: bool = False) -> None:
         parts = tuple("shapes" if part == "exact" else part for part in parts)
     if parts in _warm:
         return
-    with attempt.progress.setup("loading kernels"):
+    with attempt.progress.setup("loading kernels"), effort.counting():
         warm_up(*parts)
     _warm.add(parts)
 

@@ -8,11 +8,10 @@ Greedy passes give an answer soon; a model, the objective ``moves`` under a capa
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import keep
+from stagepack.heuristics.packing import effort, keep
 from stagepack.heuristics.packing import replan as replanning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
@@ -43,9 +42,6 @@ WORK = 60.0
 
 KEPT = 0.2
 """Part of a limited run that is kept for moving little, where the peak comes first."""
-
-DIVIDED = 0.5
-"""Part of a run limited by work that moving little gets where it comes first."""
 
 
 UNASKED = " (auto and cp-sat look for a proof, given time)"
@@ -139,6 +135,8 @@ class MovingLittle:
                 formulation = "Milp"
         if not self.progress.keep_going():
             return
+        if getattr(formulations, formulation).unsupported(self.instance):
+            return
         unlimited = math.isinf(self.progress.remaining) and not settings.deterministic
         progress = self.progress
         start, value = progress.solution, progress.objective
@@ -146,17 +144,18 @@ class MovingLittle:
         engine = load_engine(own_engine, self.attempt.progress, settings)
         # Old offsets may need a finer unit than the peak does, and too fine a one for the model.
         with contextlib.suppress(InputError):
-            run_model(
+            seconds = run_model(
                 engine,
                 lambda: getattr(formulations, formulation)(self.instance, upper=value, lower=0),
                 formulation,
                 progress,
-                paced(settings, engine),
+                paced(settings, engine, progress.remaining),
                 start=start,
                 start_value=value,
                 work=WORK if name == "auto" and unlimited else None,
                 conclude_infeasible=lambda: self._misfit(engine.name),
             )
+            effort.spend(seconds)
 
     def _misfit(self, source: str) -> None:
         if self.progress.solution is not None:
@@ -177,26 +176,13 @@ class MovingLittle:
         return f"{moved}, not proved to be the fewest" + ("" if self.asked else UNASKED)
 
 
-def shared(
-    instance: LmemPacking, progress: PackingProgress, settings: Settings
-) -> tuple[Settings, Settings, contextlib.AbstractContextManager[None]]:
-    """Divide the limits of a run between what it looks for and moving little.
-
-    Returns
-    -------
-    first, second : Settings
-        With the work that the run itself, and moving little, may take.
-    within : context manager
-        Within which the run itself keeps to its part of the time.
-    """
-    peak = instance.objective is Objective.PEAK
-    within = progress.reserving(KEPT) if peak else contextlib.nullcontext()
-    limit = settings.time_limit
-    if not settings.deterministic or limit is None:
-        return settings, settings, within
-    part = KEPT if peak else DIVIDED
-    first = dataclasses.replace(settings, time_limit=(1 - part) * limit)
-    return first, dataclasses.replace(settings, time_limit=part * limit), within
+def reserved(
+    instance: LmemPacking, progress: PackingProgress
+) -> contextlib.AbstractContextManager[None]:
+    """Keep a part of the time for moving little, where the peak comes first."""
+    if instance.objective is Objective.PEAK:
+        return progress.reserving(KEPT)
+    return contextlib.nullcontext()
 
 
 def before(name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import annealing, bounds, dive, exact, greedy, valleys
+from stagepack.heuristics.packing import annealing, bounds, dive, effort, exact, greedy, valleys
 from stagepack.heuristics.packing import repair as repairing
 from stagepack.heuristics.packing import replan as replanning
 from stagepack.heuristics.packing import spill as spilling
@@ -25,20 +25,39 @@ from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
 from stagepack.methods.packing.quick import place_quickly
 from stagepack.methods.packing.reasons import conclude_infeasible
-from stagepack.result import InputError, Status, Termination
+from stagepack.result import InputError, Status
 from stagepack.solvers import Engine
 
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 
-DIVED, DIVE_STEPS = 500, 20
-"""Blocks from which on a short dive comes before the greedy rules, and how short it is."""
-
-STEPS, SHAPED_STEPS, LEGS = 120_000_000, 300_000_000, 10
-"""What takes about a second at most: steps of the exact search, of the one for blocks of any shape,
-and kernel calls of annealing."""
+DIVED, DIVE = 500, 2.0
+"""Blocks from which on a short dive comes before the greedy rules, and its seconds of work."""
 
 STIFF = 0.5
-"""Seconds, in steps of the search, for blocks that are kept from shrinking and sharing."""
+"""Seconds of work for blocks that are kept from shrinking and sharing."""
+
+FIRST, GROWTH, IMPROVED, SHORTEST = 1.0, 3.0, 2.0, 0.2
+"""Seconds of work of the exact and of the local search in the first turn of `auto`, how many times
+more each of them takes in each further turn, and the least that a search may be cut to."""
+
+NARROWING, MODELLING = 0.5, 1.0
+"""What bounds from windows and a model get of the time of the exact search."""
+
+LEG = 0.1
+"""Seconds of work of a kernel call of annealing at most."""
+
+DIVING, MOST = 0.3, 20.0
+"""Part of what is left that dives get, and then rules, where blocks are too dense to search; and
+the most seconds of work of either."""
+
+TURN, WINDOWS = 6.0, 2.0
+"""Seconds of work for annealing and for packing windows anew, by turns."""
+
+BUILT = 3e-5
+"""Seconds of work to build what a model has for a block, or for a pair of blocks."""
+
+TURNS = 1_000
+"""Seeds of successive turns differ by this."""
 
 LARGE = 20_000
 """Blocks from which on `auto` keeps to methods whose cost grows like a sort."""
@@ -48,9 +67,6 @@ CROWDED = 300_000_000
 
 FIRST_CORE = 3.0
 """How long the first packing from a core takes, in terms of a first placement by valleys."""
-
-MODELLED = 20_000
-"""Blocks up to which `auto` builds a model where nothing else knows the rules."""
 
 PROPAGATED = 400
 """Blocks up to which a model takes turns with the exact search."""
@@ -102,8 +118,7 @@ def anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings)
         return
     if settings.warm_start == "auto":
         low = _dived(attempt, low)
-    _anneal(attempt, low, settings.seed, _work(settings, LEGS))
-    _out_of_work(attempt, settings)
+    _improve(attempt, low, settings.seed)
 
 
 def searching(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -112,10 +127,8 @@ def searching(instance: LmemPacking, progress: PackingProgress, settings: Settin
     low = _start(attempt, settings)
     if _crowded(attempt, settings):
         return
-    seconds = _limit(settings)
-    low = _stiffly(attempt, low, min(STIFF, seconds / 4))
-    _exact(attempt, low, seconds if math.isinf(seconds) else seconds - min(STIFF, seconds / 4))
-    _out_of_work(attempt, settings)
+    low = _stiffly(attempt, low, min(STIFF, effort.left() / 4))
+    _exact(attempt, low)
 
 
 def _crowded(attempt: Attempt, settings: Settings) -> bool:
@@ -123,53 +136,18 @@ def _crowded(attempt: Attempt, settings: Settings) -> bool:
     reason = exact.unsupported(attempt.blocks)
     if not reason:
         return False
-    patience = _patience(attempt, settings)
-    _repair(attempt, settings, patience)
-    _out_of_work(attempt, settings)
+    _repair(attempt, attempt.best, settings.seed, attempt.keep_going)
     if not attempt.progress.proved:
         attempt.progress.reason = f"{reason}; what is quick and repair have run instead"
     return True
-
-
-def _limit(settings: Settings) -> float:
-    """Return the seconds that a run may take as measured by its work; else infinite."""
-    if not settings.deterministic or settings.time_limit is None:
-        return math.inf
-    return settings.time_limit
-
-
-def _steps(blocks: Blocks, seconds: float) -> int | None:
-    """Return how many steps of the exact search take about so long; None: no limit."""
-    if math.isinf(seconds):
-        return None
-    return max(1, int(seconds * (STEPS if blocks.rigid else SHAPED_STEPS)))
-
-
-def _work(settings: Settings, a_second: int) -> int | None:
-    """Return the limit of a run in work, where it should not be the clock."""
-    seconds = _limit(settings)
-    return None if math.isinf(seconds) else max(1, int(seconds * a_second))
-
-
-def _patience(attempt: Attempt, settings: Settings) -> Callable[[], bool]:
-    looks = _work(settings, LEGS)
-    return attempt.keep_going if looks is None else attempt.for_a_while(looks)
-
-
-def _out_of_work(attempt: Attempt, settings: Settings) -> None:
-    """Say why a run that is limited by work has ended."""
-    if settings.deterministic and attempt.keep_going():
-        attempt.progress.stop(Termination.TIME_LIMIT)
 
 
 def repair(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Pack windows of time anew, from the best dive or greedy placement."""
     attempt = Attempt(instance, progress)
     _start(attempt, settings)
-    patience = _patience(attempt, settings)
-    _dive(attempt, settings, patience)
-    _repair(attempt, settings, patience)
-    _out_of_work(attempt, settings)
+    _dive(attempt, settings)
+    _repair(attempt, attempt.best, settings.seed, attempt.keep_going)
 
 
 def replan(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -224,10 +202,10 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
                 remedy="give a valid one or none",
             )
         progress.offer(wanted, "warm start")
-        return attempt.lowest
+        return attempt.best
     if wanted != "auto":
         _method_start(wanted, instance, progress, settings)
-        return attempt.lowest
+        return attempt.best
     if (instance.hint >= 0).all() and not instance.memories:
         hinted = PackingSolution.of(instance, instance.hint)
         if not instance.check(hinted):
@@ -243,9 +221,9 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
     place_quickly(attempt, only_first=attempt.blocks.b <= LARGE)
     progress.require_time()
     if attempt.blocks.b >= DIVED and not dive.unsupported(attempt.blocks.rounded):
-        _dive(attempt, settings, attempt.for_a_while(DIVE_STEPS))
+        _dive(attempt, settings, attempt.for_a_while(min(DIVE, effort.left() / 4)))
         progress.require_time()
-    low = greedy.portfolio(attempt.blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
+    greedy.portfolio(attempt.blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
     if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
         pairs = greedy.BankPairs.of(attempt.blocks, instance.banks)
         apart = greedy.place(
@@ -253,11 +231,7 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
         )
         if apart is not None:
             attempt.offer(apart, "bank-aware")
-    best = attempt.lowest
-    if low is None or best is None:
-        return best if low is None else low
-    size = attempt.blocks.size
-    return low if (low + size).max() <= (best + size).max() else best
+    return attempt.best
 
 
 def _method_start(
@@ -277,25 +251,27 @@ def _method_start(
 
 
 def _exact(attempt: Attempt, low: Array | None, seconds: float = math.inf) -> None:
-    """Search exhaustively: for any placement within the capacity, else for the least peak."""
+    """Search exhaustively, for so long: any placement within the capacity, else the least peak."""
     instance, progress, blocks = attempt.instance, attempt.progress, attempt.blocks
     if not progress.keep_going():
         return
     compile_kernels(attempt, "exact")
-    step_limit = _steps(blocks, seconds)
+    keep_going = attempt.for_a_while(seconds)
     if instance.objective is Objective.FIT:
         assert instance.ceiling is not None
+        asked = min(FIRST, min(seconds, effort.left()) / 2)
         found = exact.decide(
             blocks,
             instance.ceiling,
-            keep_going=attempt.keep_going,
-            step_limit=step_limit,
+            keep_going=_both(keep_going, attempt.for_a_while(asked)),
             warm=low,
         )
         if found.status is Status.INFEASIBLE:
             conclude_infeasible(attempt, low, "exhausted search")
         elif found.offsets is not None:
             attempt.offer(found.offsets, "exact")
+        elif keep_going():
+            _approach(attempt, instance.ceiling, keep_going)
         return
     status = exact.minimise(
         blocks,
@@ -303,11 +279,26 @@ def _exact(attempt: Attempt, low: Array | None, seconds: float = math.inf) -> No
         lower=int(progress.bound or 0),
         on_solution=lambda offsets: attempt.offer(offsets, "exact"),
         on_bound=lambda bound: progress.raise_bound(bound, "exhausted search"),
-        keep_going=attempt.keep_going,
-        step_limit=step_limit,
+        keep_going=keep_going,
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
+        conclude_infeasible(attempt, low, "exhausted search")
+
+
+def _approach(attempt: Attempt, ceiling: int, keep_going: Callable[[], bool]) -> None:
+    """Decide a capacity that resists: lower the best placement towards it, as well as ask anew."""
+    low = attempt.best
+    proved = [ceiling]
+    exact.minimise(
+        attempt.blocks,
+        upper=low,
+        lower=ceiling,
+        on_solution=lambda offsets: attempt.offer(offsets, "exact"),
+        on_bound=proved.append,
+        keep_going=lambda: max(proved) <= ceiling and keep_going(),
+    )
+    if max(proved) > ceiling and attempt.progress.solution is None:
         conclude_infeasible(attempt, low, "exhausted search")
 
 
@@ -334,14 +325,13 @@ def _stiffly(attempt: Attempt, low: Array | None, seconds: float) -> Array | Non
         found = greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=keep)
         if not attempt.keep_going():
             break
-        step_limit = _steps(blocks, seconds)
+        keep_going = attempt.for_a_while(seconds)
         if instance.objective is Objective.FIT:
             assert instance.ceiling is not None
             decided = exact.decide(
                 blocks,
                 instance.ceiling,
-                keep_going=attempt.keep_going,
-                step_limit=step_limit,
+                keep_going=keep_going,
                 warm=found,
             )
             if decided.offsets is not None:
@@ -352,30 +342,46 @@ def _stiffly(attempt: Attempt, low: Array | None, seconds: float) -> Array | Non
             upper=found,
             lower=int(attempt.progress.bound or 0),
             on_solution=keep,
-            keep_going=attempt.keep_going,
-            step_limit=step_limit,
+            keep_going=keep_going,
         )
     return best
 
 
-def _anneal(
-    attempt: Attempt, low: Array | None, seed: int, legs: int | None = None
-) -> Array | None:
-    """Return the best placement that annealing comes to; it may exceed the capacity."""
-    progress = attempt.progress
-    if low is None or not progress.keep_going():
-        return low
+def _improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = math.inf) -> None:
+    """Anneal for so long, where that is longer than a turn by turns with packing windows anew.
+
+    Each turn starts from the best placement known, with random numbers of its own.
+    """
+    keep_going = attempt.for_a_while(seconds)
+    if low is None or not keep_going():
+        return
     compile_kernels(attempt, "anneal")
-    goal = attempt.instance.goal
-    return annealing.improve(
-        attempt.blocks,
-        low,
-        target=max(int(progress.bound or 0), 0 if goal is None else goal),
-        seed=seed,
-        legs=legs,
-        keep_going=attempt.keep_going,
-        on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
-    )
+    if annealing.too_dense(attempt.blocks):
+        _repair(attempt, low, seed, keep_going)
+        return
+    goal, size = attempt.instance.goal, attempt.blocks.size
+    for turn in itertools.count():
+        best, before = attempt.best, effort.spent()
+        low = low if best is None or (low + size).max() < (best + size).max() else best
+        low = annealing.improve(
+            attempt.blocks,
+            low,
+            target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+            seed=seed + turn * TURNS,
+            # How long it may take decides how fast it cools.
+            legs=None if math.isinf(seconds) else max(1, round(min(TURN, seconds) / LEG)),
+            keep_going=_both(keep_going, attempt.for_a_while(TURN)),
+            on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
+        )
+        if seconds <= TURN or not keep_going():
+            return
+        _repair(attempt, low, seed + turn * TURNS, _both(keep_going, attempt.for_a_while(WINDOWS)))
+        if effort.spent() == before:  # nothing can move
+            return
+
+
+def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
+    return lambda: one() and other()
 
 
 def _dive_at_length(attempt: Attempt, settings: Settings) -> None:
@@ -384,12 +390,10 @@ def _dive_at_length(attempt: Attempt, settings: Settings) -> None:
     seconds = place_quickly(attempt, only_first=crowded, following=0 if crowded else FIRST_CORE)
     if not attempt.keep_going():
         return
-    patience = _patience(attempt, settings)
     if crowded or attempt.progress.remaining < FIRST_CORE * seconds:
-        _place_anew(attempt, patience)
+        _place_anew(attempt, attempt.keep_going)
     else:
-        _dive(attempt, settings, patience)  # and the rules that scale
-    _out_of_work(attempt, settings)
+        _dive(attempt, settings)  # and the rules that scale
 
 
 def _place_anew(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
@@ -434,15 +438,16 @@ def _dived(attempt: Attempt, low: Array | None) -> Array | None:
     return low
 
 
-def _repair(attempt: Attempt, settings: Settings, keep_going: Callable[[], bool]) -> None:
-    low = attempt.lowest
+def _repair(attempt: Attempt, low: Array | None, seed: int, keep_going: Callable[[], bool]) -> None:
     if low is None or repairing.unsupported(attempt.blocks):
         return
+    compile_kernels(attempt, "anneal", "exact")
+    goal = attempt.instance.goal
     repairing.improve(
         attempt.blocks,
         low,
-        target=int(attempt.progress.bound or 0),
-        seed=settings.seed,
+        target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+        seed=seed,
         keep_going=keep_going,
         on_solution=lambda offsets: attempt.offer(offsets, "repair"),
     )
@@ -455,11 +460,14 @@ def _on_engine(formulation: str, own_engine: str) -> Run:
     """Return the `run` of a method that solves a model on an engine."""
 
     def run(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+        refusal = getattr(formulations, formulation).unsupported(instance)
+        if refusal:  # asked by `auto` for an engine of the caller's choice
+            raise InputError(refusal, field="engine")
         engine = load_engine(own_engine, progress, settings)
         attempt = Attempt(instance, progress)
         low = _start(attempt, settings)
         if settings.warm_start == "auto" and attempt.peak_only:
-            low = _stiffly(attempt, low, min(STIFF, _limit(settings) / 4))
+            low = _stiffly(attempt, low, min(STIFF, effort.left() / 4))
         if progress.keep_going():
             _model(attempt, low, engine, formulation, settings)
 
@@ -477,17 +485,19 @@ def _model(
     instance, progress = attempt.instance, attempt.progress
     upper = progress.objective
     lower = progress.bound
-    run_model(
+    effort.spend(BUILT * (attempt.blocks.b + attempt.blocks.pairs * (formulation == "Milp")))
+    seconds = run_model(
         engine,
         lambda: getattr(formulations, formulation)(instance, upper=upper, lower=lower),
         formulation,
         progress,
-        paced(settings, engine),
+        paced(settings, engine, progress.remaining),
         start=progress.solution,
         start_value=upper,
         work=work,
         conclude_infeasible=lambda: conclude_infeasible(attempt, low, engine.name),
     )
+    effort.spend(seconds)
 
 
 # ---------------------------------------------------------------------- composed
@@ -502,73 +512,90 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
         RUNS["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
     attempt = Attempt(instance, progress)
-    large = attempt.blocks.b > LARGE
+    large = attempt.blocks.b > LARGE or attempt.blocks.pairs > exact.LARGEST_PAIRS
     if attempt.peak_only and large and not dive.unsupported(attempt.blocks.rounded):
         if settings.warm_start != "auto":
             _start(attempt, settings)
-        _dive_at_length(attempt, settings)
+        _at_scale(attempt, settings)
         return
     low = _start(attempt, settings)
     if attempt.peak_only:
-        low = _stiffly(attempt, low, min(STIFF, _limit(settings) / 4))
+        low = _stiffly(attempt, low, min(STIFF, effort.left() / 4))
     if attempt.peak_only and not large and not exact.unsupported(attempt.blocks):
         _search_all(attempt, low, settings)
-    elif attempt.keep_going() and attempt.blocks.b <= MODELLED:
+    elif attempt.keep_going() and not formulations.CpSat.unsupported(instance):
         engine = load_engine("cp-sat", progress, settings)
         _model(attempt, low, engine, "CpSat", settings)
+
+
+def _at_scale(attempt: Attempt, settings: Settings) -> None:
+    """Dive, run the rules that remain, pack windows of time anew; in memory linear in blocks."""
+    blocks = attempt.blocks
+    if blocks.b > greedy.LARGE or valleys.meetings(blocks) > CROWDED:
+        _dive_at_length(attempt, settings)
+        return
+    place_quickly(attempt)
+    if not attempt.keep_going():
+        return
+    _dive(attempt, settings, attempt.for_a_while(min(MOST, effort.left() * DIVING)))
+    if attempt.keep_going():
+        greedy.portfolio(
+            blocks,
+            keep_going=attempt.for_a_while(min(MOST, effort.left() * DIVING)),
+            on_solution=attempt.offer,
+        )
+    _repair(attempt, attempt.best, settings.seed, attempt.keep_going)
 
 
 def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None:
     """Take turns, each longer: exhaustive search, local search, bounds from windows of time.
 
-    Turns are measured in work, not in seconds, so that runs that end by themselves repeat.
+    Turns are measured in work, not in seconds, so that runs that end by themselves repeat.  Near
+    the limit each search leaves half of what is left to those after it.
     """
     blocks, seed = attempt.blocks, settings.seed
     annealed, narrowed = not annealing.unsupported(blocks), not narrowing.unsupported(blocks)
-    left, seconds = _limit(settings), 1.0
+    exactly = locally = FIRST
     for turn in itertools.count(1):
         # A model is for what resists the search: sooner where it is the slower one.
-        modelled = blocks.b <= PROPAGATED and turn > 1 if blocks.rigid else blocks.b <= MODELLED
-        most = left / (1 + annealed + narrowed + modelled)
-        seconds = min(seconds, most)
+        modelled = turn > 1 and blocks.b <= PROPAGATED if blocks.rigid else True
         if turn > 1:
-            low = _stiffly(attempt, low, seconds / 4)
-        _exact(attempt, low, seconds)
-        low = attempt.lowest if attempt.lowest is not None else low
+            low = _stiffly(attempt, low, _share(exactly) / 4)
+        _exact(attempt, low, _share(exactly))
         if annealed:
-            low = _anneal(
-                attempt, low, seed + turn, max(1, int(LEGS * min(2.0 ** (turn - 1), most)))
-            )
+            _improve(attempt, attempt.best, seed + turn, _share(locally))
         if narrowed and attempt.keep_going():
-            limit = math.inf if blocks.rigid and math.isinf(left) else seconds
-            _narrow(attempt, turn, _steps(blocks, limit))
+            _narrow(attempt, turn, attempt.for_a_while(_share(NARROWING * exactly)))
+        low = attempt.best
         if modelled and attempt.keep_going():
             engine = load_engine("cp-sat", attempt.progress, settings)
-            effort = min(2.0**turn if blocks.rigid else 2.0 ** (turn - 2), PACE * most)
-            _model(attempt, low, engine, "CpSat", settings, work=effort)
-        left -= seconds * (1 + annealed + narrowed + modelled)
-        if not attempt.keep_going() or left <= 0.01:
-            _out_of_work(attempt, settings)
+            work = PACE * min(MODELLING * exactly, max(SHORTEST, effort.left()))
+            _model(attempt, low, engine, "CpSat", settings, work=work)
+        if not attempt.keep_going():
             return
-        seconds *= 3
+        exactly, locally = exactly * GROWTH, locally * IMPROVED
 
 
-def _narrow(attempt: Attempt, passes: int, step_limit: int | None) -> None:
+def _share(seconds: float) -> float:
+    """Return how many of these seconds of work a search gets, others being to come."""
+    return min(seconds, max(SHORTEST, effort.left() / 2))
+
+
+def _narrow(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:
     """Raise the bound by windows of time that provably need more than the load."""
     ceiling = attempt.instance.ceiling
     for window in narrowing.windows(
         attempt.blocks,
         int(attempt.progress.bound or 0),
-        keep_going=attempt.keep_going,
+        keep_going=keep_going,
         passes=passes,
-        step_limit=step_limit,
     ):
         first, last = attempt.blocks.time[window.first], attempt.blocks.time[window.end - 1]
         source = f"exhausted window [{first:,}, {last:,}]"
         attempt.progress.raise_bound(window.bound, source)
         if ceiling is not None and window.bound > ceiling:
             within = window.first, window.end
-            conclude_infeasible(attempt, attempt.lowest, source, within)
+            conclude_infeasible(attempt, attempt.best, source, within)
             return
 
 

@@ -86,9 +86,9 @@ def test_the_target_is_a_unit_below_the_peak(monkeypatch: pytest.MonkeyPatch) ->
     assert peak - bound < annealing.STEPS
     targets = []
 
-    def watched(search: Search, temperature: float, budget: int) -> None:
+    def watched(search: Search, temperature: float, budget: int) -> int:
         targets.append((int((search.offsets + search.size).max()), int(search.state[TARGET])))
-        anneal(search, temperature, budget)
+        return anneal(search, temperature, budget)
 
     monkeypatch.setattr(annealing, "anneal", watched)
     reports = [peak]

@@ -36,7 +36,7 @@ def test_repair_lowers_the_peak(monkeypatch: pytest.MonkeyPatch, window: int) ->
         blocks,
         start,
         target=bound,
-        keep_going=Turns(60),
+        keep_going=Turns(400),
         on_solution=lambda found: peaks.append(int((found + blocks.size).max())),
     )
     assert np.array_equal(start, before)

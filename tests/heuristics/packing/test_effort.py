@@ -1,0 +1,43 @@
+"""The clock of work: it counts, it nests, and equal work takes equal time."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.packing import annealing, dive, effort, exact, greedy
+from stagepack.heuristics.packing.rules import RULES
+from stagepack.instances.packing.blocks import Blocks
+from tests.heuristics.packing.test_greedy import random_plain
+
+
+def test_counts_from_the_begin_of_a_run() -> None:
+    with effort.counting(10):
+        effort.spend(3)
+        assert (effort.spent(), effort.left()) == (3, 7)
+        with effort.counting():
+            effort.spend(5)
+            assert (effort.spent(), effort.left()) == (5, float("inf"))
+        assert effort.spent() == 3
+        effort.spend(9)
+        assert effort.left() == 0
+    assert effort.left() == float("inf")
+
+
+@pytest.mark.parametrize("what", ["greedy", "dive", "exact", "annealing"])
+def test_equal_work_takes_equal_time(what: str) -> None:
+    blocks = Blocks.of(random_plain(np.random.default_rng(3), 200, longest=60))
+    low = greedy.place(blocks, RULES["first-fit-start"])
+    assert low is not None
+    run: Callable[[], object] = {
+        "greedy": lambda: greedy.place(blocks, RULES["classes"]),
+        "dive": lambda: dive.place(blocks, np.arange(blocks.b)),
+        "exact": lambda: exact.decide(blocks, int(blocks.load.max()), node_limit=1000),
+        "annealing": lambda: annealing.improve(blocks, low, target=0, legs=2),
+    }[what]
+    times = []
+    for _ in range(2):
+        with effort.counting():
+            run()
+            times.append(effort.spent())
+    assert times[0] == times[1] > 0

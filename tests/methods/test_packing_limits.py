@@ -1,0 +1,203 @@
+"""Limits in work, undecided fits, and instances too dense for lists of pairs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stagepack.formulations.packing import frame
+from stagepack.heuristics.packing import annealing, exact, greedy, repair, replan
+from stagepack.heuristics.packing.rules import RULES
+from stagepack.instances import catalog
+from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.methods.packing import runs
+from stagepack.result import InputError, Status
+from stagepack.solve import solve
+from tests.packing_cases import FEATURES, random_packing
+
+UNDECIDED = exact.Decision(Status.UNKNOWN, None, 0, 0, 0)
+
+
+def dense(buffers: int, layers: int, kept: int) -> LmemPacking:
+    instance = catalog.load(
+        "packing/random/training", buffers=buffers, layers=layers, kept=kept, seed=0
+    )
+    assert isinstance(instance, LmemPacking)
+    return instance
+
+
+def test_an_undecided_fit_says_how_near_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = catalog.load("packing/above-load")
+    load = int(Blocks.of(instance).load.max())
+    minimise = exact.minimise
+
+    def short_of_a_proof(blocks: Blocks, **options: Any) -> Status:
+        return minimise(blocks, **{**options, "lower": load + 1, "on_bound": None})
+
+    monkeypatch.setattr(exact, "decide", lambda *_, **__: UNDECIDED)
+    monkeypatch.setattr(exact, "minimise", short_of_a_proof)
+    result = solve(instance.replace(capacity=load, objective="fit"), "exact", time_limit=None)
+    assert result.status is Status.UNKNOWN
+    assert result.solution is None
+    over = [event.value for event in result.trace.events if event.kind == "over-capacity"]
+    assert over == sorted(set(over), reverse=True)
+    assert over[-1] == load + 1  # not one first fit
+    assert f"needs {load + 1:,} bytes, 1 (" in result.reason
+    assert f"capacity of {load:,}" in result.reason
+    assert f"bound is {result.bound:,}" in result.reason
+    assert "objective peak" in result.reason
+
+
+def test_a_capacity_that_resists_is_still_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "decide", lambda *_, **__: UNDECIDED)
+    smallest = catalog.load("packing/above-load")
+    load = int(Blocks.of(smallest).load.max())
+    result = solve(smallest.replace(capacity=load, objective="fit"), "exact", time_limit=None)
+    assert result.status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("objective", ["peak", "fit"])
+def test_dense_instances_need_no_lists_of_pairs(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = dense(1500, 8, 60)
+    blocks = Blocks.of(instance)
+    instance = instance.replace(capacity=int(blocks.load.max()), objective=objective)
+    for module in (exact, annealing):
+        monkeypatch.setattr(module, "LARGEST_PAIRS", 1000)
+    monkeypatch.setattr(frame, "LARGEST_PAIRS", 1000)
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AssertionError("pairs are listed")
+
+    monkeypatch.setattr(Blocks, "neighbours", refused)
+    monkeypatch.setattr(runs, "_model", refused)
+    monkeypatch.setattr(runs, "_exact", refused)
+    for method in ("auto", "anneal", "repair"):
+        result = solve(instance, method, time_limit=0.3, options={"deterministic": True})
+        assert result.status is not Status.INFEASIBLE
+
+
+def test_windows_of_dense_instances_stay_within_their_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(repair, "MOST_PAIRS", 20_000)
+    monkeypatch.setattr(repair, "LARGEST_WINDOW", 300)
+    listed: list[int] = []
+    rows = annealing._rows
+
+    def watched(blocks: Blocks, free: Any) -> Any:
+        ptr, other = rows(blocks, free)
+        listed.append(len(other))
+        return ptr, other
+
+    monkeypatch.setattr(annealing, "_rows", watched)
+    monkeypatch.setattr(annealing, "BUDGET", 100_000)
+    blocks = Blocks.of(dense(1500, 8, 60))
+    low = greedy.place(blocks, RULES["first-fit-start"])
+    assert low is not None
+    looks = iter(range(200))
+    found = repair.improve(
+        blocks,
+        low,
+        target=int(blocks.load.max()),
+        keep_going=lambda: next(looks, None) is not None,
+    )
+    assert (found + blocks.size).max() <= (low + blocks.size).max()
+    assert listed
+    assert max(listed) <= 20_000
+
+
+def test_rows_of_movable_blocks_are_those_of_all() -> None:
+    blocks = Blocks.of(dense(300, 4, 10))
+    free = np.arange(blocks.b) % 3 > 0
+    ptr, other = annealing._rows(blocks, free)
+    whole_ptr, whole = blocks.neighbours()
+    for i in range(blocks.b):
+        row = whole[whole_ptr[i] : whole_ptr[i + 1]].tolist() if free[i] else []
+        assert sorted(other[ptr[i] : ptr[i + 1]].tolist()) == row
+
+
+@pytest.mark.parametrize(
+    ("method", "engine"), [("cp-sat", None), ("milp", None), ("auto", "cp-sat")]
+)
+def test_models_of_dense_instances_are_refused_by_name(
+    method: str, engine: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = dense(300, 4, 10)
+    pairs = Blocks.of(instance).pairs
+    monkeypatch.setattr(frame, "LARGEST_PAIRS", pairs - 1)
+    with pytest.raises(InputError, match=f"{pairs:,} pairs of buffers are alive together"):
+        solve(instance, method, engine=engine, objective="peak", time_limit=1)
+
+
+@pytest.mark.parametrize("objective", ["moves", "fit", "peak"])
+def test_old_placements_of_dense_instances_need_no_lists_of_pairs(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = dense(300, 4, 10)
+    low = greedy.place(Blocks.of(instance), RULES["greedy-by-size"])
+    assert low is not None
+    old = low.copy()
+    old[::3] = old[0]  # clashes, so that some are released
+    capacity = 2 * int((low + instance.size).max())
+    instance = instance.replace(previous=old, capacity=capacity, objective=objective)
+    monkeypatch.setattr(exact, "LARGEST_PAIRS", 10)
+    monkeypatch.setattr(frame, "LARGEST_PAIRS", 10)
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AssertionError("pairs are listed")
+
+    monkeypatch.setattr(Blocks, "neighbours", refused)
+    method = "replan" if objective == "moves" else "auto"
+    result = solve(instance, method, time_limit=0.5, options={"deterministic": True})
+    assert result.solution is not None
+    if objective != "peak":
+        assert (result.solution.offsets == old).sum() > instance.n // 2
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_old_offsets_are_kept_the_largest_first(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    features = rng.choice(FEATURES, rng.integers(0, 3), replace=False).tolist()
+    instance = random_packing(rng, features=features, n=10)
+    old = rng.integers(0, 20, instance.n)
+    instance = instance.replace(previous=old, capacity=1000, objective="moves", memories=())
+    blocks = Blocks.of(instance)
+    kept = replan._consistent(instance, 1000, lambda: True)
+    usable = replan._fits_alone(instance, blocks, 1000)
+    if kept.tolist() == usable.tolist():
+        return
+    ptr, other = blocks.neighbours()
+    at = np.where(instance.fixed >= 0, instance.fixed, old)
+    placed = instance.fixed >= 0
+    for i in sorted(np.flatnonzero(usable), key=lambda i: (-instance.size[i], i)):
+        mine = blocks.block[i]
+        near = other[ptr[mine] : ptr[mine + 1]]
+        clash = any(
+            at[j] != at[i]
+            if blocks.block[j] == mine
+            else blocks.block[j] in near
+            and at[j] < at[i] + instance.size[i]
+            and at[i] < at[j] + instance.size[j]
+            for j in np.flatnonzero(placed)
+        )
+        assert kept[i] == (not clash)
+        placed[i] |= not clash
+
+
+def test_replan_ends_when_asked_to_before_it_has_compared_all() -> None:
+    instance = dense(300, 4, 10)
+    old = np.zeros(instance.n, dtype=np.int64)
+    load = int(Blocks.of(instance).load.max())
+    instance = instance.replace(previous=old, capacity=2 * load, objective="moves")
+    looks = 0
+
+    def few() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks <= 10
+
+    replan.place(instance, 2 * load, keep_going=few, on_solution=lambda _: None)
+    assert looks < 30
