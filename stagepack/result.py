@@ -404,7 +404,12 @@ class Progress(Generic[SolutionT]):
         """Seconds left; infinite without a time limit."""
         if self._time_limit is None:
             return math.inf
-        return self._time_limit - (self.elapsed if self._clock is None else self._clock())
+        return self._time_limit - self.spent
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the clock that ends the run: the wall's, or another one."""
+        return self.elapsed if self._clock is None else self._clock()
 
     def limit_by(self, clock: Callable[[], float], seconds: float) -> None:
         """End by another clock than the wall's: once it says so many seconds."""

@@ -46,21 +46,20 @@ def place_quickly(attempt: Attempt, *, only_first: bool = False, following: floa
     Returns
     -------
     float
-        Seconds that the first placement took, 0 without a limit; of the clock, so that a busy
-        machine tells itself.
+        Seconds that the first placement took; of the clock, so that a busy machine tells itself.
     """
     progress = attempt.progress
     if attempt.instance.objective is Objective.SPILL:
         return 0.0
     compile_kernels(attempt, "greedy")
-    blocks, size, began = attempt.blocks.rounded, attempt.blocks.size, progress.remaining
+    blocks, size, began = attempt.blocks.rounded, attempt.blocks.size, progress.spent
     best = valleys.first(blocks, keep_going=attempt.keep_going)
     if best is not None:
         attempt.offer(*best)
     else:
         _in_vain.add(progress)
     # On the clock that ends the run, so that runs that are to repeat do.
-    seconds = 0.0 if math.isinf(began) else began - progress.remaining
+    seconds = progress.spent - began
     if only_first:
         return seconds
     spans, bound = valleys.Spans(blocks), progress.bound or 0
