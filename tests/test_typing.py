@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import stagepack
-from stagepack.instances import catalog, types
+from stagepack.instances import catalog, kinds, types
 from stagepack.instances.catalog import names
 from stagepack.solve import REGISTRY, SolveOptions, solve
 
@@ -165,7 +165,9 @@ def test_the_catalog_is_typed_by_its_names() -> None:
     for kind, literal in typed.items():
         assert set(typing.get_args(literal)) == {entry.name for entry in catalog.entries(kind)}
     literals = (types.PipelineKind, types.PackingKind, types.ScheduleKind, types.PhaseKind)
-    assert {name for literal in literals for name in typing.get_args(literal)} == set(REGISTRY)
+    known = {name for literal in literals for name in typing.get_args(literal)}
+    assert known == {*kinds.FAMILIES, *kinds.KINDS}
+    assert set(kinds.KINDS) == set(REGISTRY)
 
 
 def test_every_public_name_is_told_to_type_checkers() -> None:

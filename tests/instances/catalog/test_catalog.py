@@ -28,7 +28,8 @@ def test_every_entry_says_what_it_takes() -> None:
     for kind, prefix in kinds.items():
         assert all(entry.name.startswith(prefix) for entry in catalog.entries(kind))
     assert sum(len(catalog.entries(kind)) for kind in kinds) == len(ENTRIES)
-    assert catalog.entries("graph-partition") == []
+    with pytest.raises(InputError, match="unknown kind"):
+        catalog.entries("no-such-kind")
     for entry in ENTRIES.values():
         assert entry.description
         assert set(entry.parameters) <= set(catalog.VOCABULARY)
