@@ -115,8 +115,8 @@ _watch = Watch()
 
 def install() -> None:
     """Make every :class:`Progress` tell the watch of its questions, checks and setups."""
-    begun, asked, remaining = Progress.__init__, Progress.stop_reason, Progress.remaining
-    setup = Progress.setup
+    begun, asked, setup = Progress.__init__, Progress.stop_reason, Progress.setup
+    remaining: Any = vars(Progress)["remaining"]  # the property itself
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(solution: Any) -> Any:
@@ -138,7 +138,6 @@ def install() -> None:
 
     def left(self: Any) -> float:
         _watch.hear(_place(sys._getframe(1)))
-        assert remaining.fget is not None
         return float(remaining.fget(self))
 
     @contextlib.contextmanager
