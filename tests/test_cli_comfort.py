@@ -337,10 +337,11 @@ def test_comparisons_say_what_fits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("objective", ["fit", "peak"])
-def test_the_summary_is_that_of_print(objective: str) -> None:
+def test_the_summary_is_that_of_print(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     given = sp.load("packing/random/planted", objective=objective, capacity=2**21)
     words = ["solve", "packing/random/planted", "-m", "dive", "--objective", objective]
-    done = CliRunner().invoke(app, [*words, "--capacity", "2MiB"], env={"COLUMNS": "120"})
+    done = CliRunner().invoke(app, [*words, "--capacity", "2MiB"])
     printed = str(sp.solve(given, "dive"))
 
     def said(lines: str) -> list[str]:

@@ -152,7 +152,7 @@ def test_contradictions_are_loud() -> None:
     result.bound = 10**9
     text = " ".join(Page(to_html(compared)).text.split())
     assert "Contradiction, a bug in Stagepack:" in text
-    assert "claims the bound 1000000000" in text
+    assert "claims the bound 1,000,000,000" in text
 
 
 def test_without_plotly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
