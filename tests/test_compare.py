@@ -303,3 +303,9 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path, whole_group: bool) -> None:
     assert "True" in output.splitlines()[-1], errors
     assert "'OPTIMAL', 'FEASIBLE'" in output  # "waits" handed over its incumbent
     assert "Traceback" not in errors
+
+
+def test_unknown_options_are_refused_before_anything_runs() -> None:
+    instance = PipelinePartition.from_arrays([1, 2], devices=1)
+    with pytest.raises(InputError, match=r"^seed_: .*seed"):
+        compare([instance], methods=["dp"], jobs=0, seed_=1)

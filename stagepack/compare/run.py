@@ -15,6 +15,7 @@ from typing import Any
 
 from stagepack.compare.comparison import Cell, Comparison, Failure
 from stagepack.compare.workers import Run
+from stagepack.instances.catalog.parameters import suggest
 from stagepack.instances.types import Instance
 from stagepack.result import InputError, Result
 
@@ -66,8 +67,15 @@ def compare(
     InputError
         For no instances or a method that nobody knows, before anything runs.
     """
-    from stagepack.solve import solve
+    from stagepack.solve import SolveOptions, solve
 
+    unknown = sorted(set(options) - set(SolveOptions.__annotations__))
+    if unknown:
+        raise InputError(
+            f"{unknown[0]!r} is no option of compare, nor of solve",
+            field=unknown[0],
+            remedy=suggest(unknown[0], [*SolveOptions.__annotations__, "jobs", "seeds"]),
+        )
     labelled = _labelled(instances)
     seeds = list(dict.fromkeys(seeds))
     for wrong, name, given, remedy in (

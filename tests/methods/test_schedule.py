@@ -381,3 +381,14 @@ def test_strange_instances(instance: PipelineSchedule) -> None:
             assert result.bound is not None
             assert result.bound <= optimum.objective
     assert solve(instance).objective == optimum.objective
+
+
+def test_a_reason_names_few_devices_and_counts_the_rest() -> None:
+    p = 40
+    given = PipelineSchedule.from_arrays(
+        [1] * p, [1] * p, microbatches=2, memory_forward=[2] * p, memory_backward=[-2] * p, limit=1
+    )
+    reason = solve(given).reason
+    assert reason.count("raise the limit") == 1
+    assert "device 1, device 2, device 3, device 4 and 35 more" in reason
+    assert len(reason) < 600

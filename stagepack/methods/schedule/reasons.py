@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
+from stagepack.instances.schedule import (
+    PipelineSchedule,
+    ScheduleSolution,
+    least_memory,
+    reasons,
+)
 from stagepack.result import CheckError, Progress
+
+NAMED = 4
+"""Devices, and different amounts, that a reason names; more are counted."""
 
 
 def lone_microbatches(instance: PipelineSchedule) -> ScheduleSolution:
@@ -44,17 +52,37 @@ def conclude_infeasible(
     if progress.solution is not None:
         raise CheckError(f"{source} calls an instance infeasible that has a valid schedule")
     found = list(reasons(instance))
+    limit, enough = instance.limit, sufficient_memory(instance)
+    assert limit is not None
+    if len(found) > 1:  # one device in full, the others in a line
+        least = least_memory(instance)
+        others = np.flatnonzero(least > limit)[1:]
+        found[1:] = [f"likewise needed are {_named(instance, least, others)}"]
     if not found:
         found.append(
             f"{source}: every device could keep within its limit alone, but no order of all "
             "operations does for all devices at once"
         )
-    limit, enough = instance.limit, sufficient_memory(instance)
-    assert limit is not None
-    wanted = [
-        f"{int(enough[d]):,} on {instance.device_name(d)}"
-        for d in np.flatnonzero(enough > limit).tolist()
-    ]
-    if wanted:
-        found.append(f"limits of {', '.join(wanted)} would do, one microbatch after the other")
+    wanted = np.flatnonzero(enough > limit)
+    if len(wanted):
+        found.append(
+            f"limits of {_named(instance, enough, wanted)} would do, one microbatch after the other"
+        )
     progress.prove_infeasible("; ".join(found))
+
+
+def _named(instance: PipelineSchedule, memory: Array, devices: Array) -> str:
+    """Return what some devices need, least first: ``2 on device 0, device 1 and 6 more``.
+
+    At most `NAMED` devices of each amount, and as many amounts, are named.
+    """
+    amounts = np.unique(memory[devices]).tolist()
+    said = []
+    for amount in amounts[:NAMED]:
+        who = devices[memory[devices] == amount].tolist()
+        names = ", ".join(instance.device_name(d) for d in who[:NAMED])
+        more = f" and {len(who) - NAMED:,} more" if len(who) > NAMED else ""
+        said.append(f"{amount:,} on {names}{more}")
+    if len(amounts) > NAMED:
+        said.append(f"up to {amounts[-1]:,} on others")
+    return "; ".join(said)
