@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,15 @@ def shown(text: object, longest: int | None = None) -> str:
     if text.isprintable() and text.isascii():
         return text
     return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return a remedy that names the nearest of the `known` words, or all of them."""
+    known = list(known)
+    near = get_close_matches(word, known, n=3, cutoff=0.5)
+    if near:
+        return "did you mean " + " or ".join(near) + "?"
+    return "choose one of " + ", ".join(known)
 
 
 class StagepackError(Exception):

@@ -15,18 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from stagepack import solvers
-from stagepack.instances.kinds import kind_of
+from stagepack import kinds, solvers
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.types import Instance
 from stagepack.methods import Method, Settings
-from stagepack.methods import packing as packing_methods
-from stagepack.methods import phases as phases_methods
-from stagepack.methods import pipeline as pipeline_methods
-from stagepack.methods import schedule as schedule_methods
 from stagepack.result import (
     InputError,
     Number,
@@ -44,15 +39,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-REGISTRY: dict[str, tuple[Method, ...]] = {
-    methods[0].kind: methods
-    for methods in (
-        pipeline_methods.METHODS,
-        packing_methods.METHODS,
-        phases_methods.METHODS,
-        schedule_methods.METHODS,
-    )
-}
+REGISTRY: kinds.ByKind[tuple[Method, ...]] = kinds.ByKind(
+    lambda kind: kinds.part(kind, "methods").METHODS
+)
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 OPTIONS = {"deterministic": False}
 PATIENCE = 2.0  # seconds after Ctrl-C in which a method may end by itself
@@ -92,7 +81,7 @@ def methods(instance: Instance | str) -> MethodList:
     instance : instance of any problem, or the name of a kind or its family
         ("lmem-packing", "packing"); then nothing is unavailable.
     """
-    kind = kind_of(instance) if isinstance(instance, str) else _kind(instance)
+    kind = kinds.kind_of(instance) if isinstance(instance, str) else _kind(instance)
     found = MethodList()
     for method in REGISTRY[kind]:
         reason = "" if isinstance(instance, str) else method.unsupported(instance)

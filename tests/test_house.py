@@ -18,6 +18,7 @@ PACKAGE = ROOT / "stagepack"
 FLOORS = {
     "errors": 0,
     "files": 0,
+    "kinds": 0,
     "result": 0,
     "shown": 0,
     "instances": 1,
@@ -34,11 +35,12 @@ FLOORS = {
     "__init__": 4,
     "__main__": 4,
 }
-GROUND = {"errors", "files", "result", "shown"}  # which every wing stands on
+GROUND = {"errors", "files", "kinds", "result", "shown"}  # which every wing stands on
 # What a wing may import besides itself and the ground floor.
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
+    "kinds": {"errors"},
     "result": {"errors", "files", "shown"},
     "shown": {"errors"},
     "instances": set(),

@@ -12,10 +12,10 @@ import stagepack as sp
 from stagepack.cli import app
 from stagepack.instances import catalog
 from stagepack.instances.formats.native import KINDS as NATIVE
-from stagepack.instances.kinds import FAMILIES, KINDS, by_family, kind_of
+from stagepack.kinds import KINDS, by_family, kind_of
 from stagepack.solve import REGISTRY
 
-NAMES = [(name, kind) for family, kind in FAMILIES.items() for name in (family, kind)]
+NAMES = [(name, kind) for kind, known in KINDS.items() for name in (known.family, kind)]
 ENTRIES = {entry.kind: entry.name for entry in reversed(catalog.entries())}
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import typer
 
+from stagepack.kinds import KINDS, by_family, kind_called
+
 Offer = list[tuple[str, str]]
 """Words, and what each is; with none, the shell offers files."""
 
@@ -23,18 +25,14 @@ def instances(incomplete: str) -> Offer:
 
 def entries(incomplete: str) -> Offer:
     """Return kinds, their families and names of the catalog."""
-    from stagepack.instances.kinds import FAMILIES
-
-    families = ((family, f"all of {kind}") for family, kind in FAMILIES.items())
+    families = ((known.family, f"all of {kind}") for kind, known in KINDS.items())
     return _beginning(families, incomplete) + instances(incomplete)
 
 
 def kinds(incomplete: str) -> Offer:
     """Return kinds of problems and their families."""
-    from stagepack.instances.kinds import FAMILIES
-
-    words = [(kind, f"or {family}") for family, kind in FAMILIES.items()]
-    words += [(family, kind) for family, kind in FAMILIES.items()]
+    words = [(kind, f"or {known.family}") for kind, known in KINDS.items()]
+    words += [(known.family, kind) for kind, known in KINDS.items()]
     return _beginning(words, incomplete)
 
 
@@ -109,8 +107,6 @@ def scales(incomplete: str) -> Offer:
 
 def _kind(context: typer.Context) -> str | None:
     """Return the kind that the words before tell: of ``--kind``, or of a name of the catalog."""
-    from stagepack.instances.kinds import by_family, kind_called
-
     given = context.params
     words = [given.get("kind"), given.get("instance"), *(given.get("instances") or ())]
     # An option that still waits for its value hides the arguments among what is left over.

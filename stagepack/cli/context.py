@@ -16,7 +16,7 @@ from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.options import FREEDOM, INSTANCE, MACHINE
 from stagepack.errors import InputError
-from stagepack.instances.kinds import by_family, kind_of
+from stagepack.kinds import by_family, kind_of
 
 
 def _bytes(text: str) -> int:

@@ -14,7 +14,7 @@ from stagepack.cli.options import EXIT_INPUT, AsJson, Instance
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import print_json, terminal
 from stagepack.errors import shown
-from stagepack.instances.kinds import kind_called
+from stagepack.kinds import kind_called
 
 
 def catalog(

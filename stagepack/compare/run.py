@@ -15,7 +15,7 @@ from typing import Any
 
 from stagepack.compare.comparison import Cell, Comparison, Failure
 from stagepack.compare.workers import Run
-from stagepack.instances.catalog.parameters import suggest
+from stagepack.errors import suggest
 from stagepack.instances.types import Instance
 from stagepack.result import InputError, Result
 

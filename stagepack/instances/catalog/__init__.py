@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, overload
 
+from stagepack.errors import suggest
 from stagepack.instances.catalog import generators, networks, packing, phases, schedule
 from stagepack.instances.catalog.best_known import BEST_KNOWN, BestKnown, best_known
 from stagepack.instances.catalog.clusters import cluster, preset
@@ -22,8 +23,7 @@ from stagepack.instances.catalog.names import (
     PipelineName,
     ScheduleName,
 )
-from stagepack.instances.catalog.parameters import VOCABULARY, coerce, require_known, suggest
-from stagepack.instances.kinds import by_family, kind_of
+from stagepack.instances.catalog.parameters import VOCABULARY, coerce, require_known
 from stagepack.instances.packing import KIND as PACKING
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.phases import KIND as PHASES
@@ -32,6 +32,7 @@ from stagepack.instances.pipeline import KIND as PIPELINE
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.schedule import KIND as SCHEDULE
 from stagepack.instances.schedule import PipelineSchedule
+from stagepack.kinds import by_family, kind_of
 from stagepack.result import InputError
 
 __all__ = [

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from stagepack.instances.catalog.parameters import suggest
+from stagepack.errors import suggest
 from stagepack.instances.profile import Cluster, Link
 from stagepack.result import InputError
 

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from operator import index
 from typing import Any
 
@@ -153,15 +152,6 @@ def coerce(name: str, value: Any, kind: str) -> Any:
             )
         return str(value)
     return _number(parameter, value, parameter.type)
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return a remedy that names the nearest of the `known` words, or all of them."""
-    known = list(known)
-    near = get_close_matches(word, known, n=3, cutoff=0.5)
-    if near:
-        return "did you mean " + " or ".join(near) + "?"
-    return "choose one of " + ", ".join(known)
 
 
 def require_known(given: Mapping[str, Any], known: Iterable[str], what: str) -> None:

@@ -27,12 +27,12 @@ from stagepack.instances.formats.context import Context
 from stagepack.instances.formats.native import schema
 from stagepack.instances.formats.registry import Format, Instance, by_content, by_name
 from stagepack.instances.formats.solutions import read_previous, read_solution, write_solution
-from stagepack.instances.kinds import kind_of
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.types import PackingKind, PhaseKind, PipelineKind, ScheduleKind
+from stagepack.kinds import kind_of
 from stagepack.result import InputError
 
 __all__ = [

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from stagepack import files
-from stagepack.instances.catalog.parameters import suggest
+from stagepack.errors import suggest
 from stagepack.instances.formats import strict
 from stagepack.instances.formats.cells import LARGEST, Cells
 from stagepack.instances.formats.context import PACKING, Context

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from stagepack.instances.catalog.parameters import suggest
+from stagepack.errors import suggest
 from stagepack.instances.formats.context import Context
 from stagepack.result import InputError, Number
 

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.answer import Answered
-from stagepack.instances.kinds import PACKING
 from stagepack.instances.packing import validate
 from stagepack.instances.packing.validate import LARGEST, integers
 from stagepack.instances.profile import Array
 from stagepack.result import InputError, Result
 from stagepack.shown import ShownSolution, some
 
-KIND = PACKING
+KIND = "lmem-packing"
 
 
 class Objective(StrEnum):

@@ -34,7 +34,6 @@ import msgspec
 import numpy as np
 
 from stagepack.instances.answer import Answered
-from stagepack.instances.kinds import PHASES
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
@@ -42,7 +41,7 @@ from stagepack.instances.pipeline.arrays import integer, whole_bytes
 from stagepack.instances.profile import Array, Chip, ModelProfile, TileCounts
 from stagepack.result import InputError, Result
 
-KIND = PHASES
+KIND = "phase-schedule"
 
 SEPARATE = 4096
 """Pairs of microbatch and number of I/O tiles up to which each is a problem of its own."""

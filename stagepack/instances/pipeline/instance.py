@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 
 from stagepack.instances.answer import Answered
-from stagepack.instances.kinds import PIPELINE
 from stagepack.instances.pipeline import arrays
 from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.shared import SharedBytes
@@ -27,7 +26,7 @@ from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Cluster, Device, Lifetimes, Link, ModelProfile
 from stagepack.result import InputError, Number, Result
 
-KIND = PIPELINE
+KIND = "pipeline-partition"
 
 
 class Objective(StrEnum):

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack.instances.answer import Answered
-from stagepack.instances.kinds import SCHEDULE
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import validate
 from stagepack.instances.schedule.operations import Operations
@@ -38,7 +37,7 @@ from stagepack.result import InputError, Result
 if TYPE_CHECKING:
     from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 
-KIND = SCHEDULE
+KIND = "pipeline-schedule"
 
 
 class Objective(StrEnum):

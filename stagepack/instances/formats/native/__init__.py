@@ -11,16 +11,16 @@ from typing import Any
 
 import msgspec
 
-from stagepack.instances.catalog.parameters import suggest
+from stagepack.errors import suggest
 from stagepack.instances.formats import strict
 from stagepack.instances.formats.context import JOB, MACHINE, PACKING, PHASES, SCHEDULE, Context
 from stagepack.instances.formats.native import packing, phases, pipeline, schedule
 from stagepack.instances.formats.registry import Format, Instance
-from stagepack.instances.kinds import kind_of
 from stagepack.instances.packing import KIND as LMEM
 from stagepack.instances.phases import KIND as PHASED
 from stagepack.instances.pipeline import KIND as PIPELINE
 from stagepack.instances.schedule import KIND as TIMED
+from stagepack.kinds import kind_of
 from stagepack.result import InputError
 
 VERSION = 1

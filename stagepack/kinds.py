@@ -1,0 +1,108 @@
+"""The one list of problems: the kind of each, as files say it, and the name of its folders.
+
+Every wing finds its part of a problem by this list, when it first needs it: a new problem is its
+folders (``instances/<family>``, ``heuristics/<family>``, ``formulations/<family>``,
+``methods/<family>``, ``report/<family>``, as many of them as it needs) and one line here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from stagepack.errors import InputError, suggest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Where the parts of a problem are.
+
+    Attributes
+    ----------
+    family : str
+        Name of its folder in every wing, and first part of its names in the catalog.
+    home : str
+        The package that holds the wings.
+    """
+
+    family: str
+    home: str = "stagepack"
+
+
+KINDS: dict[str, Kind] = {
+    "pipeline-partition": Kind("pipeline"),
+    "lmem-packing": Kind("packing"),
+    "pipeline-schedule": Kind("schedule"),
+    "phase-schedule": Kind("phases"),
+}
+
+
+def part(kind: str, *wing: str) -> Any:
+    """Return a module of a kind: ``part(kind, "instances", "problem")``.
+
+    That is ``stagepack.instances.<family>.problem`` for those of ours.
+    """
+    known = KINDS[kind]
+    first, *rest = wing
+    return importlib.import_module(".".join((known.home, first, known.family, *rest)))
+
+
+class ByKind(Mapping[str, T]):
+    """A table by kind, whose entries are found when they are asked for.
+
+    Parameters
+    ----------
+    entry : callable
+        What the table holds of a kind.
+    """
+
+    def __init__(self, entry: Callable[[str], T]) -> None:
+        self._entry = entry
+
+    def __getitem__(self, kind: str) -> T:
+        if kind not in KINDS:
+            raise KeyError(kind)
+        return self._entry(kind)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(KINDS)
+
+    def __len__(self) -> int:
+        return len(KINDS)
+
+
+def kind_called(name: str) -> str | None:
+    """Return the kind that is called `name`, its own name or its family's; None for other words."""
+    if name in KINDS:
+        return name
+    return next((kind for kind, known in KINDS.items() if known.family == name), None)
+
+
+def kind_of(name: str, field: str = "kind") -> str:
+    """Return the kind that is called `name`, its own name or its family's.
+
+    Parameters
+    ----------
+    name : str
+    field : str
+        What to call the name in messages.
+
+    Raises
+    ------
+    InputError
+        For an unknown one, suggesting the nearest.
+    """
+    kind = kind_called(name) if isinstance(name, str) else None
+    if kind is None:
+        raise InputError(f"unknown kind {name!r}", field=field, remedy=suggest(str(name), KINDS))
+    return kind
+
+
+def by_family(name: str) -> str:
+    """Return a name of the catalog that begins with a kind as it begins with the family."""
+    head, slash, rest = name.partition("/")
+    return f"{KINDS[head].family}/{rest}" if slash and head in KINDS else name
