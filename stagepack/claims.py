@@ -7,6 +7,7 @@ one, and that nothing better exists, does not follow from a file: only solving a
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ PLAIN = ("boundaries", "offsets", "start", "mode")
 CLAIMS = ("status", "termination", "objective", "bound", "gap", "violations", "digest")
 """Fields that make a document a result."""
 UNPROVED = "cannot be recomputed from a file"
+LONGEST_VALUE = 60  # characters of what a file claims
 
 
 class Verdict(StrEnum):
@@ -534,4 +536,8 @@ def _solved_again(case: _Case, time_limit: float | None) -> Result[Any]:
 
 
 def _short(value: Any) -> str:
-    return shown(value if isinstance(value, str) else repr(value), 60)
+    """Return what a file says as people write it: thousands separated, the rest as in JSON."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return shown(f"{value:,}", LONGEST_VALUE)
+    text = value if isinstance(value, str) else json.dumps(finite(value), default=str)
+    return shown(text, LONGEST_VALUE)

@@ -196,3 +196,18 @@ def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
     done = run("check", instance, result, "--capacity", "20", "--anyway")
     assert done.returncode == 0
     assert "cluster.memory is (12, 12) there, (20, 20) here" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ({"objective": 1234567}, "objective 1,234,567: false"),
+        ({"objective": True}, "objective true: false"),
+        ({"digest": None, "bound": "a\x1b[31m"}, "bound a\\x1b[31m: false"),
+        ({"violations": [None, {}]}, "violations [null, {}]: false"),
+        ({"gap": 1e12}, "gap 1000000000000.0: false"),
+    ],
+)
+def test_claims_are_told_as_they_stand_in_the_file(lie: dict[str, Any], said: str) -> None:
+    found = sp.check_result(INSTANCES["pipeline"], {**TRUE["pipeline"], **lie})
+    assert any(str(claim).startswith(said) for claim in found.false), list(map(str, found.false))

@@ -205,13 +205,14 @@ def test_the_bar_of_a_comparison_names_what_runs_and_for_how_long(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    cells = Cells()
+    cells = Cells({"net": sp.load(CHAIN)})
     cells.begun(Cell("net", "dp", 0), 0, 3)
     now[0] += 65
     cells.begun(Cell("net", "cp-sat", 0), 0, 3)
     now[0] += 4
     assert cells.lines() == ["   1:09  net  dp", "    4 s  net  cp-sat"]
-    cells.ended({"instance": "net", "method": "dp", "seed": 0, "status": "OPTIMAL"}, 1, 3)
+    ended = {"instance": "net", "method": "dp", "seed": 0, "status": "OPTIMAL", "objective": 1}
+    cells.ended(ended, 1, 3)
     assert cells.lines() == ["    4 s  net  cp-sat"]
 
 
@@ -334,6 +335,16 @@ def test_comparisons_say_what_fits(tmp_path: Path) -> None:
     assert "fits" in comparison.table(80)
     assert "<td>fits</td>" in comparison._repr_html_()
     assert re.search(r'<span class="status fits"[^>]*>fits</span>', page)
+
+
+def test_lines_of_progress_say_what_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    roomy = sp.load("packing/random/planted", capacity=2**21)
+    cells = Cells({"roomy": roomy})
+    cells.told = True
+    row = {"instance": "roomy", "method": "dive", "seed": 0, "status": "FEASIBLE"}
+    cells.ended({**row, "objective": 2**20}, 1, 2)
+    cells.ended({**row, "objective": 2**22}, 2, 2)
+    assert capsys.readouterr().err == "1/2 roomy dive fits\n2/2 roomy dive FEASIBLE\n"
 
 
 @pytest.mark.parametrize("objective", ["fit", "peak"])

@@ -309,3 +309,13 @@ def test_unknown_options_are_refused_before_anything_runs() -> None:
     instance = PipelinePartition.from_arrays([1, 2], devices=1)
     with pytest.raises(InputError, match=r"^seed_: .*seed"):
         compare([instance], methods=["dp"], jobs=0, seed_=1)
+
+
+def test_json_holds_settings_that_are_no_data() -> None:
+    instance = small()
+    warm = importlib.import_module("stagepack.solve").solve(instance, "greedy")
+    found = compare(instance, "dp", jobs=0, warm_start=warm, on_bound=print)
+    settings = json.loads(found.to_json())["settings"]
+    assert settings["warm_start"] == repr(warm)
+    assert settings["on_bound"] == repr(print)
+    assert settings["time_limit"] == 10

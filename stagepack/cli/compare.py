@@ -123,16 +123,18 @@ def compare(
 ) -> None:
     """Run methods side by side: on the built-in suite (of a --kind), or on the instances given."""
     from stagepack.compare import compare as run
+    from stagepack.compare import labels
     from stagepack.report.table import comparison_table
 
     require_writable(csv, output)
     page = None if no_html else _page(html)
     if instances:
-        problems = [found for source in instances for found in instances_of(source, context)]
+        given = [found for source in instances for found in instances_of(source, context)]
     else:
-        problems = _suite(context)
+        given = _suite(context)
+    problems = labels(given)
     options: dict[str, Any] = {} if engine is None else {"engine": engine}
-    with engines_silenced(), Cells() as cells:
+    with engines_silenced(), Cells(problems) as cells:
         comparison = run(
             problems,
             method or None,

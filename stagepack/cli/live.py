@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 from stagepack.cli.screen import complain, figure
 from stagepack.errors import shown
 from stagepack.report.format import gap as percent
+from stagepack.report.format import standing
 from stagepack.result import relative_gap
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import RenderableType
 
     from stagepack.compare.comparison import Cell
@@ -111,9 +114,16 @@ class Search(_Live):
 
 
 class Cells(_Live):
-    """Progress of a comparison: a bar and the cells under way for a person, else a line a cell."""
+    """Progress of a comparison: a bar and the cells under way for a person, else a line a cell.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    instances : mapping
+        What is compared, by label.
+    """
+
+    def __init__(self, instances: Mapping[str, Any]) -> None:
+        self._instances = instances
         self._running: dict[Cell, float] = {}
         self._done, self._total = 0, 0
         super().__init__()
@@ -132,7 +142,9 @@ class Cells(_Live):
             ):  # fmt: skip
                 del self._running[cell]
         if self.told and self.live is None:
-            complain(f"{done:,}/{total:,} {row['instance']} {row['method']} {row['status']}")
+            instance = self._instances[row["instance"]]
+            status = standing(row["status"], row["objective"], instance)
+            complain(f"{done:,}/{total:,} {row['instance']} {row['method']} {status}")
 
     def lines(self) -> list[str]:
         """Return a line for each cell under way: for how long, which instance and method."""

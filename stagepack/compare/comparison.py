@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stagepack import files
 from stagepack.errors import InputError
-from stagepack.result import Result, Status, csv_text, finite
+from stagepack.result import Result, Status, csv_text, finite, json_text
 from stagepack.shown import Shown, dataframe
 
 if TYPE_CHECKING:
@@ -194,7 +193,7 @@ class Comparison(Shown):
         """Return everything but the instances as plain JSON data."""
         data: dict[str, Any] = finite(
             {
-                "settings": self.settings,
+                "settings": {key: _plain(value) for key, value in self.settings.items()},
                 "repeat": self.repeat,
                 "started": self.started,
                 "runtime": round(self.runtime, 3),
@@ -213,7 +212,7 @@ class Comparison(Shown):
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return :meth:`to_dict` as one JSON document, and write it to `path` if given."""
-        text = json.dumps(self.to_dict(), indent=2, allow_nan=False, default=str) + "\n"
+        text = json_text(self.to_dict()) + "\n"
         if path is not None:
             files.write(path, text)
         return text
@@ -285,6 +284,12 @@ class Comparison(Shown):
         )
         plain: dict[str, Any] = finite(row)
         return plain
+
+
+def _plain(setting: Any) -> Any:
+    """Return a setting as JSON can hold it: callbacks and results as they are called."""
+    known = isinstance(setting, str | int | float | list | tuple | dict | None)
+    return setting if known else repr(setting)
 
 
 def _ratio(objective: Any, best: Any) -> float | None:

@@ -76,7 +76,7 @@ def compare(
             field=unknown[0],
             remedy=suggest(unknown[0], [*SolveOptions.__annotations__, "jobs", "seeds"]),
         )
-    labelled = _labelled(instances)
+    labelled = labels(instances)
     seeds = list(dict.fromkeys(seeds))
     for wrong, name, given, remedy in (
         (not seeds, "seeds", "no seeds", "give at least one"),
@@ -151,7 +151,14 @@ def compare(
     return comparison
 
 
-def _labelled(instances: Any) -> dict[str, Any]:
+def labels(instances: Any) -> dict[str, Any]:
+    """Return instances by the label that a comparison gives each; a mapping gives its own.
+
+    Raises
+    ------
+    InputError
+        For what is no instance, or none at all.
+    """
     if isinstance(instances, Mapping):
         labelled = {str(label): instance for label, instance in instances.items()}
     else:
