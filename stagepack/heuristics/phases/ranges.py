@@ -80,23 +80,25 @@ class RangeCosts:
         sizes = np.diff(self.start)
         first = np.repeat(np.arange(n), sizes)
         end = first + np.arange(self.start[-1]) - np.repeat(self.start[:-1], sizes) + 1
-        nobody = np.array([len(readers) == 0 for readers in instance.readers])
-        last = np.array([-1 if not r else r[-1] for r in instance.readers], dtype=np.int64)
+        tensors, readers = instance.read_pairs
+        order = np.argsort(readers, kind="stable")
+        count = np.bincount(tensors, minlength=n + 1)
+        ends = np.cumsum(count)
+        last = np.where(count > 0, readers[np.maximum(ends, 1) - 1], -1)
         self.layers = Layers(
             nbytes=np.ascontiguousarray(figures.activations),
             tape=np.ascontiguousarray(figures.tape),
             temporary=np.ascontiguousarray(figures.temporary),
             forward=np.ascontiguousarray(figures.forward),
-            reads_from=_pointers(instance.reads),
-            reads=_flat(instance.reads),
-            readers_from=_pointers(instance.readers),
-            readers=_flat(instance.readers),
+            reads_from=_sums(np.bincount(readers, minlength=n)),
+            reads=tensors[order],
+            readers_from=_sums(count),
+            readers=readers,
         )
         moved = traffic(
             self.start, self.layers.nbytes, self.layers.reads_from, self.layers.reads, last
         )
-        skipped = np.array([len(readers) > 1 for readers in instance.readers]) | nobody
-        self.written = np.where(skipped[1:], 0, figures.activations[1:])
+        self.written = np.where(count[1:] == 1, figures.activations[1:], 0)
         # With all boundaries given there is one group from each of them.
         allowed = np.ones(len(first), dtype=bool)
         if self._cuts is not None:
@@ -157,11 +159,3 @@ class RangeCosts:
 
 def _sums(values: Array) -> Array:
     return np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
-
-
-def _pointers(lists: tuple[tuple[int, ...], ...]) -> Array:
-    return _sums(np.array([len(items) for items in lists], dtype=np.int64))
-
-
-def _flat(lists: tuple[tuple[int, ...], ...]) -> Array:
-    return np.array([item for items in lists for item in items], dtype=np.int64)

@@ -1,15 +1,18 @@
 """What a plan is worth and whether it is right, straight from the definitions.
 
 Written for trust, not for speed: one phase after the other, one moment after the other, exact
-integers, and no code in common with the range costs on which the algorithms work.
+integers, and no code in common with the range costs on which the algorithms work.  Of long plans
+:mod:`.ledger` does the same sums over arrays; only phases that it suspects are then gone through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stagepack.instances.phases import liveness, traffic
+from stagepack.instances.phases.ledger import LARGE, UNLIMITED, Ledger
 from stagepack.instances.phases.rows import remote_bytes
 from stagepack.instances.violation import Violation
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 def evaluate(instance: PhaseSchedule, solution: PhaseSolution) -> int:
     """Return the cycles of a plan for the whole global batch: phases less what is hidden."""
+    if instance.n > LARGE:
+        return Ledger(instance, solution).cycles()
     return sum(part.time - part.hidden for part in traffic.timeline(instance, solution))
 
 
@@ -34,14 +39,22 @@ def check(instance: PhaseSchedule, solution: PhaseSolution) -> tuple[Violation, 
     found = list(shape(instance, solution))
     if found:
         return tuple(found)
-    phases = solution.phases(instance)
+    # The sequences that follow from the policies are found once.
+    whole = replace(solution, recompute=solution.recomputed(instance))
+    phases = whole.phases(instance)
     figures = instance.at(solution.microbatch)
     found += _choices(instance, solution, phases)
     found += _recompute(instance, solution, phases)
     if any(violation.rule == "recompute" for violation in found):
         return tuple(found)
     compute, io = liveness.capacities(instance, solution.io_tiles)
-    for phase, base in zip(phases, liveness.base_bytes(instance, figures, phases), strict=True):
+    if instance.n > LARGE:
+        most = UNLIMITED if compute is None or io is None else compute
+        suspects = Ledger(instance, whole).suspects(most, io if io is not None else UNLIMITED)
+    else:
+        suspects = list(range(len(phases)))
+    bases = liveness.base_bytes(instance, figures, phases) if suspects else []
+    for phase, base in ((phases[index], bases[index]) for index in suspects):
         where = f"phase {phase.index} ({phase.name}, layers {phase.first:,} to {phase.end - 1:,})"
         live, absent = liveness.spans(instance, figures, phase)
         for item in absent:
@@ -159,6 +172,8 @@ def _recompute(
     if not instance.training:
         if solution.recompute and any(solution.recompute):
             yield Violation("recompute", "there is no backward pass")
+        return
+    if "recompute" not in solution.policy and not any(solution.recompute or ()):
         return
     figures = instance.at(solution.microbatch)
     count = [0] * instance.n

@@ -409,21 +409,29 @@ class PhaseSchedule(Answered[PhaseSolution]):
         return {}
 
     @cached_property
+    def read_pairs(self) -> tuple[Array, Array]:
+        """Every tensor that a layer reads, and the layer; by rising tensor, then layer."""
+        own = np.arange(self.n)
+        if self.chain:
+            return own, own
+        skips = np.array(self.skips, dtype=np.int64)
+        tensors = np.concatenate((own, skips[:, 0] + 1))
+        layers = np.concatenate((own, skips[:, 1]))
+        pairs = np.unique(tensors * self.n + layers)
+        return pairs // self.n, pairs % self.n
+
+    @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
         """The layers that read x_t, rising, for t = 0 ... n."""
-        found = [{t} for t in range(self.n)] + [set()]
-        for u, v in self.skips:
-            found[u + 1].add(v)
-        return tuple(tuple(sorted(layers)) for layers in found)
+        tensors, layers = self.read_pairs
+        return _sliced(layers, np.bincount(tensors, minlength=self.n + 1))
 
     @cached_property
     def reads(self) -> tuple[tuple[int, ...], ...]:
         """The tensors that layer l reads, rising, for l = 0 ... n - 1."""
-        found: list[list[int]] = [[] for _ in range(self.n)]
-        for tensor, layers in enumerate(self.readers):
-            for layer in layers:
-                found[layer].append(tensor)
-        return tuple(map(tuple, found))
+        tensors, layers = self.read_pairs
+        order = np.argsort(layers, kind="stable")
+        return _sliced(tensors[order], np.bincount(layers, minlength=self.n))
 
     @property
     def chain(self) -> bool:
@@ -476,3 +484,10 @@ class PhaseSchedule(Answered[PhaseSolution]):
         from stagepack.instances.phases.check import check
 
         return check(self, self.solution_in(solution, shaped=False))
+
+
+def _sliced(values: Array, sizes: Array) -> tuple[tuple[int, ...], ...]:
+    """Return values cut into pieces of given sizes."""
+    ends, flat = np.cumsum(sizes), values.tolist()
+    pieces = zip((ends - sizes).tolist(), ends.tolist(), strict=True)
+    return tuple(tuple(flat[first:end]) for first, end in pieces)

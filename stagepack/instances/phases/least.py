@@ -11,11 +11,11 @@ and the least microbatch need least.  O(n + skips).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from stagepack.instances.phases.liveness import capacities
-from stagepack.instances.phases.traffic import shard
 
 if TYPE_CHECKING:
     from stagepack.instances.phases.instance import PhaseSchedule
@@ -56,30 +56,32 @@ def least_memory(instance: PhaseSchedule) -> Least:
     io_tiles, microbatch = instance.io_tile_choices[0], instance.microbatches[0]
     figures = instance.at(microbatch)
     n, training = instance.n, instance.training
-    x = [int(nbytes) for nbytes in figures.activations]
-    cuts = instance.fixed_boundaries or tuple(range(n + 1))
-    found: list[tuple[int, int, str]] = []
-    for first, end in pairwise(cuts):
-        held = sum(int(w) for w in instance.variables[first:end])
-        both = 2 * held
-        if training:
-            state = sum(
-                shard(int(instance.state[layer]), int(instance.sharding[layer]))
-                for layer in range(first, end)
-            )
-            found.append((both + state, first, "optimiser step"))
-        for layer in range(first, end):
-            own = sum(x[t] for t in instance.reads[layer]) + int(figures.temporary[layer])
-            tape = int(figures.tape[layer]) if training else 0
-            # The last group holds gradients in its forward part, too.
-            run = both if training and end == n else held
-            found.append((run + own + tape + x[layer + 1], layer, "forward pass"))
-            if training:
-                written = x[layer + 1] if instance.readers[layer + 1] else 0
-                read = sum(x[t] for t in instance.reads[layer] if t)
-                need = both + own + tape + written + read
-                found.append((need, layer, "backward pass"))
-    need, layer, moment = max(found, key=lambda item: item[0])
+    cuts = np.array(instance.fixed_boundaries or range(n + 1), dtype=np.int64)
+    group = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
+    weights = np.add.reduceat(instance.variables, cuts[:-1])
+    held = weights[group]
+    tensors, layers = instance.read_pairs
+    read = np.zeros(n, dtype=np.int64)
+    np.add.at(read, layers, figures.activations[tensors])
+    own, written = read + figures.temporary, figures.activations[1:]
+    if not training:
+        needs = {"forward pass": held + own + written}
+    else:
+        own += figures.tape
+        # The last group holds gradients in its forward part, too.
+        both = np.where(group == group[-1], 2, 1)
+        from_host = np.zeros(n, dtype=np.int64)
+        from_host[layers[tensors == 0]] = figures.activations[0]
+        wanted = np.where(np.bincount(tensors, minlength=n + 1)[1:] > 0, written, 0)
+        states = np.add.reduceat(-(-instance.state // instance.sharding), cuts[:-1])
+        needs = {
+            "optimiser step": (2 * weights + states)[group],
+            "forward pass": both * held + own + written,
+            "backward pass": 2 * held + own + wanted + read - from_host,
+        }
+    table = np.stack(list(needs.values()), axis=1)  # of equals the first layer, then moment
+    layer, column = divmod(int(table.argmax()), len(needs))
+    need, moment = int(table[layer, column]), list(needs)[column]
     tiles = instance.chip.tiles
     memory = -(-need * tiles // (tiles - io_tiles))
     plain = instance.fixed_boundaries is None
@@ -92,10 +94,8 @@ def least_memory(instance: PhaseSchedule) -> Least:
 def misfit(instance: PhaseSchedule) -> str:
     """Return why no plan can exist, in words for people; "" where nothing is known against it."""
     if instance.remote_memory is not None:
-        held = sum(
-            shard(int(w), int(r)) + shard(int(o), int(r))
-            for w, o, r in zip(instance.variables, instance.state, instance.sharding, strict=True)
-        )
+        replicas = instance.sharding
+        held = int((-(-instance.variables // replicas) - (-instance.state // replicas)).sum())
         if held > instance.remote_memory:
             return (
                 f"variables and state alone take {held:,} bytes of remote memory, "

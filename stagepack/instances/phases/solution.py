@@ -150,6 +150,8 @@ class PhaseSolution(ShownSolution):
             computed again just before their own backward pass, for their tapes.
         """
         found: list[tuple[int, ...]] = [()] * instance.n
+        if "recompute" not in policy:
+            return tuple(found)
         there = {int(layer) for layer in retained}
 
         def makers(layer: int) -> list[int]:
