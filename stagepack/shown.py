@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +43,23 @@ class Shown:
             line = ""
         return f"<{type(self).__name__}{': ' if line else ''}{line}>"
 
+    def _text(self, width: int) -> str:
+        """Return a few readable lines of at most `width` columns."""
+        return str(presenter().text(self, width))
+
+    def _html(self) -> str:
+        """Return HTML without scripts or styles."""
+        return str(presenter().html(self))
+
     def __str__(self) -> str:
         try:
-            return str(presenter().text(self))
+            return self._text(shutil.get_terminal_size((100, 40)).columns)
         except Exception:  # to print something never fails, whatever is in it
             log.debug("cannot be shown", exc_info=True)
             return repr(self)
 
     def _repr_html_(self) -> str:
-        return str(presenter().html(self))
+        return self._html()
 
 
 class ShownSolution(Shown):

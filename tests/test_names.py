@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.compare.page import to_html
 from stagepack.errors import shown
 from stagepack.files import guarded, unguarded
-from stagepack.report.html import to_html
 from tests.test_cli import run
 
 EVIL = "a\x1b[31mb\u202ec\nOPTIMAL\x9b2J<b>[red]"

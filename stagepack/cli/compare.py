@@ -124,7 +124,7 @@ def compare(
     """Run methods side by side: on the built-in suite (of a --kind), or on the instances given."""
     from stagepack.compare import compare as run
     from stagepack.compare import labels
-    from stagepack.report.table import comparison_table
+    from stagepack.compare.table import comparison_table
 
     require_writable(csv, output)
     page = None if no_html else _page(html)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from stagepack.compare.comparison import Cell
+    from stagepack.compare.outcomes import Cell
 
 MOST_LINES = 8  # cells under way that are named
 

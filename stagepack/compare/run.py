@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from stagepack.compare.comparison import Cell, Comparison, Failure
+from stagepack.compare.comparison import Comparison
+from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.workers import Run
 from stagepack.errors import suggest
 from stagepack.instances.types import Instance

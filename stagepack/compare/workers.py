@@ -29,7 +29,7 @@ from concurrent.futures import (
 from multiprocessing import forkserver
 from typing import Any
 
-from stagepack.compare.comparison import Cell, Failure
+from stagepack.compare.outcomes import Cell, Failure
 from stagepack.files import NO_MEMORY
 from stagepack.result import InputError, Result, Termination
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stagepack.compare.comparison import Comparison
 from stagepack.errors import StagepackError
 from stagepack.errors import shown as safe
 from stagepack.instances.answer import Answered, require_instance
@@ -27,7 +25,7 @@ from stagepack.report import summary
 from stagepack.report.format import escape
 from stagepack.report.kinds import face
 from stagepack.report.pipeline import estimate_table
-from stagepack.report.table import cell, facts_table, methods_table, plain, standing_of
+from stagepack.report.table import cell, facts_table, methods_table, plain
 from stagepack.result import Result, Termination, Trace
 from stagepack.shown import some
 from stagepack.solve import MethodList
@@ -39,7 +37,6 @@ MOST = 24  # lines that are printed
 ROWS = 16  # and rows of their table
 WIDEST = 120  # columns
 MOST_ROWS = 200  # of a table in a notebook
-WHOLE = (Comparison, MethodList)  # which are tables, and printed as such
 WORDS = ("phase", "layers", "mode", "kind", "source")  # columns to the left
 DPI = 90  # of a picture in a notebook
 
@@ -47,10 +44,10 @@ DPI = 90  # of a picture in a notebook
 # ---------------------------------------------------------------------- as text
 
 
-def text(given: Any) -> str:
-    """Return a few readable lines."""
-    lines = _text(given, min(WIDEST, shutil.get_terminal_size((100, 40)).columns))
-    return lines.rstrip() if isinstance(given, WHOLE) else _clipped(lines)
+def text(given: Any, width: int) -> str:
+    """Return a few readable lines of at most `width` columns, or `WIDEST`."""
+    lines = _text(given, min(WIDEST, width))
+    return lines.rstrip() if isinstance(given, MethodList) else _clipped(lines)
 
 
 @singledispatch
@@ -200,11 +197,6 @@ def _plan(given: Plan) -> tuple[str, list[str], list[list[str]]]:
     return head, ["phase", "layers", "mode", "cycles", "memory"], rows
 
 
-@_text.register(Comparison)
-def _(given: Comparison, width: int) -> str:
-    return given.table()
-
-
 @_text.register(MethodList)
 def _(given: MethodList, width: int) -> str:
     return rendered(methods_table(given, width), width)
@@ -283,7 +275,8 @@ def _(given: PhaseSolution, width: int) -> str:
 @singledispatch
 def html(given: Any) -> str:
     """Return HTML without scripts or styles, for a notebook."""
-    return f"<pre>{escape(text(given))}</pre>"
+    lines = map(escape, text(given, WIDEST).splitlines())
+    return f"<pre>{'<br>'.join(lines)}</pre>"
 
 
 @html.register(Result)
@@ -314,35 +307,20 @@ def _picture(result: Result[Any]) -> str:
 def _(given: Any) -> str:
     head = f"<b>{escape(given.name)}</b>: {escape(face(given).headline(given))}"
     rows = [[what, found] for what, found in summary.lines(given)]
-    return f"<div><p>{head}</p>{_html_table((), rows)}</div>"
+    return f"<div><p>{head}</p>{html_table((), rows)}</div>"
 
 
 @html.register(Estimate)
 def _(given: Estimate) -> str:
     names = [name for name in given.rows()[0] if name != "peak_layer"]
     rows = [[_figure(row[name]) for name in names] for row in given.rows()[:MOST_ROWS]]
-    return _html_table(names, rows, len(given.stages) - len(rows))
+    return html_table(names, rows, len(given.stages) - len(rows))
 
 
 @html.register(Plan)
 def _(given: Plan) -> str:
     head, names, rows = _plan(given)
-    return f"<p>{escape(head)}</p>" + _html_table(names, rows[:MOST_ROWS], len(rows) - MOST_ROWS)
-
-
-@html.register(Comparison)
-def _(given: Comparison) -> str:
-    names = ("instance", "method", "status", "objective", "bound", "gap", "runtime", "ratio")
-    rows = [
-        [
-            row["instance"], row["method"], standing_of(given, row),
-            as_text.number(row["objective"]), as_text.number(row["bound"]),
-            as_text.gap(row["gap"]), as_text.seconds(row["runtime"]), as_text.ratio(row["ratio"]),
-        ]
-        for row in given.rows
-    ]  # fmt: skip
-    notes = [f"<p><b>Contradiction:</b> {escape(claim)}</p>" for claim in given.contradictions]
-    return _html_table(names, rows[:MOST_ROWS], len(rows) - MOST_ROWS) + "".join(notes)
+    return f"<p>{escape(head)}</p>" + html_table(names, rows[:MOST_ROWS], len(rows) - MOST_ROWS)
 
 
 @html.register(MethodList)
@@ -352,20 +330,21 @@ def _(given: MethodList) -> str:
         [m.name, "yes" if m.exact else "no", "yes" if m.available else m.reason, m.description]
         for m in given
     ]
-    return _html_table(names, rows)
+    return html_table(names, rows)
 
 
 @html.register(Trace)
 def _(given: Trace) -> str:
     names, rows = _events(given)
-    return _html_table(names, rows[-MOST_ROWS:], len(rows) - MOST_ROWS)
+    return html_table(names, rows[-MOST_ROWS:], len(rows) - MOST_ROWS)
 
 
 def _figure(value: Any) -> str:
     return value if isinstance(value, str) else as_text.number(value)
 
 
-def _html_table(names: Sequence[str], rows: Sequence[Sequence[str]], more: int = 0) -> str:
+def html_table(names: Sequence[str], rows: Sequence[Sequence[str]], more: int = 0) -> str:
+    """Return a table, and a word about the rows that are left out."""
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(entry)}</td>" for entry in row) + "</tr>" for row in rows

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from stagepack.compare.page import to_html, write_html
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report import figures, pipeline_figures
-from stagepack.report.html import to_html, write_html
 from stagepack.result import InputError, StagepackError
 from tests.report.sample import METHODS, comparison
 

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from stagepack.compare import Cell, Comparison
+from stagepack.compare.page import to_html
+from stagepack.compare.table import render
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.report import packing, summary
-from stagepack.report.html import to_html, write_figure
+from stagepack.report.html import write_figure
 from stagepack.report.kinds import face
 from stagepack.report.packing_figures import memory_maps
-from stagepack.report.table import methods_table, render
+from stagepack.report.table import methods_table
 from stagepack.result import InputError
 from tests.report.packings import banked, gapped, plain, result, spilling, stacked
 from tests.report.sample import comparison as pipelines

@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
+from stagepack.compare.table import comparison_table, render
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report import format as as_text
 from stagepack.report import summary
 from stagepack.report.pipeline import against_table, estimate_table
 from stagepack.report.table import (
     catalog_table,
-    comparison_table,
     facts_table,
     methods_table,
     parameters_table,
-    render,
 )
 from tests.report.sample import comparison, cut, network
 

@@ -1,0 +1,241 @@
+"""What became of a comparison: cells, results, rows of plain data, contradictions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from stagepack.errors import InputError
+from stagepack.result import Result, Status, finite
+from stagepack.shown import Shown
+
+COLUMNS = (
+    "instance", "problem", "objective_name", "method", "seed", "status", "termination",
+    "objective", "bound", "bound_source", "gap", "ratio", "best", "runtime", "setup_time",
+    "engine", "reason", "digest",
+)  # fmt: skip
+
+
+class Cell(NamedTuple):
+    """One run: the label of an instance, a method, a seed."""
+
+    instance: str
+    method: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a cell has no result.
+
+    `status` is ``n/a`` (the method cannot solve this instance), ``error`` (it failed) or
+    ``skipped`` (the comparison was interrupted before it was done).
+    """
+
+    status: str
+    reason: str
+    detail: str = ""
+
+
+@dataclass(repr=False)
+class Outcomes(Shown):
+    """What became of every cell, in the order of the request.
+
+    Attributes
+    ----------
+    instances : dict
+        The instances by label.
+    cells : list of Cell
+        All cells.
+    results : dict
+        The :class:`stagepack.result.Result` of each cell ``(instance, method, seed)`` that has one.
+    failures : dict
+        The :class:`Failure` of each other cell.
+    settings : dict
+        Keyword arguments that repeat the comparison.
+    interrupted : bool
+        Whether Ctrl-C ended it early.
+    runtime : float
+        Seconds in all.
+    command : str
+        The command line that repeats the comparison, if it was started from one.
+    """
+
+    instances: dict[str, Any]
+    cells: list[Cell]
+    results: dict[tuple[str, str, int], Result[Any]] = field(default_factory=dict)
+    failures: dict[tuple[str, str, int], Failure] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    interrupted: bool = False
+    runtime: float = 0.0
+    command: str = ""
+    started: str = ""
+    _checked: tuple[int, list[str]] = field(
+        default_factory=lambda: (0, []), repr=False, compare=False
+    )
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods compared, in the order of the request."""
+        return list(dict.fromkeys(cell.method for cell in self.cells))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell that can be solved ended in a status."""
+        return not self.interrupted and all(f.status == "n/a" for f in self.failures.values())
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of everything that did the work."""
+        merged: dict[str, str] = {}
+        for result in self.results.values():
+            merged.update(result.versions)
+        return merged
+
+    @property
+    def repeat(self) -> str:
+        """The command that repeats the comparison."""
+        if self.command:
+            return self.command
+        given = {key: value for key, value in self.settings.items() if value is not None}
+        options = ", ".join(f"{key}={value!r}" for key, value in given.items())
+        return f"stagepack.compare(instances, {options})"
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row of plain data a cell; `ratio` is to the best objective of its instance."""
+        best = {label: self._least(label) for label in self.instances}
+        return [self._row(cell, best[cell.instance]) for cell in self.cells if self._ended(cell)]
+
+    def best(self, instance: Any) -> Result[Any] | None:
+        """Return the best result of an instance (or of its label); None when none has a solution.
+
+        Among equals, one that is proved comes first, then the order of the request.
+        """
+        label = self._label(instance)
+        found = [result for result in self._of(label) if result.objective is not None]
+        return min(found, key=lambda r: (r.objective, r.status != Status.OPTIMAL), default=None)
+
+    @property
+    def contradictions(self) -> list[str]:
+        """Claims that cannot all be true: a bug in a method; empty when all is well.
+
+        An optimum that another method beats, a bound above a solution's objective, an instance
+        proved infeasible and solved, a solution that its instance's checker refuses or values
+        differently.
+        """
+        if self._checked[0] != len(self.results):
+            found = [claim for label in self.instances for claim in self._broken_claims(label)]
+            self._checked = (len(self.results), found)
+        return self._checked[1]
+
+    def _broken_claims(self, label: str) -> Iterator[str]:
+        instance, best = self.instances[label], self.best(label)
+        tolerance = float(getattr(instance, "tolerance", 0.0))
+        for cell, result in self.results.items():
+            if cell[0] != label:
+                continue
+            who = f"{label}: {cell[1]}" + (f" (seed {cell[2]})" if len(self._seeds()) > 1 else "")
+            if result.solution is not None and hasattr(instance, "check"):
+                broken = instance.check(result.solution)
+                if broken:
+                    yield f"{who} gives a solution that breaks {broken[0]}"
+                elif _differ(instance.evaluate(result.solution), result.objective, tolerance):
+                    worth = instance.evaluate(result.solution)
+                    yield f"{who} claims {result.objective:,} for a solution worth {worth:,}"
+            if best is None or best.objective is None:
+                continue
+            margin = tolerance * abs(float(best.objective)) if tolerance else 0
+            if result.status == Status.INFEASIBLE:
+                yield f"{who} claims INFEASIBLE, but {best.method} found {best.objective:,}"
+            elif result.status == Status.OPTIMAL and (
+                result.objective is None or result.objective > best.objective + margin
+            ):
+                claim = "OPTIMAL"
+                if result.objective is not None:
+                    claim += f" {result.objective:,}"
+                yield f"{who} claims {claim}, but {best.method} found {best.objective:,}"
+            if result.bound is not None and result.bound > best.objective + margin:
+                yield (
+                    f"{who} claims the bound {result.bound:,}, but {best.method} found "
+                    f"{best.objective:,}"
+                )
+
+    def _line(self) -> str:
+        return f"{len(self.instances)} instances, {len(self.methods)} methods"
+
+    def _ended(self, cell: Cell) -> bool:
+        return cell in self.results or cell in self.failures
+
+    def _of(self, label: str) -> list[Result[Any]]:
+        ended = (self.results.get(cell) for cell in self.cells if cell.instance == label)
+        return [result for result in ended if result is not None]
+
+    def _seeds(self) -> set[int]:
+        return {cell.seed for cell in self.cells}
+
+    def _label(self, instance: Any) -> str:
+        if isinstance(instance, str) and instance in self.instances:
+            return instance
+        for label, known in self.instances.items():
+            if known is instance:
+                return label
+        raise InputError(
+            f"{instance if isinstance(instance, str) else type(instance).__name__} is not compared",
+            field="instance",
+            remedy="name one of " + ", ".join(self.instances),
+        )
+
+    def _least(self, label: str) -> Any:
+        found = [r.objective for r in self._of(label) if r.objective is not None]
+        return min(found, default=None)
+
+    def _row(self, cell: Cell, best: Any) -> dict[str, Any]:
+        row: dict[str, Any] = dict.fromkeys(COLUMNS)
+        instance = self.instances[cell.instance]
+        row.update(
+            instance=cell.instance,
+            problem=getattr(instance, "kind", ""),
+            objective_name=str(getattr(instance, "objective", "")),
+            method=cell.method,
+            seed=cell.seed,
+            best=False,
+            digest=getattr(instance, "digest", ""),
+        )
+        failure = self.failures.get(cell)
+        if failure is not None:
+            row.update(status=failure.status, reason=failure.reason)
+            return row
+        result = self.results[cell]
+        row.update(
+            status=str(result.status),
+            termination=str(result.termination),
+            objective=result.objective,
+            bound=result.bound,
+            bound_source=result.bound_source or None,
+            gap=result.gap,
+            ratio=_ratio(result.objective, best),
+            best=result.objective is not None and result.objective == best,
+            runtime=result.runtime,
+            setup_time=result.setup_time,
+            engine=result.engine or None,
+            reason=result.reason or None,
+        )
+        plain: dict[str, Any] = finite(row)
+        return plain
+
+
+def _ratio(objective: Any, best: Any) -> float | None:
+    if objective is None or best is None:
+        return None
+    if objective == best:
+        return 1.0
+    return objective / best if best > 0 else None
+
+
+def _differ(a: Any, b: Any, tolerance: float) -> bool:
+    if b is None:
+        return True
+    return a != b and not math.isclose(a, b, rel_tol=tolerance)
