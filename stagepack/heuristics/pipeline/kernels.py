@@ -34,29 +34,22 @@ UNLIMITED = 2**61
 # The fields of a search's state, an array of int64:
 (
     PHASE,  # one of the phases below
-    COMPUTE,  # the limits of the probe under way,
-    TRANSFER,
+    COMPUTE,  # the limit of the probe under way,
     TRANSITION,  # and the transition with which it goes on
-    COMPUTE_FLOOR,  # any better partition has at least this compute,
-    TRANSFER_FLOOR,  # and at least this transfer
-    LOW,  # bisection: the limit looked for is in [low, high]; of compute, low is its floor
-    HIGH,
-    BEST,  # value of the best partition met,
+    FLOOR,  # no partition needs less compute than this,
+    LEAST_FLOOR,  # and this was known of it before
+    BEST,  # what the best partition met needs,
     STAGES,  # and how many stages it has
     CELLS,  # cells that the probe under way needs
-) = range(11)
-FIRST, LEAST_COMPUTE, LEAST_TRANSFER, BETTER, DONE, INFEASIBLE = range(6)
+) = range(8)
+FIRST, LEAST, DONE, INFEASIBLE = range(4)
 
 
-def first_state(compute_floor: int, transfer_floor: int) -> Array:
-    """Return the state of a search not yet begun; no partition needs less than the floors."""
+def first_state(floor: int) -> Array:
+    """Return the state of a search not yet begun; no partition needs less compute than `floor`."""
     # Seldom far above the bound; without one (tables) there is nothing to start from.
-    near = compute_floor + max(1, compute_floor >> 5) if compute_floor > 0 else UNLIMITED
-    floors = (compute_floor, transfer_floor)
-    return np.array(
-        (FIRST, near, UNLIMITED, 0, *floors, compute_floor, UNLIMITED, 2 * UNLIMITED, 0, 0),
-        dtype=np.int64,
-    )
+    near = floor + max(1, floor >> 5) if floor > 0 else UNLIMITED
+    return np.array((FIRST, near, 0, floor, floor, 2 * UNLIMITED, 0, 0), dtype=np.int64)
 
 
 class Chain(NamedTuple):
@@ -424,101 +417,60 @@ def read_partition(
 @compiled
 def search(
     state: Array, budget: int, chain: Chain, scratch: Scratch
-) -> None:  # pragma: no cover - compiled
+) -> int:  # pragma: no cover - compiled
     """Go on with a search from where `state` left it, for about `budget` elementary steps.
 
-    Returns early, with more CELLS than there are, when the next probe needs them.
-
-    Least compute first, then the least transfer for it; what is better than both has more compute
-    and less transfer.  Every partition met on the way counts.
+    Returns what is left of the budget; early, with more CELLS than there are, when the next probe
+    needs them.  Bisects on the limit on compute; no transfer is too long.
     """
     while state[PHASE] < DONE and budget > 0:
         if state[TRANSITION] == 0:
             state[CELLS] = measure(chain, state[COMPUTE], scratch)
             budget -= 50 * len(scratch.ahead)
             if state[CELLS] > len(scratch.cells):
-                return
+                return budget
             scratch.reading[0] = -1
         if state[TRANSITION] < len(chain.source):
             state[TRANSITION], budget = place_tails(
-                state[TRANSITION], budget, chain, state[COMPUTE], state[TRANSFER], scratch
+                state[TRANSITION], budget, chain, state[COMPUTE], UNLIMITED, scratch
             )
             if state[TRANSITION] < len(chain.source):
                 continue
         reading = scratch.reading
-        budget = read_partition(budget, chain, state[COMPUTE], state[TRANSFER], scratch)
+        budget = read_partition(budget, chain, state[COMPUTE], UNLIMITED, scratch)
         if reading[0] > 0 or reading[0] == -1:
             continue
-        compute, transfer = -1, -1
-        if reading[0] == 0:
-            compute, transfer = int(reading[3]), int(reading[4])
-            value = compute + (transfer if chain.mode == TRANSFER_BOUNDED else 0)
-            if value < state[BEST]:
-                stages = reading[2]
-                scratch.best_ends[:stages] = scratch.ends[:stages]
-                scratch.best_classes[:stages] = scratch.classes[:stages]
-                state[BEST], state[STAGES] = value, stages
         state[TRANSITION] = 0
-        _conclude(state, compute, transfer, chain.mode == TRANSFER_BOUNDED, scratch.next_limits)
+        if reading[0] == 0:
+            stages = reading[2]
+            scratch.best_ends[:stages] = scratch.ends[:stages]
+            scratch.best_classes[:stages] = scratch.classes[:stages]
+            state[BEST], state[STAGES] = max(reading[3], state[FLOOR]), stages
+        _conclude(state, reading[0] == 0, max(state[COMPUTE] + 1, scratch.next_limits[0]))
+    return budget
 
 
 @compiled
-def _conclude(
-    state: Array, compute: int, transfer: int, two_limits: bool, next_limits: Array
-) -> None:  # pragma: no cover - compiled
-    """Draw the conclusion from a probe and set the limits of the next.
+def _conclude(state: Array, found: bool, next_compute: int) -> None:  # pragma: no cover - compiled
+    """Draw the conclusion from a probe and set the limit of the next.
 
-    `compute` and `transfer` are what its partition needs of the limits, -1 when there is none.
+    Below `next_compute` nothing more could be placed than was.
     """
-    found, phase = compute >= 0, state[PHASE]
-    next_compute = max(state[COMPUTE] + 1, next_limits[0])
-    next_transfer = max(state[TRANSFER] + 1, next_limits[1])
-    if phase == FIRST:
-        if found:
-            state[PHASE], state[HIGH] = LEAST_COMPUTE, max(compute, state[COMPUTE_FLOOR])
-        elif state[COMPUTE] == UNLIMITED:
-            state[PHASE] = INFEASIBLE
-            return
-        else:
-            # Seldom far above the bound; when it is, come down from the other end.
-            step = 8 * (state[COMPUTE] - state[LOW])
-            state[COMPUTE_FLOOR] = next_compute
-            further = max(next_compute, state[LOW] + step)
-            state[COMPUTE] = UNLIMITED if step > state[LOW] else further
-            return
-    elif phase == LEAST_COMPUTE:
-        if found:
-            state[HIGH] = max(compute, state[COMPUTE_FLOOR])
-        else:
-            state[COMPUTE_FLOOR] = min(next_compute, state[HIGH])
-    elif phase == LEAST_TRANSFER:
-        if found:
-            state[HIGH] = max(transfer, state[LOW])
-        else:
-            state[LOW] = min(next_transfer, state[HIGH])
-    elif not found:
-        state[PHASE] = DONE
+    if found:
+        state[PHASE] = LEAST
+    elif state[PHASE] == LEAST:
+        state[FLOOR] = min(next_compute, state[BEST])
+    elif state[COMPUTE] == UNLIMITED:
+        state[PHASE] = INFEASIBLE
         return
     else:
-        state[PHASE], state[HIGH] = LEAST_COMPUTE, max(compute, state[COMPUTE_FLOOR])
-
-    if state[PHASE] == LEAST_COMPUTE:
-        if two_limits:
-            state[HIGH] = min(state[HIGH], state[BEST] - state[TRANSFER_FLOOR])
-        if state[COMPUTE_FLOOR] < state[HIGH]:
-            state[COMPUTE] = (state[COMPUTE_FLOOR] + state[HIGH]) // 2
-        elif not two_limits or state[COMPUTE_FLOOR] + state[TRANSFER_FLOOR] >= state[BEST]:
-            state[PHASE] = DONE
-        else:
-            state[PHASE], state[COMPUTE] = LEAST_TRANSFER, state[HIGH]
-            state[LOW], state[HIGH] = state[TRANSFER_FLOOR], state[BEST] - state[COMPUTE]
-            state[TRANSFER] = state[HIGH] - 1
-    elif state[LOW] < state[HIGH]:
-        state[TRANSFER] = (state[LOW] + state[HIGH]) // 2
+        # Seldom far above the bound; when it is, come down from the other end.
+        step = 8 * (state[COMPUTE] - state[LEAST_FLOOR])
+        state[FLOOR] = next_compute
+        further = max(next_compute, state[LEAST_FLOOR] + step)
+        state[COMPUTE] = UNLIMITED if step > state[LEAST_FLOOR] else further
+        return
+    if state[FLOOR] < state[BEST]:
+        state[COMPUTE] = (state[FLOOR] + state[BEST]) // 2
     else:
-        state[PHASE] = BETTER
-        state[COMPUTE_FLOOR] = state[COMPUTE] + 1
-        state[COMPUTE] = state[BEST] - 1 - state[TRANSFER_FLOOR]
-        state[TRANSFER] = state[BEST] - 1 - state[COMPUTE_FLOOR]
-        if state[COMPUTE_FLOOR] + state[TRANSFER_FLOOR] >= state[BEST]:
-            state[PHASE] = DONE
+        state[PHASE] = DONE

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +13,16 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.result import InputError, Progress
 
+if TYPE_CHECKING:
+    from stagepack.heuristics.pipeline.kernels import Chain
+
 UNLIMITED = 2**61  # as in the kernels, which are imported only when needed
-CHUNK = 20_000_000  # elementary steps between two looks at the clock: well under 0.2 s
+CHUNK = 10_000_000  # elementary steps between two looks at the clock: well under 0.2 s
+STEP = 5e-9  # seconds of an elementary step, in runs that are limited by work
 MOST_CELLS = 1_500_000_000  # bytes of placed tails that a probe may keep
 MANY_CELLS = 30_000_000  # with more, the first limit is tried nearer to the bound
 MOST_AIMS = 40
+FEW_CUTS = 2_000  # chains with fewer are not made shorter
 LARGEST_WINDOWS = 2**31  # bytes of the furthest ends of all stages
 
 
@@ -27,7 +31,8 @@ class Prober:
 
     A probe costs O(transitions * n) steps and bytes at most, far fewer near the optimum, where
     stages leave each other little room, and builds nothing of size n x n; with explicit tables
-    O(transitions * n^2).
+    O(transitions * n^2).  Where transfers are limited, cuts that no stage could afford are left
+    out of the chain first, and the chain is kept for the next probe.
 
     Parameters
     ----------
@@ -50,8 +55,7 @@ class Prober:
         order, n = costs.order, costs.n
         pairs = list(zip(order.device_class.tolist(), order.stashes.tolist(), strict=True))
         row = {pair: index for index, pair in enumerate(dict.fromkeys(pairs))}
-        pause: Callable[[], None] = (lambda: None) if progress is None else progress.require_time
-        self._pause = pause
+        self._progress = progress
         if costs.tabular:
             reach = np.zeros((1, 1), dtype=np.int32)
             fits = _rows([costs.fits_matrix(*pair) for pair in row])
@@ -66,12 +70,12 @@ class Prober:
                 )
             reach = np.empty((len(row), n), dtype=np.int32)
             for pair, index in row.items():
-                pause()
-                reach[index] = costs.reach(*pair)
+                reach[index] = costs.reach(*pair, self._pause)
+                self._spend(n)
             fits = np.zeros((1, 1, 1), dtype=np.bool_)
             compute = np.zeros((1, 1, 1), dtype=np.int64)
-        pause()
-        self._chain = kernels.Chain(
+        self._pause()
+        chain = kernels.Chain(
             order.source,
             order.target,
             order.device_class,
@@ -88,6 +92,9 @@ class Prober:
             costs.allowed,
             getattr(kernels, costs.instance.objective.name),
         )
+        self._mode = chain.mode
+        self._cuts = np.arange(n + 1, dtype=np.int32)
+        self._chains = {UNLIMITED: (chain, self._cuts)}
         (lowest, highest, ahead, behind, offset, *partitions) = np.empty(
             (9, order.states), dtype=np.int64
         )
@@ -118,18 +125,80 @@ class Prober:
             When the probe would need more than `MOST_CELLS`.
         """
         limits, kernels = (compute_limit, transfer_limit), self._kernels
-        self._require_cells(kernels.measure(self._chain, compute_limit, self._scratch))
-        transition, reading = 0, self._scratch.reading
+        chain, self._cuts = self._affordable(transfer_limit)
+        self._require_cells(kernels.measure(chain, compute_limit, self._scratch))
+        transition, reading, transitions = 0, self._scratch.reading, len(chain.source)
+        self._spend(50 * transitions)
         reading[0] = -1
-        while transition < len(self._chain.source):
-            transition, _ = kernels.place_tails(
-                transition, CHUNK, self._chain, *limits, self._scratch
-            )
-            self._pause()
+        while transition < transitions:
+            transition, left = kernels.place_tails(transition, CHUNK, chain, *limits, self._scratch)
+            self._spend(CHUNK - left)
         while reading[0] == -1 or reading[0] > 0:
-            kernels.read_partition(CHUNK, self._chain, *limits, self._scratch)
-            self._pause()
+            left = kernels.read_partition(CHUNK, chain, *limits, self._scratch)
+            self._spend(CHUNK - left)
         return None if reading[0] < 0 else (int(reading[3]), int(reading[4]))
+
+    def cells(self, compute_limit: int, transfer_limit: int) -> int:
+        """Return at how many layers, of all stages, such a probe would look."""
+        chain, _ = self._affordable(transfer_limit)
+        return int(self._kernels.measure(chain, compute_limit, self._scratch))
+
+    @property
+    def next_compute(self) -> int:
+        """Below this limit on compute, nothing more could have been placed by the last probe."""
+        return int(self._scratch.next_limits[0])
+
+    def partition(self) -> PipelineSolution:
+        """Return the partition that the last probe found."""
+        stages = int(self._scratch.reading[2])
+        ends = self._cuts[self._scratch.ends[:stages]].tolist()
+        return assign_devices(self.costs, [0, *ends], self._scratch.classes[:stages].tolist())
+
+    def _affordable(self, transfer_limit: int) -> tuple[Chain, Array]:
+        """Return the chain without cuts that exceed a limit on transfer, and what cuts it has.
+
+        Of the chains kept, the shortest that will do serves where it is not much too long; else
+        it is shortened and kept, too.  O(n) then.
+        """
+        most = min(limit for limit in self._chains if limit >= transfer_limit)
+        chain, cuts = self._chains[most]
+        if self.costs.tabular or self._mode != self._kernels.TRANSFER_BOUNDED:
+            return chain, cuts
+        if 2 * transfer_limit > most or len(cuts) < FEW_CUTS:
+            return chain, cuts
+        left = transfer_limit - chain.host
+        useful = chain.allowed & (chain.recv.min(axis=0) <= left)
+        useful &= chain.send.min(axis=0) <= left
+        useful[[0, -1]] = True
+        kept = np.flatnonzero(useful)
+        self._spend(4 * len(cuts))
+        last = np.cumsum(useful, dtype=np.int32) - 1
+        reach = np.empty((len(chain.reach), len(kept) - 1), dtype=np.int32)
+        for row, whole in zip(reach, chain.reach, strict=True):
+            row[:] = last[whole[kept[:-1]]]
+            self._spend(2 * len(kept))
+        chain = chain._replace(
+            reach=reach,
+            prefix=chain.prefix[:, kept],
+            recv=chain.recv[:, kept],
+            send=chain.send[:, kept],
+            allowed=np.ones(len(kept), dtype=np.bool_),
+        )
+        self._chains[transfer_limit] = chain, cuts[kept]
+        return self._chains[transfer_limit]
+
+    def _spend(self, steps: int) -> None:
+        """Count steps of work, and ask whether to go on."""
+        self._count(steps)
+        if self._progress is not None:
+            self._progress.require_time()
+
+    def _count(self, steps: int) -> None:
+        if self._progress is not None:
+            self._progress.spend(steps * STEP)
+
+    def _pause(self) -> None:
+        self._spend(0)
 
     def _require_cells(self, cells: int) -> None:
         """Make room for so many cells."""
@@ -147,16 +216,13 @@ class Prober:
 
 
 class Search(Prober):
-    """Finds the best partition, or that there is none, in steps of a fraction of a second.
-
-    Bisects on the compute limit and, where transfers count, walks down the staircase of
-    non-dominated pairs (compute, transfer) as far as they can beat the best sum.
+    """Finds the least limit on compute, or that there is none, in steps of a fraction of a second.
 
     Parameters
     ----------
     costs : RangeCosts
-    compute_floor, transfer_floor : int
-        No partition needs less of the two limits, in ticks.
+    floor : int
+        No partition needs less of the limit, in ticks.
     progress : Progress, optional
     near : int, optional
         Where to look first: what a known partition needs of the compute limit.
@@ -166,27 +232,26 @@ class Search(Prober):
     done, infeasible : bool
         Whether `best` is proved to be the least, whether there is no partition.
     best : int or None
-        Value of the best partition met, in ticks.
+        What the best partition met needs of the limit, in ticks.
     bound : int
-        Safe lower bound on all partitions, in ticks.
+        What all partitions need of it at least, in ticks.
     """
 
     def __init__(
         self,
         costs: RangeCosts,
-        compute_floor: int,
-        transfer_floor: int = 0,
+        floor: int,
         progress: Progress[PipelineSolution] | None = None,
         near: int | None = None,
     ) -> None:
         super().__init__(costs, progress)
-        self._state = self._kernels.first_state(compute_floor, transfer_floor)
+        self._state = self._kernels.first_state(floor)
         if near is not None:
             self._state[self._kernels.COMPUTE] = min(near, int(self._state[self._kernels.COMPUTE]))
         self._lower_aims = 3
         self.done = self.infeasible = False
         self.best: int | None = None
-        self.bound = compute_floor + transfer_floor
+        self.bound = floor
 
     def go_on(self) -> None:
         """Search for another fraction of a second.
@@ -197,23 +262,22 @@ class Search(Prober):
             When the next probe would need more than `MOST_CELLS`.
         """
         kernels = self._kernels
-        kernels.search(self._state, CHUNK, self._chain, self._scratch)
+        chain, self._cuts = self._affordable(UNLIMITED)
+        left = kernels.search(self._state, CHUNK, chain, self._scratch)
         state = self._state.tolist()
         if state[kernels.CELLS] > len(self._scratch.cells):
             self._make_room(state)
         self.done = state[kernels.PHASE] == kernels.DONE
         self.infeasible = state[kernels.PHASE] == kernels.INFEASIBLE
-        floors = state[kernels.COMPUTE_FLOOR] + state[kernels.TRANSFER_FLOOR]
+        self.bound = state[kernels.FLOOR]
         if state[kernels.STAGES]:
             self.best = state[kernels.BEST]
-            self.bound = self.best if self.done else min(self.best, floors)
-        elif not self.infeasible:
-            self.bound = floors
+        self._count(CHUNK - left)  # whoever calls takes what was found before asking for the time
 
     def _make_room(self, state: list[int]) -> None:
         """Provide cells, or let the first probe, which only looks for a start, aim lower."""
         kernels = self._kernels
-        spare = state[kernels.COMPUTE] - state[kernels.COMPUTE_FLOOR]
+        spare = state[kernels.COMPUTE] - state[kernels.FLOOR]
         first = state[kernels.PHASE] == kernels.FIRST
         aim = 8 if self._lower_aims > 0 else 2
         most = MANY_CELLS if self._lower_aims > 0 else MOST_CELLS
@@ -223,8 +287,8 @@ class Search(Prober):
         else:
             self._require_cells(state[kernels.CELLS])
 
-    def partition(self) -> PipelineSolution:
-        """Return the best partition met."""
+    def best_partition(self) -> PipelineSolution:
+        """Return the partition that needs `best`."""
         stages = int(self._state[self._kernels.STAGES])
         ends = self._scratch.best_ends[:stages].tolist()
         classes = self._scratch.best_classes[:stages].tolist()

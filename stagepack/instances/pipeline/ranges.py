@@ -285,7 +285,9 @@ class RangeCosts:
         more._reach_cache, more._fits_cache = {}, {}
         return more
 
-    def reach(self, device_class: int, stashes: int) -> Array:
+    def reach(
+        self, device_class: int, stashes: int, pause: Callable[[], object] = lambda: None
+    ) -> Array:
         """Return, shape (n,), the furthest end of a stage that begins at each layer.
 
         The stage [a, b) fits a device of the class, with activations of `stashes` microbatches,

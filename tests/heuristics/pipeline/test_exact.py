@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.heuristics.pipeline import baselines, bisect, dp, prober, reference
+from stagepack.heuristics.pipeline import baselines, bisect, dp, prober, reference, staircase
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -60,8 +60,10 @@ def test_a_search_in_the_smallest_steps_comes_to_the_same(instance: PipelinePart
     best = brute_force(instance)
     slack = 0 if best is None else instance.tolerance * max(1, abs(best))
     costs = RangeCosts(instance)
-    floor = costs.host if instance.objective is Objective.TRANSFER_BOUNDED else 0
-    search = prober.Search(costs, objective_bound(costs) - floor, floor)
+    if instance.objective is Objective.TRANSFER_BOUNDED:  # only compute is bisected on
+        instance = instance.replace(objective="bottleneck")
+        best, costs = brute_force(instance), RangeCosts(instance)
+    search = prober.Search(costs, objective_bound(costs))
     steps, bounds = 0, [search.bound]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prober, "CHUNK", 1)  # one transition at a time
@@ -71,13 +73,13 @@ def test_a_search_in_the_smallest_steps_comes_to_the_same(instance: PipelinePart
             bounds.append(search.bound)
             if search.best is not None:
                 assert best is not None
-                assert instance.check(search.partition()) == ()
+                assert instance.check(search.best_partition()) == ()
                 assert costs.bound(search.bound) <= best + slack
     assert bounds == sorted(bounds)
     assert steps >= len(costs.order.source)
     assert search.infeasible == (best is None)
     if best is not None:
-        assert instance.evaluate(search.partition()) == pytest.approx(best, abs=slack)
+        assert instance.evaluate(search.best_partition()) == pytest.approx(best, abs=slack)
 
 
 def test_long_chains_agree_with_the_recurrence() -> None:
@@ -135,6 +137,65 @@ def test_staircase_meets_every_pair_that_matters() -> None:
     )
     best = min(instance.evaluate(PipelineSolution.in_order((0, cut, n))) for cut in range(1, n))
     assert run(dp.solve, instance).objective == best
+
+
+@pytest.mark.parametrize("many", [staircase.MANY_CELLS, 100])
+@pytest.mark.parametrize("few", [prober.FEW_CUTS, 2])
+def test_short_descents_agree_with_the_recurrence(
+    many: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staircase, "MANY_CELLS", many)
+    monkeypatch.setattr(prober, "FEW_CUTS", few)  # chains are made shorter again and again
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        instance = PipelinePartition.from_arrays(
+            rng.integers(0, 1000, 40),
+            devices=6,
+            speed=[1, 2, 1, 1, 2, 0.5] if seed % 2 else None,
+            bandwidth=1,
+            clock=2**30,
+            in_bytes=rng.integers(0, 2000, 41) * (seed % 3),
+            out_bytes=rng.integers(0, 2000, 41),
+            exclusive=rng.integers(0, 9, 40),
+            stash=rng.integers(0, 3, 40),
+            backward=[0] * 40,
+            training=seed % 4 == 0,
+            microbatches=3,
+            capacity=60,
+            fixed_cuts=(11,),
+            forbidden_cuts=(20, 21),
+            objective="transfer-bounded",
+        )
+        assert run(dp.solve, instance).outcome() == run(reference.solve, instance).outcome()
+        assert run(dp.solve, instance).objective == run(reference.solve, instance).objective
+
+
+@pytest.mark.parametrize(("n", "k"), [(5_000, 100), (50_000, 100), (20_000, 400)])
+def test_few_probes_prove_a_sum_of_two_limits(
+    n: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The staircase has thousands of steps; every cut has random bytes of its own.
+    rng = np.random.default_rng(n)
+    instance = PipelinePartition.from_arrays(
+        rng.integers(0, 10**6, n),
+        devices=k,
+        bandwidth=10,
+        in_bytes=rng.integers(0, 10**9, n + 1),
+        out_bytes=rng.integers(0, 10**9, n + 1),
+        objective="transfer-bounded",
+    )
+    cells: list[int] = []
+    probe, measured = prober.Prober.probe, prober.Prober.cells
+
+    def counted(self: prober.Prober, *limits: int) -> tuple[int, int] | None:
+        cells.append(measured(self, *limits))
+        return probe(self, *limits)
+
+    monkeypatch.setattr(prober.Prober, "probe", counted)
+    progress = run(dp.solve, instance)
+    assert progress.outcome()[0] is Status.OPTIMAL
+    assert len(cells) < 200
+    assert sum(cells) < 10 * n * k  # as ten probes without windows
 
 
 def test_odd_speeds_without_a_common_multiple() -> None:
@@ -221,7 +282,7 @@ def test_a_probe_keeps_the_windows_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     progress = run(dp.solve, instance)
     assert progress.outcome()[0] is Status.OPTIMAL
     costs = RangeCosts(instance)
-    search = prober.Search(costs, costs.compute_bound(), costs.host)
+    search = prober.Search(costs, costs.compute_bound())
     while not search.done:
         search.go_on()
     assert len(search._scratch.cells) < instance.n * instance.k // 10
@@ -230,7 +291,7 @@ def test_a_probe_keeps_the_windows_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     left: Progress[PipelineSolution] = Progress(instance.evaluate, instance.check)
     with pytest.raises(InputError, match="cells"):
         dp.solve(costs, left)
-    left.offer(search.partition(), "test")
+    left.offer(search.best_partition(), "test")
     dp.solve(costs, left)
     assert "cells" in left.reason
     assert left.outcome()[0] is Status.FEASIBLE

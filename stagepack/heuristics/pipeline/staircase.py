@@ -1,0 +1,134 @@
+"""The least sum of two limits, compute C and transfer T: more of one allows less of the other.
+
+C(T), the least compute within a transfer limit, falls with T.  So no partition with a transfer in
+[first, last] sums to less than first + C(last), and an interval is closed once that is no better
+than the best partition.  Intervals are taken by this bound, the least first.  One probe of an
+interval bisects on C(last) or, where that is known well enough, asks for anything better: if there
+is, the interval is halved.  What a probe excludes at one transfer it excludes for all below.
+
+The number of probes depends on how many steps of the staircase come close to the best sum, not on
+how many there are; probes of low transfers look only at the cuts that these can pay for.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+
+from stagepack.heuristics.pipeline.prober import Search
+from stagepack.instances.pipeline import PipelineSolution
+from stagepack.result import Progress
+
+MANY_CELLS = 10_000_000  # of a probe: cheaper ones come first
+
+
+class _Floor:
+    """What is known of C(T) from below: a step function that falls with T."""
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+        self._transfers: list[int] = []
+        self._computes: list[int] = []
+
+    def __call__(self, transfer: int) -> int:
+        """Return a lower bound on C at a transfer."""
+        at = bisect.bisect_left(self._transfers, transfer)
+        return self._computes[at] if at < len(self._computes) else self._least
+
+    def lift(self, transfer: int, compute: int) -> None:
+        """Take that C is at least `compute` up to `transfer`."""
+        if compute <= self(transfer):
+            return
+        end = bisect.bisect_right(self._transfers, transfer)
+        begin = end
+        while begin and self._computes[begin - 1] <= compute:
+            begin -= 1
+        self._transfers[begin:end] = [transfer]
+        self._computes[begin:end] = [compute]
+
+
+class _Descent:
+    """Closes intervals of transfers until none is left that may hold a better sum."""
+
+    def __init__(self, search: Search, progress: Progress[PipelineSolution]) -> None:
+        assert search.best is not None
+        self._search, self._progress = search, progress
+        self._floor = _Floor(search.best)
+        first = search.best_partition()
+        costs = self._costs = search.costs
+        self.best = costs.objective(first)
+        if progress.solution is not None:
+            self.best = min(self.best, costs.objective(progress.solution))
+        self._offered = self.best
+        self._pending: PipelineSolution | None = None
+        # Open intervals by their bound: (bound, first, last, compute that suffices at last).
+        self._open = [(0, costs.host, self.best - 1 - search.best, self.best)]
+
+    @property
+    def bound(self) -> int:
+        """What every partition sums to at least, in ticks."""
+        return min(self.best, self._open[0][0]) if self._open else self.best
+
+    def run(self) -> None:
+        """Close all intervals, or as many as there is time for."""
+        try:
+            while self._open:
+                self._step()
+                if self._progress.stale:
+                    self.offer()
+                self._progress.raise_bound(self._costs.bound(self.bound), "exhausted search")
+                self._progress.require_time()
+        finally:
+            self.offer()
+
+    def offer(self) -> None:
+        """Report the best partition, unless that was done."""
+        if self._pending is not None:
+            solution, self._pending = self._pending, None
+            self._progress.offer(solution, "dp")
+
+    def _step(self) -> None:
+        """Take the interval with the least bound, and probe it once."""
+        known, first, last, enough = heapq.heappop(self._open)
+        if last > self.best - 1 - self._floor(last):
+            last, enough = self.best - 1 - self._floor(last), self.best
+        least, most = self._floor(last), self.best - 1 - first
+        if last < first or least > most:
+            return
+        if first + least > known:  # others may come first now
+            heapq.heappush(self._open, (first + least, first, last, enough))
+            return
+        width, sure = last - first, min(most + 1, enough)
+        closely = sure - least <= 2 * width + 1
+        compute = most if closely else (least + sure) // 2
+        much = width > 0 and self._search.cells(compute, last) > MANY_CELLS
+        if closely and (much or enough <= most):
+            self._halve(first, last, least, enough)
+            return
+        if much:
+            compute = least + (compute - least) // 16  # what that excludes is soon excluded
+        found = self._search.probe(compute, last)
+        if found is None:
+            self._floor.lift(last, max(compute + 1, self._search.next_compute))
+        else:
+            enough = min(enough, found[0])
+            if sum(found) < self.best:
+                self.best, self._pending = sum(found), self._search.partition()
+        heapq.heappush(self._open, (first + self._floor(last), first, last, enough))
+
+    def _halve(self, first: int, last: int, least: int, enough: int) -> None:
+        """Replace an interval by its two halves."""
+        middle = (first + last) // 2
+        heapq.heappush(self._open, (middle + 1 + least, middle + 1, last, enough))
+        heapq.heappush(self._open, (first + least, first, middle, self.best))
+
+
+def descend(search: Search, progress: Progress[PipelineSolution]) -> None:
+    """Find and prove the least sum, from the partition of least compute that `search` found.
+
+    Raises
+    ------
+    Stopped
+        When `progress` runs out of time; it then holds the best partition and a safe bound.
+    """
+    _Descent(search, progress).run()
