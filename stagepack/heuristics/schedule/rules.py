@@ -16,8 +16,17 @@ from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 
 F, B, W = range(3)
 
-Orders = list[Array]
-"""For each device the flat indices of its operations, in the order in which it runs them."""
+Look = Callable[[int], object]
+"""Called several times a second with the steps since; it may raise."""
+
+ASKED = 1000
+"""Runs of a program after which it looks."""
+
+RUN = 400
+"""Steps of writing one down."""
+
+PART = 2_000_000
+"""Operations in a kernel call: less than a tenth of a second."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,8 @@ class Rule:
     ----------
     name : str
     order : callable
-        The orders of an instance that the rule supports.  O(operations).
+        What each device runs, one device after another, shape (n,), of an instance that the rule
+        supports; it is given a :data:`Look`, too.  O(operations).
     unsupported : callable
         '' or one line saying why the rule does not apply to an instance.
     description, source : str
@@ -37,7 +47,7 @@ class Rule:
     """
 
     name: str
-    order: Callable[[PipelineSchedule], Orders]
+    order: Callable[[PipelineSchedule, Look], Array]
     unsupported: Callable[[PipelineSchedule], str]
     description: str
     source: str
@@ -45,7 +55,7 @@ class Rule:
 
 
 def apply(
-    rule: Rule, instance: PipelineSchedule, look: Callable[[int], object] | None = None
+    rule: Rule, instance: PipelineSchedule, look: Look | None = None
 ) -> tuple[ScheduleSolution | None, str]:
     """Return the best schedule with the orders of a rule, or None and the reason.
 
@@ -57,8 +67,9 @@ def apply(
     reason = rule.unsupported(instance)
     if reason:
         return None, reason
+    look = look or _unseen
     timing = Timing(instance, look)
-    order = timing.flat(rule.order(instance))
+    order = rule.order(instance, look)
     excess = timing.peaks(order) - timing.graph.limit
     worst = int(excess.argmax())
     if excess[worst] > 0:
@@ -73,53 +84,87 @@ def apply(
     return ScheduleSolution.of(instance, start), ""
 
 
+def _unseen(steps: int) -> None:
+    """Look at nothing."""
+
+
 # ---------------------------------------------------------------------- one stage a device
 
 
-class _Device:
-    """The order of one device as it grows: the next microbatch of each of its stages."""
+class Program:
+    """What devices run, one device after another: rounds of operations that repeat.
 
-    def __init__(self, instance: PipelineSchedule) -> None:
-        self._operations = instance.operations
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    look : callable
+        See :data:`Look`.
+    """
+
+    def __init__(self, instance: PipelineSchedule, look: Look) -> None:
+        self._base = instance.operations.base.tolist()
+        self._microbatches = instance.microbatches.tolist()
         self._kinds = len(instance.kinds)
-        self._next: dict[tuple[int, int], int] = {}
-        self._parts: list[Array] = [np.zeros(0, dtype=np.int64)]
+        self._look = look
+        self._next = [0] * (instance.p * self._kinds)
+        self._rounds: list[int] = []
+        self._first = [0]
+        self._line: list[int] = []  # the operation of microbatch 0, and the first to be run
+        self._begin: list[int] = []
+        self._count: list[int] = []
 
     def run(self, rounds: int, *columns: tuple[int, int]) -> None:
         """Run `rounds` times the next operation of each (stage, kind), as far as there are any."""
-        columns = tuple(column for column in columns if column[1] < self._kinds)
-        if rounds <= 0 or not columns:
+        if rounds <= 0:
             return
-        turn = np.arange(rounds, dtype=np.int64)
-        table = np.empty((rounds, len(columns)), dtype=np.int64)
-        for at, (stage, kind) in enumerate(columns):
-            i = turn + self._next.get((stage, kind), 0)
-            self._next[stage, kind] = self._next.get((stage, kind), 0) + rounds
-            line = self._operations.op(stage, kind, 0)
-            table[:, at] = np.where(i < self._operations.microbatches[stage], line + i, -1)
-        flat = table.reshape(-1)
-        self._parts.append(flat[flat >= 0])
+        for stage, kind in columns:
+            if kind < self._kinds:
+                m, row = self._microbatches[stage], stage * self._kinds + kind
+                self._line.append(self._base[stage] + kind * m)
+                self._begin.append(self._next[row])
+                self._count.append(m)
+                self._next[row] += rounds
+        self._rounds.append(rounds)
+        self._first.append(len(self._line))
+        if len(self._rounds) % ASKED == 0:
+            self._look(RUN * ASKED)
 
     @property
     def order(self) -> Array:
-        """What was run so far."""
-        return np.concatenate(self._parts)
+        """All that was run, shape (n,).
+
+        Raises
+        ------
+        ValueError
+            When that is not every operation.
+        """
+        from stagepack.heuristics.schedule.rule_kernels import unroll  # loaded when used
+
+        lists = (self._rounds, self._first, self._line, self._begin, self._count)
+        rounds, first, line, begin, count = (np.array(row, dtype=np.int64) for row in lists)
+        found, state = np.empty(self._base[-1], dtype=np.int64), np.zeros(3, dtype=np.int64)
+        while not unroll(rounds, first, line, begin, count, found, state, PART):
+            self._look(PART)
+        if state[2] != len(found):
+            raise ValueError("a program must run every operation once")
+        return found
 
 
-def one_by_one(instance: PipelineSchedule) -> Orders:
-    """Return the orders that finish one microbatch after the other: in the least memory, mostly.
+def one_by_one(instance: PipelineSchedule, look: Look) -> Array:
+    """Return the order that finishes one microbatch after the other: in the least memory, mostly.
 
     All F's of a microbatch, then B and W of every stage, the last stages first.  O(operations).
     """
-    own = _own(instance)
-    orders = []
-    for stages in own:
-        device = _Device(instance)
-        back = [(s, kind) for s in reversed(stages) for kind in (B, W)]
-        most = max(int(instance.microbatches[s]) for s in stages)
-        device.run(most, *((s, F) for s in stages), *back)
-        orders.append(device.order)
-    return orders
+    program = Program(instance, look)
+    microbatches = instance.microbatches.tolist()
+    for stages in _own(instance):
+        done = 0
+        for m in sorted({microbatches[s] for s in stages}):
+            stages = [s for s in stages if microbatches[s] > done]
+            back = [(s, kind) for s in reversed(stages) for kind in (B, W)]
+            program.run(m - done, *((s, F) for s in stages), *back)
+            done = m
+    return program.order
 
 
 def _own(instance: PipelineSchedule) -> list[list[int]]:
@@ -140,45 +185,44 @@ def depths(instance: PipelineSchedule) -> list[int]:
     return depth
 
 
-def _gpipe(instance: PipelineSchedule) -> Orders:
-    orders = []
+def _gpipe(instance: PipelineSchedule, look: Look) -> Array:
+    program = Program(instance, look)
     for stages in _own(instance):
-        device = _Device(instance)
         for s in stages:
-            device.run(int(instance.microbatches[s]), (s, F))
+            program.run(int(instance.microbatches[s]), (s, F))
         for s in reversed(stages):
-            device.run(int(instance.microbatches[s]), (s, B), (s, W))
-        orders.append(device.order)
-    return orders
+            program.run(int(instance.microbatches[s]), (s, B), (s, W))
+    return program.order
 
 
-def _ramped(instance: PipelineSchedule, warm_up: list[int], lag: list[int]) -> Orders:
+def _ramped(instance: PipelineSchedule, look: Look, warm_up: list[int], lag: list[int]) -> Array:
     """Return orders of `warm_up` F's, then B and F in turn; W comes `lag` B's after its own."""
-    orders: Orders = [np.zeros(0, dtype=np.int64)] * instance.d
-    for s in range(instance.p):
-        device = _Device(instance)
+    program = Program(instance, look)
+    for (s,) in _own(instance):
         m = int(instance.microbatches[s])
         behind = min(lag[s], m)
-        device.run(min(warm_up[s], m), (s, F))
-        device.run(behind, (s, B), (s, F))
-        device.run(m - behind, (s, B), (s, W), (s, F))
-        device.run(behind, (s, W))
-        orders[int(instance.devices[s])] = device.order
-    return orders
+        program.run(min(warm_up[s], m), (s, F))
+        program.run(behind, (s, B), (s, F))
+        program.run(m - behind, (s, B), (s, W), (s, F))
+        program.run(behind, (s, W))
+    return program.order
 
 
-def _one_f_one_b(instance: PipelineSchedule) -> Orders:
-    return _ramped(instance, depths(instance), [0] * instance.p)
+def _one_f_one_b(instance: PipelineSchedule, look: Look) -> Array:
+    return _ramped(instance, look, depths(instance), [0] * instance.p)
 
 
-def _zb_h1(instance: PipelineSchedule) -> Orders:
+def _zb_h1(instance: PipelineSchedule, look: Look) -> Array:
     depth = depths(instance)
-    return _ramped(instance, depth, [max(depth) - own for own in depth])
+    most = max(depth)
+    return _ramped(instance, look, depth, [most - own for own in depth])
 
 
-def _zb_h2(instance: PipelineSchedule) -> Orders:
+def _zb_h2(instance: PipelineSchedule, look: Look) -> Array:
     depth = depths(instance)
-    return _ramped(instance, [2 * own - 1 for own in depth], [2 * (max(depth) - x) for x in depth])
+    most = max(depth)
+    ahead, behind = [2 * own - 1 for own in depth], [2 * (most - own) for own in depth]
+    return _ramped(instance, look, ahead, behind)
 
 
 def _one_stage_each(instance: PipelineSchedule) -> str:
@@ -224,7 +268,7 @@ def _looped(instance: PipelineSchedule) -> str:
     return ""
 
 
-def _interleaved(instance: PipelineSchedule) -> Orders:
+def _interleaved(instance: PipelineSchedule, look: Look) -> Array:
     d, m = instance.d, int(instance.microbatches[0])
     chunks = instance.p // d
     each = m // max(1, m // d)  # microbatches of a chunk before the next chunk's turn
@@ -245,7 +289,8 @@ def _interleaved(instance: PipelineSchedule) -> Orders:
         table[:, 1:] = np.stack(kinds, axis=1)
         flat = table.reshape(-1)
         orders.append(np.concatenate([forward[:warm_up], flat[flat >= 0]]))
-    return orders
+        look(5000 + 10 * table.size)
+    return np.concatenate(orders)
 
 
 def _folded(instance: PipelineSchedule) -> str:
@@ -255,23 +300,21 @@ def _folded(instance: PipelineSchedule) -> str:
     return ""
 
 
-def _zb_v(instance: PipelineSchedule) -> Orders:
+def _zb_v(instance: PipelineSchedule, look: Look) -> Array:
     d, m = instance.d, int(instance.microbatches[0])
     total = max(m, 2 * d - 1)  # what exceeds m is left out where it comes up
-    orders = []
+    program = Program(instance, look)
     for rank in range(d):
-        device = _Device(instance)
         down, up = rank, 2 * d - 1 - rank
-        device.run(2 * (d - rank) - 1, (down, F))
-        device.run(rank, (up, F), (down, F))
-        device.run(d - rank, (up, F), (up, B), (up, W))
-        device.run(total - d, (down, F), (down, B), (down, W), (up, F), (up, B), (up, W))
-        device.run(rank, (down, B), (up, B))
-        device.run(d - rank, (down, B), (down, W))
-        device.run(total, (up, W))
-        device.run(total, (down, W))
-        orders.append(device.order)
-    return orders
+        program.run(2 * (d - rank) - 1, (down, F))
+        program.run(rank, (up, F), (down, F))
+        program.run(d - rank, (up, F), (up, B), (up, W))
+        program.run(total - d, (down, F), (down, B), (down, W), (up, F), (up, B), (up, W))
+        program.run(rank, (down, B), (up, B))
+        program.run(d - rank, (down, B), (down, W))
+        program.run(total, (up, W))
+        program.run(total, (down, W))
+    return program.order
 
 
 # ---------------------------------------------------------------------- the loop of PopXL
@@ -288,17 +331,14 @@ def _steps(instance: PipelineSchedule) -> str:
     return ""
 
 
-def _popxl(instance: PipelineSchedule) -> Orders:
-    p, m = instance.p, int(instance.microbatches[0])
-    orders: Orders = [np.zeros(0, dtype=np.int64)] * p
-    for s in range(p):
-        device = _Device(instance)
+def _popxl(instance: PipelineSchedule, look: Look) -> Array:
+    m = int(instance.microbatches[0])
+    program = Program(instance, look)
+    for (s,) in _own(instance):
         # In step t of the loop F works on microbatch t - s, B on t - (2p - 2 - s).
-        ahead = 2 * (p - 1 - s) if instance.training else 0
-        device.run(ahead, (s, F))
-        device.run(m, (s, F), (s, B), (s, W))
-        orders[int(instance.devices[s])] = device.order
-    return orders
+        program.run(2 * (instance.p - 1 - s) if instance.training else 0, (s, F))
+        program.run(m, (s, F), (s, B), (s, W))
+    return program.order
 
 
 def loop_rings(instance: PipelineSchedule) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ operations and arcs on which the algorithms work.  O(operations log(operations))
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 LISTED = 100
 """Violations of one rule that are listed; more are counted."""
+BLOCK = 500_000
+"""Operations that are looked at together, at least, where there are as many."""
 LATEST = 2**62
 """No operation may start at or after this."""
 
@@ -142,14 +145,63 @@ def evaluate(instance: PipelineSchedule, solution: ScheduleSolution) -> int:
 
 def _windows(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Array, Array]:
     """Return the first start and the last end of each device."""
-    first, last = [LATEST] * instance.d, [0] * instance.d
-    devices = instance.devices.tolist()
-    for stage, rows in enumerate(solution.stages):
-        device = devices[stage]
-        latest = zip(rows.max(axis=1).tolist(), _durations(instance, stage), strict=True)
-        first[device] = min(first[device], int(rows.min()))
-        last[device] = max(last[device], *(start + duration for start, duration in latest))
-    return np.array(first), np.array(last)
+    rows = Rows(instance)
+    ends = np.maximum.reduceat(solution.start, rows.first[:-1]) + rows.duration
+    first, last = np.full(instance.d, LATEST), np.zeros(instance.d, dtype=np.int64)
+    np.minimum.at(first, rows.device, np.minimum.reduceat(solution.start, rows.first[:-1]))
+    np.maximum.at(last, rows.device, ends)
+    return first, last
+
+
+class Rows:
+    """The rows of a schedule: each is the operations of one kind of one stage, in turn.
+
+    Attributes
+    ----------
+    kinds : int
+        Row r is kind r modulo `kinds` of stage r // `kinds`.
+    first : ndarray of int64, shape (rows + 1,)
+        Starts first[r] .. first[r + 1] - 1 of a solution are those of row r.
+    count, duration, change, device : ndarray of int64, shape (rows,)
+        Microbatches, cycles, change of memory, and device.
+    """
+
+    def __init__(self, instance: PipelineSchedule) -> None:
+        self.instance = instance
+        cycles = (instance.forward, instance.backward, instance.weight)
+        changes = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
+        self.kinds = len(instance.kinds)
+        self.count = np.repeat(instance.microbatches, self.kinds)
+        self.first = np.concatenate([[0], np.cumsum(self.count)])
+        self.duration = np.stack([column for column in cycles if column is not None], 1).ravel()
+        self.change = np.stack(changes[: self.kinds], 1).ravel()
+        self.device = np.repeat(instance.devices, self.kinds)
+
+    def operations(self, part: Array) -> Array:
+        """Return the indices of all operations of the rows `part`, row after row."""
+        counts = self.count[part]
+        ahead = self.first[part] - (np.cumsum(counts) - counts)
+        return np.asarray(np.arange(counts.sum()) + np.repeat(ahead, counts))
+
+    def name(self, operation: int) -> str:
+        """Name the operation with this index."""
+        stage, kind, i = self.place(operation)
+        return _operation(self.instance, stage, kind, i)
+
+    def place(self, operation: int) -> tuple[int, int, int]:
+        """Return stage, kind and microbatch of the operation with this index."""
+        row = int(np.searchsorted(self.first, operation, side="right")) - 1
+        return *divmod(row, self.kinds), operation - int(self.first[row])
+
+
+def _parts(sizes: Array) -> Iterator[tuple[int, int]]:
+    """Yield [low, high) of things of some sizes, about `BLOCK` in all, but at least one thing."""
+    sums, low = np.cumsum(sizes), 0
+    while low < len(sizes):
+        begun = int(sums[low - 1]) if low else 0
+        high = max(low + 1, int(np.searchsorted(sums, begun + BLOCK, side="right")))
+        yield low, high
+        low = high
 
 
 def _by_device(instance: PipelineSchedule) -> list[list[int]]:
@@ -268,14 +320,15 @@ def check(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Viola
     wrong = shape(instance, solution)
     if wrong:
         return wrong
-    starts = solution.stages
-    found: list[Violation] = []
-    for rule in (_order, _dependencies):
-        found += rule(instance, starts)
-    for device, here in enumerate(_by_device(instance)):
-        found += _overlaps(instance, starts, device, here)
-    for device, here in enumerate(_by_device(instance)):
-        found += _over_limit(instance, starts, device, here)
+    rows = Rows(instance)
+    found = _order(rows, solution.start) + _dependencies(rows, solution.start)
+    clashing, overfull = _suspects(rows, solution.start)
+    if clashing or overfull:
+        starts, here = solution.stages, _by_device(instance)
+        for device in clashing:
+            found += _overlaps(instance, starts, device, here[device])
+        for device in overfull:
+            found += _over_limit(instance, starts, device, here[device])
     return _limited(found)
 
 
@@ -310,67 +363,105 @@ def shape(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Viola
         return (
             Violation("shape", f"{start.shape} {start.dtype} for {kinds * sum(wanted)} operations"),
         )
-    outside = []
-    for stage, rows in enumerate(solution.stages):
-        for kind, microbatch in np.argwhere((rows < 0) | (rows >= LATEST)).tolist():
-            what = _operation(instance, stage, kind, microbatch)
-            outside.append(Violation("start", f"{what} starts at {rows[kind, microbatch]:,}"))
-    return _limited(outside)
+    rows = Rows(instance)
+    outside = np.flatnonzero((start < 0) | (start >= LATEST))
+    return _limited(
+        [Violation("start", f"{rows.name(v)} starts at {start[v]:,}") for v in outside.tolist()]
+    )
 
 
 def _operation(instance: PipelineSchedule, stage: int, kind: int, microbatch: int) -> str:
     return f"{instance.kinds[kind]} of {instance.stage_name(stage)} for microbatch {microbatch:,}"
 
 
-def _order(instance: PipelineSchedule, starts: list[Array]) -> list[Violation]:
-    found = []
-    for stage, rows in enumerate(starts):
-        early = rows[:, 1:] < rows[:, :-1]
-        for kind, i in np.argwhere(early).tolist() if early.any() else ():
-            found.append(
-                Violation(
-                    "order",
-                    f"{_operation(instance, stage, kind, i + 1)} starts at {rows[kind, i + 1]:,}, "
-                    f"{rows[kind, i] - rows[kind, i + 1]:,} before that of microbatch {i:,}",
-                )
-            )
-    return found
+def _order(rows: Rows, start: Array) -> list[Violation]:
+    early = start[1:] < start[:-1]
+    early[rows.first[1:-1] - 1] = False  # the next one is of another row
+    return [
+        Violation(
+            "order",
+            f"{rows.name(v + 1)} starts at {start[v + 1]:,}, "
+            f"{start[v] - start[v + 1]:,} before that of microbatch {rows.place(v)[2]:,}",
+        )
+        for v in np.flatnonzero(early).tolist()
+    ]
 
 
-def _dependencies(instance: PipelineSchedule, starts: list[Array]) -> list[Violation]:
+def _dependencies(rows: Rows, start: Array) -> list[Violation]:
     rules = ("forward-dependency", "backward-dependency", "weight-dependency")
+    needed, then, lag = _needs(rows)
     found: list[Violation] = []
-
-    def after(stage: int, kind: int, needed: int, its_kind: int, lag: int) -> None:
-        """Look for operations before the end (plus lag) of what they need."""
-        begin = starts[stage][kind]
-        end = starts[needed][its_kind] + _durations(instance, needed)[its_kind]
-        for i in np.flatnonzero(begin < end + lag).tolist():
-            early = begin[i] < end[i]
-            what = _operation(instance, stage, kind, i)
-            other = _operation(instance, needed, its_kind, i)
+    for low, high in _parts(rows.count[then]):
+        pair, counts = slice(low, high), rows.count[then[low:high]]
+        later, earlier = rows.operations(then[pair]), rows.operations(needed[pair])
+        begin = start[later]
+        end = start[earlier] + np.repeat(rows.duration[needed[pair]], counts)
+        arrives = end + np.repeat(lag[pair], counts)
+        for at in np.flatnonzero(begin < arrives).tolist():
+            v, early = int(later[at]), begin[at] < end[at]
+            what, other = rows.name(v), rows.name(int(earlier[at]))
             found.append(
                 Violation(
-                    rules[kind] if early else "link",
-                    f"{what} starts at {begin[i]:,}, "
-                    f"{end[i] - begin[i]:,} before the end of {other}"
+                    rules[rows.place(v)[1]] if early else "link",
+                    f"{what} starts at {begin[at]:,}, "
+                    f"{end[at] - begin[at]:,} before the end of {other}"
                     if early
-                    else f"{what} starts at {begin[i]:,}, {end[i] + lag - begin[i]:,} before the "
-                    f"result of {other} arrives at {end[i] + lag:,}",
+                    else f"{what} starts at {begin[at]:,}, {arrives[at] - begin[at]:,} before the "
+                    f"result of {other} arrives at {arrives[at]:,}",
                 )
             )
-
-    for (a, b), latency in zip(instance.edges, instance.latency.tolist(), strict=True):
-        lag = 0 if instance.devices[a] == instance.devices[b] else latency
-        after(b, 0, a, 0, lag)
-        if instance.training:
-            after(a, 1, b, 1, lag)
-    for stage in range(instance.p):
-        if instance.training:
-            after(stage, 1, stage, 0, 0)
-        if instance.split:
-            after(stage, 2, stage, 1, 0)
     return found
+
+
+def _needs(rows: Rows) -> tuple[Array, Array, Array]:
+    """Return rows (needed, then) and a lag for every rule that one waits for the other."""
+    instance, kinds = rows.instance, rows.kinds
+    ends = np.array(instance.edges, dtype=np.int64).reshape(-1, 2)
+    a, b = ends[:, 0], ends[:, 1]
+    lag = np.where(instance.devices[a] == instance.devices[b], 0, instance.latency)
+    stages = np.arange(instance.p)
+    pairs = [(a * kinds, b * kinds, lag)]
+    if instance.training:
+        pairs.append((b * kinds + 1, a * kinds + 1, lag))
+    pairs += [(stages * kinds + k - 1, stages * kinds + k, 0 * stages) for k in range(1, kinds)]
+    needed, then, lags = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
+    return needed, then, lags
+
+
+def _suspects(rows: Rows, start: Array) -> tuple[list[int], list[int]]:
+    """Return the devices on which operations overlap, and those that hold more than their limit.
+
+    Operations in the order of their starts overlap nowhere if none does with the next one.
+    """
+    instance = rows.instance
+    by = np.argsort(rows.device, kind="stable")
+    last = np.cumsum(np.bincount(rows.device))
+    sizes = np.diff(np.cumsum(rows.count[by])[last - 1], prepend=0)
+    clashing: list[int] = []
+    overfull: list[int] = []
+    for low, high in _parts(sizes):
+        part = by[last[low - 1] if low else 0 : last[high - 1]]
+        counts = rows.count[part]
+        begin = start[rows.operations(part)]
+        end = begin + np.repeat(rows.duration[part], counts)
+        device = np.repeat(rows.device[part], counts)
+        by_device = (device,) if high - low > 1 else ()
+        order = np.lexsort((begin, *by_device))
+        apart = device[1:] != device[:-1]  # in the order, too, for it begins with the devices
+        clash = (begin[order[1:]] < end[order[:-1]]) & ~apart
+        clashing += np.unique(device[1:][clash]).tolist()
+        if instance.limit is None:
+            continue
+        change = np.repeat(rows.change[part], counts)
+        moment = np.where(change > 0, begin, end)
+        order = np.lexsort((moment, *by_device))
+        level = np.cumsum(change[order])
+        before = np.concatenate([[0], level[:-1]])[np.concatenate([[True], apart])]
+        level -= np.repeat(before, sizes[low:high])
+        moment = moment[order]
+        lasting = np.append(apart | (moment[1:] > moment[:-1]), True)  # of those at one moment
+        overfull += np.unique(device[lasting & (level > instance.limit[device])]).tolist()
+    return clashing, overfull
 
 
 def _overlaps(

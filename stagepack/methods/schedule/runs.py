@@ -93,7 +93,7 @@ def _rules(instance: PipelineSchedule, effort: Effort) -> None:
             _offer_rule(name, instance, effort)
     if progress.solution is None and not progress.interrupted:
         timing = Timing(instance, effort.look)
-        order = timing.flat(one_by_one(instance))
+        order = one_by_one(instance, effort.look)
         start = timing.best(order) if timing.fits(order) else None
         if start is not None:
             progress.offer(ScheduleSolution.of(instance, start), "one microbatch after the other")

@@ -148,8 +148,33 @@ def test_orders_do_not_depend_on_durations(name: str) -> None:
     }
     instance = instances.get(name, FUSED.replace(microbatches=14))
     longer = instance.replace(forward=np.arange(instance.p) + 3)
-    orders = zip(RULES[name].order(instance), RULES[name].order(longer), strict=True)
-    assert all(np.array_equal(*both) for both in orders)
+    orders = [RULES[name].order(one, lambda _: None) for one in (instance, longer)]
+    assert np.array_equal(*orders)
+
+
+def test_a_program_looks_several_times_and_is_complete() -> None:
+    """16,000 stages were written down without a look, one by one, for seconds."""
+    looks: list[int] = []
+    wide = PipelineSchedule.from_arrays([1] * 2_500, [1] * 2_500, microbatches=1)
+    assert len(RULES["1f1b"].order(wide, looks.append)) == 5_000
+    assert len(looks) == 5  # two runs a stage
+    program = rules.Program(FUSED, looks.append)
+    program.run(3, (0, 0))
+    with pytest.raises(ValueError, match="every operation"):
+        _ = program.order
+
+
+def test_unlike_numbers_of_microbatches_cost_no_more_than_they_are() -> None:
+    """A table of the most microbatches by all stages of a device had 300 times as many places."""
+    many = PipelineSchedule.from_arrays(
+        [1] * 301, microbatches=[200_000] + [1] * 300, devices=[0] * 301, edges=[]
+    )
+    looks: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rules, "PART", 1_000)
+        order = one_by_one(many, looks.append)
+    assert sorted(order.tolist()) == list(range(200_300))
+    assert sum(looks) < 4 * 200_300
 
 
 def test_depths_count_the_longest_chain() -> None:
@@ -176,9 +201,9 @@ def test_what_no_stage_needs_pairs_for_is_linear() -> None:
 def test_one_microbatch_after_the_other_holds_least() -> None:
     tight = FUSED.replace(memory_forward=1, memory_backward=-1, limit=1)
     timing = Timing(tight)
-    order = timing.flat(one_by_one(tight))
+    order = one_by_one(tight, lambda _: None)
     assert timing.fits(order)
-    assert not timing.fits(timing.flat(RULES["gpipe"].order(tight)))
+    assert not timing.fits(RULES["gpipe"].order(tight, lambda _: None))
     start = timing.best(order)
     assert start is not None
     assert tight.check(ScheduleSolution.of(tight, start)) == ()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, check, measure
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
 from stagepack.instances.schedule.check import LISTED
+from stagepack.methods.schedule.reasons import lone_microbatches
 from tests.random_schedules import best, by_list, random_schedule
+
+check = importlib.import_module("stagepack.instances.schedule.check")  # not its function
 
 
 def unit(p: int, m: int, *, b: int = 2, w: int = 0, **fields: Any) -> PipelineSchedule:
@@ -50,18 +54,18 @@ def test_each_rule_is_named() -> None:
 
 def test_what_is_said_of_a_violation() -> None:
     instance = unit(2, 1, **LINKED, limit=2, stage_names=["one", "two"])
-    (found,) = check(instance, ScheduleSolution.of(instance, [0, 7, 3, 4]))
+    (found,) = check.check(instance, ScheduleSolution.of(instance, [0, 7, 3, 4]))
     assert found.detail == (
         "B of one for microbatch 0 starts at 7, 1 before the result of B of two for microbatch 0 "
         "arrives at 8"
     )
     tight = instance.replace(limit=[1, 2])
-    (found,) = check(tight, ScheduleSolution.of(tight, VALID))
+    (found,) = check.check(tight, ScheduleSolution.of(tight, VALID))
     assert found.detail == (
         "device 0 holds 2 of 1 at 0, 1 too much, and too much first at 0, with F of one for "
         "microbatch 0"
     )
-    (found,) = check(unit(1, 2), ScheduleSolution.of(unit(1, 2), [0, 1, 2, 3]))
+    (found,) = check.check(unit(1, 2), ScheduleSolution.of(unit(1, 2), [0, 1, 2, 3]))
     assert found.detail == (
         "on device 0 B of stage 0 for microbatch 1 starts at 3, 1 before the end of B of stage 0 "
         "for microbatch 0"
@@ -179,7 +183,22 @@ def test_moving_one_operation_is_found_out(seed: int, data: Any) -> None:
     at = data.draw(st.integers(0, len(start) - 1))
     start[at] = max(0, start[at] + data.draw(st.integers(-4, 4)))
     moved = ScheduleSolution.of(instance, start)
-    assert (instance.check(moved) == ()) == slowly_right(instance, moved)
+    right = slowly_right(instance, moved)
+    assert (instance.check(moved) == ()) == right
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "BLOCK", data.draw(st.integers(1, 9)))
+        assert (instance.check(moved) == ()) == right
+
+
+def test_what_is_right_takes_no_look_at_single_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16,000 stages took seconds to check, device by device."""
+    instance = unit(300, 2, memory_forward=1, memory_backward=-1, limit=2)
+    solution = lone_microbatches(instance)
+    for name in ("_overlaps", "_over_limit"):
+        monkeypatch.delattr(check, name)
+    assert instance.check(solution) == ()
+    with pytest.raises(NameError):
+        instance.check(ScheduleSolution.of(instance, solution.start // 2))
 
 
 def slowly_right(instance: PipelineSchedule, solution: ScheduleSolution) -> bool:

@@ -1,0 +1,51 @@
+"""Compiled unrolling of what devices run in rounds."""
+
+from __future__ import annotations
+
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+
+@compiled
+def unroll(
+    rounds: Array,
+    first: Array,
+    line: Array,
+    begin: Array,
+    count: Array,
+    order: Array,
+    state: Array,
+    most: int,
+) -> bool:  # pragma: no cover - compiled
+    """Write down what runs repeat; return whether that was all.
+
+    Run r repeats rounds[r] times its columns first[r] .. first[r + 1] - 1.  Round i of a column
+    is operation ``line + begin + i``, and none where begin + i is not below `count`.
+
+    Parameters
+    ----------
+    order : ndarray of int64, shape (n,)
+        Where the operations go.
+    state : ndarray of int64, shape (3,)
+        Run, round and place in `order` to go on from: 0, 0, 0 at first.
+    most : int
+        Columns after which to return, about.
+    """
+    run, turn, place = state[0], state[1], state[2]
+    while run < len(rounds):
+        if turn == rounds[run]:
+            run += 1
+            turn = 0
+            continue
+        if most <= 0:
+            state[0], state[1], state[2] = run, turn, place
+            return False
+        most -= 1 + first[run + 1] - first[run]
+        for column in range(first[run], first[run + 1]):
+            i = begin[column] + turn
+            if i < count[column]:
+                order[place] = line[column] + i
+                place += 1
+        turn += 1
+    state[2] = place
+    return True
