@@ -148,8 +148,8 @@ def test_orders_do_not_depend_on_durations(name: str) -> None:
     }
     instance = instances.get(name, FUSED.replace(microbatches=14))
     longer = instance.replace(forward=np.arange(instance.p) + 3)
-    orders = [RULES[name].order(one, lambda _: None) for one in (instance, longer)]
-    assert np.array_equal(*orders)
+    one, other = (RULES[name].order(each, lambda _: None) for each in (instance, longer))
+    assert np.array_equal(one, other)
 
 
 def test_a_program_looks_several_times_and_is_complete() -> None:
