@@ -108,6 +108,35 @@ def memoryless(n: int, rng: np.random.Generator) -> Columns:
     return rng.integers(1, 100_000, n), start, start + 1 + rng.exponential(300, n).astype(np.int64)
 
 
+def lifo(n: int, rng: np.random.Generator) -> Columns:
+    """A stack: what starts last ends first; a random walk of calls and returns."""
+    start, end, waiting = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), []
+    calls, begun = rng.random(2 * n), 0
+    for moment in range(2 * n):
+        if begun < n and (not waiting or calls[moment] < 0.5):
+            waiting.append(begun)
+            start[begun] = moment
+            begun += 1
+        else:
+            end[waiting.pop()] = moment
+    return rng.integers(1, 100_000, n), start, end
+
+
+def bursty(n: int, rng: np.random.Generator) -> Columns:
+    """Most start in a few hundred bursts, and what a burst starts lives about as long."""
+    burst = rng.integers(0, 300, n)
+    start = rng.integers(0, n, 300)[burst] + rng.exponential(n / 5000, n).astype(np.int64)
+    lasting = rng.lognormal(np.log(n / 300), 1, 300)[burst] * rng.uniform(0.5, 1.5, n)
+    return rng.integers(1, 100_000, n), start, start + 1 + lasting.astype(np.int64)
+
+
+def mixture(n: int, rng: np.random.Generator) -> Columns:
+    """A quarter each of uniform, pipelined, nested and brief lifetimes, over the same time."""
+    parts = [kind(n // 4, rng) for kind in (uniform, jitter, nested, memoryless)]
+    size, start, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return size, start, end
+
+
 def nested(n: int, rng: np.random.Generator) -> Columns:
     """Lifetimes over six orders of magnitude."""
     start = rng.integers(0, n, n)
@@ -130,6 +159,9 @@ KINDS: dict[str, Callable[[int, np.random.Generator], Columns]] = {
         thin,
         memoryless,
         nested,
+        lifo,
+        bursty,
+        mixture,
     )
 }
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.packing import exact, valleys
+from stagepack.heuristics.packing import dive, exact, valleys
 from stagepack.heuristics.packing.rules import BANKS, RULES
 from stagepack.instances.packing import LmemPacking
 from stagepack.methods.packing import quick
@@ -110,8 +110,16 @@ def test_nothing_is_begun_that_would_not_end(
     monkeypatch.setattr(valleys, "first", first)
     monkeypatch.setattr(valleys, "place", lambda *_, **__: placed.append(1))
     monkeypatch.setattr(quick, "POOR", np.inf)
-    assert quick.place_quickly(attempt, following=following) == 1
+    assert quick.place_quickly(attempt, following=following).seconds == 1
     assert len(placed) == begun
+
+
+def test_where_time_is_full_evenly_there_is_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, start = np.random.default_rng(0), np.arange(3000)
+    size, lasting = rng.integers(900, 1000, 3000), rng.integers(100, 200, 3000)
+    instance = LmemPacking.from_arrays(size, start, start + lasting)
+    monkeypatch.setattr(dive, "best", lambda *_, **__: pytest.fail("a core of everything"))
+    assert sp.solve(instance, "dive", time_limit=0.5).trace.incumbents
 
 
 def test_what_failed_once_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,10 @@
 
 A skyline runs over the sections.  A valley, a segment lower than its neighbours, takes the first
 block that lives wholly within it: of the first class that has one (the longest, the largest, or
-the biggest area, by powers of two), the one that starts first.  A valley that has room for none is
-raised to its lower wall.  Always filling the lowest valley is the lowest-offset dive; valleys do
-not concern one another, so that the nearest may come first, without a heap and near in memory.
+the biggest area, by powers of two or finer), the one that starts first.  A valley that has room
+for none is raised to its lower wall.  Always filling the lowest valley is the lowest-offset dive;
+valleys do not concern one another, so that the nearest may come first, without a heap and near in
+memory.
 Each class is a list by start under a segment tree of ends.  O(n * classes * log n) at worst,
 whatever is alive together.  The skyline: Burke, Kendall and Whitwell 2004, best fit for strip
 packing.
@@ -56,7 +57,7 @@ WORTH = 1000
 MOST_MEETINGS = 50_000_000
 """Pairs of pieces alive together, of the blocks that are placed before, that take little time."""
 
-KEYS = ("length", "area", "size", "fine-length")
+KEYS = ("length", "length-size", "size", "area")
 """What classes are made of, the fastest first."""
 
 
@@ -124,15 +125,16 @@ class Spans:
 
 def classes_by(key: str, spans: Spans) -> Array:
     """Return the class of each block, the first to be taken first; int64, shape (b,)."""
-    size, length = spans.blocks.size, spans.length
+    size, length = np.log2(np.maximum(spans.blocks.size, 1)), np.log2(spans.length)
     match key:
         case "length":
-            return _descending(np.log2(length))
-        case "fine-length":
-            return _descending(2 * np.log2(length))
-        case "area":
-            return _descending(np.log2(length) + np.log2(np.maximum(size, 1)))
-    return _descending(np.log2(np.maximum(size, 1)))
+            # Fine, so that what is chosen for a valley leaves little of it.
+            return _descending(4 * length)
+        case "length-size":
+            return _descending(2 * length + size)
+        case "size":
+            return _descending(size)
+    return _descending(length + size)
 
 
 def _descending(level: Array) -> Array:
@@ -284,12 +286,18 @@ def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | Non
     blocks = spans.blocks
     if not blocks.linear or len(blocks.range_low):
         return None
+    low = int(blocks.load.max(initial=0))
+    high = int(low * WIDEST_RING)
+    # What starts while a block is alive comes after it and must not lap it.
+    begun = np.zeros(blocks.sections + 1, dtype=np.int64)
+    np.add.at(begun, spans.first + 1, blocks.size)
+    np.cumsum(begun, out=begun)
+    if (begun[spans.end] - begun[spans.first + 1]).max(initial=0) > high:
+        return None
     order = np.lexsort((spans.end, spans.first))
     first, end, size, alignment = (
         np.array(values) for values in (spans.first, spans.end, blocks.size, blocks.alignment)
     )
-    low = int(blocks.load.max(initial=0))
-    high = int(low * WIDEST_RING)
     offsets, best = np.empty(blocks.b, dtype=np.int64), np.empty(blocks.b, dtype=np.int64)
     lows = np.empty(blocks.b, dtype=np.int64)
     ring, found = high, False
@@ -307,24 +315,23 @@ def on_ring(spans: Spans, *, keep_going: KeepGoing | None = None) -> Array | Non
     return best if found else None
 
 
-def first(blocks: Blocks, *, keep_going: KeepGoing | None = None) -> tuple[Array, str] | None:
+def first(spans: Spans, *, keep_going: KeepGoing | None = None) -> tuple[Array, str] | None:
     """Return a placement soon, and what it was made by; None where :func:`place` finds none.
 
     It is completed even if time is over: nothing else is as fast, or as good for its time.
     """
-    spans = Spans(blocks)
+    size = spans.blocks.size
     ring = on_ring(spans, keep_going=keep_going)
     offsets = place(spans, classes_by(KEYS[0], spans), keep_going=keep_going, complete=True)
-    if ring is not None and (
-        offsets is None or (ring + blocks.size).max() < (offsets + blocks.size).max()
-    ):
+    if ring is not None and (offsets is None or (ring + size).max() < (offsets + size).max()):
         return ring, "ring"
     return None if offsets is None else (offsets, f"valleys by {KEYS[0]}")
 
 
 def improve(
-    blocks: Blocks,
+    spans: Spans,
     offsets: Array,
+    key: str,
     *,
     target: int,
     keep_going: KeepGoing,
@@ -334,9 +341,11 @@ def improve(
 
     Parameters
     ----------
-    blocks : Blocks
+    spans : Spans
     offsets : ndarray of int64, shape (b,)
         A packing.
+    key : str
+        Of :data:`KEYS`: the classes to begin with.
     target : int
         Stop at this peak.
     keep_going : callable
@@ -349,11 +358,10 @@ def improve(
     ndarray of int64, shape (b,)
         Offsets of a peak no higher than before.
     """
-    spans = Spans(blocks)
-    size = blocks.size
+    size = spans.blocks.size
     best, least = offsets, int((offsets + size).max(initial=0))
     reported = least
-    classes = at_best = classes_by("area", spans)
+    classes = at_best = classes_by(key, spans)
     found: Array | None = place(spans, classes, keep_going=keep_going)
     while found is not None:
         peak = int((found + size).max(initial=0))

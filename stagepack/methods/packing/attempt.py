@@ -166,7 +166,7 @@ def warm_up(*parts: str) -> None:
     instance.check(PackingSolution.of(instance, low))
     if "greedy" in parts:
         greedy.place(blocks, rule)
-        valleys.first(blocks)
+        valleys.first(valleys.Spans(blocks))
     if "lists" in parts:
         greedy.place(Blocks.of(instance.replace(fixed=[0] + [-1] * 7)), rule)
         shared = instance.replace(in_place=[(0, 7)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import weakref
+from typing import NamedTuple
 
 from stagepack.heuristics.packing import valleys
 from stagepack.heuristics.packing.baselines import stack
@@ -28,7 +29,24 @@ _in_vain: weakref.WeakSet[PackingProgress] = weakref.WeakSet()
 """Runs in which the first placement failed: it would fail again."""
 
 
-def place_quickly(attempt: Attempt, *, only_first: bool = False, following: float = 0) -> float:
+class Quick(NamedTuple):
+    """What is known after quick placements.
+
+    Attributes
+    ----------
+    seconds : float
+        How long the first one took; of the clock, so that a busy machine tells itself.
+    key : str
+        Of :data:`~stagepack.heuristics.packing.valleys.KEYS`: classes of the lowest one in valleys.
+    """
+
+    seconds: float
+    key: str
+
+
+def place_quickly(
+    attempt: Attempt, *, only_first: bool = False, enough: float = 0, following: float = 0
+) -> Quick:
     """Offer placements in n log n; the first whether or not there is time.
 
     Others are not begun where they would not end in time.
@@ -38,46 +56,44 @@ def place_quickly(attempt: Attempt, *, only_first: bool = False, following: floa
     attempt : Attempt
     only_first : bool
         Whether to leave it at the first.
+    enough : float
+        A peak so many times the bound ends it, too.
     following : float
         What comes next takes so many times as long as the first placement.  Where there is time
-        for that, but not for another placement as well, it is left to it, unless the first one is
-        far above its bound.
-
-    Returns
-    -------
-    float
-        Seconds that the first placement took; of the clock, so that a busy machine tells itself.
+        for that, but not for another placement as well, it is left to it, unless the lowest so far
+        is far above its bound.
     """
-    progress = attempt.progress
+    progress, key = attempt.progress, valleys.KEYS[0]
     if attempt.instance.objective is Objective.SPILL:
-        return 0.0
+        return Quick(0.0, key)
     compile_kernels(attempt, "greedy")
-    blocks, size, began = attempt.blocks.rounded, attempt.blocks.size, progress.spent
-    best = valleys.first(blocks, keep_going=attempt.keep_going)
+    size, began = attempt.blocks.size, progress.spent
+    spans = valleys.Spans(attempt.blocks.rounded)
+    best = valleys.first(spans, keep_going=attempt.keep_going)
     if best is not None:
         attempt.offer(*best)
     else:
         _in_vain.add(progress)
     # On the clock that ends the run, so that runs that are to repeat do.
-    seconds = progress.spent - began
-    if only_first:
-        return seconds
-    spans, bound = valleys.Spans(blocks), progress.bound or 0
-    least = math.inf if best is None else int((best[0] + size).max())
+    quick = Quick(progress.spent - began, key)
+    bound = progress.bound or 0
+    least = math.inf if best is None else int((best[0] + size).max(initial=0))
     for key in valleys.KEYS[1:]:
-        left = progress.remaining / max(seconds, 1e-9)
-        if not attempt.keep_going() or left < ANOTHER:
+        left = progress.remaining / max(quick.seconds, 1e-9)
+        if only_first or not attempt.keep_going() or left < ANOTHER:
             break
-        if following <= left < following + ANOTHER and least <= POOR * bound:
+        if least <= POOR * bound and following <= left < following + ANOTHER:
+            break
+        if least <= enough * bound:
             break
         offsets = valleys.place(
             spans, valleys.classes_by(key, spans), keep_going=attempt.keep_going
         )
         peak = math.inf if offsets is None else int((offsets + size).max())
         if offsets is not None and peak < least:
-            least = peak
+            least, quick = peak, quick._replace(key=key)
             attempt.offer(offsets, f"valleys by {key}")
-    return seconds
+    return quick
 
 
 def last_resort(instance: LmemPacking, progress: PackingProgress) -> None:

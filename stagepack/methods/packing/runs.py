@@ -23,7 +23,7 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
-from stagepack.methods.packing.quick import place_quickly
+from stagepack.methods.packing.quick import POOR, place_quickly
 from stagepack.methods.packing.reasons import conclude_infeasible
 from stagepack.result import InputError, Status
 from stagepack.solvers import Engine
@@ -64,6 +64,9 @@ LARGE = 20_000
 
 CROWDED = 300_000_000
 """Pairs of blocks alive together from which on rules that look at all of them are left out."""
+
+EVEN = 0.5
+"""Part of time that is nearly full from which on a core would be about everything."""
 
 FIRST_CORE = 3.0
 """How long the first packing from a core takes, in terms of a first placement by valleys."""
@@ -385,25 +388,29 @@ def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bo
 
 
 def _dive_at_length(attempt: Attempt, settings: Settings) -> None:
-    """Place quickly, then as time permits: by cores, or where that takes too long all anew."""
-    crowded = valleys.meetings(attempt.blocks) > CROWDED
-    seconds = place_quickly(attempt, only_first=crowded, following=0 if crowded else FIRST_CORE)
-    if not attempt.keep_going():
+    """Place quickly, then as time permits: by cores, or where these are too large all anew."""
+    blocks = attempt.blocks
+    even = (blocks.load >= dive.CORE * blocks.load.max(initial=0)).mean() > EVEN
+    if even or valleys.meetings(blocks) > CROWDED:
+        quick = place_quickly(attempt, enough=POOR)
+        _place_anew(attempt, quick.key)
         return
-    if crowded or attempt.progress.remaining < FIRST_CORE * seconds:
-        _place_anew(attempt, attempt.keep_going)
-    else:
+    quick = place_quickly(attempt, following=FIRST_CORE)
+    if attempt.progress.remaining < FIRST_CORE * quick.seconds:
+        _place_anew(attempt, quick.key)
+    elif attempt.keep_going():
         _dive(attempt, settings)  # and the rules that scale
 
 
-def _place_anew(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
+def _place_anew(attempt: Attempt, key: str) -> None:
     low = attempt.lowest
-    if low is not None:
+    if low is not None and attempt.keep_going():
         valleys.improve(
-            attempt.blocks.rounded,
+            valleys.Spans(attempt.blocks.rounded),
             low,
+            key,
             target=int(attempt.progress.bound or 0),
-            keep_going=keep_going,
+            keep_going=attempt.keep_going,
             on_solution=lambda offsets: attempt.offer(offsets, "valleys, anew"),
         )
 

@@ -68,6 +68,24 @@ def test_valleys_take_buffers_of_every_kind(features: tuple[str, ...]) -> None:
     assert placed
 
 
+def test_fine_classes_waste_less_than_powers_of_two() -> None:
+    fine = coarse = 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        start = rng.integers(0, 10_000, 10_000)
+        instance = LmemPacking.from_arrays(
+            rng.integers(1, 100_000, 10_000), start, start + rng.integers(1, 600, 10_000)
+        )
+        spans = valleys.Spans(Blocks.of(instance))
+        found, powers = valleys.first(spans), np.floor(np.log2(spans.length)).astype(np.int64)
+        other = valleys.place(spans, powers.max() - powers)
+        assert found is not None
+        assert other is not None
+        fine += instance.evaluate(PackingSolution(found[0]))
+        coarse += instance.evaluate(PackingSolution(other))
+    assert fine < 0.99 * coarse
+
+
 def test_spans_around_a_circle_leave_out_the_longest_pause() -> None:
     instance = LmemPacking.from_arrays([1, 1, 1, 1], [8, 2, 0, 5], [13, 4, 10, 7], period=10)
     spans = valleys.Spans(Blocks.of(instance))
@@ -132,8 +150,9 @@ def test_placing_anew_never_ends_higher_and_reports_what_it_finds() -> None:
     peaks = [int((start + blocks.size).max())]
     looks = iter(range(50))
     found = valleys.improve(
-        blocks,
+        spans,
         start,
+        "area",
         target=int(blocks.load.max()),
         keep_going=lambda: next(looks, None) is not None,
         on_solution=lambda offsets: peaks.append(int((offsets + blocks.size).max())),
