@@ -601,8 +601,8 @@ def stages_of_many(share: float) -> PipelineSchedule:
 
 @family
 def devices_of_many(share: float) -> PipelineSchedule:
-    """40,000 stages on as many devices, two microbatches."""
-    p = _count(share, 40_000)
+    """As many stages as there may be, on as many devices, two microbatches."""
+    p = _count(share, 16_384)
     return PipelineSchedule.from_arrays([1] * p, [2] * p, microbatches=2, memory_forward=1, limit=9)
 
 
@@ -625,6 +625,48 @@ def microbatches_of_many(share: float) -> PipelineSchedule:
 def microbatches_of_one_stage(share: float) -> PipelineSchedule:
     """One stage and a million microbatches, forward only."""
     return PipelineSchedule.from_arrays([3], microbatches=_count(share, 1_000_000))
+
+
+@family
+def operations_of_many(share: float) -> PipelineSchedule:
+    """Two stages and about as many operations as there may be."""
+    return PipelineSchedule.from_arrays(
+        [3, 5], [4, 7], [2, 1], microbatches=_count(share, 1_398_000), latency=2, objective="span"
+    )
+
+
+@family
+def stages_and_microbatches(share: float) -> PipelineSchedule:
+    """As many stages as there may be, and as many microbatches."""
+    p = _count(share, 16_384)
+    random = _random(p)
+    return PipelineSchedule.from_arrays(
+        *(random.integers(1, 99, p) for _ in range(3)),
+        microbatches=170,
+        latency=7,
+        memory_forward=2,
+        memory_backward=-1,
+        memory_weight=-1,
+        limit=200,
+    )
+
+
+@family
+def devices_of_several(share: float) -> PipelineSchedule:
+    """4,096 stages in rounds over 64 devices with memory for a part of them."""
+    p = 64 * _count(share, 64, 2)
+    return PipelineSchedule.from_arrays(
+        [2] * p,
+        [4] * p,
+        [3] * p,
+        microbatches=_count(share, 40, 2),
+        devices=np.arange(p) % 64,
+        latency=1,
+        memory_forward=2,
+        memory_backward=-1,
+        memory_weight=-1,
+        limit=p // 64 * 6,
+    )
 
 
 @family

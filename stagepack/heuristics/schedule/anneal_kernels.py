@@ -61,7 +61,7 @@ def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
     the orders allow.
     """
     devices = len(walk.ptr) - 1
-    walk.work[0] += (1 + walk.spans) * (len(walk.order) + len(graph.after))
+    walk.work[0] += (1 + walk.spans) * (len(walk.order) + graph.arcs)
     followers(walk.order, walk.ptr, walk.follower)
     fine = forward(
         graph,

@@ -30,7 +30,7 @@ LEGS = 20
 
 def affordable(timing: Timing) -> bool:
     """Return whether a move takes less than a kernel call may."""
-    return len(timing.start) + len(timing.graph.after) <= BUDGET
+    return len(timing.start) + timing.graph.arcs <= BUDGET
 
 
 def improve(
@@ -91,7 +91,7 @@ def improve(
         spans=int(timing.instance.objective is Objective.SPAN),
         work=np.zeros(1, dtype=np.int64),
     )
-    moves = max(1, BUDGET // (n + len(graph.after)))
+    moves = max(1, BUDGET // (n + graph.arcs))
     scale = float(graph.duration.mean())
     known = math.inf
     for leg in range(legs):

@@ -15,7 +15,8 @@ from functools import cache
 import numpy as np
 
 from stagepack.heuristics.schedule import bounds_kernels as kernels
-from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.heuristics.schedule.timing import graph_of
+from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, memory_arcs
 from stagepack.result import Stopped
@@ -25,6 +26,9 @@ Going = Callable[[int], bool]
 
 PART = 500_000
 """Operations, arcs or events in a kernel call: less than a tenth of a second."""
+
+STAGE = 500
+"""Steps that a look at a stage takes outside of kernels."""
 
 FEW = 64
 """Sums of operations that are tried one by one before all others are at once."""
@@ -95,7 +99,7 @@ def _window_bound(instance: PipelineSchedule, looks: Looks) -> int:
 
     def machine(e: int, head: Array, tail: Array) -> int:
         row = rows[e]
-        return one_machine(head[row], net.duration[row], tail[row], looks)
+        return one_machine(head[row], net.graph.duration[row], tail[row], looks)
 
     with contextlib.suppress(Stopped):
         if instance.objective is Objective.MAKESPAN:
@@ -149,56 +153,50 @@ def one_machine(head: Array, duration: Array, tail: Array, looks: Looks | None =
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Precedences and memory arcs by the operation they leave, and a topological order."""
+    """Precedences, memory arcs by the operation they leave, and a topological order."""
 
+    graph: Graph
     first: Array
     after: Array
-    lag: Array
-    duration: Array
     visit: Array
 
     @classmethod
     def of(cls, instance: PipelineSchedule, looks: Looks) -> Network:
-        """Return the network of `instance`.  O(operations + arcs)."""
-        operations = instance.operations
-        n = len(operations)
-        befores, afters = memory_arcs(instance)
-        looks.at(10 * len(befores))
-        before = np.concatenate([operations.before, befores])
-        after = np.concatenate([operations.after, afters])
-        looks.at(len(before))
-        lag = np.concatenate([operations.lag, np.zeros(len(befores), dtype=np.int64)])
-        first = np.concatenate([[0], np.cumsum(np.bincount(before, minlength=n))]).astype(np.int64)
-        looks.at(len(before))
-        place, by = first[:-1].copy(), np.empty_like(before)
+        """Return the network of `instance`.  O(operations + memory arcs)."""
+        n = len(instance.operations)
+        looks.at(10 * n)
+        graph = graph_of(instance)
+        looks.at(10 * n)
+        before, after = memory_arcs(instance, looks.at)
+        first, by = np.zeros(n + 1, dtype=np.int64), np.empty_like(before)
+        if len(before):
+            np.cumsum(np.bincount(before, minlength=n), out=first[1:])
+            looks.at(10 * n)
+        place = first[:-1].copy()
         for low, high in looks.parts(len(before)):
             kernels.by_source(before, place, by, low, high)
-        waits = np.bincount(after, minlength=n).astype(np.int64)
-        after, lag = after[by], lag[by]
-        looks.at(len(before))
-        free = np.flatnonzero(waits == 0)
-        write, visit = len(free), np.zeros(n, dtype=np.int64)
-        visit[:write] = free
-        # All memory arcs lead to later microbatches, so there is no cycle.
-        for low, high in looks.parts(n, len(after) / n + 1):
-            write = kernels.topological(first, after, waits, visit, low, write, high)
-        return cls(first, after, lag, np.array(operations.duration), visit)
+        visit = instance.operations.topological()  # memory arcs lead to later microbatches
+        looks.at(10 * n)
+        return cls(graph, first, after[by], visit)
 
     def heads(self, head: Array, looks: Looks) -> Array:
         """Return the longest paths to the start of each operation; `head` where paths begin."""
         head = head.astype(np.int64)
-        arrays = (self.first, self.after, self.lag, self.duration, self.visit)
-        for low, high in looks.parts(len(head), len(self.after) / len(head) + 1):
-            kernels.heads(*arrays, head, low, high)
+        for low, high in looks.parts(len(head), self._each):
+            kernels.heads(self.graph, self.first, self.after, self.visit, head, low, high)
         return head
 
     def tails(self, tail: Array, looks: Looks) -> Array:
         """Return the longest paths from the end of each operation; `tail` where they end."""
-        tail = tail.astype(np.int64)
-        arrays, n = (self.first, self.after, self.lag, self.duration, self.visit), len(tail)
-        for low, high in looks.parts(n, len(self.after) / n + 1):
-            kernels.tails(*arrays, tail, n - high, n - low)
+        tail, n = tail.astype(np.int64), len(tail)
+        for low, high in looks.parts(n, self._each):
+            kernels.tails(self.graph, self.first, self.after, self.visit, tail, n - high, n - low)
         return tail
+
+    @property
+    def _each(self) -> float:
+        """Steps for an operation, in the mean."""
+        return (self.graph.arcs + len(self.after)) / len(self.visit) + 1
 
 
 # ---------------------------------------------------------------------- ramps
@@ -299,7 +297,7 @@ class Ramps:
         self._stages = []
         self._microbatches = instance.microbatches.tolist()
         for s in range(instance.p):
-            self._looks.at(20 * self._microbatches[s])
+            self._looks.at(4 * STAGE + 20 * self._microbatches[s])
             device = int(instance.devices[s])
             f, b, w = forward[s], backward[s], weight[s]
             limit = None if instance.limit is None else int(instance.limit[device])
@@ -327,11 +325,11 @@ class Ramps:
         if min(budget) < 0:
             return False
         head = self._head_idle(budget)
-        self._looks.at(100 * len(budget))
+        self._looks.at(STAGE * len(budget))
         tail = self._tail_idle(budget)
-        self._looks.at(100 * len(budget))
+        self._looks.at(STAGE * len(budget))
         middle = self._middle_idle(budget)
-        self._looks.at(100 * len(budget))
+        self._looks.at(STAGE * len(budget))
         if head is None or tail is None or middle is None:
             return False
         for s, stage in enumerate(self._stages):

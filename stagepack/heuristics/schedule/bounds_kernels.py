@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.heuristics.schedule.timing_kernels import FAR, Graph, target
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
@@ -19,70 +19,47 @@ def by_source(
 
 
 @compiled
-def topological(
-    first: Array, after: Array, waits: Array, visit: Array, read: int, write: int, stop: int
-) -> int:  # pragma: no cover - compiled
-    """Follow visit[read:write], and what then waits for nothing, up to visit[stop]; return `write`.
-
-    At the beginning `visit` holds what waits for nothing.  `waits` is used up.
-    """
-    while read < write and read < stop:
-        v = visit[read]
-        read += 1
-        for arc in range(first[v], first[v + 1]):
-            then = after[arc]
-            waits[then] -= 1
-            if waits[then] == 0:
-                visit[write] = then
-                write += 1
-    return write
-
-
-@compiled
 def heads(
-    first: Array,
-    after: Array,
-    lag: Array,
-    duration: Array,
-    visit: Array,
-    head: Array,
-    low: int,
-    high: int,
+    graph: Graph, first: Array, after: Array, visit: Array, head: Array, low: int, high: int
 ) -> None:  # pragma: no cover - compiled
     """Raise head[v] to the longest path to the start of v from whatever has a head > -FAR.
 
-    Along visit[low:high], after what comes before in `visit`.
+    Along visit[low:high], after what comes before in `visit`; by the arcs of `graph` and to
+    after[first[v] : first[v + 1]].
     """
     for at in range(low, high):
         v = visit[at]
         if head[v] == -FAR:
             continue
-        end = head[v] + duration[v]
+        end, row = head[v] + graph.duration[v], graph.row[v]
+        for arc in range(graph.first[row], graph.first[row + 1]):
+            then = target(graph, v, row, arc)
+            if then >= 0:
+                head[then] = max(head[then], end + graph.lag[arc])
         for arc in range(first[v], first[v + 1]):
-            head[after[arc]] = max(head[after[arc]], end + lag[arc])
+            head[after[arc]] = max(head[after[arc]], end)
 
 
 @compiled
 def tails(
-    first: Array,
-    after: Array,
-    lag: Array,
-    duration: Array,
-    visit: Array,
-    tail: Array,
-    low: int,
-    high: int,
+    graph: Graph, first: Array, after: Array, visit: Array, tail: Array, low: int, high: int
 ) -> None:  # pragma: no cover - compiled
     """Raise tail[v] to the longest path from the end of v to whatever has a tail > -FAR.
 
-    Along visit[low:high], backward, after what comes later in `visit`.
+    Along visit[low:high], backward, after what comes later in `visit`; arcs as in :func:`heads`.
     """
     for at in range(high - 1, low - 1, -1):
         v = visit[at]
+        row, best = graph.row[v], tail[v]
+        for arc in range(graph.first[row], graph.first[row + 1]):
+            then = target(graph, v, row, arc)
+            if then >= 0 and tail[then] > -FAR:
+                best = max(best, graph.lag[arc] + graph.duration[then] + tail[then])
         for arc in range(first[v], first[v + 1]):
             then = after[arc]
             if tail[then] > -FAR:
-                tail[v] = max(tail[v], lag[arc] + duration[then] + tail[then])
+                best = max(best, graph.duration[then] + tail[then])
+        tail[v] = best
 
 
 @compiled

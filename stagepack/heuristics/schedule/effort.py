@@ -8,10 +8,14 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol
 
+from stagepack.instances.schedule import ScheduleSolution
 from stagepack.result import Progress, Stopped, Termination
 
 RATE = 90_000_000
 """Steps in a second."""
+
+OFFER, CHECK = 100_000, 15
+"""Steps of checking a solution, and for each of its operations."""
 
 
 class Settings(Protocol):
@@ -73,6 +77,11 @@ class Effort:
             self._whole.spend(seconds)
         elif not self.left:
             self.progress.stop(Termination.TIME_LIMIT)
+
+    def offer(self, solution: ScheduleSolution, source: str) -> bool:
+        """Offer a solution to the progress; its check counts as work."""
+        self.spend((OFFER + CHECK * len(solution.start)) / RATE)
+        return self.progress.offer(solution, source)
 
     def keep_going(self, steps: int = 0) -> bool:
         """Count steps; return whether there is a reason and the time to go on."""

@@ -301,13 +301,13 @@ class Search:
         self.effort.keep_going(evaluation(self.instance))
         if value < self._best:
             self._best, self._best_order = value, order
-            self.progress.offer(solution, source)
+            self.effort.offer(solution, source)
         return value
 
 
 def evaluation(instance: PipelineSchedule) -> int:
     """Return the steps of making a solution and evaluating it."""
-    return 20_000 + 1_000 * instance.p + len(instance.operations)
+    return 20_000 + 100 * instance.p + 2 * len(instance.operations)
 
 
 def policies(instance: PipelineSchedule, lower: int | None = None) -> Iterator[Policy]:

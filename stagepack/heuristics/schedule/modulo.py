@@ -119,7 +119,7 @@ def _search(
                     effort.keep_going(evaluation(instance))
                     if best is None or value < best:
                         best, best_order = value, found
-                        progress.offer(solution, f"{source}, period {period:,}")
+                        effort.offer(solution, f"{source}, period {period:,}")
             period = max(period + 1, int(period * STEP))
         if best_order is None:
             progress.reason = "no period was found whose steady state is within memory"
@@ -135,7 +135,7 @@ def _search(
             best_order,
             seed=settings.seed + number,
             keep_going=effort.keep_going,
-            on_order=lambda found: _offer(timing, found, progress),
+            on_order=lambda found: _offer(timing, found, effort),
         )
         best = timing.value(best_order)
 
@@ -195,9 +195,9 @@ def _completed(
                 yield "modulo and lists", found
 
 
-def _offer(timing: Timing, order: Array, progress: Progress[Any]) -> None:
+def _offer(timing: Timing, order: Array, effort: Effort) -> None:
     solution = ScheduleSolution.of(timing.instance, _starts(timing, order))
-    progress.offer(solution, "modulo and annealing")
+    effort.offer(solution, "modulo and annealing")
 
 
 def _starts(timing: Timing, order: Array) -> Array:

@@ -42,21 +42,10 @@ class Timing:
         self.instance = instance
         self._look = look
         operations = instance.operations
-        first, after, lag = operations.successors
         n, d = len(operations), instance.d
-        self.graph = Graph(
-            duration=_column(operations.duration),
-            delta=_column(operations.delta),
-            device=_column(operations.device),
-            waits=_column(np.bincount(operations.after, minlength=n)),
-            first=_column(first),
-            after=_column(after),
-            lag=_column(lag),
-            limit=np.full(d, FAR, dtype=np.int64)
-            if instance.limit is None
-            else _column(instance.limit),
-            rest=_column(instance.after),
-        )
+        self._looked(10 * n)
+        self.graph = graph_of(instance)
+        self._looked(10 * n)
         self.ptr = np.concatenate(
             [[0], np.cumsum(np.bincount(operations.device, minlength=d))]
         ).astype(np.int64)
@@ -95,7 +84,7 @@ class Timing:
         for d in range(self.d):
             own = rows[self.ptr[d] : self.ptr[d + 1]]
             own[:] = own[np.argsort(start[own], kind="stable")]
-        self._looked(len(rows))
+        self._looked(10 * len(rows))
         return rows
 
     def _looked(self, amount: int) -> None:
@@ -105,7 +94,7 @@ class Timing:
     def _parts(self) -> Iterator[tuple[int, int]]:
         """Yield [low, high) of all operations, part by part, and look at the clock between."""
         n = len(self.start)
-        each = len(self.graph.after) / n + 1
+        each = self.graph.arcs / n + 1
         for low in range(0, n, PART):
             high = min(n, low + PART)
             yield low, high
@@ -121,6 +110,7 @@ class Timing:
         """
         kernels.followers(order, self.ptr, self._follower)
         graph, start, visit, waits = self.graph, self.start, self._visit, self._scratch
+        self._looked(len(start))
         write = kernels.begin(graph, order, self.ptr, start, visit, waits)
         for low, high in self._parts():
             write = kernels.advance(graph, self._follower, start, visit, waits, low, write, high)
@@ -132,6 +122,7 @@ class Timing:
         """Return the most memory each device holds, shape (d,)."""
         peak = np.zeros(self.d, dtype=np.int64)
         kernels.peaks(self.graph, order, self.ptr, peak)
+        self._looked(len(order))
         return peak
 
     def fits(self, order: Array) -> bool:
@@ -205,7 +196,7 @@ class Timing:
         """
         if self.instance.objective is not Objective.SPAN:
             return True
-        arcs = len(self.start) + len(self.graph.after)
+        arcs = len(self.start) + self.graph.arcs
         return self.d <= DEVICES and self.d * arcs <= PATHS
 
     def best(self, order: Array) -> Array | None:
@@ -245,8 +236,23 @@ def tighten(
     return ScheduleSolution.of(instance, start)
 
 
-def _column(values: Array) -> Array:
-    return np.array(values, dtype=np.int64)
+def graph_of(instance: PipelineSchedule) -> Graph:
+    """Return the operations of an instance as the kernels see them."""
+    operations, limit = instance.operations, instance.limit
+    return Graph(
+        duration=operations.duration,
+        delta=operations.delta,
+        device=operations.device,
+        waits=operations.entering,
+        row=operations.row,
+        origin=operations.origin,
+        first=operations.first,
+        after=operations.after,
+        lag=operations.lag,
+        limit=np.full(instance.d, FAR) if limit is None else np.array(limit),
+        rest=np.array(instance.after),
+        arcs=operations.arcs,
+    )
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,10 @@ class Graph(NamedTuple):
     ----------
     duration, delta, device, waits : ndarray, shape (n,)
         Cycles, change of memory and device of each operation, and the arcs that enter it.
-    first, after, lag : ndarray, shape (n + 1,), (arcs,), (arcs,)
-        Arcs first[v] .. first[v + 1] - 1 leave operation v.
+    row, origin, first, after, lag : ndarray
+        Rows and the arcs between them; see :class:`.operations.Operations`.
+    arcs : int
+        Arcs between operations.
     limit : ndarray, shape (d,)
         Memory of the devices; FAR: no limit.
     rest : ndarray, shape (d,)
@@ -32,11 +34,23 @@ class Graph(NamedTuple):
     delta: Array
     device: Array
     waits: Array
+    row: Array
+    origin: Array
     first: Array
     after: Array
     lag: Array
     limit: Array
     rest: Array
+    arcs: int
+
+
+@compiled
+def target(graph: Graph, v: int, row: int, arc: int) -> Any:  # pragma: no cover - compiled
+    """Return where an arc of `row` leads from its operation v; -1: nowhere, v is the last."""
+    other = graph.after[arc]
+    if other == row:
+        return v + 1 if v + 1 < graph.origin[row + 1] else -1
+    return graph.origin[other] + v - graph.origin[row]
 
 
 @compiled
@@ -98,8 +112,11 @@ def advance(
             if waits[then] == 0:
                 visit[write] = then
                 write += 1
-        for arc in range(graph.first[v], graph.first[v + 1]):
-            then = graph.after[arc]
+        row = graph.row[v]
+        for arc in range(graph.first[row], graph.first[row + 1]):
+            then = target(graph, v, row, arc)
+            if then < 0:
+                continue
             start[then] = max(start[then], end + graph.lag[arc])
             waits[then] -= 1
             if waits[then] == 0:
@@ -147,8 +164,11 @@ def backward(
         then = follower[v]
         if then >= 0:
             end = min(end, start[then])
-        for arc in range(graph.first[v], graph.first[v + 1]):
-            end = min(end, start[graph.after[arc]] - graph.lag[arc])
+        row = graph.row[v]
+        for arc in range(graph.first[row], graph.first[row + 1]):
+            then = target(graph, v, row, arc)
+            if then >= 0:
+                end = min(end, start[then] - graph.lag[arc])
         start[v] = end - graph.duration[v]
 
 
@@ -191,9 +211,11 @@ def reaches(
         else:
             e = graph.device[v]
             length[e] = max(length[e], end + graph.rest[e])
-        for arc in range(graph.first[v], graph.first[v + 1]):
-            then = graph.after[arc]
-            distance[then] = max(distance[then], end + graph.lag[arc])
+        row = graph.row[v]
+        for arc in range(graph.first[row], graph.first[row + 1]):
+            then = target(graph, v, row, arc)
+            if then >= 0:
+                distance[then] = max(distance[then], end + graph.lag[arc])
 
 
 @compiled

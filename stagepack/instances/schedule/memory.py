@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -12,8 +12,23 @@ from stagepack.instances.schedule.instance import PipelineSchedule
 TOGETHER = 64
 """Stages of a device up to which their memory is compared pair by pair."""
 
+COMPARED = 2**23
+"""Microbatches of all such pairs together, up to which devices of several stages are looked at."""
 
-def memory_arcs(instance: PipelineSchedule) -> tuple[Array, Array]:
+PAIR = 200
+"""Microbatches as which a pair counts in addition."""
+
+
+LOOK = 2_000_000
+"""Steps between two looks: a fraction of a tenth of a second."""
+
+CLAIM = 4_000
+"""Steps of an effort that a comparison takes, beside what its microbatches do."""
+
+
+def memory_arcs(
+    instance: PipelineSchedule, look: Callable[[int], object] | None = None
+) -> tuple[Array, Array]:
     """Return pairs (before, after) of operations that memory keeps in order.
 
     Let F of stage s and microbatch i start, and consider the stages of its device that lie on
@@ -34,18 +49,25 @@ def memory_arcs(instance: PipelineSchedule) -> tuple[Array, Array]:
     taken, for operations of a kind run in order, and left out where an earlier F of s has to wait
     for it, too.  A device with one stage, whose B is whole and takes nothing, keeps within its
     limit if these arcs are kept, unless :func:`.reasons.reasons` knows that no order does.
-    Devices with more than `TOGETHER` stages have none.  O(stages of a device ** 2 * m) each
-    device.
+    Devices with more than `TOGETHER` stages have none, nor have, where there are too many pairs,
+    those with the most of them.  O(stages of a device ** 2 * m) each
+    device; `look` is called several times a second with the steps since, and may raise.
     """
     befores: list[Array] = []
     afters: list[Array] = []
+    steps = 0
     if instance.limit is not None and instance.training:
-        few = np.bincount(instance.devices)[instance.devices] <= TOGETHER
+        few = _few(instance)[instance.devices]
         above = _above(instance, few)
         for s in np.flatnonzero(few).tolist():
+            m = int(instance.microbatches[s])
             for t, kind, fixed, each_i, each_k in _claims(instance, s, above):
+                steps += CLAIM + 20 * m
+                if look is not None and steps > LOOK:
+                    look(steps)
+                    steps = 0
                 # held(i, k) = fixed + i * each_i - k * each_k is what the supposition holds
-                i = np.arange(1, int(instance.microbatches[s]), dtype=np.int64)
+                i = np.arange(1, m, dtype=np.int64)
                 excess = fixed + i * each_i - int(instance.limit[instance.devices[s]])
                 if each_k > 0:
                     k = np.minimum(i - 1, -(-excess // each_k) - 1)
@@ -57,6 +79,17 @@ def memory_arcs(instance: PipelineSchedule) -> tuple[Array, Array]:
                 afters.append(operations.base[s] + i[row])
     none = [np.zeros(0, dtype=np.int64)]
     return np.concatenate(befores + none), np.concatenate(afters + none)
+
+
+def _few(instance: PipelineSchedule) -> Array:
+    """Return on which devices all pairs of stages are to be compared, bool, shape (d,)."""
+    stages = np.bincount(instance.devices)
+    microbatches = np.bincount(instance.devices, instance.microbatches + PAIR)
+    pairs = microbatches * stages
+    by = np.argsort(pairs, kind="stable")
+    affordable = np.zeros(instance.d, dtype=bool)
+    affordable[by] = np.cumsum(pairs[by]) <= COMPARED
+    return np.asarray((stages == 1) | ((stages <= TOGETHER) & affordable))
 
 
 def _above(instance: PipelineSchedule, few: Array) -> list[frozenset[int]]:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 class Operations:
     """One entry an operation, by stage, then kind, then microbatch; made by :meth:`of`.
 
+    A *row* is the operations of one kind of one stage; what must come before what is the same for
+    all microbatches, so that arcs join rows.
+
     Attributes
     ----------
     base : ndarray of int64, shape (p + 1,)
@@ -28,92 +31,143 @@ class Operations:
         ``base[s] + k * microbatches[s] + i``; `base[p]` is the number of operations.
     microbatches : ndarray of int64, shape (p,)
         Microbatches of each stage.
-    stage, kind, microbatch, device, duration, delta : ndarray of int64, shape (operations,)
-        What each operation is, where it runs, how many cycles it takes and by how much it changes
-        the memory of its device (more at its start, less at its end).
-    before, after, lag : ndarray of int64, shape (arcs,)
-        The end of operation `before` plus `lag` is at or before the start of operation `after`:
-        F along the edges, B after the F of its stage, B along the edges reversed, W after the B
-        of its stage, operations of a stage and kind in the order of the microbatches.
+    kinds : int
+        Row r is kind r modulo `kinds` of stage r // `kinds`.
+    count : ndarray of int64, shape (rows,)
+        Operations of each row.
+    origin : ndarray of int64, shape (rows + 1,)
+        Those of row r are origin[r] .. origin[r + 1] - 1.
+    first, after, lag : ndarray of int64, shape (rows + 1,), (arcs,), (arcs,)
+        Arcs first[r] .. first[r + 1] - 1 leave row r: microbatch by microbatch, the end of its
+        operation plus `lag` is at or before the start of that of row `after`.  F along the
+        edges, B after the F of its stage, B along the edges reversed, W after the B of its
+        stage.  An arc from a row to itself leads to the next microbatch.
     """
 
     base: Array
     microbatches: Array
-    stage: Array
-    kind: Array
-    microbatch: Array
-    device: Array
-    duration: Array
-    delta: Array
-    before: Array
+    kinds: int
+    count: Array
+    origin: Array
+    first: Array
     after: Array
     lag: Array
+    _turn: Array
+    _row_device: Array
+    _row_duration: Array
+    _row_delta: Array
 
     def __len__(self) -> int:
-        return len(self.stage)
+        return int(self.base[-1])
 
     def op(self, stage: int, kind: int, microbatch: int) -> int:
         """Return the index of an operation."""
         return int(self.base[stage] + kind * self.microbatches[stage] + microbatch)
 
     @cached_property
-    def successors(self) -> tuple[Array, Array, Array]:
-        """Arcs by the operation they leave: (first, after, lag).
+    def row(self) -> Array:
+        """The row of each operation, int64, shape (operations,)."""
+        return np.repeat(np.arange(len(self.count)), self.count)
 
-        Those of operation v are the entries ``first[v]:first[v + 1]`` of the other two.
+    @cached_property
+    def stage(self) -> Array:
+        """The stage of each operation, int64, shape (operations,)."""
+        return np.repeat(np.arange(len(self.count)) // self.kinds, self.count)
+
+    @cached_property
+    def kind(self) -> Array:
+        """The kind of each operation, int64, shape (operations,)."""
+        return np.repeat(np.arange(len(self.count)) % self.kinds, self.count)
+
+    @cached_property
+    def microbatch(self) -> Array:
+        """The microbatch of each operation, int64, shape (operations,)."""
+        return np.asarray(np.arange(len(self)) - np.repeat(self.origin[:-1], self.count))
+
+    @cached_property
+    def device(self) -> Array:
+        """The device of each operation, int64, shape (operations,)."""
+        return np.repeat(self._row_device, self.count)
+
+    @cached_property
+    def duration(self) -> Array:
+        """The cycles of each operation, int64, shape (operations,)."""
+        return np.repeat(self._row_duration, self.count)
+
+    @cached_property
+    def delta(self) -> Array:
+        """By how much each operation changes memory: more at its start, less at its end."""
+        return np.repeat(self._row_delta, self.count)
+
+    @cached_property
+    def entering(self) -> Array:
+        """The arcs that lead to each operation, int64, shape (operations,)."""
+        waits = np.repeat(np.bincount(self.after, minlength=len(self.count)), self.count)
+        waits[self.origin[:-1]] -= 1  # nothing comes before the first of a row
+        return np.asarray(waits)
+
+    @cached_property
+    def arcs(self) -> int:
+        """The arcs between operations."""
+        return int(np.diff(self.first) @ self.count) - len(self.count)
+
+    def precedences(self) -> tuple[Array, Array, Array]:
+        """Return all arcs between operations, one by one: (before, after, lag).  O(arcs)."""
+        before = np.repeat(np.arange(len(self.count)), np.diff(self.first))
+        counts = self.count[before] - (before == self.after)
+        each = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        origin = self.origin[self.after] + (before == self.after)
+        return (
+            np.repeat(self.origin[before], counts) + each,
+            np.repeat(origin, counts) + each,
+            np.repeat(self.lag, counts),
+        )
+
+    def topological(self) -> Array:
+        """Return all operations, what must come first first, int64, shape (operations,).
+
+        Microbatch by microbatch, so that it holds for whatever makes one wait for an earlier one,
+        too: only stages of as many microbatches are connected.
         """
-        by = np.argsort(self.before, kind="stable")
-        counts = np.bincount(self.before, minlength=len(self))
-        return np.concatenate([[0], np.cumsum(counts)]), self.after[by], self.lag[by]
+        kind = np.arange(len(self.count)) % self.kinds
+        turn = np.repeat(self._turn, self.kinds)
+        rows = np.lexsort((np.where(kind == 1, -turn, turn), kind, self.count))
+        lengths, firsts = np.unique(self.count[rows], return_index=True)
+        groups = np.split(self.origin[rows], firsts[1:])
+        parts = [
+            np.add.outer(np.arange(length), group).ravel()
+            for length, group in zip(lengths.tolist(), groups, strict=True)
+        ]
+        return np.concatenate(parts)
 
     @classmethod
     def of(cls, instance: PipelineSchedule) -> Operations:
-        """Lay out the operations of `instance`.  O(operations + arcs)."""
+        """Lay out the operations of `instance`.  O(operations + edges)."""
         m, kinds = instance.microbatches, len(instance.kinds)
-        base = np.concatenate([[0], np.cumsum(m * kinds)])
-        rows = np.repeat(np.arange(instance.p), kinds)  # one a stage and kind
-        row_kind = np.tile(np.arange(kinds), instance.p)
         durations = [instance.forward, instance.backward, instance.weight]
         deltas = [instance.memory_forward, instance.memory_backward, instance.memory_weight]
-        row_duration = np.stack([column for column in durations[:kinds] if column is not None], 1)
-        row_delta = np.stack(deltas[:kinds], 1)
-        lengths = m[rows]
-        stage = np.repeat(rows, lengths)
-        kind = np.repeat(row_kind, lengths)
-        first = np.repeat(np.cumsum(lengths) - lengths, lengths)
-
-        befores, afters, lags = [], [], []
-
-        def arcs(s: Array, k: int, t: Array, then: int, lag: Array) -> None:
-            """Add arcs from kind k of stages s to kind `then` of stages t, of each microbatch."""
-            counts = m[s]
-            each = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-            befores.append(np.repeat(base[s] + k * counts, counts) + each)
-            afters.append(np.repeat(base[t] + then * counts, counts) + each)
-            lags.append(np.repeat(lag, counts))
-
-        ends = np.array(instance.edges, dtype=np.int64).reshape(-1, 2)
-        arcs(ends[:, 0], 0, ends[:, 1], 0, instance.lag)
+        count = np.repeat(m, kinds)
+        rows = np.arange(len(count))
+        a, b = np.array(instance.edges, dtype=np.int64).reshape(-1, 2).T * kinds
+        none = np.zeros(len(count), dtype=np.int64)
+        pairs = [(a, b, instance.lag)]
         if kinds > 1:
-            arcs(ends[:, 1], 1, ends[:, 0], 1, instance.lag)
-        stages, none = np.arange(instance.p), np.zeros(instance.p, dtype=np.int64)
-        for k in range(1, kinds):
-            arcs(stages, k - 1, stages, k, none)
-        microbatch = np.arange(len(stage)) - first
-        later = np.flatnonzero(microbatch)
-        befores.append(later - 1)
-        afters.append(later)
-        lags.append(np.zeros(len(later), dtype=np.int64))
+            pairs.append((b + 1, a + 1, instance.lag))
+        own = rows[rows % kinds != kinds - 1]
+        pairs += [(own, own + 1, none[: len(own)]), (rows, rows, none)]
+        before, after, lag = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
+        by = np.argsort(before, kind="stable")
         return cls(
-            base=base,
+            base=np.concatenate([[0], np.cumsum(m * kinds)]),
             microbatches=m,
-            stage=stage,
-            kind=kind,
-            microbatch=microbatch,
-            device=instance.devices[stage],
-            duration=row_duration[stage, kind],
-            delta=row_delta[stage, kind],
-            before=np.concatenate(befores),
-            after=np.concatenate(afters),
-            lag=np.concatenate(lags).astype(np.int64),
+            kinds=kinds,
+            count=count,
+            origin=np.concatenate([[0], np.cumsum(count)]),
+            first=np.concatenate([[0], np.cumsum(np.bincount(before, minlength=len(count)))]),
+            after=after[by],
+            lag=lag[by].astype(np.int64),
+            _turn=np.argsort(instance.order),
+            _row_device=np.repeat(instance.devices, kinds),
+            _row_duration=np.stack([c for c in durations[:kinds] if c is not None], 1).ravel(),
+            _row_delta=np.stack(deltas[:kinds], 1).ravel(),
         )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
-
 from stagepack.instances.schedule.instance import PipelineSchedule
 from stagepack.instances.schedule.solution import ScheduleSolution
 
@@ -42,9 +40,11 @@ def longest_path(instance: PipelineSchedule, orders: Orders) -> tuple[list[int],
     """Return the earliest starts, and for each operation how many others it waits for in vain."""
     operations = instance.operations
     count = len(operations)
-    first, after, lag = (column.tolist() for column in operations.successors)
+    arcs: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    for before, then, lag in zip(*(c.tolist() for c in operations.precedences()), strict=True):
+        arcs[before].append((then, lag))
     duration = operations.duration.tolist()
-    waits = np.bincount(operations.after, minlength=count).tolist()
+    waits = operations.entering.tolist()
     follower = [-1] * count
     for order in orders:
         for one, then in itertools.pairwise(order):
@@ -55,9 +55,8 @@ def longest_path(instance: PipelineSchedule, orders: Orders) -> tuple[list[int],
     while ready:
         v = ready.pop()
         end = start[v] + duration[v]
-        for arc in range(first[v], first[v + 1]):
-            then = after[arc]
-            start[then] = max(start[then], end + lag[arc])
+        for then, lag in arcs[v]:
+            start[then] = max(start[then], end + lag)
             waits[then] -= 1
             if not waits[then]:
                 ready.append(then)

@@ -68,7 +68,7 @@ def run_rule(name: str) -> Run:
         _given(instance, effort, settings)
         solution, reason = apply(RULES[name], instance, effort.look)
         if solution is not None:
-            progress.offer(solution, name)
+            effort.offer(solution, name)
             reason = RULES[name].remark(instance)
         _bound(instance, effort)
         progress.reason = reason
@@ -80,7 +80,7 @@ def _offer_rule(name: str, instance: PipelineSchedule, effort: Effort) -> None:
     progress = effort.progress
     solution, reason = apply(RULES[name], instance, effort.look)
     if solution is not None:
-        progress.offer(solution, name)
+        effort.offer(solution, name)
     elif progress.solution is None:
         progress.reason = reason
 
@@ -96,7 +96,7 @@ def _rules(instance: PipelineSchedule, effort: Effort) -> None:
         order = one_by_one(instance, effort.look)
         start = timing.best(order) if timing.fits(order) else None
         if start is not None:
-            progress.offer(ScheduleSolution.of(instance, start), "one microbatch after the other")
+            effort.offer(ScheduleSolution.of(instance, start), "one microbatch after the other")
 
 
 def searching(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
@@ -154,7 +154,7 @@ def _given(instance: PipelineSchedule, effort: Effort, settings: Settings) -> No
     A solution is offered with the best times for its orders, too: where it waits without need,
     models may not have it.
     """
-    progress, wanted = effort.progress, settings.warm_start
+    wanted = settings.warm_start
     if wanted is None or wanted == "auto":
         return
     if isinstance(wanted, Mapping):  # as a result records it
@@ -167,8 +167,8 @@ def _given(instance: PipelineSchedule, effort: Effort, settings: Settings) -> No
                 field="warm_start",
                 remedy="give a valid one or none",
             )
-        progress.offer(wanted, "warm start")
-        progress.offer(tighten(instance, wanted, effort.look), "warm start without needless waits")
+        effort.offer(wanted, "warm start")
+        effort.offer(tighten(instance, wanted, effort.look), "warm start without needless waits")
         return
     if not isinstance(wanted, str) or wanted not in RULES:
         raise InputError(

@@ -192,8 +192,10 @@ def test_without_time_only_the_first_policy_is_tried() -> None:
 def test_an_interrupted_search_tries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(greedy, "STEPS", 1)
     instance = zero_bubble(3, 5, 4, 5, 3, 8)
-    progress = run(lambda _, progress, __: progress.interrupt(), instance)
-    greedy.Search(instance, progress, 0).first_round()
+    progress = run(lambda *_: None, instance)
+    search = greedy.Search(instance, progress, 0)
+    progress.interrupt()
+    search.first_round()
     assert progress.objective is None
 
 

@@ -85,21 +85,14 @@ def test_the_layout_of_operations() -> None:
         place = (operations.stage[v], operations.kind[v], operations.microbatch[v])
         assert operations.op(*map(int, place)) == v
     assert operations.duration.tolist() == [3, 3, 5, 5, 2, 2, 4, 4, 6, 6, 1, 1]
-    arcs = set(zip(operations.before.tolist(), operations.after.tolist(), strict=True))
-    lags = dict(zip(arcs, [0] * len(arcs), strict=True))
-    lags |= dict(
-        zip(
-            zip(operations.before.tolist(), operations.after.tolist(), strict=True),
-            operations.lag.tolist(),
-            strict=True,
-        )
-    )
+    befores, afters, lagging = (column.tolist() for column in operations.precedences())
+    lags = dict(zip(zip(befores, afters, strict=True), lagging, strict=True))
+    arcs = set(lags)
     assert lags[0, 6] == 7  # F of stage 0 before F of stage 1
     assert lags[8, 2] == 7  # B of stage 1 before B of stage 0
     assert {(0, 2), (2, 4), (0, 1), (2, 3), (4, 5)} <= arcs
-    assert len(arcs) == len(operations.before) == 4 + 8 + 6
-    first, after, _ = operations.successors
-    assert sorted(after[first[0] : first[1]].tolist()) == [1, 2, 6]
+    assert len(arcs) == len(befores) == operations.arcs == 4 + 8 + 6
+    assert operations.entering.tolist() == np.bincount(afters, minlength=12).tolist()
 
 
 @pytest.mark.parametrize(

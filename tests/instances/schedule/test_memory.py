@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stagepack.instances.schedule import PipelineSchedule, memory_arcs
+from stagepack.instances.schedule import PipelineSchedule, memory, memory_arcs
 from tests.random_schedules import best, random_schedule
 
 
@@ -58,3 +58,21 @@ def test_stages_of_a_device_wait_for_one_another() -> None:
     op = instance.operations.op
     arcs = set(zip(*(column.tolist() for column in memory_arcs(instance)), strict=True))
     assert (op(1, 1, 0), op(0, 0, 1)) in arcs
+
+
+def test_many_pairs_are_left_out_and_looks_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4,096 stages on 64 devices took eleven seconds without a look, and eight million arcs."""
+    instance = PipelineSchedule.from_arrays(
+        [1] * 16, [1] * 16, microbatches=9, devices=[0] * 8 + [1] * 7 + [2],
+        memory_forward=1, memory_backward=-1, limit=[16, 14, 2],
+    )  # fmt: skip
+    looks: list[int] = []
+    monkeypatch.setattr(memory, "LOOK", 10_000)
+    whole = {int(d) for d in instance.operations.device[memory_arcs(instance, looks.append)[1]]}
+    assert whole == {0, 1, 2}
+    assert len(looks) > 10
+    monkeypatch.setattr(memory, "COMPARED", 49 * (memory.PAIR + 9) + memory.PAIR + 9)
+    some = {int(d) for d in instance.operations.device[memory_arcs(instance)[1]]}
+    assert some == {1, 2}
+    monkeypatch.setattr(memory, "COMPARED", 0)
+    assert {int(d) for d in instance.operations.device[memory_arcs(instance)[1]]} == {2}
