@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
 
@@ -12,6 +14,8 @@ from stagepack.instances.profile import Array
 from stagepack.result import InputError, Progress, Stopped
 
 MOST_DEVICES_TRIED = 64
+BLOCK = 2**20  # uses of keys looked at between two looks at the clock
+Pause = Callable[[], object]
 
 
 def explain(costs: RangeCosts, progress: Progress[PipelineSolution] | None = None) -> str:
@@ -25,10 +29,10 @@ def explain(costs: RangeCosts, progress: Progress[PipelineSolution] | None = Non
     cause = _conflicting_cuts(costs) or _stage_count(costs)
     if cause:
         return cause
-    cause = _oversized_span(costs) or (
-        f"no partition into {_count(costs.k, 'stage')} fits the devices' memory"
-    )
+    cause = f"no partition into {_count(costs.k, 'stage')} fits the devices' memory"
+    pause = (lambda: None) if progress is None else progress.require_time
     try:
+        cause = _oversized_span(costs, pause) or cause
         remedies = [r for r in (_more_memory(costs, progress), _more_devices(costs, progress)) if r]
     except (Stopped, InputError):  # no time for it, or too much to keep
         return cause
@@ -61,19 +65,19 @@ def _stage_count(costs: RangeCosts) -> str:
     return ""
 
 
-def _oversized_span(costs: RangeCosts) -> str:
+def _oversized_span(costs: RangeCosts, pause: Pause) -> str:
     """Name the span that may not be cut and exceeds every device by most."""
     instance = costs.instance
     capacities = [c for c in costs.capacity if c is not None]
     if len(capacities) < len(costs.capacity) or instance.memory_table is not None:
         return ""
     largest = max(capacities)
-    starts, needs = _span_memory(costs)
+    starts, needs = _span_memory(costs, pause)
     worst = int(np.argmax(needs))
     excess = int(needs[worst]) - largest
     if excess <= 0:
         return ""
-    first, end = int(starts[worst]), int([*starts.tolist(), costs.n][worst + 1])
+    first, end = int(starts[worst]), int(np.append(starts[worst + 1 : worst + 2], costs.n)[0])
     if end - first == 1:
         name = "" if instance.layer_names is None else f" ({instance.layer_name(first)})"
         what = f"layer {first:,}{name} needs"
@@ -126,7 +130,9 @@ def _more_devices(costs: RangeCosts, progress: Progress[PipelineSolution] | None
         if progress is not None:
             progress.require_time()
         more = msgspec.structs.replace(cluster, devices=cluster.devices[:1] * k)
-        if Prober(RangeCosts(instance.replace(cluster=more)), progress).probe() is not None:
+        pause = (lambda: None) if progress is None else progress.require_time
+        costs = RangeCosts(instance.replace(cluster=more), pause)
+        if Prober(costs, progress).probe() is not None:
             return f"with {k:,} devices"
     return ""
 
@@ -135,20 +141,26 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def _span_memory(costs: RangeCosts) -> tuple[Array, Array]:
+def _span_memory(costs: RangeCosts, pause: Pause) -> tuple[Array, Array]:
     """Return the spans that no cut may split: first layers and bytes, each (spans,).
 
     With one microbatch in flight when training: as the last stage has it.  O(n + uses).
     """
     instance, shared = costs.instance, costs.instance.shared
     starts = np.flatnonzero(costs.allowed)[:-1]
-    alone = sum(instance.exclusive.values(), np.zeros(costs.n, dtype=np.int64))
-    if instance.training:
-        alone = alone + instance.stash
-    needs = np.add.reduceat(alone, starts)
+    needs = np.zeros(len(starts), dtype=np.int64)
+    for column in [*instance.exclusive.values(), *([instance.stash] * instance.training)]:
+        pause()
+        needs += np.add.reduceat(column, starts)
+    pause()
     needs += np.maximum.reduceat(instance.temporary + instance.carry, starts)
-    span = np.searchsorted(starts, shared.layer, side="right") - 1
-    keys = len(shared.nbytes)
-    held = np.unique(span * keys + shared.key)
-    np.add.at(needs, held // max(1, keys), shared.nbytes[held % max(1, keys)])
+    if len(shared.layer):
+        from stagepack.instances.pipeline.kernels import add_keys
+
+        seen = np.full(len(shared.nbytes), -1, dtype=np.int64)
+        for begin in range(0, len(shared.layer), BLOCK):
+            pause()
+            uses = slice(begin, begin + BLOCK)
+            span = np.searchsorted(starts, shared.layer[uses], side="right") - 1
+            add_keys(span, shared.key[uses], shared.nbytes, seen, needs)
     return starts, needs

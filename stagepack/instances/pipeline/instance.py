@@ -373,10 +373,12 @@ class PipelinePartition(Answered[PipelineSolution]):
     @cached_property
     def speed_scale(self) -> int:
         """The least s for which integer cycles times s / speed are whole; 0: beyond 64 bits."""
-        speeds = [Fraction(str(device.speed)) for device in self.cluster.devices]
-        scale = math.lcm(*(speed.numerator for speed in speeds))
-        if scale > 2**53:
-            return 0
+        speeds = [Fraction(str(speed)) for speed in {d.speed for d in self.cluster.devices}]
+        scale = 1
+        for speed in speeds:
+            scale = math.lcm(scale, speed.numerator)
+            if scale > 2**53:
+                return 0
         table = self.compute_table
         total = np.sum(self.cycles, dtype=np.float64) if table is None else table.max()
         # Beyond 2**53 ticks a fraction of cycles has no exact double.

@@ -1,49 +1,96 @@
-"""Compiled kernel for the memory of ranges with shared keys."""
+"""Compiled kernels for the memory of ranges with shared keys."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
+FIRST, END, HEAD, TAIL, TOTAL = range(5)
+
+
+class Layers(NamedTuple):
+    """Bytes of a chain's layers; int64 arrays.
+
+    Attributes
+    ----------
+    exclusive, stash, peak : ndarray, shape (n,)
+        Bytes that add up, those that do so for every microbatch in flight, and bytes of which a
+        range needs the largest.
+    latest : ndarray, shape (n,)
+        No range that begins at a layer ends later than this.
+    start : ndarray, shape (n + 1,)
+        Uses of layer l are key[start[l]:start[l + 1]].
+    key : ndarray, shape (uses,)
+    nbytes : ndarray, shape (keys,)
+    """
+
+    exclusive: Array
+    stash: Array
+    peak: Array
+    latest: Array
+    start: Array
+    key: Array
+    nbytes: Array
+
+
+class Window(NamedTuple):
+    """A range that slides along a chain; int64 arrays.
+
+    Attributes
+    ----------
+    state : ndarray, shape (5,)
+        First layer and end, head and tail of the queue, bytes that add up.
+    inside : ndarray, shape (keys,)
+        Uses of each key in the range.
+    queue : ndarray, shape (n,)
+        Layers of the range by falling peak.
+    """
+
+    state: Array
+    inside: Array
+    queue: Array
+
+    @classmethod
+    def of(cls, layers: Layers) -> Window:
+        """Return an empty range at the first layer."""
+        state, inside = np.zeros(5, dtype=np.int64), np.zeros_like(layers.nbytes)
+        return cls(state, inside, np.empty_like(layers.peak))
+
 
 @compiled
 def furthest_fit(
-    per_layer: Array, peak: Array, start: Array, key: Array, nbytes: Array, capacity: int
-) -> Array:  # pragma: no cover - compiled
-    """Return the furthest end of a range that fits, for every first layer.
+    budget: int, layers: Layers, stashes: int, capacity: int, window: Window, reach: Array
+) -> bool:  # pragma: no cover - compiled
+    """Find the furthest end of a range that fits, for every first layer.
 
     Two pointers; shared keys are counted in the window, the largest peak is the head of a
-    decreasing queue.
+    decreasing queue.  Goes on from where the window is, for about `budget` elementary steps, and
+    returns whether that was enough.
 
     Parameters
     ----------
-    per_layer, peak : ndarray of int64, shape (n,)
-        Bytes that add up, bytes of which a range needs the largest.
-    start : ndarray of int64, shape (n + 1,)
-        Uses of layer l are key[start[l]:start[l + 1]].
-    key : ndarray of int64, shape (uses,)
-    nbytes : ndarray of int64, shape (keys,)
+    budget : int64
+    layers : Layers
+    stashes : int64
+        Microbatches in flight.
     capacity : int64
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        reach[a] >= a, non-decreasing.
+    window : Window
+    reach : ndarray of int64, shape (n,)
+        Written: reach[a] >= a, non-decreasing.
     """
-    n = len(per_layer)
-    reach = np.empty(n, dtype=np.int64)
-    inside = np.zeros(len(nbytes), dtype=np.int64)
-    queue = np.empty(n, dtype=np.int64)
-    head, tail = 0, 0
-    total = np.int64(0)
-    b = 0
-    for a in range(n):
-        if b < a:
-            b = a
-        while b < n:
-            added = per_layer[b]
+    peak, start, key, nbytes = layers.peak, layers.start, layers.key, layers.nbytes
+    state, inside, queue = window
+    n, a, b = len(peak), state[FIRST], state[END]
+    head, tail, total = state[HEAD], state[TAIL], state[TOTAL]
+    while a < n and budget > 0:
+        b, full = max(a, b), False
+        while b < n and budget > 0:
+            budget -= 1 + start[b + 1] - start[b]
+            added = layers.exclusive[b] + stashes * layers.stash[b]
             for u in range(start[b], start[b + 1]):
                 if inside[key[u]] == 0:
                     added += nbytes[key[u]]
@@ -51,6 +98,7 @@ def furthest_fit(
             if head < tail and peak[queue[head]] > highest:
                 highest = peak[queue[head]]
             if total + added + highest > capacity:
+                full = True
                 break
             total += added
             for u in range(start[b], start[b + 1]):
@@ -60,13 +108,38 @@ def furthest_fit(
             queue[tail] = b
             tail += 1
             b += 1
-        reach[a] = b
+        if b < n and not full:
+            break  # it may reach further
+        reach[a] = min(b, layers.latest[a])
+        budget -= 1 + start[a + 1] - start[a]
         if b > a:
-            total -= per_layer[a]
+            total -= layers.exclusive[a] + stashes * layers.stash[a]
             for u in range(start[a], start[a + 1]):
                 inside[key[u]] -= 1
                 if inside[key[u]] == 0:
                     total -= nbytes[key[u]]
             if head < tail and queue[head] == a:
                 head += 1
-    return reach
+        a += 1
+    state[FIRST], state[END], state[HEAD], state[TAIL], state[TOTAL] = a, b, head, tail, total
+    return bool(a == n)
+
+
+@compiled
+def add_keys(
+    span: Array, key: Array, nbytes: Array, seen: Array, needs: Array
+) -> None:  # pragma: no cover - compiled
+    """Add to the needs of each span, in order, the bytes of the keys that its uses name, once.
+
+    Parameters
+    ----------
+    span, key : ndarray of int64, shape (uses,)
+        The span of each use, non-decreasing, and its key.
+    nbytes, seen : ndarray of int64, shape (keys,)
+        Bytes of each key, and the last span that had it: -1 at first.
+    needs : ndarray of int64, shape (spans,)
+    """
+    for u in range(len(span)):
+        if seen[key[u]] != span[u]:
+            seen[key[u]] = span[u]
+            needs[span[u]] += nbytes[key[u]]

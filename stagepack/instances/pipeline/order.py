@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stagepack.instances.pipeline.ranges import RangeCosts
 
 LARGEST_AUTOMATON = 200_000
+KEPT_AS = "_device_classes"  # with an instance, outside its fields
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,17 @@ class StageOrder:
 
 
 def device_classes(instance: PipelinePartition) -> list[int]:
-    """Return the class of each device, numbered by first appearance; like devices share one."""
+    """Return the class of each device, numbered by first appearance; like devices share one.
+
+    Found once and kept with the instance.
+    """
+    kept: dict[str, list[int]] = vars(instance)
+    if KEPT_AS not in kept:
+        kept[KEPT_AS] = _device_classes(instance)
+    return kept[KEPT_AS]
+
+
+def _device_classes(instance: PipelinePartition) -> list[int]:
     per_device = (
         instance.recv_cycles is not None
         or instance.send_cycles is not None
@@ -141,11 +152,11 @@ def device_classes(instance: PipelinePartition) -> list[int]:
             for table in (instance.compute_table, instance.memory_table)
         )
     )
+    devices = instance.cluster.devices
+    if per_device:
+        return list(range(len(devices)))
     known: dict[object, int] = {}
-    return [
-        known.setdefault((device.kind, index if per_device else None), len(known))
-        for index, device in enumerate(instance.cluster.devices)
-    ]
+    return [known.setdefault(device.kind, len(known)) for device in devices]
 
 
 def _short(number: int) -> str:

@@ -38,6 +38,7 @@ from stagepack.result import InputError, Number
 LARGEST_TABLE = 2**27  # entries of a row of all layers for every class of devices
 MANY_LAYERS = 100_000  # from there on a compiled pass finds what fits, which needs no table
 MOST_REACHES = 8
+CHUNK = 5_000_000  # elementary steps of the compiled pass between two pauses
 KEPT_AS = "_range_costs"  # with an instance, outside its fields
 
 
@@ -94,7 +95,7 @@ class RangeCosts:
         self._reach_cache: dict[tuple[int, int], Array] = {}
         self._fits_cache: dict[tuple[int, int], Array] = {}
         # One device stands for its class.
-        self._example = [classes.index(c) for c in range(self.classes)]
+        self._example = np.unique(self.device_class, return_index=True)[1].tolist()
         devices = [instance.cluster.devices[d] for d in self._example]
         # All bytes of an instance are fewer than 2**62: more capacity is no limit.
         self.capacity = [
@@ -300,22 +301,35 @@ class RangeCosts:
             return self._next_fixed
         key = (capacity, stashes)
         if key not in self._reach_cache:
-            shared, per_layer = self.instance.shared, self._exclusive
-            if stashes:
-                per_layer = per_layer + stashes * self.instance.stash
-            peak = self.instance.temporary + self.instance.carry
             if needs_kernels(self.instance):
-                from stagepack.instances.pipeline.kernels import furthest_fit
-
-                start = np.searchsorted(shared.layer, np.arange(self.n + 1))
-                fit = furthest_fit(per_layer, peak, start, shared.key, shared.nbytes, capacity)
+                fit = self._slide(capacity, stashes, pause)
             else:
-                fit = _furthest_fit(per_layer, peak, capacity)
-            fit = np.minimum(fit, self._next_fixed)
+                per_layer = self._exclusive + stashes * self.instance.stash
+                fit = np.minimum(_furthest_fit(per_layer, self._peak, capacity), self._next_fixed)
             if len(self._reach_cache) >= MOST_REACHES:
                 return fit  # as many stashes, as many rows
             self._reach_cache[key] = fit
         return self._reach_cache[key]
+
+    def _slide(self, capacity: int, stashes: int, pause: Callable[[], object]) -> Array:
+        """Return :meth:`reach` from the compiled kernel, which returns now and then."""
+        from stagepack.instances.pipeline import kernels
+
+        instance, shared = self.instance, self.instance.shared
+        layers = kernels.Layers(
+            self._exclusive,
+            instance.stash,
+            self._peak,
+            self._next_fixed,
+            self._first_use,
+            shared.key,
+            shared.nbytes,
+        )
+        window, fit = kernels.Window.of(layers), np.empty(self.n, dtype=np.int64)
+        pause()
+        while not kernels.furthest_fit(CHUNK, layers, stashes, capacity, window, fit):
+            pause()
+        return fit
 
     def furthest_end(self, first: int, limit: int, device_class: int, stashes: int) -> int:
         """Return the furthest end up to `limit` of a stage that begins at `first`, as `reach`.
@@ -342,7 +356,7 @@ class RangeCosts:
                     seen.add(key)
                     added[layer - end] += shared.nbytes[key]
             need = held + np.cumsum(added)
-            peak = instance.temporary[end:stop] + instance.carry[end:stop]
+            peak = self._peak[end:stop]
             peak = np.maximum(np.maximum.accumulate(peak), highest)
             over = need + peak > capacity
             if over.any():
@@ -395,7 +409,7 @@ class RangeCosts:
         exclusive = np.concatenate([[0], np.cumsum(self._exclusive)])
         memory += exclusive[None, :] - exclusive[:, None]
         peak = np.zeros((n, n), dtype=np.int64)
-        peak[:] = (instance.temporary + instance.carry)[None, :]
+        peak[:] = self._peak[None, :]
         peak[np.tri(n, k=-1, dtype=bool)] = 0
         memory[:n, 1:] += np.maximum.accumulate(peak, axis=1)
         shared = instance.shared
@@ -432,6 +446,15 @@ class RangeCosts:
         return total
 
     @cached_property
+    def _peak(self) -> Array:
+        return np.asarray(self.instance.temporary + self.instance.carry)
+
+    @cached_property
+    def _first_use(self) -> Array:
+        """The first use of a shared key at each layer or after it, shape (n + 1,)."""
+        return np.searchsorted(self.instance.shared.layer, np.arange(self.n + 1))
+
+    @cached_property
     def _next_fixed(self) -> Array:
         """The first fixed cut after each layer, or n: stages end there at the latest."""
         if not self.instance.fixed_cuts:
@@ -457,7 +480,11 @@ def needs_kernels(instance: PipelinePartition) -> bool:
 
 @functools.cache
 def load_kernels() -> None:
-    """Compile the kernel for memory or load it from the cache, once per process."""
+    """Compile the kernels for memory or load them from the cache, once per process."""
+    from stagepack.instances.pipeline.kernels import add_keys
+
+    none = np.zeros(0, dtype=np.int64)
+    add_keys(none, none, none, none, none)
     instance = PipelinePartition.from_arrays([1], devices=1, capacity=1, shared={"key": (1, [0])})
     RangeCosts(instance).reach(0, 0)
 

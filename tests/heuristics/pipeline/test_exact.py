@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.heuristics.pipeline import baselines, bisect, dp, prober, reference, staircase
+from stagepack.heuristics.pipeline import (
+    baselines,
+    bisect,
+    dp,
+    feasibility,
+    prober,
+    reference,
+    staircase,
+)
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -309,3 +317,37 @@ def test_many_devices_are_filled_alike_compiled_or_not(
     monkeypatch.setattr(bisect, "MANY_DEVICES", 1)
     assert run(bisect.solve, instance).solution == plain.solution
     assert plain.objective == run(dp.solve, instance).objective
+
+
+class Asked(Progress[PipelineSolution]):
+    """Counts how often it is asked for the time, and ends at one of these times."""
+
+    def __init__(self, instance: PipelinePartition, end: int) -> None:
+        super().__init__(instance.evaluate, instance.check)
+        self.asked, self._end = 0, end
+
+    def require_time(self) -> None:
+        self.asked += 1
+        if self.asked >= self._end:
+            raise Stopped
+
+
+def test_the_search_for_a_reason_asks_for_the_time_everywhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feasibility, "BLOCK", 10)  # a look every so many uses of keys
+    rng = np.random.default_rng(0)
+    n = 100
+    shared = {f"k{at}": (10, rng.integers(0, n, 8).tolist()) for at in range(20)}
+    tight = PipelinePartition.from_arrays(
+        [1] * n, devices=5, exclusive=[10] * n, shared=shared, capacity=250
+    )
+    whole = Asked(tight, 10**9)
+    reason = feasibility.explain(RangeCosts(tight), whole)
+    assert "would be feasible with" in reason
+    for end in range(1, whole.asked + 1, 7):  # wherever time runs out, what is known is told
+        told = feasibility.explain(RangeCosts(tight), Asked(tight, end))
+        assert told == "no partition into 5 stages fits the devices' memory"
+    # A question for every block of uses, every probe of a capacity and every number of devices.
+    uses = sum(len(set(layers)) for _, layers in shared.values())
+    assert whole.asked > uses // 10 + 2 * 10

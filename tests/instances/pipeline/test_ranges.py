@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from stagepack.instances.pipeline import Objective, PipelinePartition
+from stagepack.instances.pipeline import Objective, PipelinePartition, kernels
 from stagepack.instances.pipeline.check import (
     host_cycles,
     recv_cycles,
@@ -16,7 +16,6 @@ from stagepack.instances.pipeline.check import (
     stage_compute,
     stage_memory,
 )
-from stagepack.instances.pipeline.kernels import furthest_fit
 from stagepack.instances.pipeline.ranges import RangeCosts, _furthest_fit
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
@@ -83,7 +82,15 @@ def test_furthest_fit_agrees_with_its_plain_twin() -> None:
         uses = [np.flatnonzero(rng.random(3) < 0.3) for _ in range(n)]
         nbytes, capacity = rng.integers(0, 20, 3), int(rng.integers(0, 70))
         start = np.cumsum([0, *map(len, uses)])
-        found = furthest_fit(per_layer, peak, start, np.concatenate(uses), nbytes, capacity)
+        stashes, stash, latest = int(rng.integers(0, 3)), rng.integers(0, 4, n), np.full(n, n)
+        key = np.concatenate(uses)
+        layers = kernels.Layers(per_layer, stash, peak, latest, start, key, nbytes)
+        window, found = kernels.Window.of(layers), np.empty(n, dtype=np.int64)
+        per_layer = per_layer + stashes * stash
+        budget, calls = int(rng.integers(1, 60)), 1  # of a call: more, the more layers and uses
+        while not kernels.furthest_fit(budget, layers, stashes, capacity, window, found):
+            calls += 1
+        assert calls >= (n + len(key)) // (budget + 6)
         keys = [set(u.tolist()) for u in uses]
         assert found.tolist() == furthest_fit_in_python(per_layer, peak, keys, nbytes, capacity)
         plain = _furthest_fit(per_layer, peak, capacity)
