@@ -68,9 +68,12 @@ footer { border-top: 1px solid var(--line); margin-top: 36px; padding-top: 18px;
   box-shadow: 0 2px 8px rgba(0, 0, 0, 0.18); font-variant-numeric: tabular-nums; }
 .tip::first-line { font-weight: 700; }
 [hidden] { display: none; }
+@media (max-width: 800px) {
+  table { font-size: 12px; }
+  th, td { padding-right: 7px; }
+}
 @media (max-width: 640px) {
   main, header, footer { padding-left: 14px; padding-right: 14px; }
-  th, td { padding-right: 9px; }
 }
 @media print {
   body { font-size: 11pt; }

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import shown as safe
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.plots.packing import MemoryMap, memory_map_of, thinned
@@ -188,7 +189,7 @@ def _painting(
             {
                 "offset": _packed(_on_axis(solution, drawn)[buffers]),
                 "clashing": np.flatnonzero(drawn.clashing[buffers]).tolist(),
-                "memories": [[base, name] for base, name, _ in drawn.bases],
+                "memories": [[base, safe(name)] for base, name, _ in drawn.bases],
             }
             for solution, drawn in zip(solutions, maps, strict=True)
         ],
@@ -200,7 +201,7 @@ def _painting(
         painting["low"] = _packed(first.shown.low)
         painting["high"] = _packed(first.shown.high)
     if instance.ids is not None:
-        painting["ids"] = [instance.ids[at] for at in buffers.tolist()]
+        painting["ids"] = [safe(instance.ids[at]) for at in buffers.tolist()]
     if instance.banks is not None:
         painting["banks"] = [instance.banks.count, instance.banks.nbytes]
     if (instance.previous >= 0).any():
