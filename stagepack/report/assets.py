@@ -69,8 +69,10 @@ footer { border-top: 1px solid var(--line); margin-top: 36px; padding-top: 18px;
 .tip::first-line { font-weight: 700; }
 [hidden] { display: none; }
 @media (max-width: 800px) {
-  table { font-size: 12px; }
+  table, .status { font-size: 11.5px; }
+  th.number { white-space: normal; }
   th, td { padding-right: 7px; }
+  .status { padding: 1px 6px; }
 }
 @media (max-width: 640px) {
   main, header, footer { padding-left: 14px; padding-right: 14px; }
