@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from stagepack.heuristics.phases import liveness_kernels
+from stagepack.heuristics.phases import effort, liveness_kernels
 from stagepack.heuristics.phases.cycles import rooms
 from stagepack.heuristics.phases.options import OptionTable
 from stagepack.heuristics.phases.policies import CODES, PolicyRows, chosen, uniform
@@ -106,6 +106,7 @@ def heads(
     found, at, kept = [0], 0, 0
     while at < n:
         keep_going()
+        effort.spend(effort.READ * LAYERS)
         ends, at, kept = liveness_kernels.heads(costs.layers, *sums, given, limits, at, kept)
         if at < 0:
             return None
@@ -125,6 +126,7 @@ def _walk(
     found: list[int] = []
     at = kept = 0
     while at < table.n:
+        effort.spend(2 * effort.LOOK)
         rows = np.arange(table.start[at], table.start[at + 1])
         fits = kept + table.need[rows] <= table.capacity
         if most is not None:

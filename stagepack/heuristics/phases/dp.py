@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.heuristics.phases import effort
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable
 from stagepack.heuristics.phases.ranges_kernels import frontier
@@ -45,6 +46,7 @@ def rest(table: OptionTable, keep_going: Callable[[], bool] = lambda: True) -> A
     later = table.time - hideable
     for first in range(n - 1, -1, -1):
         if first % LAYERS == LAYERS - 1:
+            effort.spend(effort.LOOK * LAYERS)
             keep_going()
         low, high = table.start[first], table.start[first + 1]
         if low == high:
@@ -105,6 +107,7 @@ def search(
             # The next group may yet hide these cycles, on the way back.
             following = following - table.hide_last[low:high]
         size = max(1, PAIRS // max(1, high - low))
+        effort.spend(5 * effort.LOOK + effort.READ * len(option) * (high - low))
         for block in range(0, len(option), size):
             if block and not keep_going():
                 return None
@@ -119,6 +122,7 @@ def search(
             order = np.argsort(ends, kind="stable")
             came, went, ends = came[order], went[order], ends[order]
             cuts = np.flatnonzero(np.diff(ends)) + 1
+            effort.spend(effort.LOOK * (len(cuts) + 1) + effort.LABEL * len(ends))
             for part in np.split(np.arange(len(ends)), cuts):
                 if len(part):
                     i, j = came[part], went[part]

@@ -38,10 +38,11 @@ def fitting(instance: PhaseSchedule, keep_going: Callable[[], bool]) -> PhaseSol
     for microbatch in instance.microbatches:
         costs = RangeCosts(instance, microbatch)
         for io_tiles in _some(instance):
+            keep_going()
             track = instance.prefetch and io_tiles > 0
             rows = find_policies(costs, track=track, keep_going=keep_going)
             table = OptionTable(costs, rows, io_tiles, keep_going=keep_going)
-            chosen = dp.search(table, dp.rest(table), keep_going=keep_going)
+            chosen = dp.search(table, dp.rest(table, keep_going), keep_going=keep_going)
             if chosen is not None:
                 return assemble(table, chosen)
     return None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stagepack.heuristics.phases import effort
 from stagepack.heuristics.phases.cycles import (
     UNLIMITED,
     idle_times,
@@ -189,6 +190,7 @@ class OptionTable:
         modes = _worthwhile(self.instance.modes_with(self.io_tiles), steps, GRAPHS in distinguish)
         alone = together | (not training)  # one phase only
         chosen = _Choice(first, last, alone, modes, every=self.prefetch or GRAPHS in distinguish)
+        effort.spend(50 * effort.LOOK + effort.ROW * (len(rows) * len(modes) + len(chosen.row)))
         kept_rows = np.flatnonzero((need[chosen.row] <= self.capacity) & chosen.possible)
         row = chosen.row[kept_rows]
         values = {
@@ -401,6 +403,7 @@ def _undominated(group: Array, values: dict[str, Array], keep_going: Callable[[]
         before = int(done[low - 1]) if low else 0
         high = max(low + 1, int(np.searchsorted(done, before + COMPARISONS, side="right")))
         undominated(table, begin, stays, low, high)
+        effort.spend(effort.COMPARISON * (int(done[high - 1]) - before))
         low = high
     return np.asarray(order[stays])
 

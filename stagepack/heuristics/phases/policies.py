@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.phases import liveness_kernels, policies_kernels
+from stagepack.heuristics.phases import effort, liveness_kernels, policies_kernels
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases.instance import Policy
@@ -36,8 +36,10 @@ MOST_LABELS = 600
 """Labels followed at each layer at first; more are thinned out, and the answer says so."""
 MOST_ENUMERATED = 243
 """Policies tried for a group one by one, where no rule finds the best ones."""
-AT_ONCE = 4096
-"""Rows between two looks at the clock."""
+AT_ONCE = 2**19
+"""Layers of rows between two looks at the clock."""
+EXAMINED = 5e-8
+"""Seconds of work to examine the policy of a layer."""
 GROUPS = 512
 """Groups between two looks at the clock."""
 COMPARISONS = 2**22
@@ -375,6 +377,7 @@ class _Walk:
             costs.largest_capacity,
             self.longest,
         )
+        effort.spend(10 * effort.LOOK + effort.LABEL * len(new))
         columns = self.columns if state is None else self.final
         stays = best_labels(new[:, columns], self.keep_going)
         if stays is None:
@@ -425,6 +428,7 @@ def best_labels(labels: Array, keep_going: Callable[[], bool]) -> Array | None:
             return None
         high = min(len(rows), low + max(1, COMPARISONS // max(count, math.isqrt(COMPARISONS))))
         count = policies_kernels.unbeaten(rows, front, kept, count, low, high)
+        effort.spend(effort.COMPARISON * (high - low) * max(1, count))
         low = high
     return np.asarray(order[kept[:count]])
 
@@ -513,18 +517,22 @@ def _examined(
     ends = np.cumsum(end - first)
     training = costs.instance.training
     parts = [np.empty((7, 0), np.int64)]
-    count = 0
-    for low in range(0, len(group), AT_ONCE):
+    low = 0
+    while low < len(group):
         if low and not keep_going():
             inexact = inexact or NO_TIME
             break
-        rows = slice(low, low + AT_ONCE)
+        before = int(ends[low - 1]) if low else 0
+        high = max(low + 1, int(np.searchsorted(ends, before + AT_ONCE, side="right")))
+        rows = slice(low, high)
+        effort.spend(effort.LOOK + EXAMINED * (int(ends[high - 1]) - before))
         parts.append(
             liveness_kernels.examine_all(
                 costs.layers, first[rows], end[rows], training, codes, ends[rows]
             )
         )
-        count = min(len(group), low + AT_ONCE)
+        low = high
+    count = low
     values = np.concatenate(parts, axis=1)
     stored, reloaded, kept, again, first_peak, last_peak, repeated = values
     found = PolicyRows(

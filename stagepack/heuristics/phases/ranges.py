@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stagepack.heuristics.phases import effort
 from stagepack.heuristics.phases.cycles import UNLIMITED, Links, rooms, transfers
 from stagepack.heuristics.phases.liveness_kernels import Layers
 from stagepack.heuristics.phases.ranges_kernels import traffic
@@ -116,6 +117,8 @@ class RangeCosts:
         self.forward = self._over(_sums(figures.forward))
         self.backward = self._over(_sums(figures.backward))
         self.update = self._over(_sums(instance.update))
+        read = len(tensors) * (1 + len(first) / n)
+        effort.spend(effort.LOOK + effort.GROUP * (len(first) + n) + effort.READ * read)
 
     def _starts(self) -> Array:
         """Return where the groups from each layer start, as far as variables alone decide."""

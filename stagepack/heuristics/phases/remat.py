@@ -34,7 +34,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stagepack.heuristics.phases import remat_kernels
+from stagepack.heuristics.phases import effort, remat_kernels
 from stagepack.heuristics.phases.remat_kernels import UNREACHED
 from stagepack.instances.phases.instance import Policy
 from stagepack.instances.profile import Array
@@ -163,6 +163,7 @@ class Labels:
             n,
         )
         self.longest = max(1, min(longest, ENTRIES // (2 * levels * (n + 1)) - 1))
+        effort.spend(effort.READ * levels * n * (self.longest + 1))
         retained = [min(self.output[u - 1], group.products[u]) if u else 0 for u in range(n)]
         self.kept, self.dropped, self.runs = remat_kernels.completions(
             levels - 1,
@@ -305,6 +306,7 @@ class Labels:
             target, held, again, label, arc, least_of = self._grow(
                 starts, held, again, arcs, states, layer, upper
             )
+            effort.spend(5 * effort.LOOK + effort.LOOK * len(arcs) + effort.LABEL * len(target))
             order = np.lexsort((again, held, target))
             chosen = remat_kernels.undominated(order, target, held, again)
             if len(chosen) > most:

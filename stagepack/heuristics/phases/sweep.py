@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stagepack.heuristics.phases import dp
+from stagepack.heuristics.phases import dp, effort
 from stagepack.heuristics.phases.bounds import WorkBounds
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
@@ -25,15 +25,12 @@ from stagepack.heuristics.phases.policies import MOST_LABELS, PolicyRows, find_p
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases.instance import SEPARATE, PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
-from stagepack.result import Progress, Stopped, Termination
+from stagepack.result import Progress, Stopped
 
 KEPT = 2**22
 """Groups of all microbatches whose costs and policies are kept at a time."""
 FEW = 2**18
 """Layers of all groups together that take little time."""
-HEAVY, COSTS, TABLE, LAYERS = 16, 4, 8, 5
-"""What things cost in looks: a block of policies or options, the costs of groups, a table; and
-how many layers of a plan are evaluated and checked for one."""
 MANY_LABELS = 16 * MOST_LABELS
 """Labels at each layer beyond which a look takes too long."""
 
@@ -50,15 +47,10 @@ class Sweep:
         range of numbers of I/O tiles the first stands for all.
     inexact : str
         Why the best plan of a pair may be missed; '' when it is not.
-    looks : list of int, or None
-        How often :meth:`time_left` may still say yes: a limit that holds on any machine alike.
     """
 
-    def __init__(
-        self, instance: PhaseSchedule, progress: Progress[PhaseSolution], looks: int | None = None
-    ) -> None:
+    def __init__(self, instance: PhaseSchedule, progress: Progress[PhaseSolution]) -> None:
         self.instance, self.progress = instance, progress
-        self.looks = None if looks is None else [looks]  # shared with sweeps within this one
         self._work = work = WorkBounds(instance)
         counts = instance.io_tile_choices
         if len(counts) * len(instance.microbatches) <= SEPARATE:
@@ -72,6 +64,7 @@ class Sweep:
             for low, high in ranges:
                 self._most[microbatch, low] = high
                 self.bounds[microbatch, low] = work.of(microbatch, low, high)
+        effort.spend(effort.LOOK * len(self.bounds))
         self.inexact = ""
         self._exact = True
         self._labels, self._thinned = MOST_LABELS, False
@@ -101,11 +94,8 @@ class Sweep:
         return UNLIMITED if best is None else int(best)
 
     def time_left(self) -> bool:
-        """Whether to go on: there is time, and where looks are counted some are left."""
-        if self.looks is not None:
-            self.looks[0] -= 1
-            if self.looks[0] < 0:
-                self.progress.stop(Termination.TIME_LIMIT)
+        """Whether to go on."""
+        effort.spend(effort.LOOK)
         return self.progress.keep_going()
 
     def insist(self) -> bool:
@@ -120,30 +110,18 @@ class Sweep:
             raise Stopped
         return True
 
-    def charge(self, looks: int) -> None:
-        """Count work between two looks, in looks."""
-        if self.looks is not None:
-            self.looks[0] -= looks
-
-    def heavy(self) -> bool:
-        """Return True, or raise :class:`Stopped`: beside work that takes long for a look."""
-        self.charge(HEAVY - 1)
-        return self.keep_going()
-
     def costs(self, microbatch: int) -> RangeCosts:
         """Return what groups cost with a microbatch; the last ones are kept."""
         if microbatch not in self._costs:
             if sum(len(costs) for costs in self._costs.values()) > KEPT:
                 for kept in (self._costs, self._policies, self._bounding):
                     kept.clear()
-            self._costs[microbatch] = found = RangeCosts(self.instance, microbatch)
-            self.charge(COSTS + len(found) // 2_000)
+            self._costs[microbatch] = RangeCosts(self.instance, microbatch)
         return self._costs[microbatch]
 
     def few(self, microbatch: int) -> RangeCosts:
         """Return what groups cost where they are few in all; else says that there are more."""
         if microbatch not in self._few:
-            self.charge(COSTS)
             found = RangeCosts(self.instance, microbatch, FEW)
             self._few = {microbatch: found}
             if not found.inexact:
@@ -161,13 +139,12 @@ class Sweep:
                 track=track,
                 most=self._labels,
                 longest=self._longest(microbatch),
-                keep_going=self.heavy,
+                keep_going=self.keep_going,
             )
         rows = self._policies[key]
         self._thinned |= rows.thinned
-        self.charge(TABLE + len(rows) // 2_000)
         most = self._most[microbatch, io_tiles]
-        return OptionTable(costs, rows, io_tiles, keep_going=self.heavy, most=most)
+        return OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
 
     def _longest(self, microbatch: int) -> int:
         """Return cycles that a step may compute again, at most, in a plan that is better."""
@@ -187,17 +164,16 @@ class Sweep:
                         bounding=True,
                         most=self._labels,
                         longest=self._longest(microbatch),
-                        keep_going=self.heavy,
+                        keep_going=self.keep_going,
                     )
                     if relaxed
-                    else ideal(costs, self.heavy)
+                    else ideal(costs, self.keep_going)
                 )
             rows = self._bounding[key]
             self._thinned |= rows.thinned
             if not (rows.inexact or costs.inexact):
                 most = self._most[microbatch, io_tiles]
-                self.charge(TABLE + len(rows) // 2_000)
-                yield OptionTable(costs, rows, io_tiles, keep_going=self.heavy, most=most)
+                yield OptionTable(costs, rows, io_tiles, keep_going=self.keep_going, most=most)
 
     def halve(self, pair: tuple[int, int]) -> None:
         """Bound a range of numbers of I/O tiles; unless that leaves it out, halve it."""
@@ -265,6 +241,7 @@ class Sweep:
         if not table.rows.named:
             return False
         solution = assemble(table, chosen)
+        effort.plan(self.instance.n, self.instance.training)
         if self.instance.check(solution):
             return False
         self.progress.offer(solution, source)
@@ -295,7 +272,7 @@ class Sweep:
     def offer(self, solution: PhaseSolution, source: str) -> None:
         """Offer a plan, unless it breaks a budget, of which this search knows nothing."""
         instance = self.instance
-        self.charge(instance.n // LAYERS)
+        effort.plan(instance.n, instance.training)
         limited = (instance.remote_memory, instance.graphs) != (None, None)
         if limited and instance.check(solution):
             self.inexact = self.inexact or "budgets are not searched"

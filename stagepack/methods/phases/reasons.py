@@ -36,10 +36,10 @@ def conclude_infeasible(
 
 def _patience(progress: Progress[PhaseSolution]) -> Callable[[], bool]:
     """Return a `keep_going` that raises :class:`Stopped` in the end, and never says no."""
-    until = progress.elapsed + PATIENCE
+    until = progress.spent + PATIENCE
 
     def going() -> bool:
-        if progress.interrupted or progress.remaining <= 0 or progress.elapsed > until:
+        if progress.interrupted or progress.remaining <= 0 or progress.spent > until:
             raise Stopped
         return True
 

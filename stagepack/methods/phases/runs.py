@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from stagepack.formulations import phases as formulations
-from stagepack.heuristics.phases import baselines, dp
+from stagepack.heuristics.phases import baselines, dp, effort
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import GRAPHS, REMOTE, OptionTable, assemble, group_options
 from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
-from stagepack.heuristics.phases.sweep import LAYERS, TABLE, Sweep
+from stagepack.heuristics.phases.sweep import Sweep
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.least import misfit
 from stagepack.methods import Settings
@@ -26,14 +25,15 @@ from stagepack.result import InputError, Progress, Stopped, Termination
 PhaseProgress = Progress[PhaseSolution]
 Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]
 
-LOOKS = 2000
-"""Looks at the clock that searches take in about a second; what runs that repeat are limited by."""
+BUILT, SOLVED = 1e-6, {"highs": 1e-5, "cp-sat": 4e-6}
+"""Seconds of work for a term of a model: to build it; to presolve it on an engine, which leaves
+that out of the work it counts."""
 
 SHARE, LONGEST = 0.2, 10.0
 """The part of the time, and the seconds, that the search for a model's start may take."""
 
 
-def begin(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> Sweep:
+def begin(instance: PhaseSchedule, progress: PhaseProgress) -> Sweep:
     """Tell `progress` what is known without a search; return what else a run needs.
 
     Raises
@@ -48,10 +48,7 @@ def begin(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) 
         _warm_up(False)
         if instance.training and len(instance.policies) > 1:
             _warm_up(True)
-    looks = None
-    if settings.deterministic and settings.time_limit is not None:
-        looks = int(LOOKS * settings.time_limit)
-    sweep = Sweep(instance, progress, looks)
+    sweep = Sweep(instance, progress)
     sweep.raise_bound()
     return sweep
 
@@ -118,9 +115,9 @@ def _apply(
     known: tuple[int, PolicyRows] | None = None
     for at, (microbatch, io_tiles) in enumerate(pairs):
         # The very first plan is made to its end, however late.
-        going = sweep.insist if first and not at else sweep.heavy
+        going = sweep.insist if first and not at else sweep.keep_going
         going()
-        sweep.charge(TABLE + instance.n // LAYERS)
+        effort.plan(instance.n, instance.training)
         if few.inexact:
             costs = _few(name, sweep, microbatch, io_tiles, going)
             rows = None if costs is None else policies(costs, going)
@@ -165,7 +162,7 @@ def rule(name: str) -> Run:
     """Return the `run` of one naive rule."""
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        apply_rule(name, begin(instance, progress, settings))
+        apply_rule(name, begin(instance, progress))
 
     return run
 
@@ -174,7 +171,7 @@ def searching(name: str) -> Run:
     """Return the `run` of the exact search, over all pairs of microbatch and I/O tiles."""
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        sweep = begin(instance, progress, settings)
+        sweep = begin(instance, progress)
         warm_start(sweep, settings)
         search(sweep, name)
 
@@ -252,17 +249,18 @@ class Choices:
                 value = self.raised(choice, UNLIMITED if upper is None else upper)
                 progress.raise_bound(value, f"{progress.engine or name} ({name})")
 
-        run_model(
+        seconds = run_model(
             engine,
             lambda: build(upper),
             name,
             progress,
-            paced(settings, engine),
+            paced(settings, engine, progress.remaining),
             start=start,
             start_value=None if start is None else upper,
             bound_value=lambda bound: self.raised(choice, bound) if safe else None,
             conclude_infeasible=without,
         )
+        effort.spend(seconds)
 
     def conclude(self, instance: PhaseSchedule, source: str) -> None:
         """Say so when every choice was proved to have no plan."""
@@ -279,6 +277,20 @@ def _of_group(model: Any, instance: PhaseSchedule, choice: Any, upper: int | Non
     return model(instance, io_tiles=io_tiles, microbatch=microbatch, mode=mode, upper=upper)
 
 
+def _terms(table: OptionTable) -> int:
+    """Return about how many terms the rows of a model of options have."""
+    kept, count = int((table.kept > 0).sum()), len(table)
+    length, beyond = int((table.end - table.first).sum()), int((table.n - table.end).sum())
+    terms = 4 * count
+    if kept:
+        terms += length + int((table.n - table.end[table.kept > 0]).sum())
+    if table.prefetch:
+        terms += 6 * count + 2 * table.n * kept
+    if table.instance.remote_memory is not None:
+        terms += 4 * (length + beyond)
+    return terms
+
+
 def columns(sweep: Sweep, engine: Any, settings: Settings, name: str, model: Any) -> None:
     """Solve models whose columns are the options of groups, one for each pair."""
     instance, progress = sweep.instance, sweep.progress
@@ -292,6 +304,14 @@ def columns(sweep: Sweep, engine: Any, settings: Settings, name: str, model: Any
         table = group_options(instance, *pair, distinguish=wanted, keep_going=sweep.keep_going)
         best = progress.solution
         here = best is not None and (best.microbatch, best.io_tiles) == pair
+        terms = _terms(table)
+        if settings.deterministic and SOLVED[engine.name] * terms > progress.remaining:
+            # Work is better spent on the search than on a model that would not get far.
+            progress.reason = f"a model of about {terms:,} terms takes more work than is left"
+            sweep.run("enumerate", patient=False)
+            return
+        effort.spend(BUILT * terms)
+        progress.require_time()
         choices.solve(
             pair,
             functools.partial(_of_options, model, instance, table),
@@ -341,7 +361,7 @@ def modelled(
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
         loaded = load_engine(engine, progress, settings)
-        sweep = begin(instance, progress, settings)
+        sweep = begin(instance, progress)
         warm_start(sweep, settings, searched=True)
         progress.require_time()
         solve(sweep, loaded, settings, name, model)
@@ -448,8 +468,11 @@ def _look_for_start(sweep: Sweep, settings: Settings) -> None:
     Bounds are the model's own business.
     """
     progress = sweep.progress
-    seconds = math.inf if settings.deterministic else min(LONGEST, SHARE * progress.remaining)
+    seconds = min(LONGEST, SHARE * progress.remaining)
     part = _Part(sweep.instance, progress, seconds)
+    if settings.deterministic:
+        began = effort.spent()
+        part.limit_by(lambda: effort.spent() - began, seconds)
     with contextlib.suppress(Stopped):
         inner = sweep.within(part)
         if not retention.unsupported(sweep.instance):
@@ -475,7 +498,7 @@ def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -
         else:
             milp_remat(instance, progress, settings)
         return
-    sweep = begin(instance, progress, settings)
+    sweep = begin(instance, progress)
     warm_start(sweep, settings)
     progress.require_time()
     one_group = not formulations.RematCpSat.unsupported(instance)
@@ -497,11 +520,31 @@ def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -
 
 SEARCHES = ("dp", "enumerate")
 
+
+def _counted(run: Run) -> Run:
+    """Return a run that ends by the clock of work where it is to repeat."""
+
+    def counted(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
+        if settings.deterministic and settings.time_limit is not None:
+            progress.limit_by(effort.spent, settings.time_limit)
+        with effort.counting():
+            try:
+                run(instance, progress, settings)
+            finally:
+                if progress.stop_reason() is Termination.TIME_LIMIT:
+                    progress.stop(Termination.TIME_LIMIT)  # by a clock that stops here
+
+    return counted
+
+
 RUNS: dict[str, Run] = {
-    "auto": auto,
-    **{name: rule(name) for name in RULES},
-    **{name: searching(name) for name in SEARCHES},
-    "milp": milp,
-    "milp-remat": milp_remat,
-    "cp-sat": cp_sat,
+    name: _counted(run)
+    for name, run in {
+        "auto": auto,
+        **{name: rule(name) for name in RULES},
+        **{name: searching(name) for name in SEARCHES},
+        "milp": milp,
+        "milp-remat": milp_remat,
+        "cp-sat": cp_sat,
+    }.items()
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.phases import baselines, dp, liveness_kernels, ranges
+from stagepack.heuristics.phases import baselines, dp, effort, liveness_kernels, ranges
 from stagepack.heuristics.phases import sweep as sweep_module
 from stagepack.heuristics.phases.bounds import WorkBounds
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
@@ -344,13 +344,13 @@ def test_head_packing_is_not_cut_short_where_groups_are_too_many() -> None:
     assert found.boundaries == (0, n)
 
 
-def test_counted_looks_pay_for_what_is_between_them() -> None:
-    progress: Progress[PhaseSolution] = Progress(SIX.evaluate, SIX.check)
-    sweep = Sweep(SIX, progress, looks=1_000)
-    sweep.keep_going()
-    assert sweep.looks == [999]
-    sweep.table(1, 0)
-    assert sweep.looks[0] < 995
-    sweep.charge(1_000)
-    with pytest.raises(Stopped):
-        sweep.keep_going()
+def test_work_is_counted_by_what_is_looked_at() -> None:
+    def work(n: int) -> float:
+        instance = PhaseSchedule.from_arrays([1] * n, [1] * n, [1] * (n + 1), memory=2**40)
+        progress: Progress[PhaseSolution] = Progress(instance.evaluate, instance.check)
+        with effort.counting():
+            Sweep(instance, progress).table(1, 0)
+            return effort.spent()
+
+    # Groups grow with the square of the layers, layers of all groups with the cube.
+    assert 4**2 < work(400) / work(100) < 4**3
