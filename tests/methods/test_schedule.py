@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from stagepack.heuristics.schedule import greedy, modulo
 from stagepack.heuristics.schedule.effort import Effort
+from stagepack.heuristics.schedule.rules import in_groups
+from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.methods.schedule import runs
 from stagepack.methods.schedule.reasons import lone_microbatches, sufficient_memory
@@ -326,6 +328,28 @@ def test_many_stages_on_one_device_have_a_schedule() -> None:
     assert (result.status, result.objective) == (Status.OPTIMAL, 12 * p)
     many = chain(600, 1, (1, 1, 1), devices=[0] * 600)
     assert "pairs of operations" in modulo.unsupported(many)
+
+
+def test_little_memory_has_a_schedule_with_as_many_in_flight_as_fit() -> None:
+    """It was one microbatch after the other, 85 times the bound, and did not say so."""
+    instance = chain(200, 100, (5, 6, 4), limit=40, objective="makespan")
+    result = solve(instance, "auto", time_limit=1e-3)
+    assert result.trace.incumbents[0].source == "gpipe in groups that fit"
+    assert result.objective is not None
+    assert result.objective < 100 / 20 * 200 * 15 * 1.5
+    assert "times its bound" in result.reason
+
+
+def test_gpipe_in_groups_falls_back() -> None:
+    looks: list[int] = []
+    instance = chain(4, 8, (1, 1, 1), limit=[4, 9, 2, 9])
+    order = in_groups(instance, looks.append)
+    assert order is not None
+    assert Timing(instance).fits(order)
+    assert Timing(instance).best(order) is not None
+    shared = chain(4, 8, (1, 1, 1), devices=[0, 0, 1, 1], limit=9)
+    assert in_groups(shared, looks.append) is None
+    assert in_groups(chain(4, 8, (1, 1, 1), limit=1), looks.append) is None
 
 
 @pytest.mark.parametrize("limit", [0.25, 1.0])

@@ -164,9 +164,7 @@ class Network:
     def of(cls, instance: PipelineSchedule, looks: Looks) -> Network:
         """Return the network of `instance`.  O(operations + memory arcs)."""
         n = len(instance.operations)
-        looks.at(10 * n)
-        graph = graph_of(instance)
-        looks.at(10 * n)
+        graph = graph_of(instance, looks.at)
         before, after = memory_arcs(instance, looks.at)
         first, by = np.zeros(n + 1, dtype=np.int64), np.empty_like(before)
         if len(before):

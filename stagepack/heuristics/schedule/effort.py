@@ -86,7 +86,7 @@ class Effort:
     def keep_going(self, steps: int = 0) -> bool:
         """Count steps; return whether there is a reason and the time to go on."""
         self.spend(steps / RATE)
-        return self.left > 0 and self.progress.keep_going()
+        return self.progress.keep_going() and self.left > 0
 
     def look(self, steps: int = 0) -> None:
         """Count steps; raise :class:`Stopped` where the run is over, unless it has nothing yet."""

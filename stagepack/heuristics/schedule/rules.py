@@ -167,6 +167,39 @@ def one_by_one(instance: PipelineSchedule, look: Look) -> Array:
     return program.order
 
 
+def in_groups(instance: PipelineSchedule, look: Look) -> Array | None:
+    """Return GPipe group after group, each of as many microbatches as every stage can hold.
+
+    None where a device has several stages, or where one microbatch does not fit.  O(operations).
+    """
+    if not instance.training or instance.d < instance.p:
+        return None
+    operations, size = instance.operations, int(instance.microbatches.max())
+    if instance.limit is not None:
+        limits = instance.limit.tolist()
+        for s, device in enumerate(instance.devices.tolist()):
+            f, b, _ = instance.changes(s)
+            size = min(size, (limits[device] - max(b, 0)) // f) if f > 0 else size
+    if size < 1:
+        return None
+    n, kinds = len(operations), operations.kinds
+    group = operations.microbatch // size * size
+    turn = operations.microbatch - group
+    look(10 * n)
+    last = np.minimum(size, np.repeat(operations.count, operations.count) - group)
+    back = last + turn * (kinds - 1) + operations.kind - 1
+    look(10 * n)
+    lengths = kinds * instance.microbatches
+    by = np.argsort(instance.devices)
+    first = np.empty_like(lengths)
+    first[by] = np.cumsum(lengths[by]) - lengths[by]
+    place = np.repeat(first, lengths) + group * kinds + np.where(operations.kind == F, turn, back)
+    look(10 * n)
+    order = np.empty(n, dtype=np.int64)
+    order[place] = np.arange(n)
+    return order
+
+
 def _own(instance: PipelineSchedule) -> list[list[int]]:
     """Return the stages of each device, producers before consumers."""
     found: list[list[int]] = [[] for _ in range(instance.d)]

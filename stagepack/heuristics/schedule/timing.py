@@ -16,7 +16,7 @@ from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 
-PART = 500_000
+PART = 200_000
 """Operations in a kernel call: less than a tenth of a second."""
 
 PATHS = 200_000_000
@@ -43,9 +43,7 @@ class Timing:
         self._look = look
         operations = instance.operations
         n, d = len(operations), instance.d
-        self._looked(10 * n)
-        self.graph = graph_of(instance)
-        self._looked(10 * n)
+        self.graph = graph_of(instance, self._looked)
         self.ptr = np.concatenate(
             [[0], np.cumsum(np.bincount(operations.device, minlength=d))]
         ).astype(np.int64)
@@ -236,9 +234,13 @@ def tighten(
     return ScheduleSolution.of(instance, start)
 
 
-def graph_of(instance: PipelineSchedule) -> Graph:
-    """Return the operations of an instance as the kernels see them."""
+def graph_of(instance: PipelineSchedule, look: Callable[[int], object]) -> Graph:
+    """Return the operations of an instance as the kernels see them; `look` as of `Timing`."""
     operations, limit = instance.operations, instance.limit
+    for name in ("duration", "delta", "device", "entering", "row"):
+        if name not in vars(operations):
+            getattr(operations, name)
+            look(10 * len(operations))
     return Graph(
         duration=operations.duration,
         delta=operations.delta,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule import bounds, greedy, modulo
 from stagepack.heuristics.schedule.effort import Effort
-from stagepack.heuristics.schedule.rules import RULES, apply, one_by_one
+from stagepack.heuristics.schedule.rules import RULES, apply, in_groups, one_by_one
 from stagepack.heuristics.schedule.timing import Timing, tighten
 from stagepack.heuristics.schedule.timing import warm_up as warm_up_timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
@@ -29,6 +29,9 @@ QUICK = 400
 
 MODELLED, BUILT = 20_000, 60_000
 """Operations up to which `auto` builds a model, and up to which one is built at all."""
+
+FAR_ABOVE = 2
+"""Times the bound from which on a run that time has ended says how far above it is."""
 
 LARGE = 20_000
 """Operations from which on searches begin with the rules, which take the least time."""
@@ -91,12 +94,18 @@ def _rules(instance: PipelineSchedule, effort: Effort) -> None:
     for name, rule in RULES.items():
         if not rule.unsupported(instance) and progress.keep_going():
             _offer_rule(name, instance, effort)
-    if progress.solution is None and not progress.interrupted:
-        timing = Timing(instance, effort.look)
-        order = one_by_one(instance, effort.look)
-        start = timing.best(order) if timing.fits(order) else None
-        if start is not None:
-            effort.offer(ScheduleSolution.of(instance, start), "one microbatch after the other")
+    plain = (
+        ("gpipe in groups that fit", in_groups),
+        ("one microbatch after the other", one_by_one),
+    )
+    for source, make in plain:
+        if progress.solution is None and not progress.interrupted:
+            timing = Timing(instance, effort.look)
+            order = make(instance, effort.look)
+            start = timing.best(order) if order is not None and timing.fits(order) else None
+            if start is not None:
+                effort.offer(ScheduleSolution.of(instance, start), source)
+                progress.reason = ""
 
 
 def searching(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
@@ -273,11 +282,29 @@ def _improve(search: greedy.Search, progress: ScheduleProgress, seed: float, rou
             search.anneal(int(seed) + number)
 
 
+def _telling(run: Run) -> Run:
+    """Return a run that says where it ends far above its bound."""
+
+    def told(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
+        try:
+            run(instance, progress, settings)
+        finally:
+            value, bound = progress.objective, progress.bound
+            ended = progress.stop_reason() is Termination.TIME_LIMIT
+            if ended and value is not None and bound and value > FAR_ABOVE * bound:
+                progress.reason = (
+                    f"the {instance.objective} is {value / bound:,.2f} times its bound "
+                    f"({progress.bound_source}): more time may find a shorter one"
+                )
+
+    return told
+
+
 RUNS: dict[str, Run] = {
-    "auto": auto,
+    "auto": _telling(auto),
     **{name: run_rule(name) for name in RULES},
-    "greedy": searching,
-    "modulo": periodic,
-    "cp-sat": modelled,
+    "greedy": _telling(searching),
+    "modulo": _telling(periodic),
+    "cp-sat": _telling(modelled),
 }
 """What each method does."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from stagepack.heuristics.schedule.effort import RATE, Effort
+from stagepack.heuristics.schedule.effort import CHECK, OFFER, RATE, Effort
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.methods.schedule.reasons import lone_microbatches
 from stagepack.result import Progress, Stopped, Termination
@@ -58,3 +58,21 @@ def test_a_run_with_nothing_in_hand_goes_on_unless_interrupted() -> None:
     progress.interrupt()
     with pytest.raises(Stopped):
         Effort(progress).look()
+
+
+def test_a_check_is_work_and_the_clock_is_asked_when_work_is_spent() -> None:
+    progress = running()
+    effort = Effort(progress, Limited())
+    assert effort.offer(lone_microbatches(INSTANCE), "test")
+    assert effort.spent == (OFFER + CHECK * 4) / RATE
+    asked: list[str] = []
+
+    def going() -> bool:
+        asked.append("")
+        return True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "keep_going", going)
+        effort.keep_going(3 * RATE)
+        effort.keep_going(3 * RATE)
+    assert len(asked) == 2
