@@ -77,6 +77,8 @@ class Cell:
         Where the stretch began and ended.
     left : float
         Used by threads left behind, within a moment after the run.
+    printed : str
+        What came out beside the report.
     """
 
     method: str
@@ -88,6 +90,7 @@ class Cell:
     begin: str = ""
     end: str = ""
     left: float = 0.0
+    printed: str = ""
 
 
 class Watch:
@@ -281,6 +284,8 @@ def verdict(cell: Cell, limit: float) -> str:
         found.append(f"asked nothing for {cell.silence:.2f} s, from {cell.begin} to {cell.end}")
     if cell.left > SILENT:
         found.append(f"left a thread behind that used {cell.left:.2f} s in half a second")
+    if cell.printed:
+        found.append(f"printed {cell.printed!r}")
     return "; ".join(found)
 
 
@@ -324,7 +329,13 @@ def _replaced(
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                told = json.loads(line)
+                try:
+                    told = json.loads(line)
+                except json.JSONDecodeError:  # an engine's own words
+                    method, repeats = begun or ("(none yet)", False)
+                    cell = Cell(method=method, deterministic=repeats, printed=line)
+                    _enter(kind, family, cell, limit, report)
+                    continue
                 if "outside" in told:
                     report.outside[kind, family] = told["outside"]
                 elif "begins" in told:

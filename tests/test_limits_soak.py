@@ -32,6 +32,9 @@ def test_what_is_wrong() -> None:
     assert "used 1.60 s" in verdict(Cell(method="m", deterministic=False, cpu=1.6), 1.0)
     silent = Cell(method="m", deterministic=True, silence=0.3, begin="a:1", end="b:2")
     assert verdict(silent, 1.0) == "asked nothing for 0.30 s, from a:1 to b:2"
+    assert (
+        verdict(Cell(method="m", deterministic=True, printed="a word"), 1.0) == "printed 'a word'"
+    )
     assert "thread" in verdict(Cell(method="m", deterministic=True, left=0.4), 1.0)
 
 

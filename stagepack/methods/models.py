@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -83,6 +84,7 @@ def run_model(
     start_value: Number | None = None,
     bound_value: Callable[[int], Number | None] = lambda bound: bound,
     work: float | None = None,
+    overdue: float = math.inf,
     conclude_infeasible: Callable[[], None],
 ) -> float:
     """Build a model, solve it on an engine, and report what it finds to `progress`.
@@ -101,6 +103,9 @@ def run_model(
         Turns the model's bounds into objective values.
     work : float, optional
         End after so much work (see :class:`Limits`), which does not end the run.
+    overdue : float
+        Seconds of CPU after which to end although the work is not done: much of what engines do
+        before they search, and the building of models, is counted by none of them.
     conclude_infeasible : callable
         Called when the model has no solution; it reports the reason, or contradicts.
 
@@ -110,8 +115,19 @@ def run_model(
         The engine's work, in seconds of :func:`paced`.
     """
     progress.require_time()
+    began = time.process_time()
+
+    def over() -> bool:
+        if time.process_time() - began > overdue:
+            progress.reason = (
+                f"{name} on {engine.name} did not come to where work is counted, and was ended by "
+                "the clock: another run may end elsewhere"
+            )
+            progress.stop(Termination.TIME_LIMIT)
+        return not progress.keep_going()
+
     # There is nothing to stop while a model is built, and no part of it to wait for.
-    built = solvers.run_cancellable(build, lambda: False, lambda: not progress.keep_going())
+    built = solvers.run_cancellable(build, lambda: False, over)
     if built.interrupted:
         progress.interrupt()
     progress.require_time()
@@ -148,7 +164,7 @@ def run_model(
         ),
         on_solution=on_solution,
         on_bound=on_bound,
-        should_stop=lambda: not progress.keep_going(),
+        should_stop=over,
         **options,
     )
     seconds = outcome.work / (PACE if engine.name == "cp-sat" else 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 
 from stagepack.formulations import pipeline as models
@@ -16,10 +17,17 @@ from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSoluti
 from stagepack.instances.pipeline.order import StageOrder
 from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels, needs_kernels
 from stagepack.methods import Method, Settings
-from stagepack.methods.models import load_engine, run_model
+from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.result import CheckError, InputError, Progress
 
 PipelineProgress = Progress[PipelineSolution]
+Run = Callable[[PipelinePartition, PipelineProgress, Settings], None]
+
+OVERDUE = 1.2
+"""Part of the seconds that work stands for after which engines that count none are ended."""
+
+PASSES = 1e-7
+"""Seconds of work that a layer takes before any search."""
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -114,10 +122,11 @@ def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
             lambda: getattr(models, formulation)(costs, upper=upper),
             formulation,
             progress,
-            settings,
+            paced(settings, engine, progress.remaining),
             start=start,
             start_value=None if start is None else instance.evaluate(start),
             bound_value=costs.bound,
+            overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
             conclude_infeasible=lambda: _conclude_infeasible(costs, progress, formulation),
         )
 
@@ -193,6 +202,20 @@ def auto(instance: PipelinePartition, progress: PipelineProgress, settings: Sett
             return
 
 
+def _limited(run: Run) -> Run:
+    """Return a method that ends by work instead of the clock where runs are to repeat."""
+
+    def limited(
+        instance: PipelinePartition, progress: PipelineProgress, settings: Settings
+    ) -> None:
+        if settings.deterministic and settings.time_limit is not None:
+            progress.limit_by_work(settings.time_limit)
+            progress.spend(PASSES * instance.n)
+        run(instance, progress, settings)
+
+    return limited
+
+
 # ---------------------------------------------------------------------- what applies
 
 
@@ -215,7 +238,8 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="greedy rules, then the fastest exact method that applies",
-        run=auto,
+        run=_limited(auto),
+        limited_by_work=True,
         default=False,
     ),
     Method(
@@ -223,21 +247,24 @@ METHODS = (
         kind=KIND,
         exact=False,
         description="stages of equally many layers",
-        run=equal_layers,
+        run=_limited(equal_layers),
+        limited_by_work=True,
     ),
     Method(
         name="greedy",
         kind=KIND,
         exact=False,
         description="fill each device to its share of the work left",
-        run=greedy,
+        run=_limited(greedy),
+        limited_by_work=True,
     ),
     Method(
         name="bisect",
         kind=KIND,
         exact=True,
         description="plain bottleneck by bisection with greedy probes, for very long chains",
-        run=bisect,
+        run=_limited(bisect),
+        limited_by_work=True,
         unsupported=bisection.unsupported,
         default=False,
     ),
@@ -246,7 +273,8 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="the recurrence of Auto Pipeline over every transfer threshold",
-        run=dp_reference,
+        run=_limited(dp_reference),
+        limited_by_work=True,
         unsupported=reference.unsupported,
         default=False,
     ),
@@ -255,7 +283,8 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="fast exact search over compute and transfer limits",
-        run=dp,
+        run=_limited(dp),
+        limited_by_work=True,
         unsupported=_searchable,
     ),
     Method(
@@ -263,7 +292,8 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="MILP: one binary a stage interval, a path through them",
-        run=_on_engine("MilpInterval", "highs"),
+        run=_limited(_on_engine("MilpInterval", "highs")),
+        limited_by_work=True,
         unsupported=_expressible("MilpInterval"),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
@@ -272,7 +302,8 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="MILP: which layers are on which stage (Pyomo)",
-        run=_on_engine("MilpAssignment", "pyomo:highs"),
+        run=_limited(_on_engine("MilpAssignment", "pyomo:highs")),
+        limited_by_work=True,
         unsupported=_expressible("MilpAssignment"),
         engines=("pyomo:highs", "highs", "pyomo:NAME"),
     ),
@@ -281,7 +312,8 @@ METHODS = (
         kind=KIND,
         exact=True,
         description="CP-SAT: one integer variable a cut",
-        run=_on_engine("CpSat", "cp-sat"),
+        run=_limited(_on_engine("CpSat", "cp-sat")),
+        limited_by_work=True,
         unsupported=_expressible("CpSat"),
         engines=("cp-sat",),
     ),

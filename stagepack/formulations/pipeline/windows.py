@@ -183,17 +183,20 @@ def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> Ar
     idle = {"": np.zeros(n + 1, dtype=bool), "any": np.ones(n + 1, dtype=bool)}
     idle["start"] = np.arange(n + 1) == 0
     left = np.zeros((len(slots) + 1, n + 1), dtype=bool)
-    right = np.zeros_like(left)
-    left[0, 0] = right[-1, n] = True
+    left[0, 0] = True
     for j, slot in enumerate(slots):
         left[j + 1] = left[j] & idle[slot.idle]
         for option in slot.options:
             left[j + 1] |= ends_after(left[j], ends[option], allowed)
+    right = np.arange(n + 1) == n
+    left[-1] &= right
     for j, slot in reversed(list(enumerate(slots))):
-        right[j] = right[j + 1] & idle[slot.idle]
+        before = right & idle[slot.idle]
         for option in slot.options:
-            right[j] |= starts_before(right[j + 1], ends[option], allowed)
-    return np.asarray(left & right)
+            before |= starts_before(right, ends[option], allowed)
+        right = before
+        left[j] &= right
+    return left
 
 
 def least_transfer(costs: RangeCosts, slots: Sequence[Slot], cuts: Array) -> int:

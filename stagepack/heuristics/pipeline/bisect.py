@@ -18,6 +18,7 @@ from stagepack.instances.profile import Array
 from stagepack.result import Progress
 
 MANY_DEVICES = 500
+FILLING = 2e-7  # seconds of work that it takes to fill a device
 
 
 def unsupported(instance: PipelinePartition) -> str:
@@ -101,9 +102,11 @@ class _Probe:
             with progress.setup("loading kernels"):
                 self._fill = load_fill()
         self._stages = 0
+        self._progress = progress
 
     def __call__(self, limit: int) -> int:
         """Return the largest compute of a partition within `limit`; -1 when there is none."""
+        self._progress.spend(FILLING * len(self._classes))
         most, self._stages = self._fill(
             limit, self._prefix, self._reach, self._classes, self._fewer, self._found
         )

@@ -22,6 +22,7 @@ from stagepack.result import Progress
 
 INFINITE = np.int64(2**61)
 BLOCK = 2**21  # entries of a table (last cut, threshold) held at a time
+ENTRY = 8e-9  # seconds of work that an entry of a table takes
 LARGEST_TABLES = 2**28  # entries of all tables (stage, first, end)
 
 
@@ -55,6 +56,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         transfer[:] = 0
     best, best_threshold = INFINITE, None
     step = max(1, BLOCK // (costs.n + 1))
+    progress.spend(ENTRY * compute.size)
     for begin in range(0, len(thresholds), step):
         block = thresholds[begin : begin + step]
         total = _sweep(compute, transfer, block, progress)[-1][costs.n] + block
@@ -111,6 +113,7 @@ def _sweep(
         best = np.full((width, len(thresholds)), INFINITE)
         # Only the whole chain matters after the last stage.
         for b in range(i + 1, width) if i < k - 1 else (width - 1,):
+            progress.spend(ENTRY * (b - i) * len(thresholds))
             progress.require_time()
             before = slice(i, b)
             best[b] = np.maximum(sweep[-1][before], cost(i, before, b)).min(
