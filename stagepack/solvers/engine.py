@@ -10,9 +10,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import logging
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,7 +34,7 @@ ShouldStop = Callable[[], bool]
 POLL = 0.05
 """Seconds between two looks of the calling thread at the clock and at `should_stop`."""
 
-GRACE = 0.3
+GRACE = 0.2
 """Seconds that a cancelled solver has to return before the run goes on without it."""
 
 EXIT_WAIT = 10.0
@@ -407,10 +409,17 @@ class Abandoned(BaseException):
 
 def _end(worker: threading.Thread) -> None:
     """Raise :class:`Abandoned` in a thread that runs Python; it comes between two of its steps."""
+    for handler in logging.getLogger("pyomo").handlers:
+        handler.addFilter(_unless_abandoned)  # the same one again adds nothing
     if worker.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(worker.ident), ctypes.py_object(Abandoned)
         )
+
+
+def _unless_abandoned(_: logging.LogRecord) -> bool:
+    """Whether Pyomo has something to complain of: its handler writes to the standard output."""
+    return not isinstance(sys.exc_info()[1], Abandoned)
 
 
 def checked_hint(hint: Array | None, columns: int) -> Array | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from stagepack.result import StagepackError, Status
 from stagepack.solvers import Limits, engine
+from stagepack.solvers.engine import Abandoned, run_cancellable
 from stagepack.solvers.lowering import InfeasibleRowError, csr_matrix, violation, write_file
 from stagepack.solvers.pyomo import lift, lower, variables
 from tests.solvers.models import INFINITY, covering, market_split, random_milp
@@ -187,3 +190,30 @@ def test_a_model_without_objective_or_constraints() -> None:
     assert outcome.status is Status.OPTIMAL
     assert outcome.values is not None
     assert outcome.values.shape == (3,)
+
+
+def test_what_is_abandoned_is_no_error_of_pyomo() -> None:
+    # Its handler writes to the standard output, where documents go.
+    record = logging.LogRecord("pyomo.core", logging.ERROR, "", 0, "Constructing failed", (), None)
+    begun, ended = threading.Event(), threading.Event()
+    handlers = logging.getLogger("pyomo").handlers
+    passed: list[bool] = []
+
+    def build() -> None:
+        begun.set()
+        try:
+            while True:
+                time.sleep(0.001)
+        except Abandoned:
+            passed.extend(
+                all(keep(record) for keep in handler.filters if callable(keep))
+                for handler in handlers
+            )
+            raise
+        finally:
+            ended.set()
+
+    assert run_cancellable(build, lambda: False, begun.is_set).left_behind
+    assert ended.wait(60)
+    assert handlers
+    assert passed == [False] * len(handlers)
