@@ -10,6 +10,7 @@ Names are loaded when first used: importing the package imports no solver.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from stagepack.instances.pipeline import PipelinePartition as PipelinePartition
     from stagepack.instances.pipeline import PipelineSolution as PipelineSolution
     from stagepack.instances.pipeline import Variable as Variable
-    from stagepack.instances.pipeline import Violation as Violation
     from stagepack.instances.pipeline.estimate import estimate as estimate
     from stagepack.instances.pipeline.estimate import read_measured as read_measured
     from stagepack.instances.profile import Chip as Chip
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from stagepack.instances.schedule import ScheduleSolution as ScheduleSolution
     from stagepack.instances.types import Instance as Instance
     from stagepack.instances.types import Solution as Solution
+    from stagepack.instances.violation import Violation as Violation
     from stagepack.plots.plot import plot as plot
     from stagepack.result import CheckError as CheckError
     from stagepack.result import InputError as InputError
@@ -72,77 +73,80 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "Allowed": "stagepack.instances.packing",
-    "Banks": "stagepack.instances.packing",
-    "CheckError": "stagepack.result",
-    "Chip": "stagepack.instances.profile",
-    "Cluster": "stagepack.instances.profile",
-    "Comparison": "stagepack.compare",
-    "Device": "stagepack.instances.profile",
-    "Gap": "stagepack.instances.packing",
-    "InputError": "stagepack.result",
-    "Instance": "stagepack.instances.types",
-    "LayerProfile": "stagepack.instances.profile",
-    "Link": "stagepack.instances.profile",
-    "LmemPacking": "stagepack.instances.packing",
-    "Memory": "stagepack.instances.packing",
-    "ModelProfile": "stagepack.instances.profile",
-    "Objective": "stagepack.instances.pipeline",
-    "PackingSolution": "stagepack.instances.packing",
-    "PhaseSchedule": "stagepack.instances.phases",
-    "PhaseSolution": "stagepack.instances.phases",
-    "PipelinePartition": "stagepack.instances.pipeline",
-    "PipelineSchedule": "stagepack.instances.schedule",
-    "PipelineSolution": "stagepack.instances.pipeline",
-    "Result": "stagepack.result",
-    "ResultCheck": "stagepack.claims",
-    "ScheduleSolution": "stagepack.instances.schedule",
-    "Solution": "stagepack.instances.types",
-    "StagepackError": "stagepack.result",
-    "Status": "stagepack.result",
-    "Termination": "stagepack.result",
-    "Trace": "stagepack.result",
-    "Variable": "stagepack.instances.pipeline",
-    "Violation": "stagepack.instances.pipeline",
-    "check_result": "stagepack.claims",
-    "compare": "stagepack.compare",
-    "entries": "stagepack.instances.catalog",
-    "estimate": "stagepack.instances.pipeline.estimate",
-    "formats": "stagepack.instances.formats",
-    "load": "stagepack.instances.catalog",
-    "measure": "stagepack.instances.packing",
-    "methods": "stagepack.solve",
-    "pack": "stagepack.solve",
-    "plot": "stagepack.plots.plot",
-    "plan": "stagepack.instances.phases.plan",
-    "program": "stagepack.instances.phases.program",
-    "read": "stagepack.instances.formats",
-    "read_all": "stagepack.instances.formats",
-    "read_measured": "stagepack.instances.pipeline.estimate",
-    "read_solution": "stagepack.instances.formats",
-    "schema": "stagepack.instances.formats",
-    "solve": "stagepack.solve",
-    "suite": "stagepack.instances.catalog",
-    "versions": "stagepack.solve",
-    "write": "stagepack.instances.formats",
-    "write_solution": "stagepack.instances.formats",
+_NAMES = {
+    "stagepack.claims": ("ResultCheck", "check_result"),
+    "stagepack.compare": ("Comparison", "compare"),
+    "stagepack.instances.catalog": ("entries", "load", "suite"),
+    "stagepack.instances.formats": (
+        "formats",
+        "read",
+        "read_all",
+        "read_solution",
+        "schema",
+        "write",
+        "write_solution",
+    ),
+    "stagepack.instances.profile": (
+        "Chip",
+        "Cluster",
+        "Device",
+        "LayerProfile",
+        "Link",
+        "ModelProfile",
+    ),
+    "stagepack.instances.types": ("Instance", "Solution"),
+    "stagepack.instances.violation": ("Violation",),
+    "stagepack.plots.plot": ("plot",),
+    "stagepack.result": (
+        "CheckError",
+        "InputError",
+        "Result",
+        "StagepackError",
+        "Status",
+        "Termination",
+        "Trace",
+    ),
+    "stagepack.solve": ("methods", "pack", "solve", "versions"),
 }
-__all__ = sorted([*_HOME, "__version__"])
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+"""Where names are that belong to no problem; each problem lists its own."""
+
+
+def _names() -> list[str]:
+    from stagepack.instances.problem import PROBLEMS
+
+    own = (name for problem in PROBLEMS.values() for name in problem.public)
+    return sorted({*_HOME, *own, "__version__"})
+
+
+def _found(name: str) -> Any:
+    """Return what a public name stands for; None for others."""
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):  # a module
+        return None
+    from stagepack.instances.problem import PROBLEMS
+
+    for problem in PROBLEMS.values():
+        if name in problem.public:
+            return getattr(problem.part(problem.public[name]), name)
+    return None
 
 
 if not TYPE_CHECKING:  # type checkers would take it to make up any name
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOME:
+        if name == "__all__":
+            return _names()
+        value = _found(name)
+        if value is None:
             raise AttributeError(f"module 'stagepack' has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOME[name]), name)
         globals()[name] = value
         return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return _names()
 
 
 class _Package(types.ModuleType):

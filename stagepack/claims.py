@@ -18,12 +18,11 @@ from typing import Any, TypeGuard
 import msgspec
 
 from stagepack.errors import InputError, shown
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.solutions import SAME, solution_in
+from stagepack.instances.documents import strict
+from stagepack.instances.formats.solutions import solution_in
+from stagepack.instances.problem import PROBLEMS
 from stagepack.result import Result, Status, Termination, finite, relative_gap
 
-PLAIN = ("boundaries", "offsets", "start", "mode")
-"""Fields of solutions: a document with one of them holds its solution itself."""
 CLAIMS = ("status", "termination", "objective", "bound", "gap", "violations", "digest")
 """Fields that make a document a result."""
 UNPROVED = "cannot be recomputed from a file"
@@ -198,8 +197,10 @@ def _document(data: bytes) -> dict[str, Any]:
 
 
 def _holds_solution(document: Mapping[str, Any]) -> bool:
-    claims = any(key in document for key in CLAIMS)
-    return document.get("solution") is not None or not claims or any(k in document for k in PLAIN)
+    if document.get("solution") is not None or not any(key in document for key in CLAIMS):
+        return True
+    # One that has a field of a solution holds its solution itself.
+    return any(key in document for known in PROBLEMS.values() for key in known.solution_fields)
 
 
 def _require_same(document: Mapping[str, Any], instance: Any, anyway: bool) -> bool:
@@ -211,7 +212,7 @@ def _require_same(document: Mapping[str, Any], instance: Any, anyway: bool) -> b
         raise InputError(
             f"is a result for another instance ({digest[:64]}, not {instance.digest})",
             field="digest",
-            remedy=f"{SAME}, or see what differs with --anyway",
+            remedy=f"{strict.ANOTHER}, or see what differs with --anyway",
         )
     return True
 

@@ -16,11 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from stagepack import kinds, solvers
-from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.instances.types import Instance
 from stagepack.methods import Method, Settings
 from stagepack.result import (
     InputError,
@@ -38,6 +33,18 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
+
+    from stagepack.instances.types import (
+        Instance,
+        LmemPacking,
+        PackingSolution,
+        PhaseSchedule,
+        PhaseSolution,
+        PipelinePartition,
+        PipelineSchedule,
+        PipelineSolution,
+        ScheduleSolution,
+    )
 
 REGISTRY: kinds.ByKind[tuple[Method, ...]] = kinds.ByKind(
     lambda kind: kinds.part(kind, "methods").METHODS
@@ -152,7 +159,7 @@ def solve(
 
     Parameters
     ----------
-    instance : PipelinePartition, LmemPacking, PhaseSchedule or PipelineSchedule
+    instance : instance of any problem
         What to solve.
     method : str
         A name from :func:`methods`; "auto" picks the fastest that proves its answer.
@@ -346,6 +353,8 @@ def pack(
     >>> offsets.tolist(), str(result.status)
     ([4, 4, 0], 'OPTIMAL')
     """
+    from stagepack.instances.packing import LmemPacking
+
     known = inspect.signature(solve).parameters
     rest = {name: value for name, value in options.items() if name in known}
     fields = {name: value for name, value in options.items() if name not in known}

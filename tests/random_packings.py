@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 from stagepack.heuristics.packing import exact
-from stagepack.instances.catalog.packing.evolved import CORES
-from stagepack.instances.catalog.packing.random import constant_load
 from stagepack.instances.packing import (
     Allowed,
     Banks,
@@ -24,6 +22,8 @@ from stagepack.instances.packing import (
     PackingSolution,
 )
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.catalog.evolved import CORES
+from stagepack.instances.packing.catalog.random import constant_load
 from stagepack.result import Status
 from tests.packing_cases import FEATURES, random_packing
 

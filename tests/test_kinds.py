@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import stagepack as sp
 from stagepack.cli import app
 from stagepack.instances import catalog
-from stagepack.instances.formats.native import KINDS as NATIVE
+from stagepack.instances.problem import PROBLEMS
 from stagepack.kinds import KINDS, by_family, kind_of
 from stagepack.solve import REGISTRY
 
@@ -20,7 +20,7 @@ ENTRIES = {entry.kind: entry.name for entry in reversed(catalog.entries())}
 
 
 def test_all_problems_are_listed() -> None:
-    assert set(KINDS) == set(REGISTRY) == set(NATIVE) == set(ENTRIES)
+    assert set(KINDS) == set(REGISTRY) == {p.kind for p in PROBLEMS.values()} == set(ENTRIES)
 
 
 @pytest.mark.parametrize(("name", "kind"), NAMES)

@@ -48,10 +48,10 @@ def methods(context: typer.Context, incomplete: str) -> Offer:
 
 def objectives(context: typer.Context, incomplete: str) -> Offer:
     """Return objectives: of the kind that is named so far, or of all kinds."""
-    from stagepack.instances.catalog.parameters import OBJECTIVES
+    from stagepack.instances.problem import PROBLEMS
 
     wanted = _kind(context)
-    words = ((word, kind) for kind, some in OBJECTIVES.items() for word in some
+    words = ((word, kind) for kind, known in PROBLEMS.items() for word in known.objectives
              if wanted in (None, kind))  # fmt: skip
     return _beginning(words, incomplete)
 

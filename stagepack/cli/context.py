@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,14 @@ from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.options import FREEDOM, INSTANCE, MACHINE
 from stagepack.errors import InputError
-from stagepack.kinds import by_family, kind_of
+from stagepack.instances.problem import PROBLEMS, VOCABULARY, Change
+from stagepack.instances.words import Parameter
+from stagepack.kinds import KINDS, by_family, kind_of
+
+CHANGED = "changed_"  # before the names of fields that an option changes once all is read
+HEADINGS = {"instance": INSTANCE, "machine": MACHINE, "freedom": FREEDOM}
+COMPLETED = {"objective": completion.objectives, "cluster": completion.clusters}
+LETTERS = {int: "N", float: "X", str: "NAME", bool: ""}
 
 
 def _bytes(text: str) -> int:
@@ -27,143 +34,107 @@ def _bytes(text: str) -> int:
         raise typer.BadParameter(str(error)) from None
 
 
-def _context(
-    kind: Annotated[
-        str | None,
-        typer.Option(
+def _option(name: str, kind: Any, *names: str, description: str, **how: Any) -> inspect.Parameter:
+    """Return an option as a parameter of a function, as typer understands it."""
+    said = f"{description[0].upper()}{description[1:]}."
+    about = typer.Option(*names, help=said, **how)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, about],
+    )
+
+
+def _of_word(word: Parameter) -> inspect.Parameter:
+    """Return the option of a word of the vocabulary."""
+    how: dict[str, Any] = {"metavar": word.unit.upper() or LETTERS[word.type]}
+    about = word.description
+    if word.unit == "bytes":
+        how["parser"], about = _bytes, f"{about}: 900000000, 1e9, 16GiB"
+    if word.name == "objective":
+        about = "; ".join(
+            f"{KINDS[kind].family}: {', '.join(known.objectives)}"
+            for kind, known in PROBLEMS.items()
+        )
+    elif word.choices:
+        about = f"{about}: {', '.join(word.choices)}"
+    names = ["--training/--inference"] if word.name == "training" else []
+    return _option(
+        word.name,
+        word.type,
+        *names,
+        description=about,
+        rich_help_panel=HEADINGS[word.option],
+        autocompletion=COMPLETED.get(word.name),
+        **how,
+    )
+
+
+def _of_change(change: Change) -> inspect.Parameter:
+    """Return the option that changes a field of an instance once it is read."""
+    return _option(
+        f"{CHANGED}{change.name}",
+        list[int] if change.read is None else Path,
+        change.option,
+        description=change.description,
+        metavar=change.unit.upper(),
+        rich_help_panel=FREEDOM,
+    )
+
+
+def _options() -> list[inspect.Parameter]:
+    """Return the options that say what a file does not, words of the vocabulary among them."""
+    called = [*KINDS, *(known.family for known in KINDS.values())]
+    return [
+        _option(
+            "kind",
+            str,
+            description=f"kind of problem: {', '.join(called)}",
             metavar="KIND",
-            help="Kind of problem: pipeline-partition, pipeline-schedule, phase-schedule, "
-            "lmem-packing; or pipeline, schedule, phases, packing.",
             rich_help_panel=INSTANCE,
             autocompletion=completion.kinds,
         ),
-    ] = None,
-    format: Annotated[  # noqa: A002 - the option's name
-        str | None,
-        typer.Option(
+        _option(
+            "format",
+            str,
+            description="format of the file, if it cannot be told",
             metavar="NAME",
-            help="Format of the file, if it cannot be told.",
             rich_help_panel=INSTANCE,
             autocompletion=completion.formats,
         ),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Pipelines: bottleneck, transfer-bounded, sum, overlap. "
-            "Schedules: makespan, span. Packings: peak, fit, bank-conflicts, moves, spill.",
-            rich_help_panel=INSTANCE,
-            autocompletion=completion.objectives,
-        ),
-    ] = None,
-    capacity: Annotated[
-        int | None,
-        typer.Option(
-            metavar="BYTES",
-            parser=_bytes,
-            help="Memory of each device, or to pack into: 900000000, 1e9, 16GiB.",
-            rich_help_panel=INSTANCE,
-        ),
-    ] = None,
-    unit: Annotated[
-        str | None,
-        typer.Option(metavar="UNIT", help="Unit of times: us, ms or ns.", rich_help_panel=INSTANCE),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
+        *(_of_word(word) for word in VOCABULARY.values() if word.option),
+        *(_of_change(change) for known in PROBLEMS.values() for change in known.changes),
+        _option(
+            "settings",
+            list[str],
             "--set",
+            description="any other parameter (stagepack list NAME); repeatable",
             metavar="KEY=VALUE",
-            help="Any other parameter (stagepack list NAME); repeatable.",
             rich_help_panel=INSTANCE,
             autocompletion=completion.settings,
         ),
-    ] = None,
-    devices: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of devices.", rich_help_panel=MACHINE)
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Cluster of the catalog, for example ipu-pod8.",
-            rich_help_panel=MACHINE,
-            autocompletion=completion.clusters,
+        _option(
+            "max_bytes",
+            int,
+            description="refuse larger files, packed or unpacked (default 256MiB, or "
+            f"${files.VARIABLE})",
+            metavar="BYTES",
+            parser=_bytes,
+            rich_help_panel=INSTANCE,
         ),
-    ] = None,
-    bandwidth: Annotated[
-        float | None,
-        typer.Option(
-            metavar="GB/S",
-            help="Between devices, in 2^30 bytes a second.",
-            rich_help_panel=MACHINE,
-        ),
-    ] = None,
-    microbatches: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Microbatches of a step.", rich_help_panel=MACHINE),
-    ] = None,
-    training: Annotated[
-        bool | None,
-        typer.Option(
-            "--training/--inference",
-            metavar="",
-            help="Count backward and stashes.",
-            rich_help_panel=MACHINE,
-        ),
-    ] = None,
-    host_transfer: Annotated[
-        bool | None,
-        typer.Option(
-            metavar="",
-            help="Every device waits for the exchange with the host.",
-            rich_help_panel=MACHINE,
-        ),
-    ] = None,
-    fixed_cuts: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--fix-cut",
-            metavar="LAYER",
-            help="A stage begins here; repeatable.",
-            rich_help_panel=FREEDOM,
-        ),
-    ] = None,
-    forbidden_cuts: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--forbid-cut",
-            metavar="LAYER",
-            help="No stage begins here; repeatable.",
-            rich_help_panel=FREEDOM,
-        ),
-    ] = None,
-    previous: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Old placement (result or CSV): buffers of equal names should stay in place.",
-            rich_help_panel=FREEDOM,
-        ),
-    ] = None,
-    fewer_stages: Annotated[
-        bool | None,
-        typer.Option(metavar="", help="Devices may stay unused.", rich_help_panel=FREEDOM),
-    ] = None,
-    free_order: Annotated[
-        bool | None,
-        typer.Option(
-            metavar="", help="Unlike devices may take any order.", rich_help_panel=FREEDOM
-        ),
-    ] = None,
-) -> dict[str, Any]:
+    ]
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a file does not say of its instance, as the readers understand it."""
-    options = {key: value for key, value in locals().items() if key != "settings"}
     given = {key: value for key, value in options.items() if value not in (None, [])}
-    if kind is not None:
-        given["kind"] = kind_of(kind, "--kind")
-    for setting in settings or ():
+    limit = given.pop("max_bytes", None)
+    if limit is not None:  # of this process and those that it starts
+        os.environ[files.VARIABLE] = str(files.limit_of(limit))
+    if "kind" in given:
+        given["kind"] = kind_of(given["kind"], "--kind")
+    for setting in given.pop("settings", ()):
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise InputError(
@@ -182,68 +153,55 @@ def _context(
     return given
 
 
-def _limit(
-    max_bytes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="BYTES",
-            parser=_bytes,
-            help="Refuse larger files, packed or unpacked (default 256MiB, or "
-            "$STAGEPACK_MAX_BYTES).",
-            rich_help_panel=INSTANCE,
-        ),
-    ] = None,
-) -> None:
-    """Let this process and those that it starts read files of so many bytes."""
-    if max_bytes is not None:
-        os.environ[files.VARIABLE] = str(files.limit_of(max_bytes))
-
-
 def takes_context(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give `command` the options of :func:`_context`, collected in its argument `context`."""
+    """Give `command` the options of :func:`_options`, collected in its argument `context`."""
     own = inspect.signature(command, eval_str=True)
-    shared = inspect.signature(_context, eval_str=True)
-    limit = inspect.signature(_limit, eval_str=True)
+    shared = _options()
 
     @functools.wraps(command)
     def wrapper(**arguments: Any) -> Any:
-        _limit(**{name: arguments.pop(name) for name in limit.parameters})
-        context = {name: arguments.pop(name) for name in shared.parameters}
-        return command(**arguments, context=_context(**context))
+        context = {option.name: arguments.pop(option.name) for option in shared}
+        return command(**arguments, context=_said(context))
 
     parameters = [p for name, p in own.parameters.items() if name != "context"]
-    parameters += [
-        p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for p in (*shared.parameters.values(), *limit.parameters.values())
-    ]
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*parameters, *shared)]
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapper
 
 
-def instance_of(source: str, context: dict[str, Any]) -> Any:
-    """Return the instance that `source` names: a file or an entry of the catalog."""
-    later = {"fixed_cuts", "forbidden_cuts"} & set(context)
-    if isinstance(context.get("previous"), Path):
-        later |= {"previous", "objective"} & set(context)  # to minimise moves needs something old
-    problem = _source(source, {key: context[key] for key in context if key not in later})
-    changes = {key: context[key] for key in later}
-    if "previous" in later:
-        from stagepack.instances import formats
+def _parted(context: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the reader is told, and fields to change once the instance is read."""
+    now = {key: value for key, value in context.items() if not key.startswith(CHANGED)}
+    later = {key.removeprefix(CHANGED): value for key, value in context.items() if key not in now}
+    return now, later
 
-        changes["previous"] = formats.read_previous(context["previous"], problem)
+
+def instance_of(source: str, context: Mapping[str, Any]) -> Any:
+    """Return the instance that `source` names: a file or an entry of the catalog."""
+    now, later = _parted(context)
+    known = {change.name: change for kind in PROBLEMS.values() for change in kind.changes}
+    readers = {name: known[name].read for name in later}
+    # To minimise how little changes needs something old.
+    objective = now.pop("objective", None) if any(readers.values()) else None
+    problem = _source(source, now)
+    changes = {
+        name: later[name] if read is None else read(later[name], problem)
+        for name, read in readers.items()
+    }
+    if objective is not None:
+        changes["objective"] = objective
     return problem.replace(**changes) if changes else problem
 
 
-def instances_of(source: str, context: dict[str, Any]) -> list[Any]:
+def instances_of(source: str, context: Mapping[str, Any]) -> list[Any]:
     """Return the instance that `source` names, or all those of a file that holds several."""
     from stagepack.instances import formats
 
-    later = {"fixed_cuts", "forbidden_cuts", "previous"} & set(context)
+    now, later = _parted(context)
     if later or not Path(source).is_file():
         return [instance_of(source, context)]
-    return list(formats.read_all(source, **context))
+    return list(formats.read_all(source, **now))
 
 
 def _source(source: str, context: dict[str, Any]) -> Any:

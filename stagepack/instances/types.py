@@ -1,4 +1,8 @@
-"""The kinds of problems for type checkers: their instances and solutions, their names in files."""
+"""The kinds of problems for type checkers: their instances and solutions, their names in files.
+
+Signatures that depend on a kind are written with these; a test compares them with the list of
+kinds.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,23 @@ from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+
+__all__ = [
+    "Instance",
+    "LmemPacking",
+    "PackingKind",
+    "PackingSolution",
+    "PhaseKind",
+    "PhaseSchedule",
+    "PhaseSolution",
+    "PipelineKind",
+    "PipelinePartition",
+    "PipelineSchedule",
+    "PipelineSolution",
+    "ScheduleKind",
+    "ScheduleSolution",
+    "Solution",
+]
 
 Instance = PipelinePartition | LmemPacking | PipelineSchedule | PhaseSchedule
 """An instance of any kind."""

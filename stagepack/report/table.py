@@ -58,14 +58,14 @@ def catalog_table(entries: Iterable[Any], width: int = 80) -> RenderableType:
 
 def parameters_table(entry: Any, width: int = 80) -> RenderableType:
     """Return the parameters of one entry of the catalog: name, default, meaning."""
-    from stagepack.instances.catalog import VOCABULARY
+    from stagepack.instances.problem import VOCABULARY, choices
 
     table = plain(("parameter", "default", "what it is"), wrap="what it is")
     for name, default in entry.parameters.items():
         shown = as_text.NOTHING if default is None else _figure(default)
         known = VOCABULARY[name]
-        choices = f": {', '.join(known.choices)}" if known.choices else ""
-        table.add_row(cell(name), cell(shown), cell(known.description + choices))
+        words = ", ".join(choices(known, entry.kind))
+        table.add_row(cell(name), cell(shown), cell(known.description + (words and f": {words}")))
     return table
 
 

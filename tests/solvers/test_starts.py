@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stagepack import solve
-from stagepack.instances.catalog import generators
+from stagepack.instances.pipeline import catalog as generators
 from stagepack.solvers import engine
 
 

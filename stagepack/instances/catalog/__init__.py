@@ -11,33 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from stagepack.errors import suggest
-from stagepack.instances.catalog import generators, networks, packing, phases, schedule
+from stagepack.errors import InputError, suggest
 from stagepack.instances.catalog.best_known import BEST_KNOWN, BestKnown, best_known
 from stagepack.instances.catalog.clusters import cluster, preset
-from stagepack.instances.catalog.names import (
-    PackingName,
-    PhaseName,
-    PipelineName,
-    ScheduleName,
-)
-from stagepack.instances.catalog.parameters import VOCABULARY, coerce, require_known
-from stagepack.instances.packing import KIND as PACKING
-from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.instances.phases import KIND as PHASES
-from stagepack.instances.phases import PhaseSchedule
-from stagepack.instances.pipeline import KIND as PIPELINE
-from stagepack.instances.pipeline import PipelinePartition
-from stagepack.instances.schedule import KIND as SCHEDULE
-from stagepack.instances.schedule import PipelineSchedule
-from stagepack.kinds import by_family, kind_of
-from stagepack.result import InputError
+from stagepack.instances.problem import PROBLEMS, VOCABULARY, Generator, coerce
+from stagepack.instances.words import require_known
+from stagepack.kinds import KINDS, by_family, kind_of
+
+if TYPE_CHECKING:
+    from stagepack.instances.catalog.names import (
+        PackingName,
+        PhaseName,
+        PipelineName,
+        ScheduleName,
+    )
+    from stagepack.instances.types import (
+        LmemPacking,
+        PhaseSchedule,
+        PipelinePartition,
+        PipelineSchedule,
+    )
 
 __all__ = [
     "BEST_KNOWN",
-    "SUITE",
     "VOCABULARY",
     "BestKnown",
     "Entry",
@@ -49,9 +47,6 @@ __all__ = [
     "preset",
     "suite",
 ]
-
-# Every packing may have a capacity and another objective.
-GIVEN = {"capacity": None, "objective": None}
 
 
 @dataclass(frozen=True)
@@ -79,28 +74,13 @@ class Entry:
 
 def entries(kind: str | None = None) -> list[Entry]:
     """Return what the catalog has, for one kind of problem (or family: "packing") or all."""
-    found = [
-        Entry(f"pipeline/{name}", PIPELINE, recipe.description, recipe.parameters)
-        for name, recipe in networks.NETWORKS.items()
-    ]
-    found += [
-        Entry(f"pipeline/random/{name}", PIPELINE, made.description, dict(made.parameters))
-        for name, made in generators.GENERATORS.items()
-    ]
-    found += [
-        Entry(f"packing/{name}", PACKING, made.description, {**made.parameters, **GIVEN})
-        for name, made in packing.GENERATORS.items()
-    ]
-    found += [
-        Entry(f"schedule/{name}", SCHEDULE, made.description, made.parameters)
-        for name, made in schedule.GENERATORS.items()
-    ]
-    found += [
-        Entry(f"phases/{name}", PHASES, made.description, made.parameters)
-        for name, made in phases.GENERATORS.items()
-    ]
     wanted = None if kind is None else kind_of(kind)
-    return [entry for entry in found if wanted in (None, entry.kind)]
+    return [
+        Entry(f"{known.family}/{name}", kind, made.description, made.parameters)
+        for kind, known in KINDS.items()
+        if wanted in (None, kind)
+        for name, made in PROBLEMS[kind].catalog.GENERATORS.items()
+    ]
 
 
 def entry(name: str) -> Entry:
@@ -156,7 +136,7 @@ def load(name: str, **parameters: Any) -> Any:
     }
     chosen = {**defaults, **given}
     try:
-        instance = _make(found, chosen)
+        instance = _generator(found).make(**chosen)
     except (OverflowError, MemoryError):
         raise InputError(
             "the instance would exceed 2**62 bytes or cycles",
@@ -169,77 +149,13 @@ def load(name: str, **parameters: Any) -> Any:
     return instance.replace(name=instance.name + ends, source=" ".join([name, *changed]))
 
 
-def _make(found: Entry, chosen: dict[str, Any]) -> Any:
-    """Return the instance of an entry with all its parameters."""
-    _, _, name = found.name.partition("/")
-    if found.kind == PACKING:
-        made = packing.GENERATORS[name]
-        instance = made.make(**{key: chosen[key] for key in made.parameters})
-        return limited(instance, chosen["capacity"], chosen["objective"])
-    if found.kind == SCHEDULE:
-        return schedule.GENERATORS[name].make(**chosen)
-    if found.kind == PHASES:
-        return phases.GENERATORS[name].make(**chosen)
-    if name.startswith("random/"):
-        return generators.GENERATORS[name.removeprefix("random/")].make(**chosen)
-    return networks.build(name, chosen)
-
-
-def limited(instance: LmemPacking, capacity: int | None, objective: str | None) -> LmemPacking:
-    """Return a packing with another capacity or objective, where they are not None.
-
-    A capacity asks for a packing that fits it, unless something else is minimised.
-    """
-    if capacity is None and objective is None:
-        return instance
-    if objective is None and instance.objective is Objective.PEAK:
-        objective = Objective.FIT
-    return instance.replace(
-        capacity=instance.capacity if capacity is None else capacity,
-        objective=instance.objective if objective is None else objective,
-    )
-
-
-SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
-    # inference
-    ("pipeline/bert-base", {"granularity": "matmul"}),
-    ("pipeline/vit-l-16", {"cluster": "ipu-pod8", "objective": "sum"}),
-    ("pipeline/resnet-50", {"granularity": "matmul", "cluster": "ipu-pod8"}),
-    # training
-    (
-        "pipeline/bert-large",
-        {"training": True, "batch": 1, "cluster": "ipu-pod8", "objective": "sum"},
-    ),
-    ("pipeline/gpt2-small", {"training": True, "batch": 1, "objective": "bottleneck"}),
-    ("pipeline/vgg-16", {"training": True, "batch": 4, "objective": "overlap"}),
-    # generated
-    ("pipeline/random/heterogeneous", {}),
-    ("pipeline/random/unlike-devices", {}),
-    ("pipeline/random/infeasible", {}),
-    # schedules
-    ("schedule/zero-bubble/small", {}),
-    ("schedule/interleaved", {}),
-    ("schedule/bert-large", {}),
-    # phases
-    ("phases/mnist", {}),
-    ("phases/six-layers", {}),
-    ("phases/bert-large", {}),
-    ("phases/random/heterogeneous", {}),
-    ("phases/random/chain-remat", {}),
-    ("phases/random/skip-remat", {"layers": 20}),
-    # packing
-    ("packing/activations/bert-base", {"training": True}),
-    ("packing/activations/resnet-50", {"training": True}),
-    ("packing/random/planted", {}),
-    ("packing/random/pinwheel", {}),
-    ("packing/random/evolved", {}),
-    ("packing/random/pipelined", {}),
-    ("packing/adversarial/all", {}),
-)
+def _generator(entry: Entry) -> Generator:
+    family = KINDS[entry.kind].family
+    return PROBLEMS[entry.kind].catalog.GENERATORS[entry.name.removeprefix(f"{family}/")]
 
 
 def suite(kind: str | None = None) -> list[Any]:
-    """Return the instances of `SUITE`, on which methods are compared unless others are named.
+    """Return the instances of each `SUITE`, on which methods are compared unless others are named.
 
     Parameters
     ----------
@@ -248,5 +164,8 @@ def suite(kind: str | None = None) -> list[Any]:
     """
     wanted = None if kind is None else kind_of(kind)
     return [
-        load(name, **parameters) for name, parameters in SUITE if wanted in (None, entry(name).kind)
+        load(f"{known.family}/{name}", **parameters)
+        for kind, known in KINDS.items()
+        if wanted in (None, kind)
+        for name, parameters in PROBLEMS[kind].catalog.SUITE
     ]

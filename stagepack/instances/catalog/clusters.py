@@ -11,17 +11,20 @@ cycles on every link, 100,000 operations a cycle (100 TFLOP/s at the peak).
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from stagepack.errors import suggest
-from stagepack.instances.profile import Cluster, Link
+from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.result import InputError
 
+MACHINE = frozenset({"devices", "cluster", "bandwidth", "capacity", "speed"})
+"""Words that say on what a pipeline runs."""
 IPU_TILES = 1472
 LARGEST_GENERIC = 65_536
 
@@ -143,6 +146,50 @@ def changed(
     )
 
 
+def asked(given: Mapping[str, Any], clock: float, base: Cluster | None = None) -> Cluster:
+    """Return the cluster to use: the one asked for, else `base`, changed as asked.
+
+    Parameters
+    ----------
+    given : mapping
+        What was said beside a file; of `MACHINE`, the cluster by name or as it is.
+    clock : float
+        Clock in Hz in whose cycles the layers are measured.  A cluster given by name keeps its
+        bandwidths and delays in seconds; its idle cycles are converted.
+    base : Cluster, optional
+        The cluster of the file.
+
+    Raises
+    ------
+    InputError
+        When no cluster is known at all, or what was given contradicts itself.
+    """
+    if base is not None:
+        check(base)
+    named, devices = given.get("cluster"), given.get("devices")
+    if isinstance(named, str):
+        named = cluster(named)
+    found = base if named is None else at_clock(named, clock)
+    if found is None:
+        if devices is None:
+            raise InputError(
+                "the file does not say on how many devices to run",
+                field="devices",
+                remedy="give --devices N or --cluster NAME",
+            )
+        found = Cluster.uniform(devices, clock=clock)
+    elif named is not None and devices not in (None, len(found)):
+        raise InputError(
+            f"{devices} devices but {len(found)} in cluster {found.name!r}",
+            field="devices",
+            remedy="give --devices or --cluster, not both",
+        )
+    facts = {name: given.get(name) for name in MACHINE - {"cluster"}}
+    found = changed(found, **facts)
+    check(found)
+    return found
+
+
 def at_clock(cluster: Cluster, clock: float) -> Cluster:
     """Return `cluster` with times counted in cycles of `clock` Hz; the seconds stay the same."""
     if cluster.clock == clock:
@@ -162,6 +209,45 @@ def at_clock(cluster: Cluster, clock: float) -> Cluster:
         host_recv=link(cluster.host_recv),
         host_send=link(cluster.host_send),
     )
+
+
+def check(cluster: Cluster) -> None:
+    """Refuse figures of a cluster so extreme that times could not be computed.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
+    _require_sane(cluster.clock, "cluster.clock")
+    _check_link(cluster.host_recv, "cluster.host_recv")
+    _check_link(cluster.host_send, "cluster.host_send")
+    checked: set[tuple[Any, ...]] = set()
+    for index, device in enumerate(cluster.devices):
+        if device.kind not in checked:
+            _check_device(device, f"cluster.devices[{index}]")
+            checked.add(device.kind)
+
+
+def _check_device(device: Device, where: str) -> None:
+    _require_sane(device.speed, f"{where}.speed")
+    _check_link(device.recv, f"{where}.recv")
+    _check_link(device.send, f"{where}.send")
+
+
+def _check_link(link: Link | None, where: str) -> None:
+    if link is not None:
+        _require_sane(link.GBps, f"{where}.GBps")
+        _require_sane(max(1, link.idle), f"{where}.idle")
+
+
+def _require_sane(value: float, where: str) -> None:
+    if not (1e-12 <= value <= 2**60 and math.isfinite(value)):
+        raise InputError(
+            f"{value:.3g} is out of range" if value < 1e300 else "is out of range",
+            field=where,
+            remedy="give a number from 1e-12 to 1e18",
+        )
 
 
 def _ipu_pod(devices: int) -> Preset:

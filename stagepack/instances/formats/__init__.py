@@ -2,42 +2,44 @@
 
 A format is recognised by the content of a file, and says which kinds of problem it can hold.
 What a file does not say (devices, capacity, objective, ...) is given beside it as keyword
-arguments, see :class:`.context.Context`.  To add a format, write a module with a
-:class:`.registry.Format` and list it in `FORMATS`.
+arguments: words of the vocabulary.  To add a format, write a module with a
+:class:`.registry.Format` and list it in :mod:`.known`.
 """
 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from stagepack import files
 from stagepack.instances.answer import require_instance
-from stagepack.instances.formats import (
-    auto_pipeline,
-    minimalloc,
-    native,
-    pipedream,
-    strict,
-    torch_schedule,
-    tpu_mlir,
-)
-from stagepack.instances.formats.context import Context
+from stagepack.instances.documents import strict
+from stagepack.instances.formats.known import FORMATS, by_content, by_name
+from stagepack.instances.formats.minimalloc import read_previous
 from stagepack.instances.formats.native import schema
-from stagepack.instances.formats.registry import Format, Instance, by_content, by_name
-from stagepack.instances.formats.solutions import read_previous, read_solution, write_solution
-from stagepack.instances.packing import LmemPacking
-from stagepack.instances.phases import PhaseSchedule
-from stagepack.instances.pipeline import PipelinePartition
-from stagepack.instances.schedule import PipelineSchedule
-from stagepack.instances.types import PackingKind, PhaseKind, PipelineKind, ScheduleKind
+from stagepack.instances.formats.registry import Format, Instance
+from stagepack.instances.formats.solutions import read_solution, write_solution
+from stagepack.instances.problem import VOCABULARY, coerce
+from stagepack.instances.profile import Cluster
 from stagepack.kinds import kind_of
 from stagepack.result import InputError
 
+if TYPE_CHECKING:
+    from stagepack.instances.types import (
+        LmemPacking,
+        PackingKind,
+        PhaseKind,
+        PhaseSchedule,
+        PipelineKind,
+        PipelinePartition,
+        PipelineSchedule,
+        ScheduleKind,
+    )
+
 __all__ = [
     "FORMATS",
-    "Context",
     "Format",
     "Instance",
     "formats",
@@ -49,15 +51,6 @@ __all__ = [
     "write",
     "write_solution",
 ]
-
-FORMATS = (
-    native.FORMAT,
-    pipedream.FORMAT,
-    auto_pipeline.FORMAT,
-    minimalloc.FORMAT,
-    tpu_mlir.FORMAT,
-    torch_schedule.FORMAT,
-)
 
 
 def formats() -> tuple[Format, ...]:
@@ -169,15 +162,14 @@ def read_all(
     file, name = _split(path)
     if kind is not None:
         kind = kind_of(kind)
-    chosen = None if format is None else by_name(FORMATS, format)
+    chosen = None if format is None else by_name(format)
     data = strict.load(file, max_bytes)
     with strict.located(file):
         if not strict.holds_text(data):
             raise InputError("is not text", remedy="give a text file in a known format")
-        chosen = chosen or by_content(FORMATS, data)
+        chosen = chosen or by_content(data)
         found = chosen.kind_of(data, kind)
-        understood = Context.of(context, chosen.contexts[found], _what(chosen, found), found)
-        instances = chosen.parse(data, understood, file.name)
+        instances = chosen.parse(data, _said(context, chosen, found), file.name)
     return instances if name is None else [_select(instances, name, file)]
 
 
@@ -228,7 +220,7 @@ def dump(
             )
         chosen = found[0]
     else:
-        chosen = by_name(FORMATS, format)
+        chosen = by_name(format)
     if chosen.dump is None:
         raise InputError(
             f"{chosen.name} files can only be read",
@@ -250,9 +242,29 @@ def dump(
     return data
 
 
-def _what(chosen: Format, kind: str) -> str:
-    """Name a format in messages; with the kind, where that makes a difference."""
-    return chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
+def _said(given: Mapping[str, Any], chosen: Format, kind: str) -> dict[str, Any]:
+    """Return what was said beside a file of a `kind`, checked and converted; None: nothing.
+
+    Raises
+    ------
+    InputError
+        For a word that is not understood, or a value out of range.
+    """
+    understood = chosen.contexts[kind]
+    what = chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        known = name in VOCABULARY
+        if value is None and known:
+            continue
+        if name not in understood:
+            raise InputError(
+                f"{what} files do not understand {name!r}" if known else f"unknown option {name!r}",
+                field=name,
+                remedy="known here are " + ", ".join(sorted(understood)),
+            )
+        values[name] = value if isinstance(value, Cluster) else coerce(name, value, kind)
+    return values
 
 
 def _split(path: str | Path) -> tuple[Path, str | None]:

@@ -9,19 +9,21 @@ Layers of the same name are invocations of one layer and share its variables: th
 stage.  A device may use ``int(memory_MiB * memoryProportion * 2**20)`` bytes.  A stage [a, b)
 receives the inputs of layer a and sends the outputs of layer b - 1.  The host talks to the first
 device's receive link and the last one's send link, and every device waits for it
-(``host_transfer``).  The objective is ``transfer-bounded`` unless the context says otherwise.
+(``host_transfer``).  The objective is ``transfer-bounded`` unless another is asked for.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import msgspec
 
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import JOB, MACHINE, Context, check_cluster
+from stagepack.instances.catalog import clusters
+from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format
 from stagepack.instances.pipeline import KIND, Objective, PipelinePartition, Variable
+from stagepack.instances.pipeline.native import GIVEN, job
 from stagepack.instances.profile import Bytes, Cluster, Cycles, Device, Link, Positive
 from stagepack.result import InputError
 
@@ -65,15 +67,6 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answers: list[list[int]] = []
 
 
-KNOWN_FIELDS = tuple(
-    dict.fromkeys(
-        field.encode_name
-        for struct in (Case, Machine, Connection, Layer)
-        for field in msgspec.structs.fields(struct)
-    )
-)
-
-
 def sniff(data: bytes) -> bool:
     """Whether `data` is JSON with the words of a case file and none of a native one."""
     start = strict.first_byte(data)
@@ -82,7 +75,7 @@ def sniff(data: bytes) -> bool:
     return start == b"[" and (b'"connection"' in data or b'"cycles"' in data)
 
 
-def parse(data: bytes, context: Context, file: str) -> list[PipelinePartition]:
+def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePartition]:
     """Return the instances of a case file, in its order.
 
     Raises
@@ -92,21 +85,21 @@ def parse(data: bytes, context: Context, file: str) -> list[PipelinePartition]:
     """
     del file  # the cases have names
     if strict.first_byte(data) == b"{":
-        return [build(strict.decode(data, Case, known=KNOWN_FIELDS), context)]
-    cases = strict.decode(data, list[Case], known=KNOWN_FIELDS)
+        return [build(strict.decode(data, Case), given)]
+    cases = strict.decode(data, list[Case])
     if not cases:
         raise InputError("holds no case", remedy="give a file with at least one case")
     instances = []
     for index, case in enumerate(cases):
         try:
-            instances.append(build(case, context))
+            instances.append(build(case, given))
         except InputError as error:
             error.field = f"[{index}].{error.field}" if error.field else f"[{index}]"
             raise
     return instances
 
 
-def build(case: Case, context: Context) -> PipelinePartition:
+def build(case: Case, given: Mapping[str, Any]) -> PipelinePartition:
     """Return the instance of one case.
 
     Raises
@@ -129,15 +122,13 @@ def build(case: Case, context: Context) -> PipelinePartition:
         host_recv=links[0][0],
         host_send=links[-1][1],
     )
-    check_cluster(base)
-    cluster = context.cluster_for(base.clock, base)
-    check_cluster(cluster)
+    cluster = clusters.asked(given, base.clock, base)
     if not case.layers:
         raise InputError("no layers", field="layers", remedy="give at least one layer")
     spans: dict[str, tuple[int, int]] = {}
     for index, layer in enumerate(case.layers):
         spans[layer.name] = (spans.get(layer.name, (index, index))[0], index)
-    options = {"objective": Objective.TRANSFER_BOUNDED, "host_transfer": True, **context.job}
+    options = {"objective": Objective.TRANSFER_BOUNDED, "host_transfer": True, **job(given)}
     return PipelinePartition.from_arrays(
         [layer.cycles for layer in case.layers],
         cluster=cluster,
@@ -156,7 +147,7 @@ def build(case: Case, context: Context) -> PipelinePartition:
 
 FORMAT = Format(
     name="auto_pipeline",
-    contexts={KIND: MACHINE | JOB - {"training", "microbatches"}},
+    contexts={KIND: GIVEN - {"training", "microbatches"}},
     extensions=(".json",),
     description="Auto Pipeline case files: layer profiles with their cluster, several in a file",
     sniff=sniff,

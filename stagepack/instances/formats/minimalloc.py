@@ -6,7 +6,7 @@ exclusive), ``size``, and where needed ``alignment``, ``hint``, ``gaps`` and ``o
 as in MiniMalloc is *inclusive*: a column ``end``, and with it the ends of gaps, counts one more.
 
 Gaps are separated by spaces: ``a-b`` (dead in [a, b)) or ``a-b@w0:w1`` (in [a, b) only the bytes
-[w0, w1) of the buffer are in use).  An ``offset`` is a placement: a hint, unless the context says
+[w0, w1) of the buffer are in use).  An ``offset`` is a placement: a hint, unless it is said
 that it is ``fixed`` or the ``previous`` one; :func:`offsets` reads it as a solution.  A hint may
 be -1 or empty, an offset empty: none.
 
@@ -17,19 +17,22 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from stagepack import files
 from stagepack.errors import suggest
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.cells import LARGEST, Cells
-from stagepack.instances.formats.context import PACKING, Context
+from stagepack.instances.answer import require_instance
+from stagepack.instances.documents import strict
+from stagepack.instances.documents.cells import LARGEST, Cells
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
+from stagepack.instances.packing.native import GIVEN, aligned
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
 
@@ -197,7 +200,7 @@ def _gaps(
     return found
 
 
-def parse(data: bytes, context: Context, file: str) -> list[LmemPacking]:
+def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]:
     """Return the one instance of a file, its name and capacity from the file's name.
 
     Raises
@@ -206,7 +209,7 @@ def parse(data: bytes, context: Context, file: str) -> list[LmemPacking]:
         Naming line and column, or the option that does not fit.
     """
     table = read_table(data)
-    chosen = [name for name in ("fixed", "previous") if getattr(context, name)]
+    chosen = [name for name in ("fixed", "previous") if given.get(name)]
     if len(chosen) == 2:
         raise InputError(
             "the offsets are either fixed or the previous ones",
@@ -218,10 +221,6 @@ def parse(data: bytes, context: Context, file: str) -> list[LmemPacking]:
             "needs offsets, and there is no such column", field=chosen[0], remedy="leave it out"
         )
     placed, as_hint = table.offset, None if chosen else table.offset
-    alignment = table.alignment
-    if context.alignment is not None:
-        own = np.ones(len(table.size), dtype=np.int64) if alignment is None else alignment
-        alignment = np.where(own == 1, context.alignment, own)
     name, capacity = name_and_capacity(file)
     return [
         LmemPacking.from_arrays(
@@ -230,13 +229,13 @@ def parse(data: bytes, context: Context, file: str) -> list[LmemPacking]:
             table.end,
             ids=table.ids,
             gaps=table.gaps,
-            alignment=alignment,
-            fixed=placed if context.fixed else None,
-            previous=placed if context.previous else None,
+            alignment=aligned(table.alignment, len(table.size), given),
+            fixed=placed if given.get("fixed") else None,
+            previous=placed if given.get("previous") else None,
             hint=as_hint if table.hint is None else table.hint,
-            period=context.period,
-            capacity=capacity if context.capacity is None else context.capacity,
-            objective=context.objective,
+            period=given.get("period"),
+            capacity=given.get("capacity", capacity),
+            objective=given.get("objective"),
             name=name,
             source=file,
         )
@@ -302,7 +301,54 @@ def offsets(data: bytes, instance: LmemPacking) -> PackingSolution:
     return PackingSolution.of(instance, placed)
 
 
-# ---------------------------------------------------------------------- writing
+class _Offsets(msgspec.Struct, frozen=True):
+    offsets: dict[str, int]
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    """A placement, or a result that holds one."""
+
+    solution: _Offsets | None = None
+    offsets: dict[str, int] | None = None
+
+    def all_offsets(self) -> dict[str, int]:
+        found = self.offsets if self.solution is None else self.solution.offsets
+        if found is None:
+            raise InputError("is missing", field="offsets", remedy='write {"offsets": {id: int}}')
+        return found
+
+
+def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
+    """Read an old placement for an instance that has changed since.
+
+    Parameters
+    ----------
+    path : path-like
+        As for :func:`.read_solution`; buffers are told by their names alone.
+    instance : LmemPacking
+
+    Returns
+    -------
+    list of int
+        The old offset of each buffer; -1 for those that the file does not name.
+
+    Raises
+    ------
+    InputError
+        Naming file and field: no placement inside, or none of this instance's buffers.
+    """
+    require_instance(instance, KIND)
+    data = strict.load(path)
+    with strict.located(path):
+        old = named_offsets(data) if sniff(data) else strict.decode(data, _Placed).all_offsets()
+        previous = [old.get(instance.buffer_id(i), -1) for i in range(instance.n)]
+        if max(previous) < 0:
+            raise InputError(
+                f"names no buffer of {instance.name}",
+                field="offsets",
+                remedy="give an old placement of this instance",
+            )
+    return previous
 
 
 def named_offsets(data: bytes) -> dict[str, int]:
@@ -313,8 +359,11 @@ def named_offsets(data: bytes) -> dict[str, int]:
     InputError
         When there is no column of offsets.
     """
-    (instance,) = parse(data, Context(previous=True), "")
+    (instance,) = parse(data, {"previous": True}, "")
     return {instance.buffer_id(i): at for i, at in enumerate(instance.previous.tolist())}
+
+
+# ---------------------------------------------------------------------- writing
 
 
 def dump(instance: LmemPacking, file: str) -> bytes:
@@ -404,10 +453,12 @@ def _csv(instance: LmemPacking, more: dict[str, Iterable[Any]]) -> bytes:
 
 FORMAT = Format(
     name="minimalloc",
-    contexts={KIND: PACKING | {"fixed", "previous"}},
+    contexts={KIND: GIVEN | {"fixed", "previous"}},
     extensions=(".csv", ".csv.gz"),
     description="CSV of buffers as MiniMalloc reads it; the capacity in the file's name",
     sniff=sniff,
     parse=parse,
     dump=dump,
+    solution=offsets,
+    dump_solution=dump_offsets,
 )

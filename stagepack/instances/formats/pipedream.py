@@ -27,20 +27,23 @@ What becomes of it:
   to nanoseconds, ``"ms"`` keeps floats.  The cluster's clock is that unit, so that bandwidths
   remain GB/s.
 
-Devices are not in the file: the context must give ``devices`` or ``cluster``.
+Devices are not in the file: they must be given beside it: ``devices`` or ``cluster``.
 """
 
 from __future__ import annotations
 
 import heapq
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
 
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import JOB, MACHINE, Context, check_cluster
+from stagepack.instances.catalog import clusters
+from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.pipeline import KIND, PipelinePartition
+from stagepack.instances.pipeline.native import GIVEN, job
 from stagepack.instances.profile import LayerProfile, ModelProfile
 from stagepack.result import InputError
 
@@ -81,7 +84,7 @@ def sniff(data: bytes) -> bool:
     return b"forward_compute_time=" in data and b" -- " in data and strict.first_byte(data) != b"{"
 
 
-def parse(data: bytes, context: Context, file: str) -> list[PipelinePartition]:
+def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePartition]:
     """Return the one instance of a profile, named after its file.
 
     Raises
@@ -89,13 +92,12 @@ def parse(data: bytes, context: Context, file: str) -> list[PipelinePartition]:
     InputError
         Naming the line.
     """
-    unit = context.unit or "us"
-    cluster = context.cluster_for(CLOCK[unit])
-    check_cluster(cluster)
+    unit = given.get("unit", "us")
+    cluster = clusters.asked(given, CLOCK[unit])
     nodes = in_order(pruned(read_nodes(strict.text(data))))
-    profile = chain(nodes, unit, training=bool(context.training))
+    profile = chain(nodes, unit, training=given.get("training", False))
     name = stem_of(file).removesuffix("_graph")
-    return [PipelinePartition.from_profile(profile, cluster, name=name, source=file, **context.job)]
+    return [PipelinePartition.from_profile(profile, cluster, name=name, source=file, **job(given))]
 
 
 def read_nodes(text: str) -> dict[str, Node]:
@@ -316,7 +318,7 @@ def _at(line: int, problem: str, remedy: str = "correct the line") -> InputError
 
 FORMAT = Format(
     name="pipedream",
-    contexts={KIND: MACHINE | JOB | {"unit"}},
+    contexts={KIND: GIVEN | {"unit"}},
     extensions=(".txt",),
     description="PipeDream profiles (graph.txt), read as a chain; needs devices or a cluster",
     sniff=sniff,

@@ -1,13 +1,11 @@
-"""What a format is, and the list of those there are."""
+"""What a format is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from stagepack.errors import suggest
-from stagepack.instances.formats.context import Context
 from stagepack.result import InputError, Number
 
 
@@ -52,8 +50,8 @@ class Format:
     ----------
     name : str
     contexts : mapping of str to frozenset of str
-        The kinds of problem it can describe, and for each what may be said beside the file: names
-        of :class:`.context.Context`.
+        The kinds of problem it can describe, and for each what may be said beside the file: words
+        of :data:`stagepack.instances.problem.VOCABULARY`.
     extensions : tuple of str
         Usual ends of file names; reading goes by content, writing by these.
     description : str
@@ -61,11 +59,16 @@ class Format:
     sniff : callable
         Whether bytes look like this format, complete or not.
     parse : callable
-        ``(data, context, file name) -> instances``; raises `InputError` without the file's name.
+        ``(data, given, file name) -> instances``, where `given` is what was said beside the file,
+        checked; raises `InputError` without the file's name.
     dump : callable, optional
         ``(instance, file name) -> bytes``.
     tell : callable, optional
         Which kind the bytes hold, for a format of several.
+    solution : callable, optional
+        ``(data, instance) -> solution``, where files may hold one.
+    dump_solution : callable, optional
+        ``(solution, instance, **options) -> bytes``.
     """
 
     name: str
@@ -73,9 +76,11 @@ class Format:
     extensions: tuple[str, ...]
     description: str
     sniff: Callable[[bytes], bool]
-    parse: Callable[[bytes, Context, str], list[Any]]
+    parse: Callable[[bytes, Mapping[str, Any], str], list[Any]]
     dump: Callable[[Any, str], bytes] | None = None
     tell: Callable[[bytes], str] | None = None
+    solution: Callable[[bytes, Any], Any] | None = None
+    dump_solution: Callable[..., bytes] | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -113,50 +118,6 @@ class Format:
                 remedy="give another file or kind (--kind)",
             )
         return kind
-
-
-def by_name(known: Iterable[Format], name: str) -> Format:
-    """Return the format called `name`.
-
-    Raises
-    ------
-    InputError
-        For an unknown name.
-    """
-    known = list(known)
-    for candidate in known:
-        if candidate.name == name:
-            return candidate
-    raise InputError(
-        f"unknown format {name!r}",
-        field="format",
-        remedy=suggest(name, [candidate.name for candidate in known]),
-    )
-
-
-def by_content(known: Iterable[Format], data: bytes) -> Format:
-    """Return the format that `data` is written in.
-
-    Raises
-    ------
-    InputError
-        When no format or several recognise it.
-    """
-    known = list(known)
-    found = [candidate for candidate in known if candidate.sniff(data)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InputError(
-            "could be " + " or ".join(candidate.name for candidate in found),
-            field="format",
-            remedy="name the format (--format)",
-        )
-    raise InputError(
-        "is in no format that is known here",
-        field="format",
-        remedy="known are " + ", ".join(candidate.name for candidate in known),
-    )
 
 
 def stem_of(file: str) -> str:

@@ -5,85 +5,24 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from stagepack import files
+from stagepack.errors import InputError
 from stagepack.instances.answer import former_order, require_instance
-from stagepack.instances.formats import minimalloc, strict, torch_schedule
-from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import InputError, Result
+from stagepack.instances.documents import strict
+from stagepack.instances.formats.known import FORMATS
+from stagepack.instances.problem import PROBLEMS, Problem
+from stagepack.result import Result
 
-Solution = PipelineSolution | PackingSolution | ScheduleSolution | PhaseSolution
-Problem = PipelinePartition | LmemPacking | PipelineSchedule | PhaseSchedule
-
-SAME = "give a solution of this instance, read with the same options"
-
-
-class _Stages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Stage j is the layers [boundaries[j], boundaries[j + 1]) on device devices[j]."""
-
-    boundaries: list[int]
-    devices: list[int] | None = None
-
-
-class _Places(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The offset of each buffer and, where there are several memories, which it lies in."""
-
-    offsets: dict[str, int]
-    memories: dict[str, str] | None = None
-
-
-class _Starts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The start of every operation, by stage, kind and microbatch."""
-
-    start: list[list[list[int]]]
-
-
-class _Phases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Groups of layers, a mode a phase, and what happens to every product."""
-
-    boundaries: list[int]
-    mode: list[str]
-    io_tiles: int = 0
-    microbatch: int = 1
-    policy: list[str] = []
-    recompute: list[list[int]] | None = None
-    prefetch: list[bool] = []
-
-
-class _Result(msgspec.Struct, frozen=True):
-    digest: Any = None
-    solution: Any = None
-    status: Any = None
-    boundaries: Any = None
-    offsets: Any = None
-    start: Any = None
-    mode: Any = None
-
-
-class _WithStages(msgspec.Struct, frozen=True):
-    solution: _Stages
-
-
-class _WithPlaces(msgspec.Struct, frozen=True):
-    solution: _Places
-
-
-class _WithStarts(msgspec.Struct, frozen=True):
-    solution: _Starts
-
-
-class _WithPhases(msgspec.Struct, frozen=True):
-    solution: _Phases
+if TYPE_CHECKING:
+    from stagepack.instances.types import Instance, Solution
 
 
 def read_solution(
-    path: str | Path, instance: Problem | None = None, *, max_bytes: int | None = None
+    path: str | Path, instance: Instance | None = None, *, max_bytes: int | None = None
 ) -> Solution:
     """Read a solution, or a result that contains it.
 
@@ -109,16 +48,16 @@ def read_solution(
     """
     data = strict.load(path, max_bytes)
     with strict.located(path):
-        return solution_in(data, instance)
+        return cast("Solution", solution_in(data, instance))
 
 
-def solution_in(
-    data: bytes, instance: Problem | None = None, *, any_digest: bool = False
-) -> Solution:
+def solution_in(data: bytes, instance: Any = None, *, any_digest: bool = False) -> Any:
     """Return the solution in the bytes of a file, as :func:`read_solution` does.
 
     Parameters
     ----------
+    data : bytes
+    instance : instance of any problem, optional
     any_digest : bool
         Take that of a result for another instance, too.
 
@@ -127,193 +66,79 @@ def solution_in(
     InputError
         Without the file's name.
     """
-    if minimalloc.sniff(data):
-        return minimalloc.offsets(data, _packing(instance))
-    if torch_schedule.sniff(data):
-        return torch_schedule.solution(data, _schedule(instance))
-    header = strict.decode(data, _Result)
-    inside = header.solution is not None
-    given = header.solution if inside else msgspec.structs.asdict(header)
-    nothing = header.boundaries is header.offsets is header.start is None
-    if not inside and header.status is not None and nothing:
+    for known in FORMATS:
+        if known.solution is not None and known.sniff(data):
+            _require_kind(PROBLEMS[known.kinds[0]], instance)
+            return known.solution(data, instance)
+    document = strict.decode(data, dict[str, Any])
+    inside = document.get("solution") is not None
+    given = document["solution"] if inside else document
+    told = _told(given, instance)
+    if told is None and not inside and document.get("status") is not None:
         raise InputError(
-            f"the result holds no solution (status {str(header.status)[:20]})",
+            f"the result holds no solution (status {str(document['status'])[:20]})",
             field="solution",
             remedy="give a solution, or a result that has one",
         )
     if instance is not None and not any_digest:
-        _require_digest(header.digest, instance)
-    placed = isinstance(given, dict) and given.get("offsets") is not None
-    if placed or isinstance(instance, LmemPacking):
-        return _places(data, inside, _packing(instance))
-    timed = isinstance(given, dict) and given.get("start") is not None
-    if timed or isinstance(instance, PipelineSchedule):
-        return _starts(data, inside, _schedule(instance))
-    phased = isinstance(given, dict) and given.get("mode") is not None
-    if isinstance(instance, PhaseSchedule) or (phased and instance is None):
-        return _phases(data, inside, instance)
-    return _stages(data, inside, instance)
-
-
-def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
-    """Read an old placement for an instance that has changed since.
-
-    Parameters
-    ----------
-    path : path-like
-        As for :func:`read_solution`; buffers are told by their names alone.
-    instance : LmemPacking
-
-    Returns
-    -------
-    list of int
-        The old offset of each buffer; -1 for those that the file does not name.
-
-    Raises
-    ------
-    InputError
-        Naming file and field: no placement inside, or none of this instance's buffers.
-    """
-    data = strict.load(path)
-    with strict.located(path):
-        instance = _packing(instance)
-        if minimalloc.sniff(data):
-            old = minimalloc.named_offsets(data)
-        else:
-            inside = strict.decode(data, _Result).solution is not None
-            if inside:
-                old = strict.decode(data, _WithPlaces).solution.offsets
-            else:
-                old = strict.decode(data, _Places, known=("offsets", "memories")).offsets
-        previous = [old.get(instance.buffer_id(i), -1) for i in range(instance.n)]
-        if max(previous) < 0:
-            raise InputError(
-                f"names no buffer of {instance.name}",
-                field="offsets",
-                remedy="give an old placement of this instance",
-            )
-    return previous
-
-
-def _stages(data: bytes, inside: bool, instance: Problem | None) -> PipelineSolution:
-    if inside:
-        solution = strict.decode(data, _WithStages).solution
-    else:
-        solution = strict.decode(data, _Stages, known=("boundaries", "devices"))
-    given = {"boundaries": solution.boundaries}
-    if solution.devices is not None:
-        given["devices"] = solution.devices
-    answer = PipelineSolution.from_dict(given)
-    if isinstance(instance, PipelinePartition):
-        _require_same(instance, answer)
-    return answer
-
-
-def _phases(data: bytes, inside: bool, instance: PhaseSchedule | None) -> PhaseSolution:
-    if inside:
-        solution = strict.decode(data, _WithPhases).solution
-    else:
-        known = tuple(field.name for field in msgspec.structs.fields(_Phases))
-        solution = strict.decode(data, _Phases, known=known)
-    answer = PhaseSolution.from_dict(msgspec.structs.asdict(solution))
-    end = answer.boundaries[-1] if answer.boundaries else 0
-    if instance is not None and end != instance.n:
+        _require_digest(document.get("digest"), instance)
+    if told is None:
+        fields = [" and ".join(known.solution_fields) for known in PROBLEMS.values()]
         raise InputError(
-            f"ends at layer {end} but {instance.name} has {instance.n} layers",
-            field="boundaries",
-            remedy=SAME,
+            "holds no solution",
+            field="solution" if inside else "",
+            remedy="write an object with " + ", or ".join(fields),
         )
-    return answer
-
-
-def _places(data: bytes, inside: bool, instance: LmemPacking) -> PackingSolution:
-    if inside:
-        solution = strict.decode(data, _WithPlaces).solution
-    else:
-        solution = strict.decode(data, _Places, known=("offsets", "memories"))
+    _require_kind(told, instance)
     try:
-        return PackingSolution.from_dict(msgspec.structs.asdict(solution), instance)
+        return told.solution.from_dict(given, instance)
     except InputError as error:
         error.field = f"solution.{error.field}" if inside else error.field
         raise
 
 
-def _starts(data: bytes, inside: bool, instance: PipelineSchedule) -> ScheduleSolution:
-    if inside:
-        solution = strict.decode(data, _WithStarts).solution
-    else:
-        solution = strict.decode(data, _Starts, known=("start",))
-    try:
-        return ScheduleSolution.from_dict(msgspec.structs.asdict(solution), instance)
-    except InputError as error:
-        error.field = f"solution.{error.field}" if inside else error.field
-        raise
+def _told(given: Any, instance: Any) -> Problem | None:
+    """Return the problem whose solution a document is, by its fields or else by the instance."""
+    there = {name for name in given if given[name] is not None} if type(given) is dict else set()
+    own = None if instance is None else PROBLEMS[instance.kind]
+    if own is not None and there & set(own.solution_fields):
+        return own
+    found = [known for known in PROBLEMS.values() if there.issuperset(known.solution_fields)]
+    return max(found, key=lambda known: len(known.solution_fields), default=own)
 
 
-def _schedule(instance: Problem | None) -> PipelineSchedule:
-    """Return the instance that starts need: it says which operations there are."""
-    if instance is None:
+def _require_kind(told: Problem, instance: Any) -> None:
+    """Refuse a solution that cannot be of `instance`, or that cannot be read without one."""
+    field = told.solution_fields[0]
+    if instance is None and told.needs_instance:
         raise InputError(
-            "starts can only be read with their instance",
-            field="start",
+            f"solutions of {told.kind} can only be read with their instance",
+            field=field,
             remedy="give the instance too: read_solution(path, instance)",
         )
-    if not isinstance(instance, PipelineSchedule):
+    if instance is not None and instance.kind != told.kind:
         raise InputError(
-            f"holds a schedule, no solution for {instance.kind}",
-            field="start",
-            remedy="give the instance that it is a schedule of",
+            f"holds a solution of {told.kind}, no solution for {instance.kind}",
+            field=field,
+            remedy="give the instance that it is a solution of",
         )
-    return instance
 
 
-def _packing(instance: Problem | None) -> LmemPacking:
-    """Return the instance that offsets need: they name its buffers."""
-    if instance is None:
-        raise InputError(
-            "offsets can only be read with their instance",
-            field="offsets",
-            remedy="give the instance too: read_solution(path, instance)",
-        )
-    if not isinstance(instance, LmemPacking):
-        raise InputError(
-            f"holds offsets, no solution for {instance.kind}",
-            field="offsets",
-            remedy='write {"boundaries": [0, ..., n]}',
-        )
-    return instance
-
-
-def _require_digest(digest: Any, instance: Problem) -> None:
+def _require_digest(digest: Any, instance: Any) -> None:
     if isinstance(digest, str) and digest and digest != instance.digest:
         raise InputError(
             f"is a result for another instance ({digest}, not {instance.digest})",
             field="digest",
-            remedy=SAME,
-        )
-
-
-def _require_same(instance: PipelinePartition, answer: PipelineSolution) -> None:
-    end = answer.boundaries[-1] if answer.boundaries else 0
-    if end != instance.n:
-        raise InputError(
-            f"ends at layer {end} but {instance.name} has {instance.n} layers",
-            field="boundaries",
-            remedy=SAME,
-        )
-    if any(not 0 <= device < instance.k for device in answer.devices):
-        raise InputError(
-            f"names a device outside 0..{instance.k - 1}", field="devices", remedy=SAME
+            remedy=strict.ANOTHER,
         )
 
 
 @former_order("solution", "path", "instance")
 def write_solution(
-    instance: Problem | None,
+    instance: Instance | None,
     solution: Solution | Result[Any],
     path: str | Path,
-    *,
-    communication: bool = False,
+    **options: Any,
 ) -> None:
     """Write a solution, whole or not at all; names that end in ``.gz`` are compressed.
 
@@ -325,13 +150,14 @@ def write_solution(
     path : path-like
         JSON; a packing to ``.csv`` as the buffers of its `instance` with their offsets, a schedule
         as the order of work of each rank for torch.distributed.pipelining.
-    communication : bool
-        Write the sends and receives of a schedule, too: see :func:`.torch_schedule.dump`.
+    **options
+        For the format of that kind of file: ``communication=True`` writes the sends and receives
+        of a schedule, too, see :func:`.torch_schedule.dump`.
 
     Raises
     ------
     InputError
-        When the file cannot be written, CSV cannot say it, or the solution is none of the
+        When the file cannot be written, its format cannot say it, or the solution is none of the
         instance.
     """
     if instance is not None:
@@ -346,17 +172,20 @@ def write_solution(
             f"{type(path).__name__} is no path", field="path", remedy="name the file to write"
         )
     name = Path(path).name.lower()
-    if name.removesuffix(".gz").endswith(".csv"):
+    writers = [known for known in FORMATS if known.dump_solution is not None]
+    if any(name.endswith(known.extensions) for known in writers):
+        kind = None if instance is None else instance.kind
+        writer = next((known for known in writers if kind in known.kinds), None)
+        if writer is None or writer.dump_solution is None:
+            raise InputError(
+                "such files take solutions of "
+                + " or ".join(kind for known in writers for kind in known.kinds)
+                + ", with the instance",
+                file=path,
+                remedy="end the name in .json, or give write_solution the instance",
+            )
         try:
-            if isinstance(solution, PackingSolution) and isinstance(instance, LmemPacking):
-                data = minimalloc.dump_offsets(solution, instance)
-            elif isinstance(solution, ScheduleSolution) and isinstance(instance, PipelineSchedule):
-                data = torch_schedule.dump(solution, instance, communication=communication)
-            else:
-                raise InputError(
-                    "CSV takes the offsets of a packing or a schedule, with the instance",
-                    remedy="end the name in .json, or give write_solution the instance",
-                )
+            data = writer.dump_solution(solution, instance, **options)
         except InputError as error:
             raise error.at(path) from None
     else:

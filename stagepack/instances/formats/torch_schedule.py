@@ -18,16 +18,16 @@ Source: ``torch/distributed/pipelining/schedules.py``, ``_Action`` and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import SCHEDULE, Context
-from stagepack.instances.formats.native.schedule import given
+from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule.native import GIVEN, changes
 from stagepack.instances.schedule.timing import longest_path
 from stagepack.result import InputError
 
@@ -105,7 +105,7 @@ def _work(cell: str, where: str) -> Iterator[Work]:
             yield Work(int(found[1]), found[2], int(found[3]), where)
 
 
-def parse(data: bytes, context: Context, file: str) -> list[PipelineSchedule]:
+def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelineSchedule]:
     """Return the instance whose stages, devices and microbatches are those of the file.
 
     Raises
@@ -150,7 +150,7 @@ def parse(data: bytes, context: Context, file: str) -> list[PipelineSchedule]:
         name=stem_of(file),
     )
     _orders(ranks, instance)
-    said = given(context)
+    said = changes(given)
     if "microbatches" in said:
         raise InputError(
             "is what the file says",
@@ -370,9 +370,11 @@ def _with_communication(
 
 FORMAT = Format(
     name="torch_schedule",
-    contexts={KIND: SCHEDULE},
+    contexts={KIND: GIVEN},
     extensions=(".csv", ".csv.gz"),
     description="schedules of torch.distributed.pipelining: a line a rank, as 0F0,0F1,0B0",
     sniff=sniff,
     parse=parse,
+    solution=solution,
+    dump_solution=dump,
 )

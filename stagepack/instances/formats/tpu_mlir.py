@@ -12,15 +12,16 @@ the buffers that compute and DMA touch at once; they should not share a bank.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import PACKING, Context
+from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.packing import KIND, Banks, LmemPacking
+from stagepack.instances.packing.native import GIVEN
 from stagepack.result import InputError
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
@@ -62,7 +63,7 @@ def sniff(data: bytes) -> bool:
     )
 
 
-def parse(data: bytes, context: Context, file: str) -> list[LmemPacking]:
+def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]:
     """Return an instance for each group, named after the model and the group's number.
 
     Raises
@@ -75,14 +76,14 @@ def parse(data: bytes, context: Context, file: str) -> list[LmemPacking]:
     instances = []
     for at, group in enumerate(document.groups):
         try:
-            instances.append(build(group, context, f"{model}-g{group.group}", file))
+            instances.append(build(group, given, f"{model}-g{group.group}", file))
         except InputError as error:
             error.field = f"groups[{at}].{error.field}"
             raise
     return instances
 
 
-def build(group: Group, context: Context, name: str, source: str) -> LmemPacking:
+def build(group: Group, given: Mapping[str, Any], name: str, source: str) -> LmemPacking:
     """Return the instance of one group.
 
     Raises
@@ -136,14 +137,14 @@ def build(group: Group, context: Context, name: str, source: str) -> LmemPacking
         start + [buffer.life for buffer in group.buffers],
         ids=[buffer.name for buffer in group.buffers],
         period=period,
-        capacity=group.lmem_bytes if context.capacity is None else context.capacity,
-        alignment=grain if context.alignment is None else context.alignment,
+        capacity=given.get("capacity", group.lmem_bytes),
+        alignment=given.get("alignment", grain),
         banks=Banks(
             group.banks,
             group.lmem_bytes // group.banks,
             np.array(pairs, dtype=np.int64).reshape(-1, 2),
         ),
-        objective=context.objective,
+        objective=given.get("objective"),
         name=name,
         source=source,
     )
@@ -151,7 +152,7 @@ def build(group: Group, context: Context, name: str, source: str) -> LmemPacking
 
 FORMAT = Format(
     name="tpu_mlir",
-    contexts={KIND: PACKING - {"period"}},
+    contexts={KIND: GIVEN - {"period"}},
     extensions=(".json",),
     description="TPU-MLIR layer groups: buffers with circular lifetimes, banks and their pairs",
     sniff=sniff,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.answer import Answered
+from stagepack.instances.documents import strict
 from stagepack.instances.packing import validate
 from stagepack.instances.packing.validate import LARGEST, integers
 from stagepack.instances.profile import Array
@@ -141,6 +142,8 @@ class PackingSolution(ShownSolution):
         InputError
             When a buffer is missing or unknown, or a value is no integer (no memory's name).
         """
+        if isinstance(data, Mapping):
+            strict.require_fields(data, ("offsets", "memories"))
         if not isinstance(data, Mapping) or not isinstance(data.get("offsets"), Mapping):
             raise InputError(
                 "is missing or no object", field="offsets", remedy='write {"offsets": {id: int}}'

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from stagepack.result import InputError
+import msgspec
+
+from stagepack.instances.documents import strict
 from stagepack.shown import ShownSolution, some
 
 if TYPE_CHECKING:
     from stagepack.instances.phases.instance import PhaseSchedule
-
-REMEDY = (
-    'write {"boundaries": [0, ..., n], "mode": [...], "io_tiles": 0, "microbatch": 1, '
-    '"policy": [...]}'
-)
 
 
 class PhaseKind(StrEnum):
@@ -94,8 +91,7 @@ class Phase:
         return self.recompute[layer - self.first] if self.recompute else ()
 
 
-@dataclass(frozen=True, repr=False)
-class PhaseSolution(ShownSolution):
+class PhaseSolution(ShownSolution, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A plan.
 
     Attributes
@@ -229,36 +225,27 @@ class PhaseSolution(ShownSolution):
         return "" if again is None or isinstance(again, tuple | list) else "recompute"
 
     @classmethod
-    def from_dict(cls, data: Any) -> PhaseSolution:
+    def from_dict(cls, data: Any, instance: Any = None) -> PhaseSolution:
         """Read ``{"boundaries": [...], "mode": [...], "io_tiles": int, "microbatch": int, ...}``.
 
         ``policy``, ``recompute`` and ``prefetch`` may be left out.
 
+        Parameters
+        ----------
+        data : mapping
+        instance : PhaseSchedule, optional
+            What it should be a solution of.
+
         Raises
         ------
         InputError
-            When a field is missing, unknown or of another type.
+            When a field is missing, unknown or of another type, or it ends elsewhere than the
+            instance.
         """
-        if not isinstance(data, Mapping):
-            raise InputError("a solution is an object", remedy=REMEDY)
-        for name in data:
-            if name not in cls.__dataclass_fields__:
-                raise InputError("unknown field", field=str(name), remedy=REMEDY)
-        again = data.get("recompute")
-        return cls(
-            boundaries=_items(data, "boundaries", int),
-            mode=_items(data, "mode", str),
-            io_tiles=_items({"io_tiles": [data.get("io_tiles", 0)]}, "io_tiles", int)[0],
-            microbatch=_items({"microbatch": [data.get("microbatch", 1)]}, "microbatch", int)[0],
-            policy=_items({"policy": (), **data}, "policy", str),
-            recompute=None
-            if again is None
-            else tuple(
-                _items({f"recompute[{at}]": layers}, f"recompute[{at}]", int)
-                for at, layers in enumerate(_items(data, "recompute", object))
-            ),
-            prefetch=_items({"prefetch": (), **data}, "prefetch", bool),
-        )
+        answer = strict.convert(data, cls)
+        if instance is not None:
+            strict.require_end(answer.boundaries, instance)
+        return answer
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON data."""
@@ -272,19 +259,3 @@ class PhaseSolution(ShownSolution):
             "recompute": None if again is None else [[int(at) for at in run] for run in again],
             "prefetch": [bool(flag) for flag in self.prefetch],
         }
-
-
-def _items(data: Mapping[str, Any], name: str, kind: type) -> tuple[Any, ...]:
-    values = data.get(name)
-    right = isinstance(values, list | tuple) and all(
-        isinstance(value, kind) and (kind is not int or not isinstance(value, bool))
-        for value in values
-    )
-    if not right:
-        what = {int: "integers", str: "words", bool: "true and false", object: "lists"}[kind]
-        raise InputError(
-            "is missing" if values is None else f"is not made of {what}",
-            field=name,
-            remedy=REMEDY,
-        )
-    return tuple(values)  # type: ignore[arg-type]

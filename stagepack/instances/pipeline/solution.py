@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from stagepack.instances.documents import strict
 from stagepack.result import InputError
 from stagepack.shown import ShownSolution, some
 
 
-@dataclass(frozen=True, repr=False)
-class PipelineSolution(ShownSolution):
+class PipelineSolution(ShownSolution, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Stage j is the layers [boundaries[j], boundaries[j + 1]) on device devices[j]."""
 
     boundaries: tuple[int, ...]
@@ -24,31 +25,34 @@ class PipelineSolution(ShownSolution):
         return cls(cuts, tuple(range(len(cuts) - 1)))
 
     @classmethod
-    def from_dict(cls, data: Any) -> PipelineSolution:
+    def from_dict(cls, data: Any, instance: Any = None) -> PipelineSolution:
         """Read ``{"boundaries": [0, ..., n], "devices": [...]}``; devices default to 0, 1, ...
+
+        Parameters
+        ----------
+        data : mapping
+        instance : PipelinePartition, optional
+            What it should be a solution of.
 
         Raises
         ------
         InputError
-            When a field is missing or is not a list of integers.
+            When a field is missing, unknown or no list of integers; with an instance, when it
+            ends elsewhere or names a device that there is not.
         """
-        if not isinstance(data, Mapping):
-            raise InputError(
-                "a solution is an object",
-                remedy='write {"boundaries": [0, ..., n], "devices": [0, 1, ...]}',
-            )
-        for name in ("boundaries", "devices"):
-            values = data.get(name, [] if name == "devices" else None)
-            if not isinstance(values, list | tuple) or not all(
-                isinstance(value, int) and not isinstance(value, bool) for value in values
-            ):
+        cuts = data.get("boundaries") if isinstance(data, Mapping) else None
+        if isinstance(cuts, list | tuple) and data.get("devices") is None:
+            data = {**data, "devices": list(range(len(cuts) - 1))}
+        answer = strict.convert(data, cls)
+        if instance is not None:
+            strict.require_end(answer.boundaries, instance)
+            if any(not 0 <= device < instance.k for device in answer.devices):
                 raise InputError(
-                    "is missing" if values is None else "is not a list of integers",
-                    field=name,
-                    remedy='write {"boundaries": [0, ..., n], "devices": [0, 1, ...]}',
+                    f"names a device outside 0..{instance.k - 1}",
+                    field="devices",
+                    remedy=strict.ANOTHER,
                 )
-        cuts = tuple(data["boundaries"])
-        return cls(cuts, tuple(data["devices"])) if "devices" in data else cls.in_order(cuts)
+        return answer
 
     def to_dict(self) -> dict[str, list[int]]:
         """Return the solution as JSON data."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stagepack.instances.documents import strict
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.validate import LARGEST
 from stagepack.result import InputError
@@ -67,7 +68,10 @@ class ScheduleSolution(ShownSolution):
         InputError
             When a stage, a kind or a microbatch is missing or too many, or a start is no integer.
         """
-        given = data.get("start") if isinstance(data, Mapping) else None
+        given = None
+        if isinstance(data, Mapping):
+            strict.require_fields(data, ("start",))
+            given = data.get("start")
         if not isinstance(given, list | tuple):
             raise InputError("is missing or no list", field="start", remedy=SHAPE)
         _require(given, instance.p, "stages", "start")

@@ -6,10 +6,10 @@ import pytest
 
 from stagepack.instances import catalog, formats
 from stagepack.instances.catalog import clusters
-from stagepack.instances.catalog.parameters import coerce
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import Objective, PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.problem import coerce
 from stagepack.instances.profile import Link
 from stagepack.result import InputError
 from tests.instances.catalog.exact import optimum

@@ -10,9 +10,9 @@ import pytest
 
 from stagepack.instances import catalog, formats
 from stagepack.instances.catalog.networks import NETWORKS
-from stagepack.instances.catalog.packing import GENERATORS, evolved
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.catalog import GENERATORS, evolved
 from tests.packing_cases import brute_force
 
 RANDOM = [name for name in GENERATORS if name.startswith("random/")]

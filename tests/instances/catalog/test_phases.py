@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stagepack.instances import catalog
-from stagepack.instances.catalog.phases import GC200, GENERATORS
 from stagepack.instances.phases import Mode, PhaseSchedule, PhaseSolution, Policy
+from stagepack.instances.phases.catalog import GC200, GENERATORS
 from stagepack.instances.phases.least import misfit
 from stagepack.instances.phases.plan import plan
 from stagepack.result import InputError

@@ -8,9 +8,9 @@ import pytest
 
 from stagepack.instances import catalog
 from stagepack.instances.catalog.networks import NETWORKS, build
-from stagepack.instances.catalog.schedule import balanced
 from stagepack.instances.pipeline.check import stage_compute
 from stagepack.instances.schedule import PipelineSchedule, least_memory, measure, reasons
+from stagepack.instances.schedule.catalog import balanced
 from stagepack.result import InputError
 from tests.instances.catalog.exact import optimum
 from tests.random_schedules import by_list
@@ -128,7 +128,7 @@ def test_stages_have_the_least_bottleneck(name: str) -> None:
         **NETWORKS[name].parameters, "batch": 1, "training": True,
         "objective": "bottleneck", "host_transfer": False,
     }  # fmt: skip
-    partition = build(name, parameters)
+    partition = build(name, **parameters)
     solution = balanced(partition)
     assert partition.check(solution) == ()
     value = max(

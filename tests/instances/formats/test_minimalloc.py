@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.instances import formats
-from stagepack.instances.formats.cells import Cells
+from stagepack.instances.documents.cells import Cells
 from stagepack.instances.packing import Gap, LmemPacking, Objective, PackingSolution
 from stagepack.result import InputError
 from tests.packing_cases import random_packing

@@ -140,14 +140,16 @@ def test_solutions(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=words):
             formats.read_solution(path, other)
     formats.write_solution(instance, solution, path)
-    with pytest.raises(InputError, match="holds a schedule, no solution for pipeline-partition"):
+    with pytest.raises(
+        InputError, match="holds a solution of pipeline-schedule, no solution for pip"
+    ):
         formats.read_solution(path, sp.PipelinePartition.from_arrays([1], devices=1))
     with pytest.raises(InputError, match=r"start\[0\]\[0\]: has 3 entries for 4 microbatches"):
         formats.read_solution(path, instance.replace(microbatches=4))
     for content, words in (
-        ('{"start": [[[0.5]]]}', r"start\[0\]\[0\]\[0\]"),
+        ('{"start": [[[0.5, 0, 0], [0, 0, 0]], [[0, 0, 0], [0, 0, 0]]]}', r"start\[0\]\[0\]\[0\]"),
         ('{"start": 3}', "start"),
-        ('{"boundaries": [0, 1]}', "boundaries: unknown field"),
+        ('{"boundaries": [0, 1]}', "boundaries: holds a solution of pipeline-partition, no"),
         ('{"status": "UNKNOWN"}', "holds no solution"),
         ('{"solution": {"start": [[[0]]]}}', "solution.start: has 1 entries for 2 stages"),
     ):

@@ -10,7 +10,7 @@ from typing import Any
 from stagepack.instances.catalog import clusters
 from stagepack.instances.catalog.networks import convolutional, transformers
 from stagepack.instances.catalog.networks.network import Block, Network
-from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline.instance import PipelinePartition
 
 __all__ = ["NETWORKS", "Block", "Network", "Recipe", "build", "network"]
 
@@ -88,15 +88,14 @@ def network(name: str, **parameters: Any) -> Network:
     return recipe.make(**{"training": False, **recipe.shape, **parameters})
 
 
-def build(name: str, parameters: Mapping[str, Any]) -> PipelinePartition:
-    """Return the instance of a network on a cluster; `parameters` are complete.
+def build(name: str, **given: Any) -> PipelinePartition:
+    """Return the instance of a network on a cluster, all its parameters `given`.
 
     Raises
     ------
     InputError
         Naming the parameter.
     """
-    given = dict(parameters)
     recipe = NETWORKS[name]
     preset = clusters.preset(given["cluster"])
     cluster = clusters.changed(

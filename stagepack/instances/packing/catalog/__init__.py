@@ -5,18 +5,22 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from stagepack.instances.catalog.generators import Generator
 from stagepack.instances.catalog.networks import NETWORKS
-from stagepack.instances.catalog.packing import (
+from stagepack.instances.packing.catalog import (
     adversarial,
     dissections,
     evolved,
     random,
     training,
 )
-from stagepack.instances.catalog.packing.activations import activations
+from stagepack.instances.packing.catalog.activations import activations
+from stagepack.instances.packing.instance import LmemPacking, Objective
+from stagepack.instances.problem import Generator
 
-__all__ = ["GENERATORS"]
+__all__ = ["GENERATORS", "SUITE"]
+
+# Every packing may have a capacity and another objective.
+GIVEN = {"capacity": None, "objective": None}
 
 
 def _shape(network: str) -> dict[str, Any]:
@@ -25,7 +29,25 @@ def _shape(network: str) -> dict[str, Any]:
     return {**shape, "granularity": "matmul"} if "granularity" in shape else shape
 
 
-GENERATORS: dict[str, Generator] = {
+def limited(
+    made: Generator, *, capacity: int | None, objective: str | None, **own: Any
+) -> LmemPacking:
+    """Return a packing with another capacity or objective, where they are not None.
+
+    A capacity asks for a packing that fits it, unless something else is minimised.
+    """
+    instance: LmemPacking = made.make(**own)
+    if capacity is None and objective is None:
+        return instance
+    if objective is None and instance.objective is Objective.PEAK:
+        objective = Objective.FIT
+    return instance.replace(
+        capacity=instance.capacity if capacity is None else capacity,
+        objective=instance.objective if objective is None else objective,
+    )
+
+
+_OWN: dict[str, Generator] = {
     **{
         f"activations/{name}": Generator(
             partial(activations, name),
@@ -93,3 +115,18 @@ GENERATORS: dict[str, Generator] = {
         "the three others one after the other: against portfolios of greedies",
     ),
 }
+
+GENERATORS: dict[str, Generator] = {
+    name: Generator(partial(limited, made), {**made.parameters, **GIVEN}, made.description)
+    for name, made in _OWN.items()
+}
+
+SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("activations/bert-base", {"training": True}),
+    ("activations/resnet-50", {"training": True}),
+    ("random/planted", {}),
+    ("random/pinwheel", {}),
+    ("random/evolved", {}),
+    ("random/pipelined", {}),
+    ("adversarial/all", {}),
+)

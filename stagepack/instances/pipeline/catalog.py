@@ -1,19 +1,20 @@
-"""Seeded generators of pipeline partitions: the same seed gives the same instance.
+"""Pipeline partitions of the catalog: real networks, and seeded generators.
 
-Figures are made up, in the range of the *Auto Pipeline* readme: devices at 1.85 GHz with links
-of 70 GB/s, layers of some million cycles and some megabytes.
+The same seed gives the same instance.  Figures are made up, in the range of the *Auto Pipeline*
+readme: devices at 1.85 GHz with links of 70 GB/s, layers of some million cycles and some megabytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.catalog import networks
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.problem import Generator
 from stagepack.instances.profile import Array, Cluster, Device, Link
 from stagepack.result import InputError
 
@@ -23,15 +24,6 @@ SLOW = Link(GBps=50, idle=3_000)
 HOST = Link(GBps=7, idle=50_000)
 MIB = 2**20
 JOB = {"objective": "transfer-bounded", "host_transfer": True, "fewer_stages": False}
-
-
-@dataclass(frozen=True)
-class Generator:
-    """A function from parameters to an instance, their defaults, and what it is good for."""
-
-    make: Callable[..., Any]
-    parameters: Mapping[str, Any]
-    description: str
 
 
 def bert_like(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
@@ -184,45 +176,6 @@ def unlike_devices(
     )
 
 
-GENERATORS: dict[str, Generator] = {
-    "bert-like": Generator(
-        bert_like,
-        {"layers": 50, "devices": 8, "seed": 0, **JOB},
-        "two kinds of layers by turns: a repeating substructure, few distinct transfers",
-    ),
-    "heterogeneous": Generator(
-        heterogeneous,
-        {"layers": 60, "devices": 8, "seed": 0, **JOB},
-        "all layers, cuts and links unlike: many distinct transfers",
-    ),
-    "adversarial": Generator(
-        adversarial,
-        {"layers": 64, "devices": 4, "seed": 0, **JOB, "host_transfer": False},
-        "compute traded against transfer at a constant sum: about layers / devices steps",
-    ),
-    "shared-variables": Generator(
-        shared_variables,
-        {"layers": 40, "devices": 4, "seed": 0, **JOB},
-        "random spans of layers use one variable and stay together",
-    ),
-    "tight-memory": Generator(
-        tight_memory,
-        {"layers": 40, "devices": 6, "seed": 0, "slack": 0.05, **JOB},
-        "capacity just above the least that is feasible",
-    ),
-    "infeasible": Generator(
-        infeasible,
-        {"layers": 40, "devices": 6, "seed": 0, **JOB},
-        "no solution: the capacity is one byte less than any partition needs",
-    ),
-    "unlike-devices": Generator(
-        unlike_devices,
-        {"layers": 40, "devices": 6, "seed": 0, "slack": 0.25, "free_order": False, **JOB},
-        "speeds and memories differ from device to device",
-    ),
-}
-
-
 def least_capacity(instance: PipelinePartition, parts: list[int]) -> int:
     """Return the least C such that the layers fit devices of C * parts[0], C * parts[1], ... bytes.
 
@@ -306,3 +259,61 @@ def _checked(layers: int, devices: int) -> int:
             remedy="give at least one layer a device",
         )
     return layers
+
+
+GENERATORS: dict[str, Generator] = {
+    **{
+        name: Generator(partial(networks.build, name), recipe.parameters, recipe.description)
+        for name, recipe in networks.NETWORKS.items()
+    },
+    "random/bert-like": Generator(
+        bert_like,
+        {"layers": 50, "devices": 8, "seed": 0, **JOB},
+        "two kinds of layers by turns: a repeating substructure, few distinct transfers",
+    ),
+    "random/heterogeneous": Generator(
+        heterogeneous,
+        {"layers": 60, "devices": 8, "seed": 0, **JOB},
+        "all layers, cuts and links unlike: many distinct transfers",
+    ),
+    "random/adversarial": Generator(
+        adversarial,
+        {"layers": 64, "devices": 4, "seed": 0, **JOB, "host_transfer": False},
+        "compute traded against transfer at a constant sum: about layers / devices steps",
+    ),
+    "random/shared-variables": Generator(
+        shared_variables,
+        {"layers": 40, "devices": 4, "seed": 0, **JOB},
+        "random spans of layers use one variable and stay together",
+    ),
+    "random/tight-memory": Generator(
+        tight_memory,
+        {"layers": 40, "devices": 6, "seed": 0, "slack": 0.05, **JOB},
+        "capacity just above the least that is feasible",
+    ),
+    "random/infeasible": Generator(
+        infeasible,
+        {"layers": 40, "devices": 6, "seed": 0, **JOB},
+        "no solution: the capacity is one byte less than any partition needs",
+    ),
+    "random/unlike-devices": Generator(
+        unlike_devices,
+        {"layers": 40, "devices": 6, "seed": 0, "slack": 0.25, "free_order": False, **JOB},
+        "speeds and memories differ from device to device",
+    ),
+}
+
+SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+    # inference
+    ("bert-base", {"granularity": "matmul"}),
+    ("vit-l-16", {"cluster": "ipu-pod8", "objective": "sum"}),
+    ("resnet-50", {"granularity": "matmul", "cluster": "ipu-pod8"}),
+    # training
+    ("bert-large", {"training": True, "batch": 1, "cluster": "ipu-pod8", "objective": "sum"}),
+    ("gpt2-small", {"training": True, "batch": 1, "objective": "bottleneck"}),
+    ("vgg-16", {"training": True, "batch": 4, "objective": "overlap"}),
+    # generated
+    ("random/heterogeneous", {}),
+    ("random/unlike-devices", {}),
+    ("random/infeasible", {}),
+)

@@ -7,20 +7,22 @@ device, a lone number stands for all.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import Context
-from stagepack.instances.formats.native.lines import lines
+from stagepack.instances.documents.lines import unusual
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import KIND, Objective, PipelineSchedule
+from stagepack.instances.schedule.instance import Objective, PipelineSchedule
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Cycles = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 Change = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+
+GIVEN = frozenset({"capacity", "objective", "microbatches", "latency", "steps"})
+"""What may be said beside a file."""
 
 
 class Document(
@@ -58,45 +60,30 @@ class Document(
     device_names: list[str] | None = None
 
 
-KNOWN_FIELDS = tuple(field.name for field in msgspec.structs.fields(Document))
-
-
-def parse(data: bytes, context: Context) -> PipelineSchedule:
-    """Return the instance of a native file, changed as `context` says.
+def parse(document: Document, given: Mapping[str, Any]) -> PipelineSchedule:
+    """Return the instance of a document, changed as is `given` beside it.
 
     Raises
     ------
     InputError
         Naming the field.
     """
-    document = strict.decode(data, Document, known=KNOWN_FIELDS)
     fields = msgspec.structs.asdict(document)
     del fields["problem"], fields["version"]
-    return PipelineSchedule.from_arrays(**{**fields, **given(context)})
+    return PipelineSchedule.from_arrays(**{**fields, **changes(given)})
 
 
-def given(context: Context) -> dict[str, Any]:
-    """Return what `context` says about a schedule, as arguments of its constructor."""
-    said = {
-        "microbatches": context.microbatches,
-        "objective": context.objective,
-        "limit": context.capacity,
-        "latency": context.latency,
-        "steps": context.steps,
-    }
-    return {name: value for name, value in said.items() if value is not None}
+def changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said of a schedule as arguments of its constructor."""
+    return {"limit" if name == "capacity" else name: value for name, value in given.items()}
 
 
-def dump(instance: PipelineSchedule) -> str:
-    """Return the native file of an instance: columns, a line each, defaults left out."""
+def dump(instance: PipelineSchedule) -> dict[str, Any]:
+    """Return what the document of an instance says: columns, defaults left out."""
     chain = tuple((stage, stage + 1) for stage in range(instance.p - 1))
     alone = instance.devices.tolist() == list(range(instance.p))
     limit = instance.limit
-    document: dict[str, Any] = {
-        "problem": KIND,
-        "version": 1,
-        "name": instance.name,
-        "source": instance.source or None,
+    return {
         "objective": str(instance.objective),
         "stage_names": instance.stage_names,
         "device_names": instance.device_names,
@@ -112,10 +99,8 @@ def dump(instance: PipelineSchedule) -> str:
         "memory_weight": _column(instance.memory_weight),
         "limit": None if limit is None else _lone(limit),
         "optimizer": _column(instance.optimizer),
-        "post_validation": instance.post_validation or None,
-        "steps": instance.steps if instance.steps > 1 else None,
+        **unusual(instance, Document, ("post_validation", "steps")),
     }
-    return lines(document, opened="")
 
 
 def _column(column: Array) -> Array | int | None:

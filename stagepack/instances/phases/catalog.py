@@ -20,8 +20,6 @@ GB are 10**9 bytes.  Networks are the chains of :mod:`.networks`, with the cycle
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -31,6 +29,7 @@ import numpy as np
 from stagepack.instances.catalog import clusters, networks
 from stagepack.instances.catalog.networks.network import cycles
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, liveness
+from stagepack.instances.problem import Generator
 from stagepack.instances.profile import Chip
 
 GC200 = Chip(
@@ -60,15 +59,6 @@ JOB = {
     "state_bytes": 4,
     **TRAINED,
 }
-
-
-@dataclass(frozen=True)
-class Maker:
-    """A function from parameters to an instance, their defaults, and what it is good for."""
-
-    make: Callable[..., PhaseSchedule]
-    parameters: Mapping[str, Any]
-    description: str
 
 
 def network(name: str, *, batch: int, training: bool, **given: Any) -> PhaseSchedule:
@@ -286,24 +276,24 @@ SHAPES: dict[str, dict[str, Any]] = {
 REMAT = {"layers": 40, "seed": 0, "budget": 0.3, "recomputations": 1}
 NETWORKS = tuple(name for name in networks.NETWORKS if name.startswith(("bert", "gpt2")))
 
-GENERATORS: dict[str, Maker] = {
+GENERATORS: dict[str, Generator] = {
     **{
-        name: Maker(
+        name: Generator(
             partial(network, name),
             {**networks.NETWORKS[name].shape, **SHAPES.get(name, {}), **JOB},
             networks.NETWORKS[name].description + ", on a chip like the GC200",
         )
         for name in NETWORKS
     },
-    "mnist": Maker(
+    "mnist": Generator(
         mnist,
         {"training": True, "capacity": None},
         "The phased-execution tutorial's four linear layers: 7 phases of training",
     ),
-    "six-layers": Maker(
+    "six-layers": Generator(
         six_layers, {"capacity": 30}, "Six layers: 356 cycles at best, 404 packed from the head"
     ),
-    "random/heterogeneous": Maker(
+    "random/heterogeneous": Generator(
         random_phases,
         {
             "layers": 20,
@@ -317,10 +307,19 @@ GENERATORS: dict[str, Maker] = {
         },
         "Unlike layers with a few skips, memory for some of them at a time",
     ),
-    "random/chain-remat": Maker(
+    "random/chain-remat": Generator(
         chain_remat, REMAT, "A chain in one phase: what to keep, what to compute again"
     ),
-    "random/skip-remat": Maker(
+    "random/skip-remat": Generator(
         skip_remat, REMAT, "Layers with skips in one phase: what to keep, what to compute again"
     ),
 }
+
+SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("mnist", {}),
+    ("six-layers", {}),
+    ("bert-large", {}),
+    ("random/heterogeneous", {}),
+    ("random/chain-remat", {}),
+    ("random/skip-remat", {"layers": 20}),
+)

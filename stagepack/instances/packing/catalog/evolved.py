@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.instance import LmemPacking
 from stagepack.result import InputError
 
 Row = tuple[int, int, int]

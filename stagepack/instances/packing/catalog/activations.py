@@ -19,7 +19,7 @@ from typing import Any
 
 from stagepack.instances.catalog import networks
 from stagepack.instances.catalog.networks import Network
-from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.instance import LmemPacking
 
 ALIGNMENT = 64
 Row = tuple[str, int, int, int]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.instance import LmemPacking
 
 Row = tuple[int, int, int]
 """Size, start, end."""

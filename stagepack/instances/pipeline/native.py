@@ -9,21 +9,16 @@ fields, their units and defaults are those of
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import Context, check_cluster
-from stagepack.instances.formats.native.lines import lines
-from stagepack.instances.pipeline import (
-    KIND,
-    Objective,
-    PipelinePartition,
-    SharedBytes,
-    Variable,
-)
+from stagepack.instances.catalog import clusters
+from stagepack.instances.documents.lines import Rows, unless, unusual
+from stagepack.instances.pipeline.instance import Objective, PipelinePartition, Variable
+from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.profile import Array, Bytes, Cluster, LayerProfile, ModelProfile
 from stagepack.result import InputError
 
@@ -32,6 +27,11 @@ Time = (
 )
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+JOB = (
+    "objective", "training", "microbatches", "host_transfer", "fewer_stages", "free_order",
+)  # fmt: skip
+GIVEN = frozenset({*clusters.MACHINE, *JOB})
+"""What may be said beside a file."""
 TABLES = ("recv_cycles", "send_cycles", "compute_table", "memory_table")
 Table = list[list[Time | list[Time]]]
 
@@ -104,62 +104,38 @@ class Document(
     memory_table: Table | None = None
 
 
-KNOWN_FIELDS = tuple(
-    dict.fromkeys(
-        field.name
-        for struct in (Document, Columns, LayerProfile, Cluster, Shared, Span)
-        for field in msgspec.structs.fields(struct)
-    )
-)
-
-
 # ---------------------------------------------------------------------- reading
 
 
-def parse(data: bytes, context: Context) -> PipelinePartition:
-    """Return the instance of a native file.
+def job(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said of the work alone, not of the machine."""
+    return {name: value for name, value in given.items() if name in JOB}
+
+
+def parse(document: Document, given: Mapping[str, Any]) -> PipelinePartition:
+    """Return the instance that a document describes, changed as is `given` beside it.
 
     Raises
     ------
     InputError
         Naming the field.
     """
-    return build(strict.decode(data, Document, known=KNOWN_FIELDS), context)
-
-
-def build(document: Document, context: Context) -> PipelinePartition:
-    """Return the instance that a document describes, changed as `context` says.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
-    if document.cluster is not None:
-        check_cluster(document.cluster)
     base = document.cluster
-    cluster = context.cluster_for(1_000_000_000 if base is None else base.clock, base)
-    check_cluster(cluster)
+    cluster = clusters.asked(given, 1_000_000_000 if base is None else base.clock, base)
     for name in ("recv_cycles", "send_cycles"):
-        if getattr(document, name) is not None and "bandwidth" in context.machine:
+        if getattr(document, name) is not None and "bandwidth" in given:
             raise InputError(
                 "replaces the links, so that bandwidth would change nothing",
                 field=name,
                 remedy="leave out --bandwidth",
             )
     options: dict[str, Any] = {
-        "name": document.name,
-        "source": document.source,
-        "objective": document.objective,
-        "training": document.training,
-        "microbatches": document.microbatches,
-        "host_transfer": document.host_transfer,
-        "fewer_stages": document.fewer_stages,
-        "free_order": document.free_order,
-        "forbidden_cuts": document.forbidden_cuts,
-        "fixed_cuts": document.fixed_cuts,
+        **{
+            name: getattr(document, name)
+            for name in ("name", "source", "forbidden_cuts", "fixed_cuts", *JOB)
+        },
         **{name: _table(getattr(document, name), name) for name in TABLES},
-        **context.job,
+        **job(given),
     }
     if isinstance(document.layers, Columns):
         return _from_columns(document, document.layers, cluster, options)
@@ -262,56 +238,39 @@ def _require_small_sum(values: Any, field: str) -> None:
 # ---------------------------------------------------------------------- writing
 
 
-def dump(instance: PipelinePartition) -> str:
-    """Return the native file of an instance: columns, a line each, defaults left out.
+def dump(instance: PipelinePartition) -> dict[str, Any]:
+    """Return what the document of an instance says: columns, defaults left out.
 
     Raises
     ------
     InputError
         When two shared keys have one name.
     """
-    columns: dict[str, Any] = {
+    columns = {
         "names": instance.layer_names,
         "forward": instance.forward,
-        "backward": _column(instance.backward),
+        "backward": unless(instance.backward),
         "exclusive": instance.exclusive or None,
-        "temporary": _column(instance.temporary),
-        "carry": _column(instance.carry),
-        "stash": _column(instance.stash),
+        "temporary": unless(instance.temporary),
+        "carry": unless(instance.carry),
+        "stash": unless(instance.stash),
         "shared": _shared_object(instance.shared),
-        "in_bytes": _column(instance.in_bytes),
-        "out_bytes": _column(instance.out_bytes),
+        "in_bytes": unless(instance.in_bytes),
+        "out_bytes": unless(instance.out_bytes),
     }
-    document: dict[str, Any] = {
-        "problem": KIND,
-        "version": 1,
-        "name": instance.name,
-        "source": instance.source or None,
+    return {
         "objective": str(instance.objective),
-        "training": instance.training or None,
-        "microbatches": instance.microbatches if instance.microbatches != 1 else None,
-        "host_transfer": instance.host_transfer or None,
-        "fewer_stages": instance.fewer_stages or None,
-        "free_order": instance.free_order or None,
+        **unusual(instance, Document, JOB[1:]),
         "cluster": _lean(instance.cluster),
-        "layers": columns,
+        "layers": Rows(columns),
         "variables": [
             {"name": v.name, "first": v.first, "last": v.last} for v in instance.variables
         ]
         or None,
         "forbidden_cuts": list(instance.forbidden_cuts) or None,
         "fixed_cuts": list(instance.fixed_cuts) or None,
-        "recv_cycles": instance.recv_cycles,
-        "send_cycles": instance.send_cycles,
-        "compute_table": instance.compute_table,
-        "memory_table": instance.memory_table,
+        **{name: getattr(instance, name) for name in TABLES},
     }
-    return lines(document, opened="layers")
-
-
-def _column(column: Array) -> Array | None:
-    """Return a column, or None where its default (integer zeros) says the same."""
-    return column if column.any() or column.dtype.kind != "i" else None
 
 
 def _shared_object(shared: SharedBytes) -> dict[str, Any] | None:

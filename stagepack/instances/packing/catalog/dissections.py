@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.instance import LmemPacking
 
 Rectangle = tuple[int, int, int, int]
 """[left, right) in time, [low, high) in grains of the address space."""

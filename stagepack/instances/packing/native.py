@@ -9,17 +9,15 @@ given.  Fields, units and defaults are those of :class:`stagepack.instances.pack
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import Context
-from stagepack.instances.formats.native.lines import lines
-from stagepack.instances.packing import KIND, Banks, Gap, LmemPacking, Objective
-from stagepack.instances.profile import Array, Bytes
+from stagepack.instances.documents.lines import Rows, unless
+from stagepack.instances.packing.instance import Banks, Gap, LmemPacking, Objective
+from stagepack.instances.profile import Bytes
 from stagepack.result import InputError
 
 Moment = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
@@ -130,33 +128,27 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     memories: list[MemoryLevel] = []
 
 
-KNOWN_FIELDS = tuple(
-    dict.fromkeys(
-        field.name
-        for struct in (Document, Columns, Buffer, ColumnGap, BankLayout, MemoryLevel)
-        for field in msgspec.structs.fields(struct)
-    )
-)
+GIVEN = frozenset({"capacity", "objective", "alignment", "period"})
+"""What may be said beside a file."""
 COLUMNS = ("ids", "size", "start", "end", "alignment", "fixed", "accesses", "previous", "hint")
 
 
 # ---------------------------------------------------------------------- reading
 
 
-def parse(data: bytes, context: Context) -> LmemPacking:
-    """Return the instance of a native file, changed as `context` says.
+def parse(document: Document, given: Mapping[str, Any]) -> LmemPacking:
+    """Return the instance of a document, changed as is `given` beside it.
 
     Raises
     ------
     InputError
         Naming the field.
     """
-    document = strict.decode(data, Document, known=KNOWN_FIELDS)
     listed = isinstance(document.buffers, list)
     columns = document.buffers if isinstance(document.buffers, Columns) else None
-    given = _columns(document.buffers) if columns is None else _of_columns(columns)
-    ids = given["ids"]
-    if not given["size"]:
+    buffers = _columns(document.buffers) if columns is None else _of_columns(columns)
+    ids = buffers["ids"]
+    if not buffers["size"]:
         raise InputError("no buffers", field="buffers", remedy="give at least one buffer")
     if ids is not None and len(set(ids)) < len(ids):
         twice = next(name for name, count in Counter(ids).items() if count > 1)
@@ -165,9 +157,9 @@ def parse(data: bytes, context: Context) -> LmemPacking:
             field="buffers",
             remedy="give each a name of its own",
         )
-    index = _Index(len(given["size"]) if ids is None else ids)
+    index = _Index(len(buffers["size"]) if ids is None else ids)
     if columns is not None:
-        given["gaps"] = [
+        buffers["gaps"] = [
             (at, gap.start, gap.end, gap.low, gap.high)
             for gap, at in zip(
                 columns.gaps,
@@ -175,7 +167,7 @@ def parse(data: bytes, context: Context) -> LmemPacking:
                 strict=True,
             )
         ]
-        given["allowed"] = [
+        buffers["allowed"] = [
             (at, item.low, item.high)
             for item, at in zip(
                 columns.allowed,
@@ -184,18 +176,16 @@ def parse(data: bytes, context: Context) -> LmemPacking:
             )
         ]
     banks = document.banks
-    alignment = given["alignment"]
-    if context.alignment is not None:
-        own = np.ones(len(index), dtype=np.int64) if alignment is None else np.asarray(alignment)
-        given["alignment"] = np.where(own == 1, context.alignment, own)
+    buffers["alignment"] = aligned(buffers["alignment"], len(index), given)
     try:
         return LmemPacking.from_arrays(
-            **given,
+            **buffers,
             name=document.name,
             source=document.source,
-            objective=document.objective if context.objective is None else context.objective,
-            capacity=document.capacity if context.capacity is None else context.capacity,
-            period=document.period if context.period is None else context.period,
+            **{
+                name: given.get(name, getattr(document, name))
+                for name in ("objective", "capacity", "period")
+            },
             conflicts=None
             if document.conflicts is None
             else index.pairs(document.conflicts, "conflicts"),
@@ -219,6 +209,14 @@ def parse(data: bytes, context: Context) -> LmemPacking:
         if error.field.partition("[")[0] in (*COLUMNS, "gaps", "allowed"):
             error.field = "buffers" if listed else f"buffers.{error.field}"
         raise
+
+
+def aligned(own: Any, n: int, given: Mapping[str, Any]) -> Any:
+    """Return alignments of n buffers: what is `given` for those that have none of their own."""
+    if "alignment" not in given:
+        return own
+    own = np.ones(n, dtype=np.int64) if own is None else np.asarray(own)
+    return np.where(own == 1, given["alignment"], own)
 
 
 def _columns(buffers: Any) -> dict[str, Any]:
@@ -312,8 +310,8 @@ class _Index:
 # ---------------------------------------------------------------------- writing
 
 
-def dump(instance: LmemPacking) -> str:
-    """Return the native file of an instance: columns, a line each, defaults left out."""
+def dump(instance: LmemPacking) -> dict[str, Any]:
+    """Return what the document of an instance says: columns, defaults left out."""
     name = instance.buffer_id
     alive = instance.conflicts is None
     columns: dict[str, Any] = {
@@ -321,11 +319,11 @@ def dump(instance: LmemPacking) -> str:
         "size": instance.size,
         "start": instance.start if alive else None,
         "end": instance.end if alive else None,
-        "alignment": _unless(instance.alignment, 1),
-        "fixed": _unless(instance.fixed, -1),
-        "accesses": _unless(instance.accesses, instance.size),
-        "previous": _unless(instance.previous, -1),
-        "hint": _unless(instance.hint, -1),
+        "alignment": unless(instance.alignment, 1),
+        "fixed": unless(instance.fixed, -1),
+        "accesses": unless(instance.accesses, instance.size),
+        "previous": unless(instance.previous, -1),
+        "hint": unless(instance.hint, -1),
         "gaps": [_gap(gap, name(gap.buffer)) for gap in instance.gaps] or None,
         "allowed": [
             {"buffer": name(item.buffer), "low": item.low, "high": item.high}
@@ -335,15 +333,11 @@ def dump(instance: LmemPacking) -> str:
     }
     usual = Objective.PEAK if instance.capacity is None else Objective.FIT
     usual = Objective.SPILL if instance.memories else usual
-    document: dict[str, Any] = {
-        "problem": KIND,
-        "version": 1,
-        "name": instance.name,
-        "source": instance.source or None,
+    return {
         "objective": None if instance.objective is usual else str(instance.objective),
         "capacity": instance.capacity,
         "period": instance.period,
-        "buffers": columns,
+        "buffers": Rows(columns),
         "conflicts": None if instance.conflicts is None else _named(instance, instance.conflicts),
         "reserved": [list(span) for span in instance.reserved] or None,
         "colocated": [[name(i) for i in group] for group in instance.colocated] or None,
@@ -355,12 +349,6 @@ def dump(instance: LmemPacking) -> str:
         ]
         or None,
     }
-    return lines(document, opened="buffers")
-
-
-def _unless(column: Array, usual: Any) -> Array | None:
-    """Return a column, or None where its default says the same."""
-    return None if (column == usual).all() else column
 
 
 def _gap(gap: Gap, name: str) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.catalog import networks
-from stagepack.instances.catalog.generators import Generator
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import stage_compute, stage_memory
+from stagepack.instances.problem import Generator
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.result import InputError
 
@@ -218,11 +218,11 @@ def of_network(name: str, microbatches: int, split: bool, **parameters: Any) -> 
     The stages are those of the least bottleneck; memory and latency follow from the layers and
     the cluster.
     """
+    usual = networks.NETWORKS[name].parameters
+    fixed = {"objective": "bottleneck", "host_transfer": False}
     partition = networks.build(
-        name,
-        {**networks.NETWORKS[name].parameters, "microbatches": microbatches, **parameters,
-         "objective": "bottleneck", "host_transfer": False},
-    )  # fmt: skip
+        name, **{**usual, "microbatches": microbatches, **parameters, **fixed}
+    )
     return PipelineSchedule.from_partition(
         partition, balanced(partition), split=split, name=f"{name}-{partition.k}x{microbatches}"
     )
@@ -378,3 +378,9 @@ GENERATORS: dict[str, Generator] = {
         zero_bubble_8, {}, f"p = 8, m = 32, measured times ({ZERO_BUBBLE})"
     ),
 }
+
+SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("zero-bubble/small", {}),
+    ("interleaved", {}),
+    ("bert-large", {}),
+)

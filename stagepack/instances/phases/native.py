@@ -8,16 +8,16 @@ All other fields, their units and defaults are those of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import Context
-from stagepack.instances.formats.native.lines import lines
-from stagepack.instances.phases import KIND, Chip, Mode, Objective, PhaseSchedule, Policy
-from stagepack.instances.profile import Array, Bytes
+from stagepack.instances.documents.lines import Rows, unless, unusual
+from stagepack.instances.phases.instance import Objective, PhaseSchedule, Policy
+from stagepack.instances.phases.modes import Mode
+from stagepack.instances.profile import Bytes, Chip
 from stagepack.result import InputError
 
 Cycles = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
@@ -95,13 +95,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     graphs: Bytes | None = None
 
 
-KNOWN_FIELDS = tuple(
-    dict.fromkeys(
-        field.name
-        for struct in (Document, Columns, Layer, Chip)
-        for field in msgspec.structs.fields(struct)
-    )
-)
+GIVEN = frozenset({"capacity", "objective", "training"})
+"""What may be said beside a file."""
 COLUMNS = (
     "state",
     "sharding",
@@ -116,15 +111,14 @@ COLUMNS = (
 )
 
 
-def parse(data: bytes, context: Context) -> PhaseSchedule:
-    """Return the instance of a native file, changed as `context` says.
+def parse(document: Document, given: Mapping[str, Any]) -> PhaseSchedule:
+    """Return the instance of a document, changed as is `given` beside it.
 
     Raises
     ------
     InputError
         Naming the field.
     """
-    document = strict.decode(data, Document, known=KNOWN_FIELDS)
     fields = msgspec.structs.asdict(document)
     for name in ("problem", "version", "layers", "input"):
         del fields[name]
@@ -143,25 +137,21 @@ def parse(data: bytes, context: Context) -> PhaseSchedule:
         fields["layer_names"] = fields.pop("names")
     else:
         fields |= _columns(layers, document.input)
-    if context.capacity is not None:
-        fields["memory"] = context.capacity
-    for name in ("objective", "training"):
-        if getattr(context, name) is not None:
-            fields[name] = getattr(context, name)
+    fields |= {"memory" if name == "capacity" else name: said for name, said in given.items()}
     return PhaseSchedule.from_arrays(**fields)
 
 
-def _columns(layers: list[Layer], given: int | None) -> dict[str, Any]:
+def _columns(layers: list[Layer], first: int | None) -> dict[str, Any]:
     """Return layer objects as columns."""
     if not layers:
         raise InputError("no layers", field="layers", remedy="give at least one layer")
-    if given is None:
+    if first is None:
         raise InputError("is missing", field="input", remedy="give the bytes of the input x_0")
     found: dict[str, Any] = {
         name: [getattr(layer, name) for layer in layers]
         for name in ("variables", "forward", *COLUMNS)
     }
-    found["activations"] = [given, *(layer.output for layer in layers)]
+    found["activations"] = [first, *(layer.output for layer in layers)]
     if all(label is None for label in found["layer_class"]):
         found["layer_class"] = None
     elif None in found["layer_class"]:
@@ -178,46 +168,32 @@ def _columns(layers: list[Layer], given: int | None) -> dict[str, Any]:
     return found
 
 
-def dump(instance: PhaseSchedule) -> str:
-    """Return the native file of an instance: columns, a line each, defaults left out."""
+def dump(instance: PhaseSchedule) -> dict[str, Any]:
+    """Return what the document of an instance says: columns, defaults left out."""
     usual = {"sharding": np.ones(instance.n), "layer_class": np.arange(instance.n)}
     columns: dict[str, Any] = {
         "names": instance.layer_names,
         "variables": instance.variables,
         "forward": instance.forward,
         "activations": instance.activations,
-        **{name: _unless(getattr(instance, name), usual.get(name)) for name in COLUMNS},
+        **{name: unless(getattr(instance, name), usual.get(name, 0)) for name in COLUMNS},
     }
-    document: dict[str, Any] = {
-        "problem": KIND,
-        "version": 1,
-        "name": instance.name,
-        "source": instance.source or None,
+    return {
         "chip": {
             key: value
             for key, value in msgspec.structs.asdict(instance.chip).items()
             if value != getattr(Chip(), key)
         },
-        "microbatch": instance.microbatch,
-        "global_batch": instance.global_batch,
-        "data_parallel": instance.data_parallel if instance.data_parallel > 1 else None,
-        "training": instance.training or None,
+        **unusual(instance, Document, ("microbatch", "global_batch", "data_parallel", "training")),
         "modes": None if instance.modes == tuple(Mode) else list(map(str, instance.modes)),
         "policies": None
         if instance.policies == (Policy.STASH,)
         else list(map(str, instance.policies)),
-        "recomputations": None if instance.recomputations == 1 else instance.recomputations,
-        "prefetch": instance.prefetch or None,
-        "fixed_boundaries": instance.fixed_boundaries,
-        "remote_memory": instance.remote_memory,
-        "graphs": instance.graphs,
+        **unusual(
+            instance,
+            Document,
+            ("recomputations", "prefetch", "fixed_boundaries", "remote_memory", "graphs"),
+        ),
         "skips": instance.skips or None,
-        "layers": columns,
+        "layers": Rows(columns),
     }
-    return lines(document, opened="layers")
-
-
-def _unless(column: Array, usual: Array | None) -> Array | None:
-    """Return a column, or None where its default (zeros) says the same."""
-    same = not column.any() if usual is None else bool((column == usual).all())
-    return None if same else column

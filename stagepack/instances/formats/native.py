@@ -1,35 +1,24 @@
 """Native files: one instance as JSON, ``{"problem": kind, "version": 1, ...}``.
 
-Each kind of problem has its own fields, described in its module and, as JSON Schema, by
+Each kind of problem has its own fields, described in its module ``native`` and, as JSON Schema, by
 :func:`schema`.  Unknown fields are errors.  Files whose name ends in ``.gz`` are gzip.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from stagepack.errors import suggest
-from stagepack.instances.formats import strict
-from stagepack.instances.formats.context import JOB, MACHINE, PACKING, PHASES, SCHEDULE, Context
-from stagepack.instances.formats.native import packing, phases, pipeline, schedule
+from stagepack.errors import InputError, suggest
+from stagepack.instances.documents import strict
+from stagepack.instances.documents.lines import lines
 from stagepack.instances.formats.registry import Format, Instance
-from stagepack.instances.packing import KIND as LMEM
-from stagepack.instances.phases import KIND as PHASED
-from stagepack.instances.pipeline import KIND as PIPELINE
-from stagepack.instances.schedule import KIND as TIMED
-from stagepack.kinds import kind_of
-from stagepack.result import InputError
+from stagepack.instances.problem import PROBLEMS, VOCABULARY
+from stagepack.kinds import ByKind, kind_of
 
 VERSION = 1
-KINDS: dict[str, tuple[type, Callable[..., Any], Callable[..., str]]] = {
-    PIPELINE: (pipeline.Document, pipeline.parse, pipeline.dump),
-    LMEM: (packing.Document, packing.parse, packing.dump),
-    TIMED: (schedule.Document, schedule.parse, schedule.dump),
-    PHASED: (phases.Document, phases.parse, phases.dump),
-}
 FOREIGN = (b'"connection"', b'"cycles"', b'"timestep_table"')  # words of other formats in JSON
 
 
@@ -47,12 +36,16 @@ def schema(kind: str) -> dict[str, Any]:
         For an unknown kind.
     """
     kind = kind_of(kind)
-    plain: dict[str, Any] = {
+    native = PROBLEMS[kind].native
+    made: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Stagepack {kind}, version {VERSION}",
-        **msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(KINDS[kind][0]))),
+        **msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(native.Document))),
     }
-    return plain
+    for name, field in made["$defs"]["Document"]["properties"].items():
+        if name in native.GIVEN:
+            field.setdefault("description", VOCABULARY[name].description)
+    return made
 
 
 def sniff(data: bytes) -> bool:
@@ -71,18 +64,18 @@ def tell(data: bytes) -> str:
         Naming the field: no kind, an unknown one, a version that is not known here.
     """
     header = strict.decode(data, _Header)
-    known = " or ".join(KINDS)
+    known = " or ".join(PROBLEMS)
     if not isinstance(header.problem, str):
         raise InputError(
             "is missing" if header.problem is None else "is no word",
             field="problem",
             remedy=f'write "problem": "KIND", where KIND is {known}',
         )
-    if header.problem not in KINDS:
+    if header.problem not in PROBLEMS:
         raise InputError(
             f"unknown problem {header.problem[:60]!r}",
             field="problem",
-            remedy=suggest(header.problem, KINDS),
+            remedy=suggest(header.problem, PROBLEMS),
         )
     version = header.version
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
@@ -100,7 +93,7 @@ def tell(data: bytes) -> str:
     return header.problem
 
 
-def parse(data: bytes, context: Context, file: str) -> list[Any]:
+def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[Any]:
     """Return the one instance of a native file.
 
     Raises
@@ -109,8 +102,8 @@ def parse(data: bytes, context: Context, file: str) -> list[Any]:
         Naming the field.
     """
     del file  # the instance says its name
-    _, parse_kind, _ = KINDS[tell(data)]
-    return [parse_kind(data, context)]
+    native = PROBLEMS[tell(data)].native
+    return [native.parse(strict.decode(data, native.Document), given)]
 
 
 def dump(instance: Instance, file: str) -> bytes:
@@ -122,13 +115,18 @@ def dump(instance: Instance, file: str) -> bytes:
         When two things have one name.
     """
     del file
-    _, _, dump_kind = KINDS[instance.kind]
-    return dump_kind(instance).encode() + b"\n"
+    head = {
+        "problem": instance.kind,
+        "version": VERSION,
+        "name": instance.name,
+        "source": instance.source or None,
+    }
+    return lines({**head, **PROBLEMS[instance.kind].native.dump(instance)}).encode() + b"\n"
 
 
 FORMAT = Format(
     name="native",
-    contexts={PIPELINE: MACHINE | JOB, LMEM: PACKING, TIMED: SCHEDULE, PHASED: PHASES},
+    contexts=ByKind(lambda kind: PROBLEMS[kind].native.GIVEN),
     extensions=(".json", ".json.gz"),
     description="Stagepack's own JSON: objects or columns, with a published schema",
     sniff=sniff,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.profile import Array
 
 ALIGNMENT = 512

@@ -5,11 +5,11 @@ from __future__ import annotations
 import bisect
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -49,7 +49,7 @@ def located(path: str | Path) -> Iterator[None]:
         ) from None
 
 
-def decode(data: bytes, shape: type[T], *, known: tuple[str, ...] = ()) -> T:
+def decode(data: bytes, shape: type[T]) -> T:
     """Return JSON decoded as `shape`, with nothing missing, misspelt or out of range.
 
     Parameters
@@ -57,8 +57,6 @@ def decode(data: bytes, shape: type[T], *, known: tuple[str, ...] = ()) -> T:
     data : bytes
     shape : type
         A type msgspec decodes to.
-    known : tuple of str
-        Field names to suggest for an unknown one.
 
     Raises
     ------
@@ -68,7 +66,7 @@ def decode(data: bytes, shape: type[T], *, known: tuple[str, ...] = ()) -> T:
     try:
         decoded: T = msgspec.json.decode(data, type=shape)
     except msgspec.ValidationError as error:
-        raise _mismatch(str(error), data, shape, known) from None
+        raise _mismatch(str(error), shape, lambda: msgspec.json.decode(data)) from None
     except msgspec.DecodeError as error:
         raise _malformed(str(error), data) from None
     except UnicodeDecodeError as error:
@@ -78,6 +76,52 @@ def decode(data: bytes, shape: type[T], *, known: tuple[str, ...] = ()) -> T:
     except (ValueError, OverflowError) as error:
         raise InputError(f"has a number that cannot be read ({error})", remedy=_SMALLER) from None
     return decoded
+
+
+def convert(given: Any, shape: type[T]) -> T:
+    """Return plain data as `shape`, as :func:`decode` does for JSON.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
+    try:
+        return msgspec.convert(given, shape)
+    except msgspec.ValidationError as error:
+        raise _mismatch(str(error), shape, lambda: msgspec.to_builtins(given)) from None
+
+
+def require_fields(given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse the first of some names that is not known.
+
+    Raises
+    ------
+    InputError
+        Naming it, and the one that it is most like.
+    """
+    for name in given:
+        if name not in known:
+            raise _unknown(str(name), str(name), known)
+
+
+ANOTHER = "give a solution of this instance, read with the same options"
+
+
+def require_end(boundaries: Sequence[int], instance: Any) -> None:
+    """Refuse boundaries that do not end where the layers of `instance` do.
+
+    Raises
+    ------
+    InputError
+    """
+    end = boundaries[-1] if boundaries else 0
+    if end != instance.n:
+        raise InputError(
+            f"ends at layer {end} but {instance.name} has {instance.n} layers",
+            field="boundaries",
+            remedy=ANOTHER,
+        )
 
 
 _SMALLER = "use numbers below 2**62"
@@ -110,29 +154,44 @@ def _place(data: bytes, at: int) -> str:
     return f"line {line}, column {column} (byte {at})"
 
 
-def _mismatch(message: str, data: bytes, shape: type, known: tuple[str, ...]) -> InputError:
+def _unknown(field: str, name: str, known: Iterable[str]) -> InputError:
+    near = get_close_matches(name, [word for word in known if word != name], n=1)
+    remedy = f"did you mean {near[0]}?" if near else "remove it"
+    return InputError("unknown field", field=field, remedy=remedy)
+
+
+def _mismatch(message: str, shape: type, load: Callable[[], Any]) -> InputError:
     """Turn msgspec's "Expected `int` >= 0 - at `$.a.b[3]`" into our words and field path."""
     what, _, where = message.partition(" - at ")
     path = where.strip("`").removeprefix("$")
-    path = _name_keys(path, message, data, shape)
+    path = _name_keys(path, message, shape, load)
     field = path.removeprefix(".")
     lacking = re.match(r"Object (contains unknown|missing required) field `(.*)`", what)
     if lacking:
         field = f"{field}.{lacking[2]}" if field else lacking[2]
         if lacking[1].startswith("missing"):
             return InputError("is missing", field=field, remedy="add it")
-        near = get_close_matches(lacking[2], [word for word in known if word != lacking[2]], n=1)
-        remedy = f"did you mean {near[0]}?" if near else "remove it"
-        return InputError("unknown field", field=field, remedy=remedy)
+        return _unknown(field, lacking[2], dict.fromkeys(_fields(shape)))
     if what == "Number out of range":
         return InputError("is a number out of range", field=field, remedy=_SMALLER)
     what = what.replace("`", "")
     what = what[:1].lower() + what[1:]
-    shown = _shown(path, data)
+    shown = _shown(path, load)
     if what.startswith("invalid enum value"):
         return InputError(what, field=field, remedy=_choices(shape, path))
     problem = f"is {shown}: {what}" if shown else what
     return InputError(problem, field=field, remedy="correct the value")
+
+
+def _fields(shape: Any) -> Iterator[str]:
+    """Yield the names of all fields of a type and, within it, of its parts."""
+    if isinstance(shape, type) and issubclass(shape, msgspec.Struct):
+        fields = msgspec.structs.fields(shape)
+        yield from (field.encode_name for field in fields)
+        for field in fields:
+            yield from _fields(field.type)
+    for part in get_args(shape):
+        yield from _fields(part)
 
 
 def _steps(path: str) -> list[str | int]:
@@ -142,10 +201,10 @@ def _steps(path: str) -> list[str | int]:
     ]
 
 
-def _shown(path: str, data: bytes) -> str:
+def _shown(path: str, load: Callable[[], Any]) -> str:
     """Return the value at a path, short, or "" when it cannot be shown."""
     try:
-        value = msgspec.json.decode(data)
+        value = load()
         for step in _steps(path):
             value = value[step]
     except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError):
@@ -156,7 +215,7 @@ def _shown(path: str, data: bytes) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _name_keys(path: str, message: str, data: bytes, shape: type) -> str:
+def _name_keys(path: str, message: str, shape: type, load: Callable[[], Any]) -> str:
     """Replace the first ``[...]`` of a path, msgspec's "some key", by the key itself.
 
     Documents with the first i keys alone fail in the same way from the wrong key on: bisection.
@@ -165,7 +224,7 @@ def _name_keys(path: str, message: str, data: bytes, shape: type) -> str:
     if not dots:
         return path
     try:
-        document = msgspec.json.decode(data)
+        document = load()
         holder = document
         for step in _steps(before):
             holder = holder[step]

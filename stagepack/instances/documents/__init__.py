@@ -1,0 +1,1 @@
+"""Documents: strict JSON, JSON that people can read, tables of cells."""

@@ -1,0 +1,48 @@
+"""JSON that people can read: one line for each entry of an object, defaults left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stagepack.instances.profile import Array
+
+
+class Rows(dict[str, Any]):
+    """An object of which each entry has a line."""
+
+
+def lines(data: Mapping[str, Any], indent: str = "") -> str:
+    """Encode an object with a line for each entry that is not None, and so entries of `Rows`."""
+    rows = []
+    for key, value in data.items():
+        if value is None:
+            continue
+        if isinstance(value, Rows):
+            text = lines(value, indent + " ")
+        else:
+            text = msgspec.json.encode(value, enc_hook=_plain).decode()
+        rows.append(f'{indent} "{key}": {text}')
+    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"{type(value)} is not JSON data")
+
+
+def unless(column: Array, usual: Any = 0) -> Array | None:
+    """Return a column, or None where its default, integers `usual`, says the same."""
+    same = column.dtype.kind == "i" and bool((column == usual).all())
+    return None if same else column
+
+
+def unusual(instance: Any, document: type[msgspec.Struct], names: Iterable[str]) -> dict[str, Any]:
+    """Return fields of an instance by name, None for those with the default of its document."""
+    usual = {field.name: field.default for field in msgspec.structs.fields(document)}
+    values = {name: getattr(instance, name) for name in names}
+    return {name: None if value == usual[name] else value for name, value in values.items()}

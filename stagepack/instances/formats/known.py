@@ -1,0 +1,65 @@
+"""The formats there are."""
+
+from __future__ import annotations
+
+from stagepack.errors import InputError, suggest
+from stagepack.instances.formats import (
+    auto_pipeline,
+    minimalloc,
+    native,
+    pipedream,
+    torch_schedule,
+    tpu_mlir,
+)
+from stagepack.instances.formats.registry import Format
+
+FORMATS = (
+    native.FORMAT,
+    pipedream.FORMAT,
+    auto_pipeline.FORMAT,
+    minimalloc.FORMAT,
+    tpu_mlir.FORMAT,
+    torch_schedule.FORMAT,
+)
+
+
+def by_name(name: str) -> Format:
+    """Return the format called `name`.
+
+    Raises
+    ------
+    InputError
+        For an unknown name.
+    """
+    for known in FORMATS:
+        if known.name == name:
+            return known
+    raise InputError(
+        f"unknown format {name!r}",
+        field="format",
+        remedy=suggest(name, [known.name for known in FORMATS]),
+    )
+
+
+def by_content(data: bytes) -> Format:
+    """Return the format that `data` is written in.
+
+    Raises
+    ------
+    InputError
+        When no format or several recognise it.
+    """
+    found = [known for known in FORMATS if known.sniff(data)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(
+            "could be " + " or ".join(known.name for known in found),
+            field="format",
+            remedy="name the format (--format)",
+        )
+    raise InputError(
+        "is in no format that is known here",
+        field="format",
+        remedy="known are " + ", ".join(known.name for known in FORMATS),
+    )

@@ -1,0 +1,202 @@
+"""What each problem says of itself: the contract between its folder and everything above.
+
+``instances/<family>/problem.py`` defines ``PROBLEM``; beside it, ``native.py`` reads and writes its
+files (``Document``, ``GIVEN``, ``parse``, ``dump``) and ``catalog`` names its instances
+(``GENERATORS``, ``SUITE``).  Both are loaded when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from stagepack import kinds
+from stagepack.instances.words import SHARED, Parameter
+
+
+@dataclass(frozen=True)
+class Change:
+    """A field of an instance that the command line changes once the instance is read.
+
+    Attributes
+    ----------
+    name : str
+        The field.
+    option : str
+        What the command line calls it.
+    unit : str
+        What its values are.
+    description : str
+    read : callable, optional
+        ``(file, instance) -> value``, where the option names a file; otherwise it takes integers,
+        as often as it is given.
+    """
+
+    name: str
+    option: str
+    unit: str
+    description: str
+    read: Callable[[Path, Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Export:
+    """What solutions are written to for other tools.
+
+    Attributes
+    ----------
+    ending : str
+        How names of the files end.
+    document : callable, optional
+        ``(instance, solution) -> JSON data``; otherwise a format writes them.
+    """
+
+    ending: str
+    document: Callable[[Any, Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A function from parameters to an instance, their defaults, and what it is good for."""
+
+    make: Callable[..., Any]
+    parameters: Mapping[str, Any]
+    description: str
+
+
+class Native(Protocol):
+    """The module of a problem's own files."""
+
+    Document: type
+    GIVEN: frozenset[str]
+
+    def parse(self, document: Any, given: Mapping[str, Any]) -> Any:
+        """Return the instance of a `Document`, changed as is `given` of `GIVEN` beside it."""
+
+    def dump(self, instance: Any) -> dict[str, Any]:
+        """Return what the document of an instance says, besides kind, version, name, source."""
+
+
+class Catalog(Protocol):
+    """The module of a problem's named instances."""
+
+    GENERATORS: Mapping[str, Generator]
+    SUITE: tuple[tuple[str, dict[str, Any]], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One kind of problem.
+
+    Attributes
+    ----------
+    kind : str
+        Its name in files.
+    instance, solution : type
+        Their classes: an instance is as :class:`.formats.registry.Instance`, a solution has
+        ``from_dict(data, instance)``, ``to_dict()`` and ``malformed()``.
+    objectives : tuple of str
+        What may be minimised.
+    solution_fields : tuple of str
+        What a document that is a solution must have.
+    needs_instance : bool
+        Whether a solution can be read only beside its instance, which names its parts.
+    words : tuple of Parameter
+        Words of its own.
+    changes : tuple of Change
+    export : Export, optional
+    public : mapping of str to str
+        Names of the package `stagepack` that are its own: each with the module of its folder that
+        holds it ("" for the folder itself).
+    """
+
+    kind: str
+    instance: type[Any]
+    solution: type[Any]
+    objectives: tuple[str, ...]
+    solution_fields: tuple[str, ...]
+    needs_instance: bool = False
+    words: tuple[Parameter, ...] = ()
+    changes: tuple[Change, ...] = ()
+    export: Export | None = None
+    public: Mapping[str, str] = field(default_factory=dict)
+
+    def part(self, name: str) -> Any:
+        """Return a module of its folder; "" for the folder itself."""
+        return kinds.part(self.kind, "instances", *filter(None, [name]))
+
+    @property
+    def native(self) -> Native:
+        """The module of its own files."""
+        return cast("Native", self.part("native"))
+
+    @property
+    def catalog(self) -> Catalog:
+        """The module of its named instances."""
+        return cast("Catalog", self.part("catalog"))
+
+
+def problem(kind: str) -> Problem:
+    """Return what is to be known of a kind."""
+    return cast("Problem", kinds.part(kind, "instances", "problem").PROBLEM)
+
+
+PROBLEMS: kinds.ByKind[Problem] = kinds.ByKind(problem)
+
+
+class _Vocabulary(Mapping[str, Parameter]):
+    """The shared words and those of every problem, by name."""
+
+    def _words(self) -> Iterator[Parameter]:
+        yield from SHARED
+        for known in PROBLEMS.values():
+            yield from known.words
+
+    def __getitem__(self, name: str) -> Parameter:
+        for word in self._words():
+            if word.name == name:
+                return word
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(word.name for word in self._words()))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+VOCABULARY: Mapping[str, Parameter] = _Vocabulary()
+
+
+def choices(word: Parameter, kind: str) -> tuple[str, ...]:
+    """Return the values that a word has for a kind of problem; () for any."""
+    return PROBLEMS[kind].objectives if word.name == "objective" else word.choices
+
+
+def coerce(name: str, value: Any, kind: str) -> Any:
+    """Return `value` as the type that a word of the vocabulary has.
+
+    Parameters
+    ----------
+    name : str
+        The word.
+    value : object
+        What was given for it, perhaps as text.
+    kind : str
+        The problem, for the objectives it has.
+
+    Raises
+    ------
+    InputError
+        Naming the word, when the value is of another type or out of range, or no objective of
+        this `kind` of problem.
+    """
+    word = VOCABULARY[name]
+    another = (
+        isinstance(value, str)
+        and name == "objective"
+        and any(value in known.objectives for known in PROBLEMS.values())
+    )
+    return word.of(value, choices(word, kind), kind if another else "")

@@ -1,0 +1,222 @@
+"""Words: what people may say of an instance, each with its type, range, unit and meaning.
+
+One vocabulary for the catalog, for what a file does not say, for the options of the command line
+and for what schemas say, so that ``batch=8`` from Python, ``"8"`` from a command line and a wrong
+``"eight"`` are treated alike everywhere.  Words of one problem alone are in its own folder.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+from stagepack.result import InputError
+
+LARGEST = 2**62
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One word: what it means, and which values it takes.
+
+    Attributes
+    ----------
+    name : str
+    type : type
+        int, float, bool, str, or list (of floats).
+    description : str
+        Meaning and unit.
+    least, most : int or float
+        Inclusive range of a number.
+    choices : tuple of str
+        The words a string may be; empty: any.  Those of an objective depend on the problem.
+    unit : str
+        What a number counts, where the command line should say so: "bytes".
+    option : str
+        Under which heading the command line has an option of this name: "instance", "machine" or
+        "freedom"; empty: under none, it is said by ``--set``.
+    """
+
+    name: str
+    type: type
+    description: str
+    least: float = 0
+    most: float = LARGEST
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+    option: str = ""
+
+    def of(self, value: Any, choices: tuple[str, ...] = (), whose: str = "") -> Any:
+        """Return `value` as the type that the word has.
+
+        Parameters
+        ----------
+        value : object
+            A value of that type, or text that says it.
+        choices : tuple of str
+            The words a string may be, where they are not the word's own.
+        whose : str
+            What they are the words of, for messages.
+
+        Raises
+        ------
+        InputError
+            Naming the word, when the value is of another type, out of range or no choice.
+        """
+        if self.type is list:
+            items = value.split(",") if isinstance(value, str) else value
+            if not isinstance(items, Sequence):
+                items = items.tolist() if hasattr(items, "tolist") else [items]
+            if not isinstance(items, list | tuple):
+                items = [items]
+            if not items:
+                raise self._refusal(value)
+            return [self._number(item, float) for item in items]
+        if self.type is bool:
+            return self._truth(value)
+        if self.type is not str:
+            return self._number(value, self.type)
+        if not isinstance(value, str):
+            raise self._refusal(value)
+        allowed = choices or self.choices
+        if allowed and value not in allowed:
+            raise InputError(
+                f"unknown {self.name} {str(value)!r}{whose and f' for {whose}'}",
+                field=self.name,
+                remedy="choose one of " + ", ".join(allowed),
+            )
+        return str(value)
+
+    def _number(self, value: Any, wanted: Any) -> int | float:
+        number: int | float
+        try:
+            if isinstance(value, bool):
+                raise TypeError
+            if isinstance(value, str):
+                text = value.strip().replace("_", "")
+                if wanted is int:
+                    if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):
+                        raise ValueError
+                    number = int(text)
+                else:
+                    number = float(text)
+            elif wanted is int:
+                number = index(value)
+            else:
+                # Whole numbers stay whole: they print and hash as they were given.
+                number = value if isinstance(value, int) else float(value)
+            finite = math.isfinite(number)
+        except (TypeError, ValueError, OverflowError):
+            raise self._refusal(value) from None
+        if not finite or not self.least <= number <= self.most:
+            raise self._refusal(value)
+        return number
+
+    def _truth(self, value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        word = value.strip().lower() if isinstance(value, str) else None
+        if word in ("true", "yes", "on", "1"):
+            return True
+        if word in ("false", "no", "off", "0"):
+            return False
+        raise self._refusal(value)
+
+    def _refusal(self, value: Any) -> InputError:
+        if self.type is bool:
+            want = "true or false"
+        elif self.type is str:
+            want = "a word"
+        else:
+            what = {int: "an integer", float: "a number", list: "numbers"}[self.type]
+            want = f"{what} from {_shown(self.least)} to {_shown(self.most)}"
+        return InputError(
+            f"{repr(value)[:60]} will not do as {self.name}",
+            field=self.name,
+            remedy=f"give {want} ({self.description})",
+        )
+
+
+SHARED = (
+    Parameter("objective", str, "what to minimise", option="instance"),
+    # the machine
+    Parameter("devices", int, "number of devices", 1, 2**20, option="machine"),
+    Parameter("cluster", str, "cluster of the catalog, for example ipu-pod8", option="machine"),
+    Parameter(
+        "bandwidth",
+        float,
+        "bandwidth of every link, in 2**30 bytes a second",
+        1e-9,
+        1e12,
+        unit="GB/s",
+        option="machine",
+    ),
+    Parameter(
+        "capacity",
+        int,
+        "usable bytes of every device, or of the memory to pack",
+        unit="bytes",
+        option="instance",
+    ),
+    Parameter("speed", list, "relative speed of the devices, one or one each", 1e-9, 1e9),
+    # the job
+    Parameter("microbatches", int, "microbatches of a training step", 1, 2**20, option="machine"),
+    Parameter("training", bool, "count backward passes, gradients and stashes", option="machine"),
+    Parameter(
+        "unit",
+        str,
+        "time unit of the instance",
+        choices=("us", "ms", "ns"),
+        unit="unit",
+        option="instance",
+    ),
+    # the network
+    Parameter("batch", int, "samples of a batch (of a microbatch when training)", 1, 2**16),
+    Parameter("sequence", int, "tokens of a sample", 1, 2**16),
+    Parameter("image", int, "height and width of an image in pixels", 32, 2**13),
+    Parameter("bytes_per_value", int, "bytes of a weight or activation", 1, 8),
+    Parameter("state_bytes", int, "bytes of optimiser state per weight (training)", 0, 64),
+    Parameter("granularity", str, "what a layer is", choices=("block", "matmul")),
+    Parameter("tied", bool, "the head uses the embedding's weights, not a copy"),
+    Parameter("utilisation", float, "share of the peak arithmetic reached", 1e-3, 1),
+    # the generators
+    Parameter("layers", int, "number of layers", 1, 2**24),
+    Parameter("seed", int, "seed of the random numbers"),
+    Parameter("slack", float, "capacity beyond the least that is feasible", 0, 1e3),
+)
+"""Words of more than one problem."""
+
+
+def require_known(given: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+    """Refuse a parameter that `what` does not know, by name.
+
+    Parameters
+    ----------
+    given : mapping
+        What was given, by name.
+    known : iterable of str
+        The names there are.
+    what : str
+        Who takes them, for messages.
+
+    Raises
+    ------
+    InputError
+        Listing the known ones.
+    """
+    known = sorted(known)
+    for name in given:
+        if name not in known:
+            raise InputError(
+                f"{what} takes no parameter {name!r}",
+                field=name,
+                remedy="it takes " + (", ".join(known) or "none"),
+            )
+
+
+def _shown(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
