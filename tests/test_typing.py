@@ -20,6 +20,7 @@ import stagepack
 from stagepack import kinds
 from stagepack.instances import catalog, types
 from stagepack.instances.catalog import names
+from stagepack.instances.problem import PROBLEMS
 from stagepack.solve import REGISTRY, SolveOptions, solve
 
 ROOT = Path(__file__).parent.parent
@@ -181,7 +182,12 @@ def test_every_public_name_is_told_to_type_checkers() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert found == set(stagepack._HOME.items())
+    own = {
+        (name, f"stagepack.instances.{kinds.KINDS[kind].family}" + (module and f".{module}"))
+        for kind, problem in PROBLEMS.items()
+        for name, module in problem.public.items()
+    }
+    assert found == {*stagepack._HOME.items(), *own}
 
 
 def test_the_options_in_the_signatures_are_those_of_solve() -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
 from stagepack import files
 from stagepack.errors import InputError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+DataT = TypeVar("DataT", bound="DataclassInstance")
 
 UTF8_MARK = b"\xef\xbb\xbf"
 CHUNK = 4096  # bytes that settle most questions
@@ -78,14 +83,23 @@ def decode(data: bytes, shape: type[T]) -> T:
     return decoded
 
 
-def convert(given: Any, shape: type[T]) -> T:
-    """Return plain data as `shape`, as :func:`decode` does for JSON.
+def convert(given: Any, shape: type[DataT]) -> DataT:
+    """Return plain data as `shape`, as :func:`decode` does for JSON; unknown fields are refused.
+
+    Parameters
+    ----------
+    given : object
+        Plain data.
+    shape : type
+        A dataclass.
 
     Raises
     ------
     InputError
         Naming the field.
     """
+    if isinstance(given, Mapping):
+        require_fields(given, [field.name for field in dataclasses.fields(shape)])
     try:
         return msgspec.convert(given, shape)
     except msgspec.ValidationError as error:

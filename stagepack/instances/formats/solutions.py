@@ -82,6 +82,8 @@ def solution_in(data: bytes, instance: Any = None, *, any_digest: bool = False) 
         )
     if instance is not None and not any_digest:
         _require_digest(document.get("digest"), instance)
+    if told is None and instance is not None:
+        told = PROBLEMS[instance.kind]
     if told is None:
         fields = [" and ".join(known.solution_fields) for known in PROBLEMS.values()]
         raise InputError(
@@ -98,13 +100,13 @@ def solution_in(data: bytes, instance: Any = None, *, any_digest: bool = False) 
 
 
 def _told(given: Any, instance: Any) -> Problem | None:
-    """Return the problem whose solution a document is, by its fields or else by the instance."""
+    """Return the problem whose solution a document is by its fields, that of the instance first."""
     there = {name for name in given if given[name] is not None} if type(given) is dict else set()
     own = None if instance is None else PROBLEMS[instance.kind]
     if own is not None and there & set(own.solution_fields):
         return own
     found = [known for known in PROBLEMS.values() if there.issuperset(known.solution_fields)]
-    return max(found, key=lambda known: len(known.solution_fields), default=own)
+    return max(found, key=lambda known: len(known.solution_fields), default=None)
 
 
 def _require_kind(told: Problem, instance: Any) -> None:

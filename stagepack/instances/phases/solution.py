@@ -8,8 +8,6 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from stagepack.instances.documents import strict
 from stagepack.shown import ShownSolution, some
 
@@ -91,7 +89,8 @@ class Phase:
         return self.recompute[layer - self.first] if self.recompute else ()
 
 
-class PhaseSolution(ShownSolution, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, repr=False)
+class PhaseSolution(ShownSolution):
     """A plan.
 
     Attributes

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from stagepack.instances.documents import strict
 from stagepack.result import InputError
 from stagepack.shown import ShownSolution, some
 
 
-class PipelineSolution(ShownSolution, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, repr=False)
+class PipelineSolution(ShownSolution):
     """Stage j is the layers [boundaries[j], boundaries[j + 1]) on device devices[j]."""
 
     boundaries: tuple[int, ...]

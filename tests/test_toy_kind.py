@@ -1,0 +1,114 @@
+"""A problem that the package does not know: its folders and one line open every door."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import stagepack as sp
+from stagepack.cli import app
+from stagepack.kinds import KINDS, Kind
+from tests.toy_kind.instances.toy import KIND, Knapsack, KnapsackSolution
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(KINDS, KIND, Kind("toy", home="tests.toy_kind"))
+    yield
+    for name in ("Knapsack", "KnapsackSolution"):
+        vars(sp).pop(name, None)
+
+
+def run(*words: object, code: int = 0) -> str:
+    done = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return done.stdout
+
+
+@pytest.fixture
+def bag() -> Knapsack:
+    loaded = sp.load("toy/stairs")
+    assert isinstance(loaded, Knapsack)
+    return loaded
+
+
+def test_it_is_listed_and_loaded(bag: Knapsack) -> None:
+    assert [entry.name for entry in sp.entries("toy")] == ["toy/stairs"]
+    assert "toy/stairs" in {entry.name for entry in sp.entries()}
+    assert sp.load("toy-knapsack/stairs", things="4", capacity=3).n == 4
+    with pytest.raises(sp.InputError, match="things: 1000 will not do"):
+        sp.load("toy/stairs", things=1000)
+    assert [instance.digest for instance in sp.suite("toy")] == [bag.digest]
+    assert json.loads(run("list", "toy", "--json"))[0]["name"] == "toy/stairs"
+    assert "number of things" in run("list", "toy/stairs")
+
+
+def test_its_files_are_read_and_written(bag: Knapsack, tmp_path: Path) -> None:
+    path = tmp_path / "bag.json"
+    sp.write(bag, path)
+    for kind in (None, "toy", KIND):
+        assert sp.read(path, kind=kind).digest == bag.digest
+    assert sp.read(path, capacity=3).capacity == 3
+    with pytest.raises(sp.InputError, match="files do not understand 'devices'"):
+        sp.read(path, devices=3)
+    with pytest.raises(sp.InputError, match="choose one of left-behind"):
+        sp.read(path, objective="peak")
+    assert sp.schema("toy")["$defs"]["Document"]["properties"]["capacity"]["description"]
+    assert json.loads(run("schema", "toy")) == sp.schema(KIND)
+    assert KIND in {kind for known in sp.formats() for kind in known.kinds}
+    run("convert", path, tmp_path / "again.json")
+    assert sp.read(tmp_path / "again.json").digest == bag.digest
+    assert pickle.loads(pickle.dumps(bag)) == bag
+
+
+def test_it_is_solved_and_compared(bag: Knapsack) -> None:
+    result: sp.Result[KnapsackSolution] = sp.solve(bag)  # type: ignore[call-overload]
+    assert (str(result.status), result.objective) == ("OPTIMAL", 14)
+    assert [method.name for method in sp.methods("toy")] == ["auto", "greedy"]
+    assert "greedy" in run("methods", "toy")
+    table = sp.compare([bag], jobs=0)  # type: ignore[list-item]
+    assert {row["status"] for row in table.to_dict()["rows"]} == {"OPTIMAL", "FEASIBLE"}
+    assert json.loads(run("solve", "toy/stairs", "--json"))["objective"] == 14
+    assert "14" in str(result)
+    assert result._repr_html_()
+
+
+def test_its_solutions_are_written_read_and_checked(bag: Knapsack, tmp_path: Path) -> None:
+    result: Any = sp.solve(bag)  # type: ignore[call-overload]
+    plain, whole = tmp_path / "plain.json", tmp_path / "whole.json"
+    sp.write_solution(bag, result, plain)  # type: ignore[arg-type]
+    result.to_json(whole)
+    for path in (plain, whole):
+        assert sp.read_solution(path, bag) == result.solution  # type: ignore[arg-type]
+        assert sp.read_solution(path) == result.solution
+        assert json.loads(run("check", "toy/stairs", path, "--json"))["valid"]
+    plain.write_text('{"taken": [4, 4.5]}')
+    with pytest.raises(sp.InputError, match=r"taken\[1\]"):
+        sp.read_solution(plain)
+    plain.write_text('{"taken": [3, 4, 2]}')
+    assert "capacity" in run("check", "toy/stairs", plain, code=4)
+    assert sp.check_result(bag, whole).valid
+    other = sp.load("packing/above-load")
+    with pytest.raises(sp.InputError, match="no solution for lmem-packing"):
+        sp.read_solution(plain, other)
+
+
+def test_it_is_shown_and_exported(bag: Knapsack, tmp_path: Path) -> None:
+    path = tmp_path / "whole.json"
+    sp.solve(bag).to_json(path)  # type: ignore[call-overload]
+    assert KIND in run("show", "toy/stairs")
+    assert "14" in run("show", "toy/stairs", path)
+    exported = tmp_path / "bag.json"
+    run("solve", "toy/stairs", "--export", exported)
+    assert json.loads(exported.read_text()) == {"packed": [3, 4]}
+
+
+def test_it_has_public_names() -> None:
+    assert sp.Knapsack is Knapsack  # type: ignore[attr-defined]
+    assert {"Knapsack", "KnapsackSolution"} <= set(dir(sp))
