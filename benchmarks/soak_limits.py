@@ -5,10 +5,11 @@
 A cell is a method on an instance of a family of :mod:`benchmarks.hostile`, once with the limit in
 seconds and once ``deterministic``.  Clocks are those of the CPU, so that a busy machine changes
 nothing; imports, compilation and a run on a small instance of the family come first and do not
-count.  Reported are cells that used more than the limit and half a second, and those that went for
-more than 0.2 s without asking whether to stop: from which line to which.  What users pay outside
-of methods (building, reading, the checks of answers) is listed by itself.  Exit code 1 if any cell
-is reported.
+count.  Reported are cells that used more than the limit and half a second, those that went for
+more than 0.2 s without asking whether to stop (from which line to which), and ``deterministic``
+ones that ended by their limit before half of it was used.  What users pay outside of methods
+(building, reading, the checks of answers) is listed by itself.  Exit code 1 if any cell is
+reported.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ from stagepack.solve import REGISTRY, methods, solve  # noqa: E402
 
 OVER, SILENT = 0.5, 0.2
 """Seconds of CPU beyond the limit, and without a question, that go unreported."""
+
+LEAST = 0.5
+"""Part of the limit that a run which counts its work has to use before it ends by it."""
 
 CAP = 10
 """Seconds of CPU after which a cell is killed."""
@@ -280,6 +284,8 @@ def verdict(cell: Cell, limit: float) -> str:
         if cell.checking > SILENT:
             told += f", {cell.checking:.2f} s of it to check answers"
         found.append(told)
+    if cell.deterministic and cell.status.endswith("TIME_LIMIT") and cell.cpu < limit * LEAST:
+        found.append(f"counted the limit as used after {cell.cpu:.2f} s")
     if cell.silence > SILENT:
         found.append(f"asked nothing for {cell.silence:.2f} s, from {cell.begin} to {cell.end}")
     if cell.left > SILENT:

@@ -35,6 +35,9 @@ def test_what_is_wrong() -> None:
     assert (
         verdict(Cell(method="m", deterministic=True, printed="a word"), 1.0) == "printed 'a word'"
     )
+    early = Cell(method="m", deterministic=True, status="FEASIBLE TIME_LIMIT", cpu=0.4)
+    assert verdict(early, 1.0) == "counted the limit as used after 0.40 s"
+    assert verdict(early, 0.5) == ""
     assert "thread" in verdict(Cell(method="m", deterministic=True, left=0.4), 1.0)
 
 

@@ -1,18 +1,32 @@
 """Limits in work, undecided fits, and instances too dense for lists of pairs."""
 
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
-from stagepack.formulations.packing import frame
-from stagepack.heuristics.packing import annealing, exact, greedy, repair, replan
+from benchmarks.hostile import FAMILIES
+from stagepack.formulations.packing import Milp, frame
+from stagepack.heuristics.packing import (
+    annealing,
+    bounds,
+    conflict,
+    effort,
+    exact,
+    greedy,
+    repair,
+    replan,
+    spill,
+    valleys,
+)
 from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances import catalog
-from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import runs
-from stagepack.result import InputError, Status
+from stagepack.methods.packing import attempt as attempts
+from stagepack.methods.packing import misfit, quick, runs
+from stagepack.result import InputError, Progress, Status, Termination
 from stagepack.solve import solve
 from tests.packing_cases import FEATURES, random_packing
 
@@ -201,3 +215,123 @@ def test_replan_ends_when_asked_to_before_it_has_compared_all() -> None:
 
     replan.place(instance, 2 * load, keep_going=few, on_solution=lambda _: None)
     assert looks < 30
+
+
+# ---------------------------------------------------------------------- clocks of work
+
+
+def test_a_clock_is_carried_into_another_thread() -> None:
+    with effort.counting(10.0):
+        worker = threading.Thread(target=effort.carried(lambda: effort.spend(3.0)))
+        worker.start()
+        worker.join()
+        assert effort.spent() == 3.0
+        assert effort.left() == 7.0
+
+
+def test_a_model_counts_what_is_built_of_it() -> None:
+    def built(buffers: int) -> float:
+        with effort.counting():
+            Milp(LmemPacking.from_arrays([3] * buffers, [0] * buffers, [1] * buffers))
+            return effort.spent()
+
+    assert built(40) > 3 * built(20) > 0  # of pairs, at least
+
+
+def test_a_model_too_large_to_build_ends_by_the_limit_in_work() -> None:
+    instance = FAMILIES["lmem-packing"]["just-too-small"](1)
+    result = solve(instance, "milp", time_limit=0.5, options={"deterministic": True})
+    assert result.termination is Termination.TIME_LIMIT
+    assert not result.trace.events[-1].source.endswith("(Milp)")
+
+
+def spilling(buffers: int) -> LmemPacking:
+    random = np.random.default_rng(buffers)
+    start = random.integers(0, buffers, buffers)
+    memories = [(f"m{at}", 2000, at) for at in range(9)] + [("far", None, 1000)]
+    return LmemPacking.from_arrays(
+        random.integers(1, 999, buffers),
+        start,
+        start + random.integers(1, 200, buffers),
+        memories=memories,
+        accesses=random.integers(0, 2**20, buffers),
+    )
+
+
+@pytest.mark.parametrize("asked", [0, 1, 5, 50])
+def test_spilling_ends_soon_after_a_no_and_has_an_answer(asked: int) -> None:
+    instance, since = spilling(300), [0]
+
+    def keep_going() -> bool:
+        since[0] += 1
+        return since[0] <= asked
+
+    with effort.counting():
+        placed = spill.place(instance, keep_going)
+        assert effort.spent() > 0
+    assert placed is not None
+    assert not instance.check(PackingSolution.of(instance, *placed))
+    assert since[0] < asked + 20
+
+
+def test_spilling_counts_its_work() -> None:
+    def work(buffers: int) -> float:
+        with effort.counting():
+            spill.place(spilling(buffers), lambda: True)
+            return effort.spent()
+
+    assert work(2000) > 2 * work(200)
+
+
+def test_no_misfit_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, now = 200, [0.0]
+    instance = LmemPacking.from_arrays([3] * n, [0] * n, [1] * n, capacity=3 * n - 1)
+    part = misfit.part
+
+    def slow(*arguments: Any) -> LmemPacking:
+        now[0] += 1
+        return part(*arguments)
+
+    monkeypatch.setattr(misfit, "part", slow)
+    monkeypatch.setattr(misfit, "SECONDS", 3.0)
+    progress: Any = Progress(instance.evaluate, instance.check)
+    progress.limit_by(lambda: now[0], 10.0)
+    misfit.smallest(instance, instance.ceiling, misfit.Questions(progress))
+    assert now[0] <= 4
+
+
+def test_no_conflict_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks, asked = Blocks.of(dense(200, 8, 10)), [0]
+    decided = exact.Decision(Status.INFEASIBLE, None, 0, 0, 0)
+    monkeypatch.setattr(exact, "decide_packing", lambda *_, **__: decided)
+    monkeypatch.setattr(conflict._Filter, "_narrowed", lambda _, which, first, end: (first, end))
+    prepared = [0]
+
+    def counted(*_: Any) -> None:
+        prepared[0] += 1
+
+    monkeypatch.setattr(exact, "prepared", counted)
+
+    def keep_going() -> bool:
+        asked[0] += 1
+        return asked[0] < 4
+
+    conflict._Filter(blocks, 1, keep_going, 10).run(None)
+    assert prepared[0] <= 4
+
+
+def test_a_first_placement_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = LmemPacking.from_arrays([3, 5], [0, 0], [1, 1], capacity=7, objective="fit")
+    made = []
+
+    def over(*_: Any, **__: Any) -> tuple[Any, str]:
+        made.append(1)
+        return np.array([0, 3]), "over the capacity"
+
+    monkeypatch.setattr(quick, "compile_kernels", lambda *_: None)  # it places, too
+    monkeypatch.setattr(valleys, "first", over)
+    monkeypatch.setattr(bounds, "overload", lambda *_: "")
+    progress: Any = Progress(instance.evaluate, instance.check, time_limit=0)
+    quick.place_quickly(attempts.Attempt(instance, progress), only_first=True)
+    quick.last_resort(instance, progress)
+    assert len(made) == 1

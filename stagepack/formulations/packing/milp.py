@@ -60,6 +60,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.formulations.packing.frame import Frame, Interval, Item, too_dense
+from stagepack.heuristics.packing import effort
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.instance import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
@@ -73,6 +74,10 @@ LARGEST_HEIGHT = 10**8
 
 LARGEST_PAIRS = 200_000
 """Pairs of blocks beyond which the model is refused."""
+
+PAIR, ROW, TERM, LOOK = 4e-5, 1.2e-5, 7e-6, 2e-7
+"""Seconds of work to build what the model has for a run of distances of a pair, a short row, a term
+of a long one, and to look at what may become one."""
 
 APART = -1
 """The run of distances for two blocks in different memories."""
@@ -168,6 +173,7 @@ class Milp:
             found[i, j] = dict(enumerate(frame.distances(i, j)))
             if frame.several:
                 found[i, j][APART] = frame.reach(i, j)
+            effort.spend(LOOK * 10 * len(found[i, j]))
         return found
 
     def _below(self, i: int, j: int) -> Any:
@@ -253,6 +259,7 @@ class Milp:
         m.one_run = self._at_most_one(self.x)
 
         def end(pair: tuple[int, int], side: int) -> Any:
+            effort.spend(PAIR / 2 * len(self.runs[pair]))
             return sum(run[side] * self.x[pair][t] for t, run in self.runs[pair].items())
 
         m.distance_low = pyo.Constraint(
@@ -288,25 +295,27 @@ class Milp:
             for first, end, low, high in pieces:
                 for section in alive[first:end]:
                     section.append((i, low, high))
-        self._clearance = {
-            (i, j): max(
-                high - other_low
-                for first, end, _, high in frame.pieces[i]
-                for other_first, other_end, other_low, _ in frame.pieces[j]
-                if first < other_end and other_first < end
-            )
-            for pair in self.runs
-            for i, j in (pair, pair[::-1])
-        }
+        self._clearance = {}
+        for pair in self.runs:
+            for i, j in (pair, pair[::-1]):
+                effort.spend(LOOK * len(frame.pieces[i]) * len(frame.pieces[j]))
+                self._clearance[i, j] = max(
+                    high - other_low
+                    for first, end, _, high in frame.pieces[i]
+                    for other_first, other_end, other_low, _ in frame.pieces[j]
+                    if first < other_end and other_first < end
+                )
         m.stacks = self._pyo.ConstraintList()
         seen = set()
         for section in alive:
             rows = [(i, high - low) for i, low, high in section if i not in shared]
             for j, low, high in section:
                 others = frozenset((i, rise) for i, rise in rows if i != j)
+                effort.spend(LOOK * len(rows))
                 if len(others) < 2 or j in shared or (j, low, high, others) in seen:
                     continue
                 seen.add((j, low, high, others))
+                effort.spend(2 * TERM * len(others))
                 below = sum(rise * self._below(i, j) for i, rise in others)
                 m.stacks.add(self.o[j] + low - below >= 0)
                 if frame.minimises_peak:
@@ -329,6 +338,7 @@ class Milp:
         )
         m.apart = pyo.ConstraintList()
         for (i, j), x in self.x.items():
+            effort.spend(ROW * len(memories))
             for k in memories if len(memories) > 1 else ():
                 m.apart.add(x[APART] + self.m[i][k] + self.m[j][k] <= 2)
         shared = {i for pair in frame.shares for i in pair}
@@ -341,6 +351,7 @@ class Milp:
         for section in alive:
             for k in memories:
                 if sum(section.values()) > frame.limits[k]:
+                    effort.spend(TERM * len(section))
                     held = sum(height * self.m[i][k] for i, height in section.items())
                     m.loads.add(held <= frame.limits[k])
 
@@ -390,6 +401,7 @@ class Milp:
         frame, pyo = self.frame, self._pyo
         weight, most = self.instance.conflict_weight, -(-frame.height // frame.bank)
         self._bank_pairs = list(frame.bank_pairs)
+        effort.spend(10 * ROW * len(self._bank_pairs))
         number = range(len(self._bank_pairs))
         m.below = pyo.Var(number, domain=pyo.Binary)
         m.above = pyo.Var(number, domain=pyo.Binary)

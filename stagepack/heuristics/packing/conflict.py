@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.packing import exact
+from stagepack.heuristics.packing import effort, exact
 from stagepack.heuristics.packing.components import Ask, asking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.result import Status, Stopped
+
+SOUGHT = 3e-9
+"""Seconds of work of a piece that may be alive in a section."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ def _overloaded(blocks: Blocks, capacity: int, ask: Ask) -> Conflict | None:
     best: tuple[Array, int] | None = None
     for s in np.flatnonzero(blocks.load > capacity).tolist():
         ask()
+        effort.spend(effort.LOOK + SOUGHT * len(blocks.first))
         members = owner[(blocks.first <= s) & (s < blocks.end)]
         members = members[np.argsort(-nbytes[members], kind="stable")]
         top = np.cumsum(nbytes[members])
@@ -162,6 +166,8 @@ class _Filter:
         while chunk:
             begin = 0
             while begin < len(which):
+                if self.keep_going is not None and not self.keep_going():
+                    return Conflict(np.sort(which), first, end, False, self.nodes)
                 rest = np.delete(which, np.s_[begin : begin + chunk])
                 status = self.status(rest) if len(rest) else Status.FEASIBLE
                 if status is Status.INFEASIBLE:
@@ -170,9 +176,6 @@ class _Filter:
                 begin += chunk
                 if chunk == 1 and status is Status.UNKNOWN:
                     proved = False
-            if self.keep_going is not None and not self.keep_going():
-                proved = False
-                break
             chunk //= 2
         if blocks.linear:
             first, end = self._narrowed(which, 0, blocks.sections)

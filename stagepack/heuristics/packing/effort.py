@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LOOK = 3e-5
 """Seconds of a call of a kernel, with what Python does before and after."""
@@ -26,22 +29,41 @@ ROW = 2e-6
 """Seconds of a row that Python itself goes through."""
 
 
-class _Clock(threading.local):
+class _Clock:
     seconds = 0.0
     limit = math.inf
 
 
-_clock = _Clock()
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.clock = _Clock()
+
+
+_here = _Thread()
 
 
 def spend(seconds: float) -> None:
     """Count work that takes about so many seconds."""
-    _clock.seconds += seconds
+    _here.clock.seconds += seconds
 
 
 def spent() -> float:
     """Return the seconds of work since :func:`counting` began."""
-    return _clock.seconds
+    return _here.clock.seconds
+
+
+def carried(function: Callable[[], T]) -> Callable[[], T]:
+    """Return `function` so that it counts on the clock of this thread in any other one, too."""
+    clock = _here.clock
+
+    def run() -> T:
+        own, _here.clock = _here.clock, clock
+        try:
+            return function()
+        finally:
+            _here.clock = own
+
+    return run
 
 
 def left() -> float:
@@ -49,15 +71,16 @@ def left() -> float:
 
     For plans: they are then the same on machines of any speed, whatever ends the run.
     """
-    return max(0.0, _clock.limit - _clock.seconds)
+    return max(0.0, _here.clock.limit - _here.clock.seconds)
 
 
 @contextmanager
 def counting(limit: float | None = None) -> Iterator[None]:
     """Let the clock begin at 0, with so many seconds to go, and be what it was afterwards."""
-    before = _clock.seconds, _clock.limit
-    _clock.seconds, _clock.limit = 0.0, math.inf if limit is None else limit
+    clock = _here.clock
+    before = clock.seconds, clock.limit
+    clock.seconds, clock.limit = 0.0, math.inf if limit is None else limit
     try:
         yield
     finally:
-        _clock.seconds, _clock.limit = before
+        clock.seconds, clock.limit = before

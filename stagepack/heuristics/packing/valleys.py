@@ -54,8 +54,9 @@ peak so many times the least one is not gone on from."""
 WORTH = 1000
 """A peak is reported once it has fallen by this part of itself."""
 
-MOST_MEETINGS = 50_000_000
-"""Pairs of pieces alive together, of the blocks that are placed before, that take little time."""
+MOST_MEETINGS, FEW = 50_000_000, 5_000_000
+"""Pairs of pieces alive together, of the blocks that are placed before, that take little time; and
+so little that they are placed even if time is over."""
 
 KEYS = ("length", "length-size", "size", "area")
 """What classes are made of, the fastest first."""
@@ -175,7 +176,7 @@ def place(
     before = np.union1d(bound, spans.scattered)
     if len(before):
         before = before[np.argsort(classes[before], kind="stable")]
-        few = complete and meetings(blocks, before) <= MOST_MEETINGS
+        few = complete and meetings(blocks, before) <= FEW
         until = None if few else keep_going
         if not place_limited(blocks, before, offsets, keep_going=until):
             if len(bound):

@@ -243,30 +243,36 @@ def _overlaps(instance: LmemPacking, solution: PackingSolution) -> list[Violatio
         tops = offsets + instance.size
         hit = (memory[i] == memory[j]) & (offsets[i] < tops[j]) & (offsets[j] < tops[i])
         hit &= (owner[i] != owner[j]) & ~np.isin(i * instance.n + j, sharing)
-        return _spelt(instance, solution, [(a, b, None) for a, b in instance.conflicts[hit]], True)
+        hits = instance.conflicts[hit]
+        named = [(a, b, None) for a, b in hits[:LISTED].tolist()]
+        return _spelt(instance, solution, named, len(hits))
     buffer, start, end, low, high = _rectangles(instance, offsets)
     excused = len(sharing) or instance.colocated or len(instance.memories) > 1
     if not excused and _apart(start, end, low, high):
         return []
-    found: dict[tuple[int, int], tuple[int, int, int, int] | None] = {}
-    complete = True
+    pairs_of, complete = [np.empty((0, 2), dtype=np.int64)], True
     order = np.argsort(memory[buffer], kind="stable")
     for here in np.split(order, np.flatnonzero(np.diff(memory[buffer[order]])) + 1):
         columns = (buffer, owner[buffer], start, end, low, high)
         meeting, all_of_them = _meeting(instance.n, sharing, *(column[here] for column in columns))
         complete = complete and all_of_them
-        for one, other in here[meeting].tolist():
-            pair = (int(min(buffer[one], buffer[other])), int(max(buffer[one], buffer[other])))
-            span = (
-                int(max(start[one], start[other])),
-                int(min(end[one], end[other])),
-                int(max(low[one], low[other])),
-                int(min(high[one], high[other])),
-            )
-            found.setdefault(pair, span)
-    return _spelt(
-        instance, solution, [(i, j, span) for (i, j), span in sorted(found.items())], complete
+        pairs_of.append(here[meeting])
+    one, other = np.concatenate(pairs_of).T
+    i, j = np.sort(buffer[np.stack([one, other])], axis=0)
+    _, some = np.unique(i * instance.n + j, return_index=True)
+    spelt = some[:LISTED]  # one place of each pair will do
+    one, other = one[spelt], other[spelt]
+    rows = np.stack(
+        [
+            np.maximum(start[one], start[other]),
+            np.minimum(end[one], end[other]),
+            np.maximum(low[one], low[other]),
+            np.minimum(high[one], high[other]),
+        ],
+        axis=1,
     )
+    named_at = zip(i[spelt].tolist(), j[spelt].tolist(), rows.tolist(), strict=True)
+    return _spelt(instance, solution, list(named_at), len(some), complete)
 
 
 def _rectangles(instance: LmemPacking, offsets: Array) -> tuple[Array, ...]:
@@ -361,14 +367,15 @@ def _meeting(
 def _spelt(
     instance: LmemPacking,
     solution: PackingSolution,
-    pairs: Sequence[tuple[int, int, tuple[int, int, int, int] | None]],
-    complete: bool,
+    pairs: Sequence[tuple[int, int, Sequence[int] | None]],
+    number: int,
+    complete: bool = True,
 ) -> list[Violation]:
-    """Return intersecting pairs as violations; `complete`: there are no others."""
+    """Return intersecting pairs, the first of so many, as violations; `complete`: of no more."""
     share = set(instance.in_place)
     shrunken = {gap.buffer for gap in instance.gaps if gap.high > gap.low}
     found = []
-    for i, j, span in pairs[:LISTED]:
+    for i, j, span in pairs:
         rule = "overlap"
         if (i, j) in share:
             rule = "in-place"
@@ -381,7 +388,7 @@ def _spelt(
         if span is not None:
             detail += f" share [{span[2]:,}, {span[3]:,}) at times [{span[0]:,}, {span[1]:,})"
         found.append(Violation(rule, detail))
-    if len(pairs) > LISTED:
+    if number > len(pairs):
         least = "" if complete else "at least "
-        found.append(Violation("overlap", f"and {least}{len(pairs) - LISTED:,} more"))
+        found.append(Violation("overlap", f"and {least}{number - len(pairs):,} more"))
     return found

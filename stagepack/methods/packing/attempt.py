@@ -15,10 +15,11 @@ from stagepack.heuristics.packing import (
     exact,
     greedy,
     keep,
+    spill,
     valleys,
 )
 from stagepack.heuristics.packing.rules import RULES
-from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.result import Event, Progress, Stopped
@@ -154,7 +155,7 @@ def warm_up(*parts: str) -> None:
     ----------
     *parts : str
         Out of "greedy", "lists" (greedy for more than plain blocks), "dive", "exact", "shapes"
-        (exact for blocks of any shape), "anneal", "keep".
+        (exact for blocks of any shape), "anneal", "keep", "spill".
     """
     # Its load is 16 and its optimum 17, so that nothing is decided without a search.
     instance = LmemPacking.from_arrays(
@@ -179,6 +180,10 @@ def warm_up(*parts: str) -> None:
         exact.decide(Blocks.of(instance.replace(in_place=[(0, 7)])), 16)
     if "anneal" in parts:
         annealing.improve(blocks, low, target=16, legs=1)
+    if "spill" in parts:
+        two = [Memory("near", 16, 1), Memory("far", None, 2)]
+        apart = instance.replace(memories=two, accesses=[1] * 8, objective="spill")
+        spill.place(apart, lambda: True)
     if "keep" in parts:
         keep.returned(blocks, low, low)
         keep.around(blocks, low, 22)

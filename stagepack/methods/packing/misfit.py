@@ -8,7 +8,6 @@ more are asked, and what is known by then is the answer.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,10 +15,11 @@ import numpy as np
 
 from stagepack import solvers
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing import exact
+from stagepack.heuristics.packing import effort, exact
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
+from stagepack.methods.models import PACE
 from stagepack.methods.packing.attempt import PackingProgress
 from stagepack.result import InputError, Status
 
@@ -34,6 +34,9 @@ SECONDS = 5.0
 
 LARGEST = 2_000
 """Buffers of the largest instance about which anything is asked."""
+
+MADE = 2e-3
+"""Seconds of work to make the instance of a question and its normal form, its size apart."""
 
 PROBED = 4
 """Limits of one kind that are raised, one after the other."""
@@ -67,7 +70,8 @@ class Questions:
     def __init__(self, progress: PackingProgress) -> None:
         self.progress = progress
         self.asked = self.undecided = 0
-        self._until = time.perf_counter() + SECONDS
+        # On the clock that ends the run, so that runs that are to repeat do.
+        self._until = progress.spent + SECONDS
         self._limited = np.isfinite(progress.remaining)
 
     def keep_going(self) -> bool:
@@ -76,7 +80,7 @@ class Questions:
             return False
         # Without a time limit only work counts, so that such runs repeat.
         return not self._limited or (
-            self.progress.remaining > 0 and time.perf_counter() < self._until
+            self.progress.remaining > 0 and self.progress.spent < self._until
         )
 
     def fits(self, instance: LmemPacking) -> Status:
@@ -84,6 +88,7 @@ class Questions:
         if not self.keep_going():
             return Status.UNKNOWN
         self.asked += 1
+        effort.spend(MADE + effort.ITEM * instance.n)
         try:
             found = self._by_search(instance) or self._by_model(instance)
         except InputError:  # beyond the numbers of one or not installed the other
@@ -124,6 +129,7 @@ class Questions:
             on_solution=lambda values, bound: found.append(values),
             should_stop=lambda: bool(found) or not self.keep_going(),
         )
+        effort.spend(outcome.work / PACE)
         if outcome.interrupted:
             self.progress.interrupt()
         if found or outcome.values is not None:
@@ -202,6 +208,8 @@ def _without(
     while chunk:
         begin, irreducible = 0, True
         while begin < len(kept):
+            if not keep_going():
+                return kept, False
             rest = kept[:begin] + kept[begin + chunk :]
             status = decide(rest)
             if status is Status.INFEASIBLE:
@@ -209,8 +217,8 @@ def _without(
                 continue
             irreducible = irreducible and status is Status.FEASIBLE
             begin += chunk
-        if chunk == least or not keep_going():
-            return kept, irreducible and chunk == least
+        if chunk == least:
+            return kept, irreducible
         chunk = max(least, chunk // 2)
     return kept, irreducible
 

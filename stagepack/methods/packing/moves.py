@@ -146,7 +146,9 @@ class MovingLittle:
         with contextlib.suppress(InputError):
             seconds = run_model(
                 engine,
-                lambda: getattr(formulations, formulation)(self.instance, upper=value, lower=0),
+                effort.carried(
+                    lambda: getattr(formulations, formulation)(self.instance, upper=value, lower=0)
+                ),
                 formulation,
                 progress,
                 paced(settings, engine, progress.remaining),

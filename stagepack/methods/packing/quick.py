@@ -25,8 +25,8 @@ ANOTHER = 1.2
 MOST_CONFLICTS = 100_000
 """Pairs of a conflict graph from which on it is not looked at anew where time is over."""
 
-_in_vain: weakref.WeakSet[PackingProgress] = weakref.WeakSet()
-"""Runs in which the first placement failed: it would fail again."""
+_placed: weakref.WeakSet[PackingProgress] = weakref.WeakSet()
+"""Runs that have made the first placement: it would be the same again."""
 
 
 class Quick(NamedTuple):
@@ -70,10 +70,9 @@ def place_quickly(
     size, began = attempt.blocks.size, progress.spent
     spans = valleys.Spans(attempt.blocks.rounded)
     best = valleys.first(spans, keep_going=attempt.keep_going)
+    _placed.add(progress)
     if best is not None:
         attempt.offer(*best)
-    else:
-        _in_vain.add(progress)
     # On the clock that ends the run, so that runs that are to repeat do.
     quick = Quick(progress.spent - began, key)
     bound = progress.bound or 0
@@ -99,7 +98,7 @@ def place_quickly(
 def last_resort(instance: LmemPacking, progress: PackingProgress) -> None:
     """Offer a quick placement where a run has none, else a stack."""
     graph = instance.conflicts
-    if progress not in _in_vain and (graph is None or len(graph) <= MOST_CONFLICTS):
+    if progress not in _placed and (graph is None or len(graph) <= MOST_CONFLICTS):
         with contextlib.suppress(Stopped):
             place_quickly(Attempt(instance, progress), only_first=True)
     if progress.solution is None and progress.infeasible_reason is None:

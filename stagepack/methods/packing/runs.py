@@ -54,7 +54,7 @@ TURN, WINDOWS = 6.0, 2.0
 """Seconds of work for annealing and for packing windows anew, by turns."""
 
 BUILT = 3e-5
-"""Seconds of work to build what a model has for a block, or for a pair of blocks."""
+"""Seconds of work to build what a model has for a block."""
 
 TURNS = 1_000
 """Seeds of successive turns differ by this."""
@@ -161,12 +161,15 @@ def replan(instance: LmemPacking, progress: PackingProgress, settings: Settings)
 
 def spill(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
-    attempt = Attempt(instance, progress)
-    compile_kernels(attempt, "greedy", "lists")
-    placed = spilling.place(instance, attempt.keep_going)
-    if placed is None:
+    _spill(Attempt(instance, progress))
+    if progress.solution is None:
         progress.reason = "spill-by-value finds no memory for some buffers"
-    else:
+
+
+def _spill(attempt: Attempt) -> None:
+    compile_kernels(attempt, "greedy", "lists", "spill")
+    placed = spilling.place(attempt.instance, attempt.keep_going)
+    if placed is not None:
         attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
 
 
@@ -214,9 +217,7 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
         if not instance.check(hinted):
             progress.offer(hinted, "hint of the instance")
     if instance.objective is Objective.SPILL:
-        placed = spilling.place(instance, attempt.keep_going)
-        if placed is not None:
-            attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
+        _spill(attempt)
         return None
     if instance.objective is Objective.MOVES:
         _replan(attempt)
@@ -492,10 +493,12 @@ def _model(
     instance, progress = attempt.instance, attempt.progress
     upper = progress.objective
     lower = progress.bound
-    effort.spend(BUILT * (attempt.blocks.b + attempt.blocks.pairs * (formulation == "Milp")))
+    effort.spend(BUILT * attempt.blocks.b)
     seconds = run_model(
         engine,
-        lambda: getattr(formulations, formulation)(instance, upper=upper, lower=lower),
+        effort.carried(
+            lambda: getattr(formulations, formulation)(instance, upper=upper, lower=lower)
+        ),
         formulation,
         progress,
         paced(settings, engine, progress.remaining),
