@@ -231,8 +231,9 @@ def test_a_clock_is_carried_into_another_thread() -> None:
 
 def test_a_model_counts_what_is_built_of_it() -> None:
     def built(buffers: int) -> float:
+        instance = LmemPacking.from_arrays([3] * buffers, [0] * buffers, [1] * buffers)
         with effort.counting():
-            Milp(LmemPacking.from_arrays([3] * buffers, [0] * buffers, [1] * buffers))
+            Milp(instance, spend=effort.spend)
             return effort.spent()
 
     assert built(40) > 3 * built(20) > 0  # of pairs, at least

@@ -49,6 +49,7 @@ Constraints
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,9 @@ LARGEST_AREA = 2**62
 TOLERANCE = 1e-6
 """Subtracted from raw bounds (integers written as floats) before rounding up."""
 
+BUILT = 3e-5
+"""Seconds of work to build what the model has for a block."""
+
 
 class CpSat:
     """The rectangle model as a `cp_model.CpModel`; expresses every instance.
@@ -80,6 +84,8 @@ class CpSat:
         Objective value of a known solution: what is worth more may be cut off, nothing else is.
     lower : int, optional
         A known lower bound on the objective value.
+    spend : callable, optional
+        Called with the seconds that building usually takes.
 
     Attributes
     ----------
@@ -95,9 +101,15 @@ class CpSat:
     """
 
     def __init__(
-        self, instance: LmemPacking, *, upper: int | None = None, lower: int | None = None
+        self,
+        instance: LmemPacking,
+        *,
+        upper: int | None = None,
+        lower: int | None = None,
+        spend: Callable[[float], object] = lambda seconds: None,
     ) -> None:
         self.instance = instance
+        spend(BUILT * Blocks.of(instance).b)
         self.frame = Frame(instance, upper=upper, lower=lower)
         self.infeasible = self.frame.infeasible
         self.model: Any = None

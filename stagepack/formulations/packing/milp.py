@@ -54,13 +54,12 @@ integer and continuous offsets met.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from stagepack.formulations.packing.frame import Frame, Interval, Item, too_dense
-from stagepack.heuristics.packing import effort
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.instance import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
@@ -116,6 +115,8 @@ class Milp:
         Objective value of a known solution: what is worth more may be cut off, nothing else is.
     lower : int, optional
         A known lower bound on the objective value.
+    spend : callable, optional
+        Called with the seconds that what is about to be built usually takes.
 
     Attributes
     ----------
@@ -132,9 +133,14 @@ class Milp:
     """
 
     def __init__(
-        self, instance: LmemPacking, *, upper: int | None = None, lower: int | None = None
+        self,
+        instance: LmemPacking,
+        *,
+        upper: int | None = None,
+        lower: int | None = None,
+        spend: Callable[[float], object] = lambda seconds: None,
     ) -> None:
-        self.instance = instance
+        self.instance, self._spend = instance, spend
         self.frame = frame = Frame(instance, upper=upper, lower=lower)
         self.infeasible = frame.infeasible
         self.model: Any = None
@@ -173,7 +179,7 @@ class Milp:
             found[i, j] = dict(enumerate(frame.distances(i, j)))
             if frame.several:
                 found[i, j][APART] = frame.reach(i, j)
-            effort.spend(LOOK * 10 * len(found[i, j]))
+            self._spend(LOOK * 10 * len(found[i, j]))
         return found
 
     def _below(self, i: int, j: int) -> Any:
@@ -259,7 +265,7 @@ class Milp:
         m.one_run = self._at_most_one(self.x)
 
         def end(pair: tuple[int, int], side: int) -> Any:
-            effort.spend(PAIR / 2 * len(self.runs[pair]))
+            self._spend(PAIR / 2 * len(self.runs[pair]))
             return sum(run[side] * self.x[pair][t] for t, run in self.runs[pair].items())
 
         m.distance_low = pyo.Constraint(
@@ -298,7 +304,7 @@ class Milp:
         self._clearance = {}
         for pair in self.runs:
             for i, j in (pair, pair[::-1]):
-                effort.spend(LOOK * len(frame.pieces[i]) * len(frame.pieces[j]))
+                self._spend(LOOK * len(frame.pieces[i]) * len(frame.pieces[j]))
                 self._clearance[i, j] = max(
                     high - other_low
                     for first, end, _, high in frame.pieces[i]
@@ -311,11 +317,11 @@ class Milp:
             rows = [(i, high - low) for i, low, high in section if i not in shared]
             for j, low, high in section:
                 others = frozenset((i, rise) for i, rise in rows if i != j)
-                effort.spend(LOOK * len(rows))
+                self._spend(LOOK * len(rows))
                 if len(others) < 2 or j in shared or (j, low, high, others) in seen:
                     continue
                 seen.add((j, low, high, others))
-                effort.spend(2 * TERM * len(others))
+                self._spend(2 * TERM * len(others))
                 below = sum(rise * self._below(i, j) for i, rise in others)
                 m.stacks.add(self.o[j] + low - below >= 0)
                 if frame.minimises_peak:
@@ -338,7 +344,7 @@ class Milp:
         )
         m.apart = pyo.ConstraintList()
         for (i, j), x in self.x.items():
-            effort.spend(ROW * len(memories))
+            self._spend(ROW * len(memories))
             for k in memories if len(memories) > 1 else ():
                 m.apart.add(x[APART] + self.m[i][k] + self.m[j][k] <= 2)
         shared = {i for pair in frame.shares for i in pair}
@@ -351,7 +357,7 @@ class Milp:
         for section in alive:
             for k in memories:
                 if sum(section.values()) > frame.limits[k]:
-                    effort.spend(TERM * len(section))
+                    self._spend(TERM * len(section))
                     held = sum(height * self.m[i][k] for i, height in section.items())
                     m.loads.add(held <= frame.limits[k])
 
@@ -401,7 +407,7 @@ class Milp:
         frame, pyo = self.frame, self._pyo
         weight, most = self.instance.conflict_weight, -(-frame.height // frame.bank)
         self._bank_pairs = list(frame.bank_pairs)
-        effort.spend(10 * ROW * len(self._bank_pairs))
+        self._spend(10 * ROW * len(self._bank_pairs))
         number = range(len(self._bank_pairs))
         m.below = pyo.Var(number, domain=pyo.Binary)
         m.above = pyo.Var(number, domain=pyo.Binary)

@@ -18,6 +18,7 @@ import numpy as np
 from stagepack.heuristics.packing import distances_kernels, effort, shapes_kernels, shapes_state
 from stagepack.heuristics.packing import exact_state as state
 from stagepack.heuristics.packing.components import (
+    Ask,
     Spans,
     asking,
     next_top,
@@ -65,6 +66,8 @@ class Component:
         The movable blocks.
     held : ndarray of int64
         The fixed blocks that share a section with them.
+    ask : callable, optional
+        Called now and then; may raise.
 
     Attributes
     ----------
@@ -80,13 +83,14 @@ class Component:
         Lower bound on its peak in bytes; NOWHERE: no packing of any height.
     """
 
-    def __init__(self, blocks: Blocks, index: Array, held: Array) -> None:
+    def __init__(self, blocks: Blocks, index: Array, held: Array, ask: Ask = lambda: None) -> None:
         self.index, self.size = index, blocks.size[index]
         which = np.concatenate([index, held])
         at, piece_ptr = rows(blocks.piece_ptr, which)
         first, end = blocks.first[at], blocks.end[at]
         low, high = blocks.low[at], blocks.high[at]
         places = [spans_of(blocks, i) for i in which.tolist()]
+        ask()
         begins = [low for spans in places for low, _ in spans or () if low < NOWHERE]
         lengths = (self.size, low, high, np.array(begins, dtype=np.int64))
         unit = math.gcd(*(int(np.gcd.reduce(part)) for part in lengths if len(part)))
@@ -95,14 +99,19 @@ class Component:
         pieces = np.stack([first, end, low // unit, high // unit], axis=1)
         near_ptr, near = _neighbours(owner, first, end, len(which))
         share_ptr, share = _partners(blocks, which)
+        ask()
         run_ptr, runs = forbidden(near_ptr, near, piece_ptr, pieces, share_ptr, share)
+        ask()
         sections, piece, section = _incidences(first, end)
         member_ptr, entry = transposed(np.arange(len(piece) + 1), section, sections)
         piece, section = piece[entry], section[entry]
         member = owner[piece]
+        ask()
         partner_ptr, partners = _partners_here(member, section, share_ptr, share)
+        ask()
         meetings = np.unique(np.stack([member, section]), axis=1)
         section_ptr = _pointer(meetings[0], len(which))
+        ask()
         range_ptr, ranges = _ranges(places, unit)
         step = blocks.alignment[which]
         self.shapes = shapes_state.Shapes(
@@ -143,6 +152,7 @@ class Component:
         self.area = np.zeros(len(which), dtype=np.int64)
         np.add.at(self.area, member, held_here)
         effort.spend(MADE + ENTRY * (len(near) + len(member) + len(runs)))
+        ask()
         self.bound = Search(self).bound()
 
     @property
@@ -510,7 +520,7 @@ class ShapedPacking:
         for part, beside in self._parts(which, blocks.fixed >= 0, ptr, near):
             ask()
             if len(part) + len(beside) > 1:
-                self.components.append(Component(blocks, part, beside))
+                self.components.append(Component(blocks, part, beside, ask))
                 continue
             alone = int(part[0])
             self.offsets[alone] = (spans_of(blocks, alone) or ((0, 0),))[0][0]

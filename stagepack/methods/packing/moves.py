@@ -135,7 +135,8 @@ class MovingLittle:
                 formulation = "Milp"
         if not self.progress.keep_going():
             return
-        if getattr(formulations, formulation).unsupported(self.instance):
+        model = getattr(formulations, formulation)
+        if model.unsupported(self.instance):
             return
         unlimited = math.isinf(self.progress.remaining) and not settings.deterministic
         progress = self.progress
@@ -147,7 +148,7 @@ class MovingLittle:
             seconds = run_model(
                 engine,
                 effort.carried(
-                    lambda: getattr(formulations, formulation)(self.instance, upper=value, lower=0)
+                    lambda: model(self.instance, upper=value, lower=0, spend=effort.spend)
                 ),
                 formulation,
                 progress,

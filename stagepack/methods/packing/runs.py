@@ -53,9 +53,6 @@ the most seconds of work of either."""
 TURN, WINDOWS = 6.0, 2.0
 """Seconds of work for annealing and for packing windows anew, by turns."""
 
-BUILT = 3e-5
-"""Seconds of work to build what a model has for a block."""
-
 TURNS = 1_000
 """Seeds of successive turns differ by this."""
 
@@ -493,12 +490,10 @@ def _model(
     instance, progress = attempt.instance, attempt.progress
     upper = progress.objective
     lower = progress.bound
-    effort.spend(BUILT * attempt.blocks.b)
+    model = getattr(formulations, formulation)
     seconds = run_model(
         engine,
-        effort.carried(
-            lambda: getattr(formulations, formulation)(instance, upper=upper, lower=lower)
-        ),
+        effort.carried(lambda: model(instance, upper=upper, lower=lower, spend=effort.spend)),
         formulation,
         progress,
         paced(settings, engine, progress.remaining),
