@@ -47,6 +47,7 @@ class Timing:
         self.ptr = np.concatenate(
             [[0], np.cumsum(np.bincount(operations.device, minlength=d))]
         ).astype(np.int64)
+        self._looked(5 * n)
         self.start = np.zeros(n, dtype=np.int64)
         self._follower = np.zeros(n, dtype=np.int64)
         self._visit = np.zeros(n, dtype=np.int64)
@@ -114,7 +115,9 @@ class Timing:
             write = kernels.advance(graph, self._follower, start, visit, waits, low, write, high)
             if write < high:
                 return None
-        return start.copy()
+        found = start.copy()
+        self._looked(2 * len(start))
+        return found
 
     def peaks(self, order: Array) -> Array:
         """Return the most memory each device holds, shape (d,)."""
