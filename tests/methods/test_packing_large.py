@@ -7,7 +7,8 @@ import stagepack as sp
 from stagepack.heuristics.packing import dive, exact, valleys
 from stagepack.heuristics.packing.rules import BANKS, RULES
 from stagepack.instances.packing import LmemPacking
-from stagepack.methods.packing import quick
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.methods.packing import quick, runs
 from stagepack.methods.packing.attempt import Attempt
 from stagepack.result import Progress
 
@@ -120,6 +121,30 @@ def test_where_time_is_full_evenly_there_is_no_core(monkeypatch: pytest.MonkeyPa
     instance = LmemPacking.from_arrays(size, start, start + lasting)
     monkeypatch.setattr(dive, "best", lambda *_, **__: pytest.fail("a core of everything"))
     assert sp.solve(instance, "dive", time_limit=0.5).trace.incumbents
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"alignment": [1, 8, 12] * 20},
+        {"reserved": [(50_000, 50_001)]},
+        {"period": 130, "alignment": [1, 8, 12] * 20},
+        {"fixed": [5] + [-1] * 59, "alignment": [1, 8, 12] * 20},
+        {"alignment": [1, 8, 12] * 20, "objective": "fit", "capacity": 1},
+    ],
+)
+def test_many_buffers_of_any_kind_are_placed_anew(
+    odd: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "LARGE", 50)
+    anew: list[object] = []
+    monkeypatch.setattr(valleys, "improve", lambda *_, **__: anew.append(1))
+    instance = crowd(60)
+    if "capacity" in odd:
+        odd = {**odd, "capacity": int(Blocks.of(instance).load.max())}
+    instance = instance.replace(**odd)
+    sp.solve(instance, time_limit=5)
+    assert anew
 
 
 def test_what_failed_once_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,11 @@ class Classes(NamedTuple):
         Class k has the entries ptr[k] .. ptr[k + 1] - 1, ascending in first section.
     first, end : ndarray of int32, shape (entries,)
         Sections.
-    size, alignment, least : ndarray of int64, shape (entries,)
-        Bytes, what offsets are multiples of, and the lowest offset allowed.
+    block : ndarray of int64, shape (entries,)
+    size, alignment : ndarray of int64, shape (entries,)
+        Bytes, and what offsets are multiples of.
+    range_ptr, range_low, range_high : ndarray of int64
+        Where blocks may lie, as blocks have it; the last range of each is endless.
     twin : ndarray of int32, shape (entries,)
         The same block in the other turn; of no entries where time is not circular.
     shortest : ndarray of int64, shape (classes,)
@@ -41,9 +44,12 @@ class Classes(NamedTuple):
     ptr: Array
     first: Array
     end: Array
+    block: Array
     size: Array
     alignment: Array
-    least: Array
+    range_ptr: Array
+    range_low: Array
+    range_high: Array
     twin: Array
     shortest: Array
     tree_ptr: Array
@@ -199,6 +205,18 @@ def _remove(x: int, k: int, classes: Classes) -> None:  # pragma: no cover - com
         tree[base + node] = least
 
 
+@inner
+def _settled(x: int, h: int, classes: Classes) -> int:  # pragma: no cover - compiled
+    """Return the lowest offset that entry x may have from h up."""
+    i, size, step = classes.block[x], classes.size[x], classes.alignment[x]
+    at = (h + step - 1) // step * step
+    for r in range(classes.range_ptr[i], classes.range_ptr[i + 1]):
+        at = (max(h, classes.range_low[r]) + step - 1) // step * step
+        if at + size <= classes.range_high[r]:
+            break
+    return at
+
+
 @compiled
 def fill(
     classes: Classes, skyline: Skyline, offsets: Array, steps: int
@@ -264,8 +282,7 @@ def fill(
             continue
         _remove(x, k, classes)
         f, e = classes.first[x], classes.end[x]
-        at = max(h, classes.least[x])
-        at = (at + classes.alignment[x] - 1) // classes.alignment[x] * classes.alignment[x]
+        at = _settled(x, h, classes)
         offsets[x] = at
         if circular:
             y = classes.twin[x]

@@ -170,7 +170,7 @@ def place(
         Offsets; None when time is over, or what has upper limits finds no place.
     """
     blocks, circular = spans.blocks, not spans.blocks.linear
-    least, bound = _limits(blocks)
+    bound = _bound(blocks)
     offsets = np.full(blocks.b, -1, dtype=np.int64)
     ground = np.zeros(blocks.sections, dtype=np.int64)
     before = np.union1d(bound, spans.scattered)
@@ -187,7 +187,7 @@ def place(
     if not len(free):
         return offsets
     order = free[np.argsort((classes[free] << 32) + spans.first[free], kind="stable")]
-    table, order = _table(spans, classes, least, order, circular)
+    table, order = _table(spans, classes, order, circular)
     plant(table)
     skyline = outline(ground, circular)
     placed = np.full(len(order), -1, dtype=np.int64)
@@ -215,14 +215,10 @@ def meetings(blocks: Blocks, members: Array | None = None) -> int:
     return int((begun - np.searchsorted(end, first, side="right")).sum())
 
 
-def _limits(blocks: Blocks) -> tuple[Array, Array]:
-    """Return from where up each block may lie anywhere, and the blocks that are bound to places."""
-    least = np.zeros(blocks.b, dtype=np.int64)
+def _bound(blocks: Blocks) -> Array:
+    """Return the blocks with upper limits."""
     ranged = np.flatnonzero(np.diff(blocks.range_ptr))
-    last = blocks.range_ptr[ranged + 1] - 1
-    endless = blocks.range_high[last] >= FAR // 2
-    least[ranged[endless]] = blocks.range_low[last[endless]]
-    return least, ranged[~endless]
+    return ranged[blocks.range_high[blocks.range_ptr[ranged + 1] - 1] < FAR // 2]
 
 
 def _rise(ground: Array, blocks: Blocks, members: Array, offsets: Array) -> None:
@@ -245,13 +241,12 @@ def _rise(ground: Array, blocks: Blocks, members: Array, offsets: Array) -> None
     np.maximum(ground, reach, out=ground)
 
 
-def _table(
-    spans: Spans, classes: Array, least: Array, order: Array, circular: bool
-) -> tuple[Classes, Array]:
+def _table(spans: Spans, classes: Array, order: Array, circular: bool) -> tuple[Classes, Array]:
     """Return blocks as the kernel takes them, and the block of each entry."""
-    first, end, twin = spans.first[order], spans.end[order], np.empty(0, dtype=np.int32)
+    blocks, twin = spans.blocks, np.empty(0, dtype=np.int32)
+    first, end = spans.first[order], spans.end[order]
     if circular:
-        turn, many = spans.blocks.sections, len(order)
+        turn, many = blocks.sections, len(order)
         key = np.concatenate([classes[order], classes[order]]) << 32
         first, end = np.concatenate([first, first + turn]), np.concatenate([end, end + turn])
         sort = np.argsort(key + first, kind="stable")
@@ -267,9 +262,12 @@ def _table(
         ptr=ptr,
         first=first.astype(np.int32),
         end=end.astype(np.int32),
-        size=spans.blocks.size[order],
-        alignment=spans.blocks.alignment[order],
-        least=least[order],
+        block=order,
+        size=blocks.size[order],
+        alignment=blocks.alignment[order],
+        range_ptr=blocks.range_ptr,
+        range_low=blocks.range_low,
+        range_high=blocks.range_high,
         twin=twin,
         shortest=np.empty(len(leaves), dtype=np.int64),
         tree_ptr=tree_ptr,

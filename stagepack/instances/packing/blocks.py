@@ -333,20 +333,25 @@ def _ranges(
         where = int(fixed[at])
         places[at] = _common(places.get(at, [(0, 2**62)]), [(where, where)])
     count = np.zeros(b, dtype=np.int64)
-    rows: dict[int, Array] = {}
+    rows: dict[int, list[tuple[int, int]]] = {}
     for at, found in places.items():
         span = found or [(0, -int(size[at]))]  # nowhere: a range of no bytes
-        rows[at] = np.array([(begin, min(last + int(size[at]), 2**62)) for begin, last in span])
-    holes = np.array(_without([(0, 2**62)], instance.reserved), dtype=np.int64).reshape(-1, 2)
-    for buffer in np.flatnonzero(free_to_go).tolist():
-        rows[int(block[buffer])] = holes[holes[:, 1] - holes[:, 0] >= instance.size[buffer]]
-    for at, row in rows.items():
-        count[at] = len(row)
+        rows[at] = [(begin, min(last + int(size[at]), 2**62)) for begin, last in span]
+        count[at] = len(span)
+    holes = _without([(0, 2**62)], instance.reserved)
+    free = block[free_to_go]
+    for begin, end in holes:
+        count[free] += size[free] <= end - begin
     ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    low, high = np.concatenate(
-        [np.zeros((0, 2), dtype=np.int64), *(rows[at] for at in sorted(rows))]
-    ).T
-    return ptr, np.ascontiguousarray(low), np.ascontiguousarray(high)
+    low, high = np.empty((2, int(ptr[-1])), dtype=np.int64)
+    for at, row in rows.items():
+        low[ptr[at] : ptr[at + 1]], high[ptr[at] : ptr[at + 1]] = zip(*row, strict=True)
+    cursor = ptr[free]
+    for begin, end in holes:
+        fits = size[free] <= end - begin
+        low[cursor[fits]], high[cursor[fits]] = begin, end
+        cursor += fits
+    return ptr, low, high
 
 
 def _without(

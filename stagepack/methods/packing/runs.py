@@ -209,10 +209,7 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
     if wanted != "auto":
         _method_start(wanted, instance, progress, settings)
         return attempt.best
-    if (instance.hint >= 0).all() and not instance.memories:
-        hinted = PackingSolution.of(instance, instance.hint)
-        if not instance.check(hinted):
-            progress.offer(hinted, "hint of the instance")
+    _offer_hint(attempt)
     if instance.objective is Objective.SPILL:
         _spill(attempt)
         return None
@@ -233,6 +230,14 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
         if apart is not None:
             attempt.offer(apart, "bank-aware")
     return attempt.best
+
+
+def _offer_hint(attempt: Attempt) -> None:
+    instance = attempt.instance
+    if (instance.hint >= 0).all() and not instance.memories:
+        hinted = PackingSolution.of(instance, instance.hint)
+        if not instance.check(hinted):
+            attempt.progress.offer(hinted, "hint of the instance")
 
 
 def _method_start(
@@ -389,8 +394,11 @@ def _dive_at_length(attempt: Attempt, settings: Settings) -> None:
     """Place quickly, then as time permits: by cores, or where these are too large all anew."""
     blocks = attempt.blocks
     even = (blocks.load >= dive.CORE * blocks.load.max(initial=0)).mean() > EVEN
-    if even or valleys.meetings(blocks) > CROWDED:
+    odd = bool(dive.unsupported(blocks.rounded))
+    if even or odd or valleys.meetings(blocks) > CROWDED:
         quick = place_quickly(attempt, enough=POOR)
+        if odd and attempt.best is None:  # what may lie in few places is in the way
+            greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
         _place_anew(attempt, quick.key)
         return
     quick = place_quickly(attempt, following=FIRST_CORE)
@@ -401,7 +409,7 @@ def _dive_at_length(attempt: Attempt, settings: Settings) -> None:
 
 
 def _place_anew(attempt: Attempt, key: str) -> None:
-    low = attempt.lowest
+    low = attempt.best
     if low is not None and attempt.keep_going():
         valleys.improve(
             valleys.Spans(attempt.blocks.rounded),
@@ -518,8 +526,11 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
         return
     attempt = Attempt(instance, progress)
     large = attempt.blocks.b > LARGE or attempt.blocks.pairs > exact.LARGEST_PAIRS
-    if attempt.peak_only and large and not dive.unsupported(attempt.blocks.rounded):
-        if settings.warm_start != "auto":
+    dived = attempt.blocks.b > LARGE or not dive.unsupported(attempt.blocks.rounded)
+    if attempt.peak_only and large and dived:
+        if settings.warm_start == "auto":
+            _offer_hint(attempt)
+        else:
             _start(attempt, settings)
         _at_scale(attempt, settings)
         return
@@ -535,21 +546,23 @@ def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -
 
 def _at_scale(attempt: Attempt, settings: Settings) -> None:
     """Dive, run the rules that remain, pack windows of time anew; in memory linear in blocks."""
-    blocks = attempt.blocks
+    blocks, odd = attempt.blocks, dive.unsupported(attempt.blocks.rounded)
     if blocks.b > greedy.LARGE or valleys.meetings(blocks) > CROWDED:
         _dive_at_length(attempt, settings)
         return
-    place_quickly(attempt)
-    if not attempt.keep_going():
-        return
-    _dive(attempt, settings, attempt.for_a_while(min(MOST, effort.left() * DIVING)))
+    quick = place_quickly(attempt)
+    if not odd and attempt.keep_going():
+        _dive(attempt, settings, attempt.for_a_while(min(MOST, effort.left() * DIVING)))
     if attempt.keep_going():
         greedy.portfolio(
             blocks,
             keep_going=attempt.for_a_while(min(MOST, effort.left() * DIVING)),
             on_solution=attempt.offer,
         )
-    _repair(attempt, attempt.best, settings.seed, attempt.keep_going)
+    if odd:
+        _place_anew(attempt, quick.key)
+    else:
+        _repair(attempt, attempt.best, settings.seed, attempt.keep_going)
 
 
 def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None:

@@ -95,6 +95,18 @@ def test_spans_around_a_circle_leave_out_the_longest_pause() -> None:
     assert spans.length[0] < sections
 
 
+def test_valleys_below_reserved_addresses_are_filled() -> None:
+    start = np.arange(40)
+    instance = LmemPacking.from_arrays(
+        [40] * 40, start, start + 3, alignment=[8] * 40, reserved=[(100, 110), (124, 150)]
+    )
+    spans = valleys.Spans(Blocks.of(instance))
+    offsets = valleys.place(spans, valleys.classes_by("length", spans))
+    assert offsets is not None
+    assert instance.check(PackingSolution(offsets)) == ()
+    assert set(offsets.tolist()) == {0, 40, 152}
+
+
 def test_what_lives_in_pieces_far_apart_does_not_hold_its_place_meanwhile() -> None:
     rng = np.random.default_rng(4)
     start = rng.integers(0, 5000, 2000)
