@@ -214,7 +214,7 @@ def _settled(x: int, h: int, classes: Classes) -> int:  # pragma: no cover - com
         at = (max(h, classes.range_low[r]) + step - 1) // step * step
         if at + size <= classes.range_high[r]:
             break
-    return at
+    return int(at)
 
 
 @compiled
