@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.heuristics.phases.feasibility import fitting
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.least import least_memory
+from stagepack.methods.phases import runs
 from stagepack.result import InputError, Status
 
 HUGE = 2**50
@@ -126,3 +128,20 @@ def test_every_method(name: str) -> None:
     assert len(optima) <= 1
     if values:
         assert max(bounds) <= min(values)
+
+
+def test_a_model_that_would_not_get_far_leaves_its_time_to_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = training(4, memory=100)
+    monkeypatch.setitem(runs.SOLVED, "highs", 1e6)
+    result = sp.solve(instance, "milp", time_limit=60)
+    assert (result.engine, result.status) == ("", Status.OPTIMAL)
+    assert result.objective == sp.solve(instance, "enumerate").objective
+
+
+def test_the_search_for_what_would_do_asks_at_every_pair() -> None:
+    instance = chain(2, memory=1, global_batch=12)
+    asked = []
+    assert fitting(instance, lambda: asked.append(1) or True) is None  # type: ignore[func-returns-value]
+    assert len(asked) >= len(instance.microbatches) * len(instance.io_tile_choices)

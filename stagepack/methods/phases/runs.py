@@ -305,9 +305,10 @@ def columns(sweep: Sweep, engine: Any, settings: Settings, name: str, model: Any
         best = progress.solution
         here = best is not None and (best.microbatch, best.io_tiles) == pair
         terms = _terms(table)
-        if settings.deterministic and SOLVED[engine.name] * terms > progress.remaining:
-            # Work is better spent on the search than on a model that would not get far.
-            progress.reason = f"a model of about {terms:,} terms takes more work than is left"
+        counted = settings.deterministic or engine.name == "highs"  # whose presolve cannot be ended
+        if counted and SOLVED[engine.name] * terms > progress.remaining:
+            # Time is better spent on the search than on a model that would not get far.
+            progress.reason = f"a model of about {terms:,} terms takes more time than is left"
             sweep.run("enumerate", patient=False)
             return
         effort.spend(BUILT * terms)
