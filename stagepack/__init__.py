@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from stagepack.instances.types import Instance as Instance
     from stagepack.instances.types import Solution as Solution
     from stagepack.instances.violation import Violation as Violation
-    from stagepack.plots.plot import plot as plot
+    from stagepack.report.plot import plot as plot
     from stagepack.result import CheckError as CheckError
     from stagepack.result import InputError as InputError
     from stagepack.result import Result as Result
@@ -96,7 +96,7 @@ _NAMES = {
     ),
     "stagepack.instances.types": ("Instance", "Solution"),
     "stagepack.instances.violation": ("Violation",),
-    "stagepack.plots.plot": ("plot",),
+    "stagepack.report.plot": ("plot",),
     "stagepack.result": (
         "CheckError",
         "InputError",

@@ -77,13 +77,13 @@ def _lines(problem: Any, found: ResultCheck) -> list[str]:
     """Say what is wrong, claim by claim, and sum up the rest."""
     from stagepack.claims import Verdict
     from stagepack.report.format import standing
-    from stagepack.report.kinds import face
+    from stagepack.report.view import view
 
     lines = [shown(violation) for violation in found.violations]
     for verdict in (Verdict.FALSE, Verdict.DIFFERS):
         lines += [str(claim) for claim in found.claims if claim.verdict is verdict]
     if found.valid and found.objective is not None:
-        worth = face(problem).worth(problem, found.objective)
+        worth = view(problem.kind).worth(problem, found.objective)
         lines.append(f"valid: {problem.objective} {worth}")
     counts = Counter(claim.verdict for claim in found.claims)
     if counts:
@@ -95,7 +95,7 @@ def _lines(problem: Any, found: ResultCheck) -> list[str]:
     if found.proof is not None:
         lines += [str(claim) for claim in open_ones if claim.name in ("bound", "status")]
         value, bound = (
-            "none" if figure is None else face(problem).worth(problem, figure)
+            "none" if figure is None else view(problem.kind).worth(problem, figure)
             for figure in (found.proof.objective, found.proof.bound)
         )
         proof = found.proof

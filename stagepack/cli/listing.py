@@ -50,11 +50,11 @@ def catalog(
         return
     console = terminal()
     if not one:
-        console.print(catalog_table(entries, console.width))
+        console.print(catalog_table(entries))
         console.print("\nparameters of one: stagepack list NAME", highlight=False)
     else:
         console.print(f"[bold]{entries[0].name}[/]: {entries[0].description}\n", highlight=False)
-        console.print(parameters_table(entries[0], console.width))
+        console.print(parameters_table(entries[0]))
 
 
 def convert(
@@ -109,8 +109,7 @@ def methods(
     if as_json:
         print_json([vars(info) for info in found])
     else:
-        console = terminal()
-        console.print(methods_table(found, console.width))
+        terminal().print(methods_table(found))
 
 
 def schema(

@@ -16,10 +16,10 @@ def require_drawable(problem: Any, path: Path, option: str) -> None:
     InputError
         Naming the option, and what to do.
     """
-    from stagepack.report.kinds import FACES
+    from stagepack.report.view import no_picture, view
 
-    if problem.kind not in FACES:
-        raise InputError(f"there is no picture of a {problem.kind}", field=option)
+    if not view(problem.kind).drawn:
+        raise no_picture(problem.kind, option)
     interactive = path.suffix.lower() == ".html"
     try:
         if interactive:
@@ -27,7 +27,7 @@ def require_drawable(problem: Any, path: Path, option: str) -> None:
 
             graph_objects()
             return
-        from stagepack.plots.style import require_picture
+        from stagepack.report.canvas import require_picture
 
         require_picture(path)
     except InputError as error:
@@ -41,12 +41,8 @@ def require_drawable(problem: Any, path: Path, option: str) -> None:
 
 def draw(problem: Any, answer: Any, path: Path, scale: str | None = None) -> None:
     """Write the picture of a solution: .html is interactive, all others are drawn by matplotlib."""
-    if path.suffix.lower() == ".html":
-        from stagepack.report.html import write_figure
+    from stagepack.report.plot import plot
+    from stagepack.report.view import require_scale, view
 
-        write_figure(problem, answer, path, scale)
-    else:
-        from stagepack.plots.style import save
-        from stagepack.report.kinds import face
-
-        save(face(problem).picture(problem, answer, scale).figure, path)
+    require_scale(view(problem.kind), problem.kind, scale, "--scale")
+    plot(problem, answer, path, scale=scale)

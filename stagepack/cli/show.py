@@ -39,8 +39,8 @@ def show(
 ) -> None:
     """Show what is in an instance: sizes, totals, simple bounds; and what a solution costs."""
     from stagepack.report import summary
-    from stagepack.report.kinds import face
     from stagepack.report.table import facts_table
+    from stagepack.report.view import view
 
     if solution is None:
         if measured is not None:
@@ -48,7 +48,7 @@ def show(
         problem, answer = instance_of(instance, context), None
     else:
         problem, answer = instance_and_solution(instance, solution, context)
-    kind = face(problem)
+    kind = view(problem.kind)
     facts = summary.facts(problem)
     against = None if measured is None else kind.against(problem, answer, measured)
     if as_json:
@@ -60,13 +60,11 @@ def show(
         print_json(document)
         return
     console = terminal()
-    console.print(facts_table(summary.lines(problem, facts), console.width))
+    console.print(facts_table(summary.lines(problem, facts)))
     if answer is not None:
-        console.print(kind.solution_table(problem, answer, console.width))
+        console.print(kind.account(problem, answer))
     if against is not None:
-        from stagepack.report.pipeline import against_table
-
-        console.print(against_table(against, console.width))
+        console.print(kind.against_sheet(against))
 
 
 def plot(

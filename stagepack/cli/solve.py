@@ -181,7 +181,9 @@ def solve(
         rescue.tell("the whole result")
         print_json(document or {**result.to_dict(), "command": command_line()})
     else:
-        _print_result(problem, result)
+        from stagepack.report.shown import contents
+
+        terminal().print(*contents(result.of(problem)), sep="\n")
     raise typer.Exit(EXIT_INPUT if rescue else _exit_code(result))
 
 
@@ -191,17 +193,3 @@ def _exit_code(result: Result[Any]) -> int:
     if result.solution is not None:
         return 0
     return EXIT_INTERRUPTED if result.termination is Termination.INTERRUPTED else EXIT_NOTHING
-
-
-def _print_result(problem: Any, result: Result[Any]) -> None:
-    from rich.text import Text
-
-    from stagepack.report.kinds import face
-    from stagepack.report.shown import headlines
-
-    console = terminal()
-    for bold, rest in headlines(result.of(problem), console.width):
-        line = Text(bold, style="bold").append(f" {rest}" if bold else rest, style="not bold")
-        console.print(line, highlight=False)
-    if result.solution is not None:
-        console.print(face(problem).solution_table(problem, result.solution, console.width))

@@ -75,7 +75,7 @@ class Comparison(Outcomes):
         return page.write_html(self, directory)
 
     def _text(self, width: int) -> str:
-        return self.table()
+        return self.table().rstrip()
 
     def _html(self) -> str:
         return tables.fragment(self)

@@ -10,12 +10,13 @@ from stagepack import files
 from stagepack.compare.outcomes import Outcomes
 from stagepack.compare.table import standing_of
 from stagepack.errors import InputError
-from stagepack.report import figures, summary
 from stagepack.report import format as as_text
+from stagepack.report import summary
 from stagepack.report.format import escape
 from stagepack.report.html import document
-from stagepack.report.kinds import face
-from stagepack.report.parts import Section, panel
+from stagepack.report.parts import Section, facts_html, panel
+from stagepack.report.search import trace_figure
+from stagepack.report.view import view
 from stagepack.result import Result, Status
 
 HEADINGS = ("Instance", "Method", "Status", "Objective", "Bound", "Gap", "Time", "Ratio to best")
@@ -159,13 +160,13 @@ def _footer(comparison: Outcomes) -> str:
 def _section(comparison: Outcomes, label: str, anchor: str) -> Section:
     """Return the section of one instance."""
     instance = comparison.instances[label]
-    kind = face(instance)
+    kind = view(instance.kind)
     results = _results(comparison, label)
     drawn: dict[str, Any] = {}
     parts = [
         f'<section class="instance" id="{anchor}">',
         f"<h2>{escape(label)}</h2>",
-        _facts(instance),
+        facts_html(summary.lines(instance)),
         *_reasons(comparison, label),
     ]
     solved = {name: result for name, result in results.items() if result.solution is not None}
@@ -176,7 +177,7 @@ def _section(comparison: Outcomes, label: str, anchor: str) -> Section:
     infeasible = any(result.status == Status.INFEASIBLE for result in results.values())
     if any(result.trace.events for result in results.values()) and (solved or not infeasible):
         searched = {name: result for name, result in results.items() if result.trace.events}
-        curves = figures.trace(searched, kind.unit(instance))
+        curves = trace_figure(searched, kind.unit(instance))
         parts.append(panel(f"{anchor}-trace", curves, drawn))
     parts.append("</section>")
     return Section("\n".join(parts), drawn)
@@ -190,14 +191,6 @@ def _results(comparison: Outcomes, label: str) -> dict[str, Result[Any]]:
         for cell in comparison.cells
         if cell.instance == label and cell in comparison.results
     }
-
-
-def _facts(instance: Any) -> str:
-    pairs = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
-        for name, text in summary.lines(instance)
-    )
-    return f'<dl class="facts">{pairs}</dl>'
 
 
 def _reasons(comparison: Outcomes, label: str) -> list[str]:

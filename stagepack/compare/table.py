@@ -14,8 +14,8 @@ from stagepack.compare.outcomes import Outcomes
 from stagepack.errors import shown
 from stagepack.report import format as as_text
 from stagepack.report.format import escape
-from stagepack.report.shown import MOST_ROWS, html_table
-from stagepack.report.table import SPACE
+from stagepack.report.parts import sheet_html
+from stagepack.report.table import SPACE, Sheet
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,6 +41,7 @@ LAYOUTS = (
 """Columns, from the widest layout to the narrowest; without `instance` it becomes a heading."""
 SHORTEST_NAME = 8  # columns to which the name of an instance or method may be shortened
 PREFERRED_NAME = 28  # and to which it is shortened before columns are given up
+MOST_ROWS = 200  # of a table in a notebook
 WORDS = ("instance", "method", "status")
 
 
@@ -200,14 +201,8 @@ def _notes(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
 
 def fragment(comparison: Outcomes) -> str:
     """Return the table as HTML without scripts or styles, for a notebook."""
-    names = ("instance", "method", "status", "objective", "bound", "gap", "runtime", "ratio")
-    rows = [
-        [
-            row["instance"], row["method"], standing_of(comparison, row),
-            as_text.number(row["objective"]), as_text.number(row["bound"]),
-            as_text.gap(row["gap"]), as_text.seconds(row["runtime"]), as_text.ratio(row["ratio"]),
-        ]
-        for row in comparison.rows
-    ]  # fmt: skip
+    several_seeds = len({row["seed"] for row in comparison.rows}) > 1
+    cells = [_cells(comparison, row, several_seeds) for row in comparison.rows]
+    rows = [list(line.values()) for line in cells]
     notes = [f"<p><b>Contradiction:</b> {escape(claim)}</p>" for claim in comparison.contradictions]
-    return html_table(names, rows[:MOST_ROWS], len(rows) - MOST_ROWS) + "".join(notes)
+    return sheet_html(Sheet(LAYOUTS[0], rows, WORDS, most=MOST_ROWS)) + "".join(notes)

@@ -1,17 +1,15 @@
-"""Plots with matplotlib, one function a file, and :func:`plot` for them all.
+"""The pictures of all problems, and :func:`plot` for them all; they are drawn in `report`.
 
 Each takes the instance, the solution or result, and where to draw: a file or axes; by default on a
 figure of its own.
 """
 
-from stagepack.plots.device_bars import device_bars
-from stagepack.plots.memory_bars import memory_bars
-from stagepack.plots.memory_map import memory_map
-from stagepack.plots.phase_chart import phase_chart
-from stagepack.plots.plot import plot
-from stagepack.plots.schedule_chart import schedule_chart
-from stagepack.plots.stage_map import stage_map
-from stagepack.plots.trace import trace
+from stagepack.report.packing.picture import memory_map
+from stagepack.report.phases.picture import phase_chart
+from stagepack.report.pipeline.picture import device_bars, memory_bars, stage_map
+from stagepack.report.plot import plot
+from stagepack.report.schedule.picture import schedule_chart
+from stagepack.report.search import trace
 
 __all__ = [
     "device_bars",

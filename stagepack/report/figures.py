@@ -1,89 +1,27 @@
-"""Interactive figures with plotly, drawn from the same numbers as the static plots."""
+"""What interactive figures (plotly) have in common; they show the numbers of the static ones."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from stagepack.errors import InputError
-from stagepack.plots.data import curves, named
-from stagepack.plots.style import GRID, INK, MUTED, line_colour
+from stagepack.errors import InputError, shown
 from stagepack.report.format import escape
+from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 LONGEST_NAME = 30
-
-
-def trace(results: Any, unit: str = "") -> Any:
-    """Return incumbents (solid) and bounds (dashed) of all runs over time, with a log switch.
-
-    Parameters
-    ----------
-    results : mapping, or one or several results
-        The runs; the keys of a mapping are their labels.
-    unit : str
-        What objectives are counted in.
-    """
-    go = graph_objects()
-    lines = []
-    for index, (label, result) in enumerate(named(results).items()):
-        colour = line_colour(index)
-        for kind, curve in zip(("objective", "bound"), curves(result), strict=True):
-            if not curve.times:
-                continue
-            dashed = kind == "bound"
-            lines.append(
-                go.Scatter(
-                    name=text(label),
-                    legendgroup=label,
-                    showlegend=not dashed or not result.trace.incumbents,
-                    x=list(curve.times),
-                    y=list(curve.values),
-                    mode="lines" if dashed else "lines+markers",
-                    line={
-                        "shape": "hv",
-                        "color": colour,
-                        "width": 1.4 if dashed else 2,
-                        "dash": "dash" if dashed else "solid",
-                    },
-                    marker={"size": 5},
-                    hovertemplate=f"{text(label)}: {kind} %{{y:,}}"
-                    "<br>after %{x:.4g} s<extra></extra>",
-                )
-            )
-    times = [time for line in lines for time in line.x]
-    decades: Any = 1 if not times or max(times) > 100 * min(times) else "D2"
-    figure = go.Figure(lines)
-    figure.update_layout(**look("Incumbents (solid) and bounds (dashed) over time"), height=360)
-    figure.update_layout(
-        legend={"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "font": {"size": 11}},
-        updatemenus=[
-            {
-                "type": "buttons",
-                "direction": "right",
-                "x": 1,
-                "xanchor": "right",
-                "y": 1,
-                "yanchor": "bottom",
-                "pad": {"b": 6},
-                "font": {"size": 11},
-                "bgcolor": "white",
-                "bordercolor": GRID,
-                "buttons": [
-                    {
-                        "label": name,
-                        "method": "relayout",
-                        "args": [
-                            {"xaxis.type": kind, "xaxis.dtick": decades if kind == "log" else None}
-                        ],
-                    }
-                    for name, kind in (("log time", "log"), ("linear", "linear"))
-                ],
-            }
-        ],
-    )
-    figure.update_xaxes(title_text="Time (s)", type="log", tickformat="~g", dtick=decades)
-    figure.update_yaxes(title_text="Objective" + (f" ({unit})" if unit else ""), tickformat="~s")
-    return figure
+ZOOM = "drag to zoom, double click to return"
+LEGEND = {
+    "orientation": "h",
+    "x": 1,
+    "xanchor": "right",
+    "y": 1,
+    "yanchor": "bottom",
+    "font": {"size": 11},
+    "traceorder": "normal",
+}
+"""Above the right end of a figure."""
+WHITE_BORDER = {"color": "white", "width": 0.6}
 
 
 def graph_objects() -> Any:
@@ -136,8 +74,52 @@ def look(title: str) -> dict[str, Any]:
     }
 
 
+def inside(size: int, constrained: str = "both") -> dict[str, Any]:
+    """Return how the text within bars looks."""
+    return {
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "textfont": {"size": size, "color": INK},
+        "constraintext": constrained,
+    }
+
+
+def buttons(*choices: tuple[str, str, list[Any]]) -> list[dict[str, Any]]:
+    """Return a menu of buttons above the right end: of each its label, method and arguments."""
+    return [
+        {
+            "type": "buttons",
+            "direction": "right",
+            "x": 1,
+            "xanchor": "right",
+            "y": 1,
+            "yanchor": "bottom",
+            "pad": {"b": 6},
+            "font": {"size": 11},
+            "bgcolor": "white",
+            "bordercolor": GRID,
+            "buttons": [
+                {"label": label, "method": method, "args": arguments}
+                for label, method, arguments in choices
+            ],
+        }
+    ]
+
+
+def limit_line(name: str, end: float, height: float) -> Any:
+    """Return a dashed line at a limit of the lower panel, from the begin of time to `end`."""
+    return graph_objects().Scatter(
+        name=name,
+        x=[0, end],
+        y=[height] * 2,
+        yaxis="y2",
+        mode="lines",
+        hoverinfo="skip",
+        line={"color": CAPACITY, "width": 1.4, "dash": "dash"},
+    )
+
+
 def text(label: str) -> str:
     """Return a name that plotly shows as it is, shortened if it is long."""
-    if len(label) > LONGEST_NAME:
-        label = label[: LONGEST_NAME // 2] + "…" + label[-(LONGEST_NAME // 2) + 1 :]
-    return escape(label, quote=False)
+    return escape(shown(label, LONGEST_NAME), quote=False)

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from stagepack.errors import shown
+from stagepack.report.style import byte_unit
 
 NOTHING = "–"
 
@@ -78,8 +79,6 @@ def ratio(value: float | None) -> str:
 
 def quantity(nbytes: int | None) -> str:
     """Return bytes in the unit that reads well: ``894.0 MiB``."""
-    from stagepack.plots.style import byte_unit
-
     if nbytes is None:
         return "no limit"
     factor, unit = byte_unit(abs(nbytes))
@@ -94,3 +93,8 @@ def share(value: float | None) -> str:
 def plural(count: int, what: str) -> str:
     """Return ``1 layer``, ``2 layers``."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def span(first: int, end: int) -> str:
+    """Return layers [first, end) as ``3–7``, one of them as ``3``."""
+    return f"{first:,}–{end - 1:,}" if end - first > 1 else f"{first:,}"

@@ -11,7 +11,7 @@ from stagepack import files
 from stagepack.errors import InputError
 from stagepack.report.assets import CSS, SCRIPT
 from stagepack.report.format import escape
-from stagepack.report.kinds import face
+from stagepack.report.view import view
 
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -28,7 +28,7 @@ def write_figure(instance: Any, solution: Any, path: str | Path, scale: str | No
     InputError
         When the file cannot be written, or plotly is not installed.
     """
-    kind = face(instance)
+    kind = view(instance.kind)
     section = kind.page(instance, solution, scale)
     body = [
         f"<header><h1>{escape(instance.name)}</h1>"

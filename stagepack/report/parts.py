@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stagepack.report.format import escape
+from stagepack.report.table import Account, Sheet
 from stagepack.result import Result, Status
 
 TOP = 38  # pixels above a plot, for its buttons
@@ -90,7 +91,7 @@ def panel(
     drawn[name] = {"data": plain[start]["data"], "layout": layout}
     if several:
         drawn[name]["choices"] = [f["data"] for f in plain]
-    if painting is not None:
+    if painting:
         drawn[name]["painting"] = {**painting, "choice": start}
     marker = " data-choices" if several else ""
     return (
@@ -99,73 +100,36 @@ def panel(
     )
 
 
-def described(
-    lines: Iterable[tuple[str, str]],
-    title: str,
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    words: Sequence[str],
-) -> str:
-    """Return what a solution amounts to, and below it a table that can be opened.
+def account_html(account: Account) -> str:
+    """Return what a solution amounts to, as HTML without scripts or styles."""
+    parts = [] if not account.lines else [facts_html(account.lines, wide=True)]
+    return "".join(parts if account.sheet is None else [*parts, sheet_html(account.sheet)])
 
-    Parameters
-    ----------
-    lines : iterable of (what, text)
-    title : str
-        Of the table.
-    header, rows : sequences of str
-        Of the table.
-    words : sequence of str
-        The columns that hold words: all others hold numbers.
-    """
-    kinds = ["" if name in words else ' class="number"' for name in header]
-    head = "".join(
-        f"<th{kind}>{escape(name[0].upper() + name[1:])}</th>"
-        for name, kind in zip(header, kinds, strict=True)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{k}>{escape(text)}</td>" for text, k in zip(row, kinds, strict=True))
-        + "</tr>"
-        for row in rows
-    )
-    summary = "".join(
+
+def facts_html(lines: Iterable[tuple[str, str]], *, wide: bool = False) -> str:
+    """Return facts as (what, text) in columns."""
+    pairs = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in lines
     )
-    return (
-        f'<dl class="facts wide">{summary}</dl><details><summary>{escape(title)}</summary>'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></details>"
+    return f'<dl class="facts{" wide" if wide else ""}">{pairs}</dl>'
+
+
+def sheet_html(sheet: Sheet) -> str:
+    """Return a sheet as a table; one with a title can be opened."""
+    kinds = ["" if name in sheet.words else ' class="number"' for name in sheet.header]
+    head = "".join(
+        f"<th{kind}>{escape(name[:1].upper() + name[1:])}</th>"
+        for name, kind in zip(sheet.header, kinds, strict=True)
     )
-
-
-def charted(
-    what: str,
-    solved: Mapping[str, Result[Any]],
-    best: Result[Any] | None,
-    anchor: str,
-    worth: Callable[[Any], str],
-    charts: Callable[[list[Any]], Sequence[Any]],
-    describe: Callable[[Any], str],
-) -> Section:
-    """Return, for a choice of the solutions, a chart and what each amounts to.
-
-    Parameters
-    ----------
-    what : str
-        What is chosen, such as "Schedule of".
-    solved, best, anchor
-        As in :meth:`stagepack.report.kinds.Face.section`.
-    worth : callable
-        An objective value in words.
-    charts : callable
-        The figures of several solutions, on equal axes.
-    describe : callable
-        HTML of what a solution amounts to.
-    """
-    drawn: dict[str, Any] = {}
-    found = choices(solved)
-    selector, start = choose(what, found, best, worth)
-    solutions = [result.solution for _, result in found]
-    chart = panel(f"{anchor}-chart", charts(solutions), drawn, start=start)
-    parts = [selector, chart, *chosen(map(describe, solutions), start)]
-    return Section("\n".join(parts), drawn)
+    over = {row for (row, _), style in sheet.marks.items() if "red" in style}
+    body = "".join(
+        f"<tr{' class=over' if at in over else ''}>"
+        + "".join(f"<td{k}>{escape(text)}</td>" for text, k in zip(row, kinds, strict=True))
+        + "</tr>"
+        for at, row in enumerate(sheet.shown)
+    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table += f"<p>{sheet.more}</p>" if sheet.more else ""
+    if not sheet.title:
+        return table
+    return f"<details><summary>{escape(sheet.title)}</summary>{table}</details>"

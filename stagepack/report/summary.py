@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stagepack.report.kinds import face
+from stagepack.report.view import view
 from stagepack.result import finite
 
 
@@ -18,7 +18,7 @@ def facts(instance: Any) -> dict[str, Any]:
     }
     if getattr(instance, "source", ""):
         found["source"] = instance.source
-    found.update(face(instance).facts(instance))
+    found.update(view(instance.kind).facts(instance))
     plain: dict[str, Any] = finite(found)
     return plain
 
@@ -29,5 +29,5 @@ def lines(instance: Any, given: dict[str, Any] | None = None) -> list[tuple[str,
     return [
         ("Problem", given["problem"]),
         ("Objective", given["objective"]),
-        *face(instance).lines(given),
+        *view(instance.kind).lines(given),
     ]

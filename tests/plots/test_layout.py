@@ -9,7 +9,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.plots import device_bars, memory_bars, memory_map, stage_map, trace
-from stagepack.report.kinds import face
+from stagepack.report.view import view
 from tests.plots.boxes import faults
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -50,7 +50,7 @@ def test_pictures_of_solutions(solved: tuple[Any, Any], name: str) -> None:
     instance, result = solved
     assert result.solution is not None
     named = instance.replace(name=name)
-    ax = face(named).picture(named, result.solution)
+    ax = view(named.kind).picture(named, result.solution)
     assert faults(ax.figure) == []
 
 

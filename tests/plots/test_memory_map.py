@@ -9,7 +9,14 @@ import pytest
 
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.plots import memory_map
-from stagepack.plots.packing import load, memory_map_of, moments, rectangles, thinned, wasted
+from stagepack.report.packing.numbers import (
+    load,
+    memory_map_of,
+    moments,
+    rectangles,
+    thinned,
+    wasted,
+)
 from stagepack.result import InputError
 from tests.report.packings import banked, gapped, plain, result, spilling, stacked
 

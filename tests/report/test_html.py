@@ -12,7 +12,8 @@ import pytest
 from stagepack.compare.page import to_html, write_html
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.estimate import estimate
-from stagepack.report import figures, pipeline_figures
+from stagepack.report.pipeline import figure as pipeline_figures
+from stagepack.report.search import trace_figure
 from stagepack.result import InputError, StagepackError
 from tests.report.sample import METHODS, comparison
 
@@ -162,7 +163,7 @@ def test_without_plotly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     assert not (tmp_path / "report").exists()
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     with pytest.raises(StagepackError, match=r"pip install 'stagepack\[report\]'"):
-        figures.trace({})
+        trace_figure({})
 
 
 def test_choices_share_a_unit() -> None:

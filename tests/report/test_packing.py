@@ -15,11 +15,12 @@ from stagepack.compare import Cell, Comparison
 from stagepack.compare.page import to_html
 from stagepack.compare.table import render
 from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.report import packing, summary
+from stagepack.report import summary
 from stagepack.report.html import write_figure
-from stagepack.report.kinds import face
-from stagepack.report.packing_figures import memory_maps
+from stagepack.report.packing import VIEW
+from stagepack.report.packing.figure import memory_maps
 from stagepack.report.table import methods_table
+from stagepack.report.view import view
 from stagepack.result import InputError
 from tests.report.packings import banked, gapped, plain, result, spilling, stacked
 from tests.report.sample import comparison as pipelines
@@ -78,13 +79,13 @@ def test_facts_are_json() -> None:
     ],
 )
 def test_values_in_words(objective: str, value: Any, text: str) -> None:
-    assert packing.worth(banked().replace(objective=objective), value) == text
+    assert VIEW.worth(banked().replace(objective=objective), value) == text
 
 
 def test_what_a_solution_amounts_to() -> None:
     instance = banked().replace(previous=[0, 0, 2048, -1])
     solution = PackingSolution.of(instance, [0, 1024, 2048, 4096])
-    found = packing.solution_facts(instance, solution)["solution"]
+    found = VIEW.solution_facts(instance, solution)["solution"]
     assert found["peak"] == 4352
     assert found["wasted_at_peak"] == 4352 - 3328
     assert (found["bank_conflicts"], found["conflicting_pairs"]) == (1, [["a", "b"]])
@@ -94,7 +95,7 @@ def test_what_a_solution_amounts_to() -> None:
         {"id": "c", "size": 2048, "lifetime": [2, 5], "offset": 2048, "top": 4096}
     )
     instance = spilling()
-    found = packing.solution_facts(instance, PackingSolution.of(instance, [0, 4096, 0], [0, 0, 1]))[
+    found = VIEW.solution_facts(instance, PackingSolution.of(instance, [0, 4096, 0], [0, 0, 1]))[
         "solution"
     ]
     assert found["peaks"] == {"sram": 12288, "dram": 2048}
@@ -104,7 +105,7 @@ def test_what_a_solution_amounts_to() -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_fit_and_stay_short(width: int) -> None:
     instance = plain(50_000, ids=[f"a-very-long-name/{'x' * 60}/{i}" for i in range(50_000)])
-    text = printed(packing.solution_table(instance, stacked(instance), width), width)
+    text = printed(VIEW.account(instance, stacked(instance)), width)
     assert max(map(len, text.splitlines())) <= width
     assert len(text.splitlines()) < 20
     assert f"{int(instance.size.sum()):,}" in text
@@ -113,7 +114,7 @@ def test_tables_fit_and_stay_short(width: int) -> None:
 
 def test_highest_are_the_highest() -> None:
     instance = plain(100)
-    found = packing.solution_facts(instance, stacked(instance))["solution"]["highest"]
+    found = VIEW.solution_facts(instance, stacked(instance))["solution"]["highest"]
     assert [row["id"] for row in found] == [f"t{i}" for i in range(99, 89, -1)]
 
 
@@ -147,11 +148,11 @@ def test_offsets_beyond_32_bits() -> None:
 def test_many_buffers_make_a_small_page() -> None:
     instance = plain(30_000)
     solutions = [stacked(instance), PackingSolution.of(instance, 2 * stacked(instance).offsets)]
-    section = face(instance).section(
+    section = VIEW.section(
         instance, {f"m{i}": result(instance, s) for i, s in enumerate(solutions)}, None, "i0"
     )
     assert len(section.html) + len(json.dumps(section.figures)) < 2_500_000
-    assert len(section.figures["i0-map"]["data"]) < 12  # traces
+    assert len(section.figures["i0-chart"]["data"]) < 12  # traces
 
 
 def test_report_of_both_kinds() -> None:
@@ -187,8 +188,8 @@ def test_page_of_one_solution(tmp_path: Path) -> None:
         write_figure(instance, stacked(instance), path)
         page = Page(path.read_text())
         assert page.open == []
-        assert "painting" in json.loads(page.scripts[0])["map"]
-        assert packing.headline(instance) in page.text
+        assert "painting" in json.loads(page.scripts[0])["chart"]
+        assert VIEW.headline(instance) in page.text
 
 
 def test_names_cannot_break_out(tmp_path: Path) -> None:
@@ -198,12 +199,12 @@ def test_names_cannot_break_out(tmp_path: Path) -> None:
     page = Page((tmp_path / "map.html").read_text())
     assert len(page.scripts) == 3
     assert not [tag for tag, _ in page.tags if tag == "img"]
-    assert json.loads(page.scripts[0])["map"]["painting"]["ids"][0] == hostile
+    assert json.loads(page.scripts[0])["chart"]["painting"]["ids"][0] == hostile
 
 
 def test_nothing_is_measured() -> None:
     with pytest.raises(InputError, match="measure"):
-        packing.against(plain(), stacked(plain()), "x.csv")
+        VIEW.against(plain(), stacked(plain()), "x.csv")
 
 
 @dataclass
@@ -221,10 +222,10 @@ class Strange:
 
 def test_unknown_kinds_show_what_there_is() -> None:
     instance = Strange()
-    kind = face(instance)
+    kind = view(instance.kind)
     assert dict(summary.lines(instance)) == {"Problem": "strange", "Objective": "least"}
     assert kind.headline(instance) == "strange, least"
-    assert printed(kind.solution_table(instance, 7), 80) == "objective 7\n"
+    assert printed(kind.account(instance, 7), 80).split() == ["Objective", "7"]
     assert kind.solution_facts(instance, 7) == {"objective": 7}
     with pytest.raises(InputError, match="no picture"):
         kind.picture(instance, 7)
@@ -236,6 +237,6 @@ def test_methods_are_grouped_by_kind() -> None:
                         reason="", description=kind)
         for kind in ("one", "two")
     ]  # fmt: skip
-    lines = [line.strip() for line in printed(methods_table(found, 80), 80).splitlines()]
+    lines = [line.strip() for line in printed(methods_table(found), 80).splitlines()]
     assert lines[0] == "one"
     assert "two" in lines

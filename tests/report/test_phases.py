@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-from stagepack.plots import phases as data
-from stagepack.report import phases
+from stagepack.plots import plot
 from stagepack.report.html import write_figure
-from stagepack.report.kinds import face
-from stagepack.report.phases_figures import phase_charts
+from stagepack.report.phases import VIEW
+from stagepack.report.phases import numbers as data
+from stagepack.report.phases.figure import phase_charts
 from stagepack.result import InputError
 from tests.report.test_packing import printed
 
@@ -78,7 +78,7 @@ def test_many_events_are_joined_without_losing_their_ends(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_table_has_a_line_a_phase_and_fits(width: int) -> None:
     instance = six()
-    text = printed(phases.solution_table(instance, PLAN, width), width)
+    text = printed(VIEW.account(instance, PLAN), width)
     assert max(map(len, text.splitlines())) <= width
     names = [line.split()[0] for line in text.splitlines() if line.split()]
     assert names[-5:] == ["F0", "F1", "FB2", "B1", "B0"]
@@ -87,9 +87,9 @@ def test_the_table_has_a_line_a_phase_and_fits(width: int) -> None:
 
 def test_facts_are_json_and_lines_say_them() -> None:
     instance = six(remote_memory=5000, graphs=5, fixed_boundaries=[0, 2, 4, 6])
-    given = phases.facts(instance)
+    given = VIEW.facts(instance)
     json.dumps(given, allow_nan=False)
-    told = dict(phases.lines(given))
+    told = dict(VIEW.lines(given))
     assert told["Mode"] == "training"
     assert told["I/O tiles"] == "1 to 3"
     assert told["Phase graphs"] == "5 at most"
@@ -99,7 +99,7 @@ def test_facts_are_json_and_lines_say_them() -> None:
 def test_charts_of_several_plans_have_equal_axes() -> None:
     instance = six()
     other = PhaseSolution((0, 6), ("io",), 2, policy=("stash",) * 6)
-    charts = phase_charts(instance, [PLAN, other])
+    charts, _ = phase_charts(instance, [PLAN, other])
     assert len({tuple(chart.layout.xaxis.range) for chart in charts}) == 1
     assert len({tuple(chart.layout.yaxis2.range) for chart in charts}) == 1
     assert len(charts[0].data) == len(charts[1].data)
@@ -108,8 +108,8 @@ def test_charts_of_several_plans_have_equal_axes() -> None:
 def test_pictures_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     instance = six()
-    face(instance).picture(instance, PLAN).figure.savefig(tmp_path / "plan.png")
+    VIEW.picture(instance, PLAN).figure.savefig(tmp_path / "plan.png")
     write_figure(instance, PLAN, tmp_path / "plan.html")
     assert "io_overlapped" in (tmp_path / "plan.html").read_text()
     with pytest.raises(InputError, match="one scale"):
-        face(instance).picture(instance, PLAN, scale="layers")
+        plot(instance, PLAN, scale="layers")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, earliest
-from stagepack.plots.schedule import device_label, limits, schedule_bars
-from stagepack.report import schedule
+from stagepack.plots import plot
 from stagepack.report.html import write_figure
-from stagepack.report.kinds import face
-from stagepack.report.schedule_figures import schedule_charts
+from stagepack.report.schedule import VIEW
+from stagepack.report.schedule.figure import schedule_charts
+from stagepack.report.schedule.numbers import device_label, limits, schedule_bars
 from stagepack.result import InputError
 from tests.report.test_packing import printed
 
@@ -66,7 +66,7 @@ def test_bars_are_the_operations_and_memory_is_what_they_hold() -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_table_has_a_line_a_device_and_fits(width: int) -> None:
     instance = looped()
-    text = printed(schedule.solution_table(instance, all_forward_first(instance), width), width)
+    text = printed(VIEW.account(instance, all_forward_first(instance)), width)
     lines = [line for line in text.splitlines() if line.startswith("device ")]
     assert len(lines) == 1 + instance.d
     assert max(map(len, text.splitlines())) <= width
@@ -75,7 +75,7 @@ def test_the_table_has_a_line_a_device_and_fits(width: int) -> None:
 
 def test_a_long_name_costs_no_column() -> None:
     instance = looped(device_names=["a name far too long for any table of figures", "b"])
-    text = printed(schedule.solution_table(instance, all_forward_first(instance), 80), 80)
+    text = printed(VIEW.account(instance, all_forward_first(instance)), 80)
     assert max(map(len, text.splitlines())) <= 80
     for column in ("span", "bubble", "memory"):
         assert column in text
@@ -83,16 +83,16 @@ def test_a_long_name_costs_no_column() -> None:
 
 def test_memory_columns_show_only_where_memory_is_used() -> None:
     instance = looped(memory_forward=0, memory_backward=0, limit=None)
-    text = printed(schedule.solution_table(instance, all_forward_first(instance), 120), 120)
+    text = printed(VIEW.account(instance, all_forward_first(instance)), 120)
     assert "memory" not in text
     assert "limit" not in text
 
 
 def test_facts_are_json_and_lines_say_them() -> None:
     instance = looped(steps=3, post_validation=True, optimizer=5)
-    given = schedule.facts(instance)
+    given = VIEW.facts(instance)
     json.dumps(given, allow_nan=False)
-    told = dict(schedule.lines(given))
+    told = dict(VIEW.lines(given))
     assert told["Mode"] == "training, backward fused"
     assert told["Optimiser step"] == "5 cycles, with post-validation"
     assert told["Memory limit"] == "12 to 90"
@@ -103,7 +103,7 @@ def test_charts_of_several_solutions_have_equal_axes() -> None:
     instance = looped()
     early = all_forward_first(instance)
     late = ScheduleSolution.of(instance, np.asarray(early.start) + 7)
-    charts = schedule_charts(instance, [early, late])
+    charts, _ = schedule_charts(instance, [early, late])
     ranges = {tuple(chart.layout.xaxis.range) for chart in charts}
     assert ranges == {(0, instance.evaluate(late))}
     assert len(charts[0].data) == len(charts[1].data)
@@ -113,10 +113,10 @@ def test_pictures_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     instance = looped()
     solution = all_forward_first(instance)
-    figure = face(instance).picture(instance, solution).figure
+    figure = VIEW.picture(instance, solution).figure
     assert [len(axes.collections) for axes in figure.axes] == [1, 0]
     figure.savefig(tmp_path / "chart.png")
     write_figure(instance, solution, tmp_path / "chart.html")
     assert "of microbatch" in (tmp_path / "chart.html").read_text()
     with pytest.raises(InputError, match="one scale"):
-        face(instance).picture(instance, solution, scale="layers")
+        plot(instance, solution, scale="layers")

@@ -10,7 +10,8 @@ from stagepack.compare.table import comparison_table, render
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report import format as as_text
 from stagepack.report import summary
-from stagepack.report.pipeline import against_table, estimate_table
+from stagepack.report.pipeline import VIEW
+from stagepack.report.pipeline.view import stages
 from stagepack.report.table import (
     catalog_table,
     facts_table,
@@ -132,11 +133,11 @@ def test_numbers(function: Any, value: Any, text: str) -> None:
 def test_estimate_and_against(width: int) -> None:
     instance = network(1000, 16, name="net")
     figures = estimate(instance, cut(instance, 0))
-    text = printed(estimate_table(figures, width), width)
+    text = printed(stages(figures), width)
     assert max(map(len, text.splitlines())) <= width
     assert f"{figures.stages[3].compute:,}" in text
     rows = figures.against([{"compute": 10**7, "memory": 3 * 10**8, "exclusive.weights": 10**8}])
-    text = printed(against_table(rows, width), width)
+    text = printed(VIEW.against_sheet(rows), width)
     assert max(map(len, text.splitlines())) <= width
     assert "exclusive.weights" in text
     assert f"{rows[0]['difference']:,}" in text
@@ -144,7 +145,7 @@ def test_estimate_and_against(width: int) -> None:
 
 def test_other_tables() -> None:
     lines = summary.lines(network(10, 4, name="net", training=True, microbatches=4))
-    text = printed(facts_table(lines, 80), 80)
+    text = printed(facts_table(lines), 80)
     assert "training, 4 microbatches" in text
     methods = [
         SimpleNamespace(
@@ -157,10 +158,10 @@ def test_other_tables() -> None:
             description="fast",
         )
     ]
-    assert "fast (not here: no)" in printed(methods_table(methods, 80), 80)
+    assert "fast (not here: no)" in printed(methods_table(methods), 80)
     entry = SimpleNamespace(name="bert", description="a network", parameters={"batch": 1})
-    assert "a network" in printed(catalog_table([entry], 80), 80)
-    text = printed(parameters_table(entry, 80), 80)
+    assert "a network" in printed(catalog_table([entry]), 80)
+    text = printed(parameters_table(entry), 80)
     assert "batch" in text
     assert "samples" in text
 

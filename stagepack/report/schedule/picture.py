@@ -7,17 +7,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack.instances.answer import require_instance
-from stagepack.plots.frame import finish, with_memory
-from stagepack.plots.schedule import (
+from stagepack.report.canvas import (
+    as_written,
+    axes,
+    engineering,
+    finish,
+    limit_line,
+    quiet,
+    target,
+    time_axis,
+    with_memory,
+)
+from stagepack.report.schedule.numbers import (
     COLOURS,
-    KINDS,
     ScheduleBars,
     device_label,
+    kind_name,
     limits,
     schedule_bars,
 )
-from stagepack.plots.style import CAPACITY, INK, as_written, axes, line_colour, quiet
-from stagepack.plots.target import target
+from stagepack.report.style import INK, line_colour
 
 if TYPE_CHECKING:
     from stagepack.instances.schedule import PipelineSchedule
@@ -69,7 +78,7 @@ def schedule_chart(
 def _axes(instance: PipelineSchedule, drawn: ScheduleBars) -> Any:
     """Return axes of a new figure; where memory is used, it is drawn below them."""
     rows = max(1.2, (0.34 if instance.d <= 16 else 0.22) * instance.d)
-    if not any(values.any() for _, values in drawn.memory):
+    if not drawn.uses_memory:
         ax = axes(None, 11.0, rows + 1.2)
         ax.set_xlabel("Cycles")
         return ax
@@ -111,7 +120,6 @@ def _bars(ax: Any, drawn: ScheduleBars) -> None:
 
 def _finish(ax: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
     from matplotlib.patches import Patch
-    from matplotlib.ticker import EngFormatter
 
     quiet(ax, "x")
     ax.set_xlim(0, drawn.end_time)
@@ -121,11 +129,10 @@ def _finish(ax: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
     ax.set_yticks(
         list(shown), [as_written(device_label(instance, device)) for device in shown], fontsize=8
     )
-    ax.xaxis.set_major_formatter(EngFormatter())
+    engineering(ax.xaxis)
     several = len(np.unique(drawn.tint)) > 1
     kinds = np.unique(drawn.kind).tolist()
-    names = KINDS if instance.split else ("forward", "backward", "")
-    handles = [Patch(color=COLOURS[kind][0], label=names[kind]) for kind in kinds]
+    handles = [Patch(color=COLOURS[kind][0], label=kind_name(instance, kind)) for kind in kinds]
     note = ", tints by stage" if several else ""
     ax.legend(
         handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False,
@@ -134,24 +141,16 @@ def _finish(ax: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
 
 
 def _memory(below: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
-    from matplotlib.ticker import EngFormatter
-
     quiet(below, "y")
-    for device, (times, values) in enumerate(drawn.memory):
+    for device, (times, values) in enumerate(drawn.lines()):
         below.step(
-            np.append(times, drawn.end_time), np.append(values, values[-1]), where="post",
-            color=line_colour(device), linewidth=1.0, label=str(device),
-        )  # fmt: skip
+            times, values, where="post", color=line_colour(device), linewidth=1.0, label=str(device)
+        )
     for limit in limits(instance, drawn):
-        below.axhline(limit, color=CAPACITY, linewidth=1.4)
-        below.text(
-            0.004, limit, f"limit {limit:,}", transform=below.get_yaxis_transform(), fontsize=7,
-            color=CAPACITY, va="bottom",
-        )  # fmt: skip
+        limit_line(below, limit, f"limit {limit:,}")
     below.set_ylim(bottom=0)
-    below.xaxis.set_major_formatter(EngFormatter())
-    below.yaxis.set_major_formatter(EngFormatter())
-    below.set_xlabel("Cycles")
+    engineering(below.yaxis)
+    time_axis(below)
     below.set_ylabel("Memory")
     if instance.d <= 16:
         below.legend(

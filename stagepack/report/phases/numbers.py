@@ -42,6 +42,11 @@ class Band:
     peak: int
     peak_at: str
 
+    @property
+    def width(self) -> int:
+        """The cycles that it takes."""
+        return self.stop - self.start
+
 
 @dataclass(frozen=True)
 class PhaseBars:
@@ -63,6 +68,10 @@ class PhaseBars:
     capacity: int | None
     end_time: int
     folded: bool
+
+    def of(self, what: str) -> list[Event]:
+        """Return the events in which an engine does something."""
+        return [event for event in self.events if event.what == what]
 
 
 def phase_bars(instance: PhaseSchedule, solution: PhaseSolution) -> PhaseBars:

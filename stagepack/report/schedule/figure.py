@@ -8,14 +8,21 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.plots.schedule import COLOURS, KINDS, device_label, limits, schedule_bars
-from stagepack.plots.style import CAPACITY, INK, line_colour
-from stagepack.report.figures import graph_objects, look, text
+from stagepack.report.figures import LEGEND, ZOOM, graph_objects, inside, limit_line, look, text
+from stagepack.report.schedule.numbers import (
+    COLOURS,
+    LETTERS,
+    ScheduleBars,
+    device_label,
+    kind_name,
+    limits,
+    schedule_bars,
+)
+from stagepack.report.style import line_colour
+from stagepack.report.view import Charts
 
-LETTERS = "FBW"
 
-
-def schedule_charts(instance: PipelineSchedule, solutions: Sequence[ScheduleSolution]) -> list[Any]:
+def schedule_charts(instance: PipelineSchedule, solutions: Sequence[ScheduleSolution]) -> Charts:
     """Return a figure for every solution, on equal axes: bars on devices, memory below.
 
     Parameters
@@ -25,19 +32,19 @@ def schedule_charts(instance: PipelineSchedule, solutions: Sequence[ScheduleSolu
 
     Returns
     -------
-    list of plotly.graph_objects.Figure
+    Charts
     """
-    last = max(schedule_bars(instance, solution).end_time for solution in solutions)
-    return [_figure(instance, solution, last) for solution in solutions]
+    bars = [schedule_bars(instance, solution) for solution in solutions]
+    last = max(drawn.end_time for drawn in bars)
+    return Charts([_figure(instance, drawn, last) for drawn in bars])
 
 
-def _figure(instance: PipelineSchedule, solution: ScheduleSolution, last: int) -> Any:
+def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Any:
     go = graph_objects()
-    drawn = schedule_bars(instance, solution)
     names = [text(device_label(instance, device)) for device in range(instance.d)]
     traces: list[Any] = []
     for kind in np.unique(drawn.kind).tolist():
-        name = KINDS[kind] if instance.split or kind == 0 else "backward"
+        name = kind_name(instance, kind)
         for tint in np.unique(drawn.tint).tolist():
             own = np.flatnonzero((drawn.kind == kind) & (drawn.tint == tint))
             traces.append(
@@ -50,8 +57,7 @@ def _figure(instance: PipelineSchedule, solution: ScheduleSolution, last: int) -
                         "line": {"color": "white", "width": 0.5},
                     },
                     text=[str(i) for i in drawn.microbatch[own].tolist()],
-                    textposition="inside", insidetextanchor="middle", textangle=0,
-                    textfont={"size": 10, "color": INK}, constraintext="both",
+                    **inside(10),
                     customdata=np.column_stack(
                         [drawn.stage[own], drawn.microbatch[own], drawn.end[own]]
                     ),
@@ -61,17 +67,16 @@ def _figure(instance: PipelineSchedule, solution: ScheduleSolution, last: int) -
                     ),
                 )
             )  # fmt: skip
-    uses_memory = any(values.any() for _, values in drawn.memory)
+    uses_memory = drawn.uses_memory
     if uses_memory:
         traces += _memory(go, instance, drawn, names)
     figure = go.Figure(traces)
     rows = max(170, 34 * instance.d if instance.d <= 16 else 20 * instance.d)
     below = 190 if uses_memory else 0
-    figure.update_layout(**look("Schedule: drag to zoom, double click to return"))
+    figure.update_layout(**look(f"Schedule: {ZOOM}"))
     figure.update_layout(
         barmode="overlay", bargap=0, height=rows + below + 110,
-        legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom",
-                "font": {"size": 11}, "traceorder": "normal"},
+        legend=LEGEND,
     )  # fmt: skip
     share = below / (rows + below)
     figure.update_xaxes(
@@ -95,24 +100,17 @@ def _figure(instance: PipelineSchedule, solution: ScheduleSolution, last: int) -
     return figure
 
 
-def _memory(go: Any, instance: PipelineSchedule, drawn: Any, names: Sequence[str]) -> list[Any]:
+def _memory(
+    go: Any, instance: PipelineSchedule, drawn: ScheduleBars, names: Sequence[str]
+) -> list[Any]:
     """Return the memory of every device over time, and the limits near it."""
-    found = []
-    for device, (times, values) in enumerate(drawn.memory):
-        found.append(
-            go.Scatter(
-                x=np.append(times, drawn.end_time), y=np.append(values, values[-1]), yaxis="y2",
-                mode="lines", line={"shape": "hv", "width": 1.2, "color": line_colour(device)},
-                hovertemplate=f"{names[device]}: %{{y:,}} from %{{x:,}} on<extra></extra>",
-                showlegend=False,
-            )
-        )  # fmt: skip
-    found += [
+    found = [
         go.Scatter(
-            name=f"limit {limit:,}", x=[0, drawn.end_time], y=[limit] * 2, yaxis="y2",
-            mode="lines", line={"color": CAPACITY, "width": 1.4, "dash": "dash"},
-            hoverinfo="skip",
+            x=times, y=values, yaxis="y2", mode="lines", showlegend=False,
+            line={"shape": "hv", "width": 1.2, "color": line_colour(device)},
+            hovertemplate=f"{names[device]}: %{{y:,}} from %{{x:,}} on<extra></extra>",
         )
-        for limit in limits(instance, drawn)
+        for device, (times, values) in enumerate(drawn.lines())
     ]  # fmt: skip
-    return found
+    some = limits(instance, drawn)
+    return found + [limit_line(f"limit {limit:,}", drawn.end_time, limit) for limit in some]

@@ -5,25 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stagepack.instances.answer import require_instance
-from stagepack.plots.memory_map import memory_map
-from stagepack.plots.phase_chart import phase_chart
-from stagepack.plots.schedule_chart import schedule_chart
-from stagepack.plots.stage_map import stage_map
-from stagepack.plots.style import close
-from stagepack.plots.target import target
-from stagepack.result import InputError, Result
+from stagepack.report.canvas import close, target
+from stagepack.report.html import write_figure
+from stagepack.report.view import no_picture, require_scale, view
+from stagepack.result import Result
 
 if TYPE_CHECKING:
     from stagepack.instances.types import Instance, Solution
-
-DRAWN = {
-    "pipeline-partition": stage_map,
-    "lmem-packing": memory_map,
-    "pipeline-schedule": schedule_chart,
-    "phase-schedule": phase_chart,
-}
-"""What draws a solution, by kind of problem."""
-SCALED = ("pipeline-partition", "lmem-packing")
 
 
 def plot(
@@ -63,23 +51,15 @@ def plot(
         When matplotlib, or plotly for a page, is not installed.
     """
     require_instance(instance)
-    draw = DRAWN.get(instance.kind)
-    if draw is None:
-        raise InputError(f"there is no picture of a {instance.kind}", field="instance")
+    kind = view(instance.kind)
+    if not kind.drawn:
+        raise no_picture(instance.kind, "instance")
     file, ax = target(path, ax)
-    options: dict[str, Any] = {"title": title}
-    if scale is not None:
-        if instance.kind not in SCALED:
-            raise InputError(
-                f"a {instance.kind} has one scale", field="scale", remedy="leave it out"
-            )
-        options["scale"] = scale
+    require_scale(kind, instance.kind, scale)
     if file is not None and file.suffix.lower() == ".html" and ax is None:
-        from stagepack.report.html import write_figure
-
         write_figure(instance, instance.solution_in(solution), file, scale)  # type: ignore[arg-type]
         return file
-    drawn = draw(instance, solution, file, ax, **options)  # type: ignore[operator]
+    drawn = kind.picture(instance, solution, file, ax, scale=scale, title=title)
     if file is None:
         return drawn
     if ax is None:

@@ -1,4 +1,4 @@
-"""What the plots of pipelines show, as plain numbers; all figures draw from here."""
+"""What the pictures of pipelines show, as plain numbers: static and interactive ones alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import numpy as np
 
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate, estimate
+from stagepack.report.style import area_colour
 from stagepack.result import InputError, Number, Result
+
+SCALES = ("cycles", "layers")
+TIMES = {"compute": "#4477aa", "receive": "#66ccee", "send": "#ccbb44", "host": "#bbbbbb"}
 
 # ---------------------------------------------------------------------- the map of the stages
 
@@ -50,9 +54,9 @@ def map_scale(instance: PipelinePartition, scale: str) -> tuple[str, np.ndarray[
     InputError
         For another `scale`.
     """
-    if scale not in ("cycles", "layers"):
+    if scale not in SCALES:
         raise InputError(
-            f"unknown scale {scale!r}", field="scale", remedy="choose cycles or layers"
+            f"unknown scale {scale!r}", field="scale", remedy="choose " + " or ".join(SCALES)
         )
     if scale == "cycles" and instance.cycles.any():
         return "cycles", np.concatenate([[0], np.cumsum(instance.cycles)])
@@ -96,6 +100,7 @@ class Stack:
 
     name: str
     heights: tuple[float, ...]
+    colour: str
 
 
 def device_labels(figures: Estimate) -> list[str]:
@@ -112,7 +117,7 @@ def cycle_stacks(figures: Estimate) -> list[Stack]:
     """Return compute and the parts of transfer, those that occur, for every stage's device."""
     columns = {"compute": "compute", "receive": "recv", "send": "send", "host": "host"}
     stacks = [
-        Stack(name, tuple(float(getattr(stage, column)) for stage in figures.stages))
+        Stack(name, tuple(float(getattr(s, column)) for s in figures.stages), TIMES[name])
         for name, column in columns.items()
     ]
     return [stack for stack in stacks if stack.name == "compute" or any(stack.heights)]
@@ -120,21 +125,15 @@ def cycle_stacks(figures: Estimate) -> list[Stack]:
 
 def memory_stacks(figures: Estimate) -> list[Stack]:
     """Return the bytes of every category that occurs, for every stage's device."""
-    names = list(dict.fromkeys(name for stage in figures.stages for name in stage.exclusive))
-    stacks = [
-        Stack(name, tuple(float(stage.exclusive.get(name, 0)) for stage in figures.stages))
-        for name in names
-    ]
-    stacks += [
-        Stack(name, tuple(float(getattr(stage, column)) for stage in figures.stages))
-        for name, column in (
-            ("shared", "shared"),
-            ("temporary", "temporary"),
-            ("carried", "carry"),
-            ("stashed", "stash"),
-        )
-    ]
-    return [stack for stack in stacks if any(stack.heights)]
+    found: dict[str, tuple[float, ...]] = {
+        name: tuple(float(stage.exclusive.get(name, 0)) for stage in figures.stages)
+        for name in dict.fromkeys(name for s in figures.stages for name in s.exclusive)
+    }
+    rest = {"shared": "shared", "temporary": "temporary", "carried": "carry", "stashed": "stash"}
+    for name, column in rest.items():
+        found[name] = tuple(float(getattr(stage, column)) for stage in figures.stages)
+    some = [(name, heights) for name, heights in found.items() if any(heights)]
+    return [Stack(name, heights, area_colour(at)) for at, (name, heights) in enumerate(some)]
 
 
 def capacities(figures: Estimate) -> list[int | None]:

@@ -5,16 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stagepack.instances.answer import require_instance
-from stagepack.plots.frame import finish, with_memory
-from stagepack.plots.phases import COLOURS, ROWS, PhaseBars, band_colour, phase_bars, row_of
-from stagepack.plots.style import (
-    CAPACITY,
-    GRID,
-    INK,
-    byte_unit,
+from stagepack.report import format as as_text
+from stagepack.report.canvas import (
+    engineering,
+    finish,
+    limit_line,
     quiet,
+    target,
+    time_axis,
+    with_memory,
 )
-from stagepack.plots.target import target
+from stagepack.report.phases.numbers import (
+    COLOURS,
+    ROWS,
+    PhaseBars,
+    band_colour,
+    phase_bars,
+    row_of,
+)
+from stagepack.report.style import GRID, INK, byte_unit
 
 if TYPE_CHECKING:
     from stagepack.instances.phases import PhaseSchedule
@@ -62,23 +71,21 @@ def phase_chart(
 
 def _engines(ax: Any, drawn: PhaseBars) -> None:
     from matplotlib.patches import Patch
-    from matplotlib.ticker import EngFormatter
 
     for index, band in enumerate(drawn.bands):
-        width = band.stop - band.start
+        width = band.width
         ax.barh(
             0, width, left=band.start, height=0.8, color=band_colour(index), edgecolor="white",
             linewidth=0.6,
         )  # fmt: skip
         room = 95 * width / max(1, drawn.end_time)  # letters
-        layers = f"{band.first}–{band.end - 1}" if band.end - band.first > 1 else str(band.first)
-        text = f"{band.name}: {layers}"
+        text = f"{band.name}: {as_text.span(band.first, band.end)}"
         text = text if len(text) <= room else band.name
         if len(text) <= room:
             middle = band.start + width / 2
             ax.text(middle, 0, text, ha="center", va="center", fontsize=7, color=INK)
     for what, colour in COLOURS.items():
-        own = [event for event in drawn.events if event.what == what]
+        own = drawn.of(what)
         for row in (1, 2):
             bars = [(e.start, e.end - e.start) for e in own if row_of(e) == row]
             if bars:
@@ -91,8 +98,8 @@ def _engines(ax: Any, drawn: PhaseBars) -> None:
     ax.set_xlim(0, drawn.end_time)
     ax.set_ylim(2.5, -0.5)
     ax.set_yticks(range(3), ROWS)
-    ax.xaxis.set_major_formatter(EngFormatter())
-    present = [what for what in COLOURS if any(event.what == what for event in drawn.events)]
+    engineering(ax.xaxis)
+    present = [what for what in COLOURS if drawn.of(what)]
     ax.legend(
         handles=[Patch(color=COLOURS[what], label=what) for what in present], loc="lower right",
         bbox_to_anchor=(1.0, 1.0), ncols=len(present), frameon=False, fontsize=8,
@@ -101,24 +108,17 @@ def _engines(ax: Any, drawn: PhaseBars) -> None:
 
 
 def _memory(below: Any, drawn: PhaseBars) -> None:
-    from matplotlib.ticker import EngFormatter
-
     highest = max([band.peak for band in drawn.bands] + [drawn.capacity or 0])
     factor, unit = byte_unit(highest / 2)
     for index, band in enumerate(drawn.bands):
         below.bar(
-            band.start, band.peak / factor, width=band.stop - band.start, align="edge",
+            band.start, band.peak / factor, width=band.width, align="edge",
             color=band_colour(index), edgecolor="white", linewidth=0.6,
         )  # fmt: skip
     if drawn.capacity is not None:
-        below.axhline(drawn.capacity / factor, color=CAPACITY, linewidth=1.4)
-        below.text(
-            0.004, drawn.capacity / factor, "capacity", transform=below.get_yaxis_transform(),
-            fontsize=7, color=CAPACITY, va="bottom",
-        )  # fmt: skip
+        limit_line(below, drawn.capacity / factor, "capacity")
     quiet(below, "y")
     below.grid(axis="y", color=GRID)
     below.set_ylim(0, 1.12 * highest / factor)
-    below.xaxis.set_major_formatter(EngFormatter())
-    below.set_xlabel("Cycles")
+    time_axis(below)
     below.set_ylabel(f"Memory ({unit})")

@@ -6,12 +6,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-from stagepack.plots.phases import COLOURS, ROWS, PhaseBars, band_colour, phase_bars, row_of
-from stagepack.plots.style import CAPACITY, INK, byte_unit
-from stagepack.report.figures import graph_objects, look, text
+from stagepack.report.figures import (
+    LEGEND,
+    WHITE_BORDER,
+    ZOOM,
+    graph_objects,
+    inside,
+    limit_line,
+    look,
+    text,
+)
+from stagepack.report.phases.numbers import (
+    COLOURS,
+    ROWS,
+    PhaseBars,
+    band_colour,
+    phase_bars,
+    row_of,
+)
+from stagepack.report.style import byte_unit
+from stagepack.report.view import Charts
 
 
-def phase_charts(instance: PhaseSchedule, solutions: Sequence[PhaseSolution]) -> list[Any]:
+def phase_charts(instance: PhaseSchedule, solutions: Sequence[PhaseSolution]) -> Charts:
     """Return a figure for every plan, on equal axes: phases, both engines, memory below.
 
     Parameters
@@ -21,14 +38,14 @@ def phase_charts(instance: PhaseSchedule, solutions: Sequence[PhaseSolution]) ->
 
     Returns
     -------
-    list of plotly.graph_objects.Figure
+    Charts
     """
     bars = [phase_bars(instance, solution) for solution in solutions]
     last = max(drawn.end_time for drawn in bars)
     highest = max(band.peak for drawn in bars for band in drawn.bands)
     capacity = max((drawn.capacity or 0 for drawn in bars), default=0)
     top = max(highest, capacity if capacity <= 2.2 * highest else 0)
-    return [_figure(drawn, last, top) for drawn in bars]
+    return Charts([_figure(drawn, last, top) for drawn in bars])
 
 
 def _figure(drawn: PhaseBars, last: int, top: int) -> Any:
@@ -37,13 +54,12 @@ def _figure(drawn: PhaseBars, last: int, top: int) -> Any:
     layers = [f"layers {b.first} to {b.end - 1}" for b in drawn.bands]
     colours = [band_colour(index) for index in range(len(drawn.bands))]
     start = [band.start for band in drawn.bands]
-    width = [band.stop - band.start for band in drawn.bands]
+    width = [band.width for band in drawn.bands]
     traces: list[Any] = [
         go.Bar(
             y=[0] * len(start), x=width, base=start, orientation="h", width=0.8, showlegend=False,
-            marker={"color": colours, "line": {"color": "white", "width": 0.6}},
-            text=[band.name for band in drawn.bands], textposition="inside", textangle=0,
-            insidetextanchor="middle", textfont={"size": 11, "color": INK}, constraintext="both",
+            marker={"color": colours, "line": WHITE_BORDER},
+            text=[band.name for band in drawn.bands], **inside(11),
             customdata=[
                 (band.name, where, band.mode, band.stop)
                 for band, where in zip(drawn.bands, layers, strict=True)
@@ -55,7 +71,7 @@ def _figure(drawn: PhaseBars, last: int, top: int) -> Any:
         )
     ]  # fmt: skip
     for what, colour in COLOURS.items():
-        own = [event for event in drawn.events if event.what == what]
+        own = drawn.of(what)
         traces.append(
             go.Bar(
                 name=what, orientation="h", width=0.8, marker={"color": colour},
@@ -76,7 +92,7 @@ def _figure(drawn: PhaseBars, last: int, top: int) -> Any:
         go.Bar(
             x=[b + w / 2 for b, w in zip(start, width, strict=True)], width=width,
             y=[band.peak / factor for band in drawn.bands], yaxis="y2", showlegend=False,
-            marker={"color": colours, "line": {"color": "white", "width": 0.6}},
+            marker={"color": colours, "line": WHITE_BORDER},
             customdata=[(band.name, band.peak, band.peak_at) for band in drawn.bands],
             hovertemplate=(
                 "%{customdata[0]}: %{customdata[1]:,} bytes, %{customdata[2]}<extra></extra>"
@@ -84,20 +100,14 @@ def _figure(drawn: PhaseBars, last: int, top: int) -> Any:
         )
     )  # fmt: skip
     if drawn.capacity is not None and drawn.capacity <= top:
-        traces.append(
-            go.Scatter(
-                name=f"capacity {drawn.capacity:,}", x=[0, last],
-                y=[drawn.capacity / factor] * 2, yaxis="y2", mode="lines", hoverinfo="skip",
-                line={"color": CAPACITY, "width": 1.4, "dash": "dash"},
-            )
-        )  # fmt: skip
+        name = f"capacity {drawn.capacity:,}"
+        traces.append(limit_line(name, last, drawn.capacity / factor))
     figure = go.Figure(traces)
     few = " (steps joined)" if drawn.folded else ""
-    figure.update_layout(**look(f"Phases and engines{few}: drag to zoom, double click to return"))
+    figure.update_layout(**look(f"Phases and engines{few}: {ZOOM}"))
     figure.update_layout(
         barmode="overlay", bargap=0, height=470,
-        legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom",
-                "font": {"size": 11}, "traceorder": "normal"},
+        legend=LEGEND,
         yaxis={"domain": [0.52, 1], "range": [2.5, -0.5], "tickvals": [0, 1, 2],
                "ticktext": list(ROWS), "showgrid": False, "fixedrange": True},
         yaxis2={"domain": [0, 0.42], "anchor": "x", "rangemode": "tozero", "fixedrange": True,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from stagepack.instances.profile import Array
+from stagepack.report.style import AREAS, CAPACITY, INK, byte_step, tint
 from stagepack.result import InputError, Result
 
 if TYPE_CHECKING:
@@ -22,6 +23,15 @@ SCALES = ("auto", "time", "sections")
 THIN = 1 / 600  # of the width: about a pixel
 MANY_THIN = 0.1  # share of thin rectangles beyond which real time is not legible
 MOST = 60_000  # rectangles of a map: the largest, where there are more
+MOST_BANKS = 64  # up to so many banks are numbered
+STEPS = 3000  # points of the load
+PEAK = "#222222"
+BOUND = "#2f6fb0"
+CLASH = "#c1121f"
+RESERVED = "#8a929c"
+LOAD, LOAD_EDGE = "#b9c7d8", "#5b7390"
+COLOURS = tuple(tint(colour, share) for share in (0.0, 0.4, 0.2) for colour in AREAS)
+"""Buffers take these in turn: the colours of areas in three tints."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +202,15 @@ def moments(given: Rectangles) -> Array:
     return found
 
 
+class Line(NamedTuple):
+    """A line across the map: what it says, its address, colour and dashes."""
+
+    name: str
+    address: int
+    colour: str
+    dash: str
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryMap:
     """Everything on the map of one solution.
@@ -241,6 +260,47 @@ class MemoryMap:
     bound: int | None
     fixed: Array
     clashing: Array
+
+    @property
+    def few(self) -> str:
+        """A word about the rectangles that are left out."""
+        return f" (the {len(self.shown):,} largest rectangles)" if self.hidden else ""
+
+    def lines(self) -> list[Line]:
+        """Return the lines across the map: capacities, where memories begin, peak and bound."""
+        found = []
+        for base, name, capacity in self.bases:
+            of = f"capacity of {name}" if name else "capacity"
+            if capacity is not None:
+                found.append(Line(f"{of} {capacity:,}", base + capacity, CAPACITY, "solid"))
+            if base:
+                found.append(Line(f"{name} begins", base, INK, "solid"))
+        if len(self.bases) == 1:
+            found.append(Line(f"peak {self.peak:,}", self.peak, PEAK, "dash"))
+        if self.bound is not None:
+            found.append(Line(f"load bound {self.bound:,}", self.bound, BOUND, "dot"))
+        return found
+
+    def ticks(self) -> list[tuple[int, int]]:
+        """Return places on the axis of addresses, and the address in its memory at each."""
+        step = byte_step(self.top)
+        ends = [base for base, _, _ in self.bases[1:]] + [self.top]
+        return [
+            (at, at - base)
+            for (base, _, _), end in zip(self.bases, ends, strict=True)
+            for at in range(base, end, step)
+        ]
+
+    def banks(self, instance: LmemPacking) -> list[tuple[float, str]]:
+        """Return the middles of banks that are numbered, and their names."""
+        if instance.banks is None:
+            return []
+        nbytes = instance.banks.nbytes
+        count = min(instance.banks.count, -(-self.top // nbytes))
+        if count > MOST_BANKS:
+            return []
+        middles = [(bank, (bank + 0.5) * nbytes) for bank in range(0, count, -(-count // 16))]
+        return [(middle, f"bank {bank}") for bank, middle in middles if middle <= self.top]
 
 
 def memory_map_of(

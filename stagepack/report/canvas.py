@@ -1,83 +1,42 @@
-"""Colours, units and the one way to get at matplotlib, for all plots.
-
-The colours are Paul Tol's *light* (areas, black text on them stays readable) and *bright* (lines)
-schemes, which people with any common colour blindness can tell apart.
-"""
+"""Pictures with matplotlib: where they go, and what they have in common."""
 
 from __future__ import annotations
 
 import io
-import math
+import os
 from pathlib import Path
 from typing import Any
 
 from stagepack import files
 from stagepack.errors import InputError, shown
+from stagepack.report.html import write_figure
+from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
-AREAS = (
-    "#77aadd",
-    "#ee8866",
-    "#44bb99",
-    "#eedd88",
-    "#ffaabb",
-    "#99ddff",
-    "#bbcc33",
-    "#d3c5e5",
-)
-LINES = (
-    "#4477aa",
-    "#ee6677",
-    "#228833",
-    "#aa3377",
-    "#b8860b",
-    "#3aa6c4",
-    "#555555",
-    "#e07b00",
-)
-INK = "#222222"
-MUTED = "#6b7280"
-GRID = "#e3e6ea"
-TIMES = {"compute": "#4477aa", "receive": "#66ccee", "send": "#ccbb44", "host": "#bbbbbb"}
-CAPACITY = "#aa3377"
-PEAK = "#222222"
-BOUND = "#2f6fb0"
-CLASH = "#c1121f"
-RESERVED = "#8a929c"
-
-UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+SHORTEST = 12  # letters to which a name in a title may be cut
+LONGEST = 32  # and those of a label in a legend
 
 
-def area_colour(index: int) -> str:
-    """Return the colour of stage or category `index`; neighbours always differ."""
-    return AREAS[index % len(AREAS)]
+def target(path: Any, ax: Any = None) -> tuple[Path | None, Any]:
+    """Return the file and the axes that were given; axes may stand in the place of the file.
+
+    Raises
+    ------
+    InputError
+        For what is neither.
+    """
+    if path is not None and not isinstance(path, str | os.PathLike):
+        if ax is not None:
+            raise _neither(path, "path", "name the file to write")
+        path, ax = None, path
+    if ax is not None and not hasattr(ax, "add_collection"):
+        raise _neither(ax, "path", "name the file to write, or give axes of matplotlib")
+    return (None if path is None else Path(path)), ax
 
 
-def buffer_colours() -> tuple[str, ...]:
-    """Return the colours that buffers take in turn: the areas' colours in three tints."""
-    return tuple(_tint(colour, share) for share in (0.0, 0.4, 0.2) for colour in AREAS)
-
-
-def _tint(colour: str, share: float) -> str:
-    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
-
-
-def line_colour(index: int) -> str:
-    """Return the colour of curve `index`."""
-    return LINES[index % len(LINES)]
-
-
-def byte_unit(largest: float) -> tuple[int, str]:
-    """Return (bytes per unit, name) of the unit in which `largest` bytes read well."""
-    for factor, name in UNITS:
-        if largest >= factor:
-            return factor, name
-    return 1, "B"
-
-
-def byte_step(span: float, ticks: int = 8) -> int:
-    """Return a distance of ticks in bytes, a power of two, that gives `span` about so many."""
-    return 1 << max(0, round(math.log2(max(span, 1.0) / ticks)))
+def _neither(given: Any, field: str, remedy: str) -> InputError:
+    return InputError(
+        f"a {type(given).__name__} is no path and no axes", field=field, remedy=remedy
+    )
 
 
 def pyplot() -> Any:
@@ -110,6 +69,14 @@ def close(figure: Any) -> None:
     pyplot().close(figure)
 
 
+def with_memory(size: tuple[float, float], ratios: tuple[float, float]) -> tuple[Any, Any]:
+    """Return two axes of a new figure, one above the other, that share the axis of time."""
+    figure = pyplot().figure(figsize=size, layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
+    upper.tick_params(labelbottom=False)
+    return upper, lower
+
+
 def quiet(ax: Any, grid: str) -> None:
     """Take away the box, and draw a faint grid behind along axis `grid` ("x" or "y")."""
     for side in ("top", "right", "left" if grid == "x" else "bottom"):
@@ -121,8 +88,27 @@ def quiet(ax: Any, grid: str) -> None:
     ax.tick_params(colors=INK, length=3)
 
 
-SHORTEST = 12  # letters to which a name in a title may be cut
-LONGEST = 32  # and those of a label in a legend
+def limit_line(ax: Any, height: float, label: str) -> None:
+    """Draw a limit across the axes, its name above the left end."""
+    ax.axhline(height, color=CAPACITY, linewidth=1.4)
+    ax.text(
+        0.004, height, label, transform=ax.get_yaxis_transform(), fontsize=7, color=CAPACITY,
+        va="bottom",
+    )  # fmt: skip
+
+
+def engineering(*axis: Any) -> None:
+    """Let the numbers along some axes be written as 10 k, 2 M."""
+    from matplotlib.ticker import EngFormatter
+
+    for one in axis:
+        one.set_major_formatter(EngFormatter())
+
+
+def time_axis(ax: Any) -> None:
+    """Let the axis below count cycles."""
+    engineering(ax.xaxis)
+    ax.set_xlabel("Cycles")
 
 
 def heading(ax: Any, name: str, words: str, **place: Any) -> None:
@@ -164,6 +150,42 @@ def short(name: str, letters: int = LONGEST) -> str:
 def as_written(name: str) -> str:
     """Return a name that matplotlib draws as it is written: no control characters, no formulas."""
     return shown(name).replace("$", r"\$")
+
+
+def finish(
+    ax: Any,
+    instance: Any,
+    solution: Any,
+    path: str | Path | None,
+    title: str | None,
+    words: str,
+    *,
+    scale: str | None = None,
+    **place: Any,
+) -> Any:
+    """Give a picture its title and write it, where a path is given; return its axes.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    instance, solution : instance of any problem, and what is drawn of it
+    path : path-like, optional
+        .png, .svg or .pdf, or an interactive page, .html.
+    title : str, optional
+        The instance's name by default.
+    words : str
+        What is shown.
+    scale : str, optional
+        That of an interactive page.
+    **place
+        As for :func:`heading`.
+    """
+    heading(ax, title if title is not None else instance.name, words, **place)
+    if path is not None and Path(path).suffix.lower() == ".html":
+        write_figure(instance, solution, path, scale)
+    elif path is not None:
+        save(ax.figure, path)
+    return ax
 
 
 def save(figure: Any, path: str | Path) -> None:

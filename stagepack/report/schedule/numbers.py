@@ -12,7 +12,7 @@ from stagepack.instances.profile import Array
 if TYPE_CHECKING:
     from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 
-KINDS = ("forward", "backward", "weight gradient")
+LETTERS = ("F", "B", "W")
 COLOURS = (
     ("#77aadd", "#a9c8e8", "#4f8fc9", "#cfe0f2"),
     ("#ee8866", "#f5b8a3", "#d9653f", "#f9d9cd"),
@@ -47,6 +47,18 @@ class ScheduleBars:
     tint: Array
     memory: tuple[tuple[Array, Array], ...]
     end_time: int
+
+    @property
+    def uses_memory(self) -> bool:
+        """Whether any device ever holds anything."""
+        return any(values.any() for _, values in self.memory)
+
+    def lines(self) -> list[tuple[Array, Array]]:
+        """Return the memory of every device as points to draw steps through, to the very end."""
+        return [
+            (np.append(times, self.end_time), np.append(values, values[-1]))
+            for times, values in self.memory
+        ]
 
     def colours(self) -> Array:
         """Return the colour of every bar, shape (operations,)."""
@@ -103,3 +115,10 @@ def limits(instance: PipelineSchedule, drawn: ScheduleBars) -> list[int]:
         return []
     top = max(int(values.max()) for _, values in drawn.memory)
     return [limit for limit in np.unique(instance.limit).tolist() if limit <= 2.2 * top]
+
+
+def kind_name(instance: PipelineSchedule, kind: int) -> str:
+    """Return the name of a kind of operations."""
+    if kind == 0:
+        return "forward"
+    return ("backward", "weight gradient")[kind - 1] if instance.split else "backward"

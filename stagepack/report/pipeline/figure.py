@@ -1,4 +1,4 @@
-"""Interactive figures of pipelines: the map of the stages, the load of the devices."""
+"""Interactive figures of pipelines: the map of their stages, the load of their devices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from typing import Any
 
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate
-from stagepack.plots.data import named
-from stagepack.plots.pipeline import (
+from stagepack.report import format as as_text
+from stagepack.report.figures import (
+    LEGEND,
+    WHITE_BORDER,
+    buttons,
+    graph_objects,
+    inside,
+    look,
+    text,
+)
+from stagepack.report.pipeline.numbers import (
+    Stack,
     capacities,
     cycle_stacks,
     device_labels,
@@ -16,9 +26,8 @@ from stagepack.plots.pipeline import (
     map_scale,
     memory_stacks,
 )
-from stagepack.plots.style import CAPACITY, GRID, INK, MUTED, TIMES, area_colour, byte_unit
-from stagepack.report import format as as_text
-from stagepack.report.figures import graph_objects, look, text
+from stagepack.report.search import named
+from stagepack.report.style import CAPACITY, INK, MUTED, area_colour, byte_unit
 
 
 def stage_map(instance: PipelinePartition, solutions: Any) -> Any:
@@ -62,11 +71,7 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Any:
             x=width,
             base=base,
             text=[str(s.stage) for _, s in marks],
-            textposition="inside",
-            insidetextanchor="middle",
-            textangle=0,
-            textfont={"color": INK, "size": 11},
-            constraintext="inside",
+            **inside(11, "inside"),
             marker={
                 "color": [area_colour(s.stage) for _, s in marks],
                 "line": {"color": INK, "width": 1},
@@ -100,25 +105,10 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Any:
     figure.update_layout(margin_r=14 + 7 * longest)
     if scale == "cycles":
         figure.update_layout(
-            updatemenus=[
-                {
-                    "type": "buttons",
-                    "direction": "right",
-                    "x": 1,
-                    "xanchor": "right",
-                    "y": 1,
-                    "yanchor": "bottom",
-                    "pad": {"b": 6},
-                    "font": {"size": 11},
-                    "bgcolor": "white",
-                    "bordercolor": GRID,
-                    "showactive": True,
-                    "buttons": [
-                        _scale_button("by cycles", spans["cycles"], "Cycles", float(place[-1])),
-                        _scale_button("by layers", by_layer, "Layer", instance.n),
-                    ],
-                }
-            ]
+            updatemenus=buttons(
+                _scale("by cycles", spans["cycles"], "Cycles", float(place[-1])),
+                _scale("by layers", by_layer, "Layer", instance.n),
+            )
         )
     figure.update_xaxes(
         title_text="Cycles" if unit == "cycles" else "Layer", range=[0, float(place[-1])]
@@ -129,37 +119,18 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Any:
     return figure
 
 
-def _scale_button(
+def _scale(
     label: str, span: tuple[list[Any], list[Any]], title: str, end: float
-) -> dict[str, Any]:
-    return {
-        "label": label,
-        "method": "update",
-        "args": [
-            {"base": [span[0]], "x": [span[1]]},
-            {"xaxis.range": [0, end], "xaxis.title.text": title},
-        ],
-    }
+) -> tuple[str, str, list[Any]]:
+    """Return a button that shows another scale."""
+    bars = {"base": [span[0]], "x": [span[1]]}
+    return label, "update", [bars, {"xaxis.range": [0, end], "xaxis.title.text": title}]
 
 
 def device_bars(figures: Estimate) -> Any:
     """Return compute and transfer of every device, stacked."""
-    go = graph_objects()
-    labels = _labels(figures)
-    bars = [
-        go.Bar(
-            name=stack.name,
-            x=labels,
-            y=list(stack.heights),
-            marker={"color": TIMES[stack.name], "line": {"color": "white", "width": 0.6}},
-            hovertemplate="%{x}<br>" + stack.name + " %{y:,}<extra></extra>",
-        )
-        for stack in cycle_stacks(figures)
-    ]
-    figure = go.Figure(bars)
-    figure.update_layout(**look("Compute and transfer of the devices"), **_bars())
+    figure = _bars(figures, cycle_stacks(figures), "Compute and transfer of the devices")
     figure.update_yaxes(title_text="Cycles", tickformat="~s", rangemode="tozero")
-    figure.update_xaxes(title_text="Device", type="category", showgrid=False)
     return figure
 
 
@@ -168,57 +139,55 @@ def memory_bars(figures: Estimate, beside: Sequence[Estimate] = ()) -> Any:
 
     The unit is one that also suits the estimates shown `beside` it.
     """
-    go = graph_objects()
-    labels, limits = _labels(figures), capacities(figures)
     together = [stage for one in (figures, *beside) for stage in one.stages]
     factor, unit = byte_unit(max(max(stage.memory, stage.capacity or 0) for stage in together))
-    traces = [
-        go.Bar(
-            name=text(stack.name),
-            x=labels,
-            y=[height / factor for height in stack.heights],
-            marker={"color": area_colour(index), "line": {"color": "white", "width": 0.6}},
-            hovertemplate=f"%{{x}}<br>{text(stack.name)} %{{y:,.2f}} {unit}<extra></extra>",
-        )
-        for index, stack in enumerate(memory_stacks(figures))
-    ]
+    title = "Memory of the devices against capacity"
+    figure = _bars(figures, memory_stacks(figures), title, factor, f",.2f}} {unit}")
+    limits = capacities(figures)
     if any(limit is not None for limit in limits):
-        traces.append(
-            go.Scatter(
-                name="capacity",
-                x=labels,
-                y=[None if limit is None else limit / factor for limit in limits],
-                mode="markers",
-                marker={
-                    "symbol": "line-ew",
-                    "size": max(8, min(44, 260 // len(labels))),
-                    "line": {"color": CAPACITY, "width": 2.5},
-                },
-                hovertemplate=f"%{{x}}<br>capacity %{{y:,.2f}} {unit}<extra></extra>",
-            )
+        figure.add_scatter(
+            name="capacity",
+            x=_labels(figures),
+            y=[None if limit is None else limit / factor for limit in limits],
+            mode="markers",
+            marker={
+                "symbol": "line-ew",
+                "size": max(8, min(44, 260 // len(limits))),
+                "line": {"color": CAPACITY, "width": 2.5},
+            },
+            hovertemplate=f"%{{x}}<br>capacity %{{y:,.2f}} {unit}<extra></extra>",
         )
-    figure = go.Figure(traces)
-    figure.update_layout(**look("Memory of the devices against capacity"), **_bars())
     figure.update_yaxes(title_text=f"Memory ({unit})", rangemode="tozero")
-    figure.update_xaxes(title_text="Device", type="category", showgrid=False)
     return figure
 
 
-def _bars() -> dict[str, Any]:
-    return {
-        "barmode": "stack",
-        "bargap": 0.28,
-        "height": 340,
-        "showlegend": True,
-        "legend": {
-            "orientation": "h",
-            "traceorder": "normal",
-            "x": 0,
-            "y": 1.0,
-            "yanchor": "bottom",
-            "font": {"size": 11},
-        },
-    }
+def _bars(
+    figures: Estimate, stacks: Sequence[Stack], title: str, factor: int = 1, form: str = ",}"
+) -> Any:
+    """Return stacked bars of the devices; `form` is that of a height, and what follows it."""
+    go = graph_objects()
+    figure = go.Figure(
+        [
+            go.Bar(
+                name=text(stack.name),
+                x=_labels(figures),
+                y=[height / factor for height in stack.heights],
+                marker={"color": stack.colour, "line": WHITE_BORDER},
+                hovertemplate=f"%{{x}}<br>{text(stack.name)} %{{y:{form}<extra></extra>",
+            )
+            for stack in stacks
+        ]
+    )
+    figure.update_layout(
+        **look(title),
+        barmode="stack",
+        bargap=0.28,
+        height=340,
+        showlegend=True,
+        legend={**LEGEND, "x": 0, "xanchor": "left"},
+    )
+    figure.update_xaxes(title_text="Device", type="category", showgrid=False)
+    return figure
 
 
 def _labels(figures: Estimate) -> list[str]:

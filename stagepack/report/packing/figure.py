@@ -1,7 +1,7 @@
 """The interactive map of a memory.
 
 Plotly draws axes, load and lines; the rectangles are painted below them by the page's script, as
-an image that is painted anew at every zoom (see :mod:`.painting`): a page with 30,000 shapes would
+an image that is painted anew at every zoom (``painting.js``): a page with 30,000 shapes would
 be large and slow.
 """
 
@@ -16,27 +16,25 @@ import numpy as np
 from stagepack.errors import shown as safe
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
-from stagepack.plots.packing import MemoryMap, memory_map_of, thinned
-from stagepack.plots.style import (
-    BOUND,
-    CAPACITY,
-    INK,
-    MUTED,
-    PEAK,
-    buffer_colours,
-    byte_step,
-    byte_unit,
+from stagepack.report.figures import LEGEND, ZOOM, graph_objects, look, text
+from stagepack.report.packing.numbers import (
+    COLOURS,
+    LOAD,
+    LOAD_EDGE,
+    STEPS,
+    MemoryMap,
+    memory_map_of,
+    thinned,
 )
-from stagepack.report.figures import graph_objects, look, text
+from stagepack.report.style import MUTED, byte_step, byte_unit
+from stagepack.report.view import Charts
 
 HEIGHT = 600
-MOST_BANKS = 64  # up to so many banks are numbered
-STEPS = 3000  # points of the load
 
 
 def memory_maps(
     instance: LmemPacking, solutions: Sequence[PackingSolution], scale: str = "auto"
-) -> tuple[list[Any], dict[str, Any]]:
+) -> Charts:
     """Return a figure for every solution, on equal axes, and what is painted below them.
 
     Parameters
@@ -48,15 +46,14 @@ def memory_maps(
 
     Returns
     -------
-    figures : list of plotly.graph_objects.Figure
-    painting : dict
-        Plain data: arrays in base64, what to write about each buffer.
+    Charts
+        The painting is plain data: arrays in base64, what to write about each buffer.
     """
     maps = [memory_map_of(instance, solution, scale) for solution in solutions]
     top = max(drawn.top for drawn in maps)
     factor, unit = byte_unit(top / 4)
     figures = [_figure(instance, drawn, top, factor, unit) for drawn in maps]
-    return figures, _painting(instance, solutions, maps, factor)
+    return Charts(figures, _painting(instance, solutions, maps, factor))
 
 
 def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit: str) -> Any:
@@ -66,11 +63,11 @@ def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit
     traces = [
         go.Scatter(
             x=np.round(places, 3), y=in_use, yaxis="y2", mode="lines", fill="tozeroy",
-            line={"shape": "hv", "color": "#5b7390", "width": 1}, fillcolor="#b9c7d8",
+            line={"shape": "hv", "color": LOAD_EDGE, "width": 1}, fillcolor=LOAD,
             hovertemplate=f"{within}: load %{{y:,}} bytes<extra></extra>", showlegend=False,
         )
     ]  # fmt: skip
-    for name, value, colour, dash in _lines(drawn):
+    for name, value, colour, dash in drawn.lines():
         traces += [
             go.Scatter(
                 name=text(name), x=list(drawn.span), y=[height] * 2, mode="lines", yaxis=axis,
@@ -81,16 +78,12 @@ def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit
             if axis == "y" or dash != "solid"
         ]  # fmt: skip
     figure = go.Figure(traces)
-    few = f" (the {len(drawn.shown):,} largest rectangles)" if drawn.hidden else ""
-    figure.update_layout(**look(f"Memory map{few}: drag to zoom, double click to return"))
+    figure.update_layout(**look(f"Memory map{drawn.few}: {ZOOM}"))
     figure.update_layout(
         height=HEIGHT,
         hovermode="closest",
-        legend={
-            "orientation": "h", "x": 1, "xanchor": "right", "y": 1.0, "yanchor": "bottom",
-            "font": {"size": 11}, "traceorder": "normal",
-        },
-        annotations=_bank_names(instance, drawn, factor),
+        legend=LEGEND,
+        annotations=_beside(instance, drawn, factor),
         margin_r=56 if instance.banks is not None or len(drawn.bases) > 1 else 14,
     )  # fmt: skip
     figure.update_xaxes(
@@ -114,51 +107,25 @@ def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit
     return figure
 
 
-def _lines(drawn: MemoryMap) -> list[tuple[str, int, str, str]]:
-    """Return names, addresses, colours and dashes of the lines across the map."""
-    found = []
-    for base, name, capacity in drawn.bases:
-        of = f"capacity of {name}" if name else "capacity"
-        if capacity is not None:
-            found.append((f"{of} {capacity:,}", base + capacity, CAPACITY, "solid"))
-        if base:
-            found.append((f"{name} begins", base, INK, "solid"))
-    if len(drawn.bases) == 1:
-        found.append((f"peak {drawn.peak:,}", drawn.peak, PEAK, "dash"))
-    if drawn.bound is not None:
-        found.append((f"load bound {drawn.bound:,}", drawn.bound, BOUND, "dot"))
-    return found
-
-
 def _ticks(drawn: MemoryMap, top: int, factor: int) -> dict[str, Any]:
-    step = byte_step(top)
     if len(drawn.bases) == 1:
-        return {"dtick": step / factor, "tick0": 0}
-    ends = [base for base, _, _ in drawn.bases[1:]] + [drawn.top]
-    ticks = [
-        (at / factor, f"{(at - base) / factor:g}")
-        for (base, _, _), end in zip(drawn.bases, ends, strict=True)
-        for at in range(base, end, step)
-    ]
-    return {"tickvals": [at for at, _ in ticks], "ticktext": [label for _, label in ticks]}
+        return {"dtick": byte_step(top) / factor, "tick0": 0}
+    ticks = drawn.ticks()
+    return {
+        "tickvals": [at / factor for at, _ in ticks],
+        "ticktext": [f"{address / factor:g}" for _, address in ticks],
+    }
 
 
-def _bank_names(instance: LmemPacking, drawn: MemoryMap, factor: int) -> list[dict[str, Any]]:
+def _beside(instance: LmemPacking, drawn: MemoryMap, factor: int) -> list[dict[str, Any]]:
     """Return the numbers of banks, or the names of memories, beside the map."""
-    beside = [(base, name) for base, name, _ in drawn.bases if name]
-    if instance.banks is not None and -(-drawn.top // instance.banks.nbytes) <= MOST_BANKS:
-        count = min(instance.banks.count, -(-drawn.top // instance.banks.nbytes))
-        middles = [(bank + 0.5) * instance.banks.nbytes for bank in range(count)]
-        beside = [
-            (int(middle), f"bank {bank}") for bank, middle in enumerate(middles)
-            if middle <= drawn.top and bank % -(-count // 16) == 0
-        ]  # fmt: skip
+    names = [(float(base), name) for base, name, _ in drawn.bases if name]
     return [
         {
             "x": 1, "xref": "paper", "xanchor": "left", "xshift": 3, "y": place / factor,
             "text": text(name), "showarrow": False, "font": {"size": 10, "color": MUTED},
         }
-        for place, name in beside
+        for place, name in drawn.banks(instance) or names
     ]  # fmt: skip
 
 
@@ -175,7 +142,7 @@ def _painting(
     buffers, place = np.unique(first.shown.buffer, return_inverse=True)
     whole = (first.shown.low == 0) & (first.shown.high == instance.size[first.shown.buffer])
     painting: dict[str, Any] = {
-        "colours": list(buffer_colours()),
+        "colours": list(COLOURS),
         "number": _packed(buffers),
         "size": _packed(instance.size[buffers]),
         "buffer": _packed(place),

@@ -7,34 +7,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack.instances.answer import require_instance
-from stagepack.plots.frame import write
-from stagepack.plots.packing import MemoryMap, memory_map_of, thinned
-from stagepack.plots.style import (
-    BOUND,
-    CAPACITY,
+from stagepack.report.canvas import as_written, axes, finish, quiet, target
+from stagepack.report.packing.numbers import (
     CLASH,
-    GRID,
-    INK,
-    MUTED,
-    PEAK,
+    COLOURS,
+    LOAD,
+    LOAD_EDGE,
     RESERVED,
-    as_written,
-    axes,
-    buffer_colours,
-    byte_step,
-    byte_unit,
-    heading,
-    quiet,
+    STEPS,
+    Line,
+    MemoryMap,
+    memory_map_of,
+    thinned,
 )
-from stagepack.plots.target import target
+from stagepack.report.style import GRID, INK, MUTED, byte_step, byte_unit
 
 if TYPE_CHECKING:
     from stagepack.instances.packing import LmemPacking
 
 FEW = 1500  # up to so many rectangles, each has a border and, where there is room, its name
-STEPS = 3000  # points of the load
-LOAD = (1.03, 0.2)  # where the load begins above the map, and its height, in heights of the map
-MOST_BANKS = 64  # up to so many banks are numbered
+ABOVE = (1.03, 0.2)  # where the load begins above the map, and its height, in heights of the map
+DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 1.6))}
+WIDTHS = {"solid": 1.8, "dash": 1.3, "dot": 1.5}
 
 
 def memory_map(
@@ -87,13 +81,11 @@ def memory_map(
     lines = _lines(ax, drawn, factor)
     _finish(ax, drawn, factor, unit)
     _load(ax, drawn, factor, unit, lines)
-    name = title if title is not None else instance.name
-    few = f" (the {len(drawn.shown):,} largest rectangles)" if drawn.hidden else ""
-    what = f"{instance.n:,} buffer{'' if instance.n == 1 else 's'}{few}"
+    what = f"{instance.n:,} buffer{'' if instance.n == 1 else 's'}{drawn.few}"
     # Above the legend, which is above the load.
-    heading(ax, name, what, y=sum(LOAD), pad=20)
-    write(ax, instance, solution, file, scale)
-    return ax
+    return finish(
+        ax, instance, solution, file, title, what, scale=scale, y=sum(ABOVE), pad=20
+    )  # fmt: skip
 
 
 def _rectangles(ax: Any, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
@@ -103,7 +95,7 @@ def _rectangles(ax: Any, instance: LmemPacking, drawn: MemoryMap, factor: int) -
     x = np.column_stack([drawn.left, drawn.left, drawn.right, drawn.right])
     y = np.column_stack([low, high, high, low])
     corners = np.stack([x, y], axis=2)
-    colours = np.array(buffer_colours())
+    colours = np.array(COLOURS)
     few = len(drawn.shown) <= FEW
     ax.add_collection(
         PolyCollection(
@@ -160,42 +152,31 @@ def _banks(ax: Any, instance: LmemPacking, drawn: MemoryMap, factor: int) -> Non
                 linewidth=0, zorder=0.5,
             )  # fmt: skip
         ax.axhline(bank * nbytes / factor, color=MUTED, linewidth=0.5, alpha=0.8)
-    if shown <= MOST_BANKS:
-        for bank in range(0, shown, -(-shown // 16)):
-            if (bank + 0.5) * nbytes > drawn.top:
-                break
-            ax.text(
-                1.004, (bank + 0.5) * nbytes / factor, f"bank {bank}", fontsize=7, color=MUTED,
-                transform=ax.get_yaxis_transform(), va="center",
-            )  # fmt: skip
+    for middle, name in drawn.banks(instance):
+        ax.text(
+            1.004, middle / factor, name, fontsize=7, color=MUTED,
+            transform=ax.get_yaxis_transform(), va="center",
+        )  # fmt: skip
 
 
-def _lines(ax: Any, drawn: MemoryMap, factor: int) -> list[Any]:
+def _lines(ax: Any, drawn: MemoryMap, factor: int) -> list[tuple[Line, Any]]:
     """Draw capacities, the peak and the load bound; return what the legend shows of them."""
     found = []
-    for index, (base, name, capacity) in enumerate(drawn.bases):
-        if capacity is not None:
-            label = f"capacity {capacity:,}" if not index else None
-            if len(drawn.bases) > 1:
-                label = f"capacity of {name} {capacity:,}"
-            line = ax.axhline((base + capacity) / factor, color=CAPACITY, linewidth=1.8)
-            line.set_label(label)
-            found.append(line)
-        if len(drawn.bases) > 1:
-            ax.axhline(base / factor, color=INK, linewidth=1.2)
-            ax.text(
-                1.006, base / factor, name, transform=ax.get_yaxis_transform(), fontsize=8,
-                va="bottom",
-            )  # fmt: skip
-    if len(drawn.bases) == 1:
-        style = {"linewidth": 1.3, "linestyle": (0, (5, 3))}
-        found.append(
-            ax.axhline(drawn.peak / factor, color=PEAK, label=f"peak {drawn.peak:,}", **style)
-        )
-    if drawn.bound is not None:
-        label = f"load bound {drawn.bound:,}"
-        style = {"linewidth": 1.5, "linestyle": (0, (1, 1.6))}
-        found.append(ax.axhline(drawn.bound / factor, color=BOUND, label=label, **style))
+    for line in drawn.lines():
+        begins = line.colour == INK and line.dash == "solid"
+        handle = ax.axhline(
+            line.address / factor, color=line.colour, linestyle=DASHES[line.dash],
+            linewidth=1.2 if begins else WIDTHS[line.dash],
+        )  # fmt: skip
+        if not begins:
+            handle.set_label(line.name)
+            found.append((line, handle))
+    for base, name, _ in drawn.bases if len(drawn.bases) > 1 else ():
+        ax.axhline(base / factor, color=INK, linewidth=1.2)
+        ax.text(
+            1.006, base / factor, name, transform=ax.get_yaxis_transform(), fontsize=8,
+            va="bottom",
+        )  # fmt: skip
     return found
 
 
@@ -209,14 +190,8 @@ def _finish(ax: Any, drawn: MemoryMap, factor: int, unit: str) -> None:
     if len(drawn.bases) == 1:
         ax.yaxis.set_major_locator(MultipleLocator(byte_step(drawn.top) / factor))
     else:
-        step = byte_step(drawn.top)
-        ends = [base for base, _, _ in drawn.bases[1:]] + [drawn.top]
-        ticks = [
-            (at, base)
-            for (base, _, _), end in zip(drawn.bases, ends, strict=True)
-            for at in range(base, end, step)
-        ]
-        labels = [f"{(at - base) / factor:g}" for at, base in ticks]
+        ticks = drawn.ticks()
+        labels = [f"{address / factor:g}" for _, address in ticks]
         ax.set_yticks([at / factor for at, _ in ticks], labels)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -227,26 +202,25 @@ def _finish(ax: Any, drawn: MemoryMap, factor: int, unit: str) -> None:
     ax.set_ylabel(f"Address ({unit})")
 
 
-def _load(ax: Any, drawn: MemoryMap, factor: int, unit: str, lines: list[Any]) -> None:
+def _load(ax: Any, drawn: MemoryMap, factor: int, unit: str, lines: list[tuple[Line, Any]]) -> None:
     """Draw the load above the map, on the same axis of time."""
-    above = ax.inset_axes([0, LOAD[0], 1, LOAD[1]], sharex=ax)
+    from matplotlib.ticker import MaxNLocator
+
+    above = ax.inset_axes([0, ABOVE[0], 1, ABOVE[1]], sharex=ax)
     places, in_use = thinned(drawn.places, drawn.load / factor, STEPS)
-    above.fill_between(places, in_use, step="post", color="#b9c7d8", linewidth=0)
-    above.step(places, in_use, where="post", color="#5b7390", linewidth=0.8)
-    for line in lines:
-        if line.get_label().startswith(("peak", "load bound")):
+    above.fill_between(places, in_use, step="post", color=LOAD, linewidth=0)
+    above.step(places, in_use, where="post", color=LOAD_EDGE, linewidth=0.8)
+    for line, _ in lines:
+        if line.dash != "solid":
             above.axhline(
-                line.get_ydata()[0], color=line.get_color(), linestyle=line.get_linestyle(),
-                linewidth=1.0,
-            )  # fmt: skip
+                line.address / factor, color=line.colour, linestyle=DASHES[line.dash], linewidth=1.0
+            )
     quiet(above, "y")
     above.tick_params(labelbottom=False, labelsize=8)
     above.set_ylim(0, max(drawn.peak if len(drawn.bases) == 1 else 1, *drawn.load) * 1.08 / factor)
-    from matplotlib.ticker import MaxNLocator
-
     above.yaxis.set_major_locator(MaxNLocator(3))
     above.set_ylabel(f"Load ({unit})", fontsize=8)
     above.legend(
-        handles=lines, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8,
-        ncols=4, borderaxespad=0.1, handlelength=2.2,
+        handles=[handle for _, handle in lines], loc="lower right", bbox_to_anchor=(1.0, 1.0),
+        frameon=False, fontsize=8, ncols=4, borderaxespad=0.1, handlelength=2.2,
     )  # fmt: skip

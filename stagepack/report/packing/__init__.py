@@ -1,0 +1,5 @@
+"""Packings for people."""
+
+from stagepack.report.packing.view import VIEW
+
+__all__ = ["VIEW"]

@@ -1,0 +1,361 @@
+"""Packings for people: facts, tables, and their part of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.report import format as as_text
+from stagepack.report.packing.figure import memory_maps
+from stagepack.report.packing.numbers import SCALES, clashes, wasted
+from stagepack.report.packing.picture import memory_map
+from stagepack.report.table import Account, Head, Sheet
+from stagepack.report.view import Charts, View
+from stagepack.shown import some
+
+HIGHEST = 10  # buffers in the table of the highest
+LISTED = 100  # pairs and buffers that JSON lists by name
+NAMED = 4  # and that a line for people names
+PRINTED = 24  # offsets of a solution alone
+COLUMNS = ("buffer", "size", "lifetime", "offset", "top")
+
+
+class PackingView(View):
+    """What packings look like."""
+
+    counted = "bytes"
+    chosen = "Memory map of"
+    drawn = True
+    scales = SCALES
+    things = (PackingSolution,)
+
+    def facts(self, instance: LmemPacking) -> dict[str, Any]:
+        """Return sizes, totals and simple bounds as plain data."""
+        blocks = Blocks.of(instance)
+        largest, tallest = int(np.argmax(instance.size)), int(np.argmax(blocks.load))
+        timed = instance.conflicts is None
+        load = int(blocks.load[tallest])
+        banks = instance.banks
+        return {
+            "buffers": instance.n,
+            "blocks": blocks.b,
+            "sections": blocks.sections,
+            "total_bytes": int(instance.size.sum()),
+            "largest_load": {"bytes": load, "time": int(blocks.time[tallest]) if timed else None},
+            # Pairs in place may count once, memories share the load: then it bounds no peak.
+            "load_bound": None if instance.in_place or instance.memories else load,
+            "capacity": instance.capacity,
+            "slack": None if instance.capacity is None else instance.capacity - load,
+            "unit": blocks.unit,
+            "alignment": {
+                "least": int(instance.alignment.min()),
+                "most": int(instance.alignment.max()),
+            },
+            "largest_buffer": {
+                "id": instance.buffer_id(largest),
+                "bytes": int(instance.size[largest]),
+            },
+            "times": [int(instance.start.min()), int(instance.end.max())] if timed else None,
+            "period": instance.period,
+            "conflicts": None if instance.conflicts is None else len(instance.conflicts),
+            "gaps": len(instance.gaps),
+            "fixed": int((instance.fixed >= 0).sum()),
+            "allowed": len({item.buffer for item in instance.allowed}),
+            "reserved_bytes": sum(high - low for low, high in instance.reserved),
+            "colocated": len(instance.colocated),
+            "in_place": len(instance.in_place),
+            "previous": int((instance.previous >= 0).sum()),
+            "hints": int((instance.hint >= 0).sum()),
+            "banks": None
+            if banks is None
+            else {
+                "count": banks.count,
+                "bytes": banks.nbytes,
+                "pairs": len(banks.pairs),
+                "weight": banks.weight,
+            },
+            "memories": [
+                {"name": memory.name, "capacity": memory.capacity, "cost": memory.cost}
+                for memory in instance.memories
+            ],
+        }
+
+    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return facts as (what, text) for people."""
+        number, quantity = as_text.number, as_text.quantity
+        load, largest = given["largest_load"], given["largest_buffer"]
+        joined = (
+            "" if given["blocks"] == given["buffers"] else f" in {number(given['blocks'])} blocks"
+        )
+        at = "" if load["time"] is None else f" at time {number(load['time'])}"
+        found = [
+            ("Buffers", number(given["buffers"]) + joined),
+            ("Sections", number(given["sections"])),
+            ("Size of all", _bytes(given["total_bytes"])),
+            (
+                "Load bound" if given["load_bound"] is not None else "Largest load",
+                _bytes(load["bytes"]) + at,
+            ),
+        ]
+        if given["capacity"] is not None:
+            slack = given["slack"]
+            room = (
+                "just"
+                if not slack
+                else f"{quantity(abs(slack))} {'above' if slack > 0 else 'below'}"
+            )
+            found.append(("Capacity", f"{_bytes(given['capacity'])}, {room} the load"))
+        elif not given["memories"]:
+            found.append(("Capacity", "no limit"))
+        found += [
+            (
+                f"Memory {memory['name']}",
+                f"{quantity(memory['capacity'])}, {number(memory['cost'])} an access",
+            )
+            for memory in given["memories"]
+        ]
+        found.append(("Largest buffer", f"{largest['id']}: {_bytes(largest['bytes'])}"))
+        if given["times"] is not None and given["period"] is None:
+            found.append(("Times", f"{number(given['times'][0])} to {number(given['times'][1])}"))
+        alignment = dict.fromkeys(map(number, given["alignment"].values()))
+        unit = f"{number(given['unit'])} byte" + ("" if given["unit"] == 1 else "s")
+        found.append(
+            (
+                "Unit",
+                unit
+                + (
+                    f", alignment {' to '.join(alignment)}"
+                    if given["alignment"]["most"] > 1
+                    else ""
+                ),
+            )
+        )
+        if given["banks"] is not None:
+            banks = given["banks"]
+            weight = "" if banks["weight"] is None else f", weight {number(banks['weight'])}"
+            found.append(
+                (
+                    "Banks",
+                    f"{number(banks['count'])} of {quantity(banks['bytes'])}, "
+                    f"{number(banks['pairs'])} pairs to keep apart{weight}",
+                )
+            )
+        for name, key, text in (
+            ("Circular", "period", "lifetimes modulo {}"),
+            ("Conflict graph", "conflicts", "{} pairs in place of lifetimes"),
+            ("Gaps", "gaps", "{} times in which buffers shrink"),
+            ("Fixed", "fixed", "{} buffers"),
+            ("Limited to ranges", "allowed", "{} buffers"),
+            ("Reserved", "reserved_bytes", "{} bytes"),
+            ("Colocated", "colocated", "{} groups"),
+            ("In place", "in_place", "{} pairs"),
+            ("Placed before", "previous", "{} buffers"),
+            ("Hints", "hints", "{} buffers"),
+        ):
+            if given[key]:
+                found.append((name, text.format(number(given[key]))))
+        return found
+
+    def headline(self, instance: LmemPacking) -> str:
+        """Return what an instance is, in one line."""
+        buffers = as_text.plural(instance.n, "buffer")
+        if instance.memories:
+            return f"{buffers}, {len(instance.memories)} memories, {instance.objective}"
+        room = (
+            "no capacity" if instance.capacity is None else f"capacity {_bytes(instance.capacity)}"
+        )
+        return f"{buffers}, {room}, {instance.objective}"
+
+    def worth(self, instance: LmemPacking, value: Any) -> str:
+        """Return an objective value or bound in words."""
+        if value is None:
+            return as_text.NOTHING
+        objective = instance.objective
+        if objective is Objective.SPILL:
+            return as_text.number(value)
+        if objective is Objective.BANK_CONFLICTS and instance.banks is not None:
+            if instance.banks.weight is not None:
+                return as_text.number(value)
+            conflicts, peak = divmod(int(value), instance.conflict_weight)
+            return f"{as_text.plural(conflicts, 'conflict')}, peak {_bytes(peak)}"
+        return _bytes(int(value))
+
+    def unit(self, instance: LmemPacking) -> str:
+        """Return what objectives are counted in."""
+        if instance.objective is Objective.SPILL:
+            return "cost"
+        if instance.objective is Objective.BANK_CONFLICTS:
+            return f"bytes, and {as_text.number(instance.conflict_weight)} a conflict"
+        return "bytes"
+
+    def unit_of(self, objective: str) -> str:
+        """Return what an objective is counted in, as far as its name tells."""
+        return "" if objective in (Objective.BANK_CONFLICTS, Objective.SPILL) else "bytes"
+
+    def solution_facts(self, instance: LmemPacking, solution: PackingSolution) -> dict[str, Any]:
+        """Return what a solution amounts to, as plain data under the names it has in JSON."""
+        found = measure(instance, solution)
+        name = instance.buffer_id
+        data: dict[str, Any] = {
+            "objective": instance.evaluate(solution),
+            "peak": found.peak,
+            "wasted_at_peak": None if instance.memories else wasted(instance, solution),
+        }
+        if instance.memories:
+            names = [memory.name for memory in instance.memories]
+            data["peaks"] = dict(zip(names, found.peaks, strict=False))
+            data["spill_cost"] = found.spill_cost
+        if instance.banks is not None:
+            pairs = clashes(instance, solution)[:LISTED].tolist()
+            data["bank_conflicts"] = found.bank_conflicts
+            data["conflicting_pairs"] = [[name(i), name(j)] for i, j in pairs]
+        if found.moved is not None:
+            gone = (instance.previous >= 0) & (instance.previous != solution.offsets)
+            data["moved"], data["moved_bytes"] = found.moved, found.moved_bytes
+            data["moved_buffers"] = [name(i) for i in np.flatnonzero(gone)[:LISTED].tolist()]
+        data["highest"] = [
+            {
+                "id": name(i),
+                "size": int(instance.size[i]),
+                "lifetime": _lifetime(instance, i),
+                "offset": int(solution.offsets[i]),
+                "top": int(solution.offsets[i] + instance.size[i]),
+                **({} if solution.memory is None else {"memory": _memory(instance, solution, i)}),
+            }
+            for i in _highest(instance, solution)
+        ]
+        return {"solution": data}
+
+    def account(self, instance: LmemPacking, solution: PackingSolution) -> Account:
+        """Return what a solution amounts to, and its highest buffers."""
+        given = self.solution_facts(instance, solution)["solution"]
+        return Account(_lines(given), _sheet(instance, given["highest"]))
+
+    def columns(self, instance: LmemPacking, solution: PackingSolution) -> dict[str, Any]:
+        """Return the buffers by columns."""
+        timed = instance.conflicts is None
+        found = {
+            "id": list(instance.ids or map(str, range(instance.n))),
+            "size": instance.size,
+            "start": instance.start if timed else None,
+            "end": instance.end if timed else None,
+            "offset": solution.offsets,
+            "top": solution.offsets + instance.size,
+            "alignment": instance.alignment,
+        }
+        if solution.memory is not None:
+            names = np.array([memory.name for memory in instance.memories])
+            found["memory"] = names[solution.memory]
+        return found
+
+    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+        """Return how a solution prints."""
+        offsets = thing.offsets
+        ids = thing.ids or tuple(map(str, range(min(len(offsets), PRINTED))))
+        pairs = zip(ids[:PRINTED], offsets[:PRINTED].tolist(), strict=True)
+        placed = some(f"{name} at {offset:,}" for name, offset in pairs)
+        head = f"{as_text.plural(len(offsets), 'buffer')} at offsets up to {int(offsets.max()):,}"
+        return [f"{head}\n{placed}"]
+
+    def picture(
+        self,
+        instance: LmemPacking,
+        solution: Any,
+        path: Any = None,
+        ax: Any = None,
+        *,
+        scale: str | None = None,
+        title: str | None = None,
+    ) -> Any:
+        """Return the axes on which the memory map is drawn."""
+        return memory_map(instance, solution, path, ax, scale=scale or "auto", title=title)
+
+    def charts(
+        self, instance: LmemPacking, solutions: Sequence[PackingSolution], scale: str | None = None
+    ) -> Charts:
+        """Return interactive memory maps on equal axes."""
+        return memory_maps(instance, solutions, scale or "auto")
+
+
+def _bytes(value: int) -> str:
+    """Return bytes in full and, where they are many, in a unit that reads well."""
+    if value < 2**10:
+        return as_text.plural(value, "byte")
+    return f"{value:,} bytes ({as_text.quantity(value)})"
+
+
+def _highest(instance: LmemPacking, solution: PackingSolution) -> list[int]:
+    tops = solution.offsets + instance.size
+    some = np.arange(instance.n)
+    if instance.n > HIGHEST:
+        some = np.argpartition(-tops, HIGHEST)[:HIGHEST]
+    order: list[int] = some[np.lexsort((some, -tops[some]))].tolist()
+    return order
+
+
+def _lifetime(instance: LmemPacking, buffer: int) -> list[int] | None:
+    if instance.conflicts is not None:
+        return None
+    return [int(instance.start[buffer]), int(instance.end[buffer])]
+
+
+def _memory(instance: LmemPacking, solution: PackingSolution, buffer: int) -> str | None:
+    assert solution.memory is not None
+    index = int(solution.memory[buffer])
+    return instance.memories[index].name if 0 <= index < len(instance.memories) else None
+
+
+def _lines(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what :func:`solution_facts` found of a solution as (what, text) for people."""
+    found = []
+    if "peaks" in given:
+        found += [(f"Peak of {name}", _bytes(peak)) for name, peak in given["peaks"].items()]
+        found.append(("Cost of accesses", as_text.number(given["spill_cost"])))
+    else:
+        lost = given["wasted_at_peak"]
+        share = f" ({as_text.share(lost / given['peak'])})" if lost else ""
+        found.append(("Peak", _bytes(given["peak"])))
+        found.append(("Unused at the peak", _bytes(lost) + share))
+    if "bank_conflicts" in given:
+        pairs = [" and ".join(pair) for pair in given["conflicting_pairs"][:NAMED]]
+        found.append(("Bank conflicts", _counted(given["bank_conflicts"], "pair", pairs)))
+    if "moved" in given:
+        text = _counted(given["moved"], "buffer", given["moved_buffers"][:NAMED])
+        found.append(("Moved", text + f", {_bytes(given['moved_bytes'])}"))
+    return found
+
+
+def _counted(count: int, what: str, names: Sequence[str]) -> str:
+    """Return ``6 pairs: a and b; ...``."""
+    if not count:
+        return "none"
+    more = "; ..." if count > len(names) else ""
+    return f"{as_text.plural(count, what)}: " + "; ".join(names) + more
+
+
+def _sheet(instance: LmemPacking, highest: Sequence[Mapping[str, Any]]) -> Sheet:
+    """Return the table of the highest buffers."""
+    header = [*COLUMNS, "memory"] if "memory" in highest[0] else [*COLUMNS]
+    rows = []
+    for given in highest:
+        alive = as_text.NOTHING
+        if given["lifetime"] is not None:
+            alive = "[{:,}, {:,})".format(*given["lifetime"])
+        numbers = [as_text.number(given[key]) for key in ("offset", "top")]
+        row = [given["id"], as_text.number(given["size"]), alive, *numbers]
+        rows.append([*row, str(given["memory"])] if "memory" in given else row)
+    above = f"the {len(rows)} highest of {as_text.plural(instance.n, 'buffer')}"
+    return Sheet(
+        header,
+        rows,
+        ("buffer", "memory"),
+        title="The highest buffers",
+        above=above if instance.n > HIGHEST else "",
+    )
+
+
+VIEW = PackingView()

@@ -1,0 +1,5 @@
+"""Phase plans for people."""
+
+from stagepack.report.phases.view import VIEW
+
+__all__ = ["VIEW"]

@@ -1,0 +1,256 @@
+"""Pictures of pipelines: the map of their stages, the load and the memory of their devices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stagepack.instances.answer import require_instance
+from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline.estimate import Estimate, estimate
+from stagepack.report import format as as_text
+from stagepack.report.canvas import (
+    as_written,
+    axes,
+    engineering,
+    finish,
+    heading,
+    quiet,
+    save,
+    short,
+    target,
+)
+from stagepack.report.pipeline.numbers import (
+    Stack,
+    capacities,
+    cycle_stacks,
+    device_labels,
+    map_rows,
+    map_scale,
+    memory_stacks,
+)
+from stagepack.report.search import named
+from stagepack.report.style import CAPACITY, INK, MUTED, area_colour, byte_unit
+
+FEW_LAYERS = 60  # up to so many layers, their borders are drawn too
+
+
+def stage_map(
+    instance: PipelinePartition,
+    solutions: Any,
+    path: Any = None,
+    ax: Any = None,
+    *,
+    scale: str = "cycles",
+    title: str | None = None,
+) -> Any:
+    """Draw one row a solution: its stages over the layers, by colour, with lines at the cuts.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+        The instance.
+    solutions : mapping, or one or several solutions or results
+        What to draw; the keys of a mapping are the labels of the rows.
+    path : path-like or matplotlib Axes, optional
+        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.  Or where
+        to draw.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    scale : {"cycles", "layers"}
+        What the x axis measures.
+    title : str, optional
+        Title; the instance's name by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    require_instance(instance, "pipeline-partition")
+    file, ax = target(path, ax)
+    rows = map_rows(instance, named(solutions), scale)
+    scale, place = map_scale(instance, scale)
+    ax = axes(ax, 9.0, 1.3 + 0.42 * max(1, len(rows)))
+    span = float(place[-1]) or 1.0
+    for y, row in enumerate(rows):
+        ax.barh(
+            [y] * len(row.segments),
+            [s.right - s.left for s in row.segments],
+            left=[s.left for s in row.segments],
+            height=0.72,
+            color=[area_colour(s.stage) for s in row.segments],
+        )
+        for s in row.segments:
+            share = (s.right - s.left) / span
+            wide = f"{s.stage}: {as_text.span(s.first, s.end)}"
+            text = wide if share >= 0.016 * len(wide) else str(s.stage)
+            if share >= 0.014 * len(text):
+                middle = (s.left + s.right) / 2
+                ax.text(middle, y, text, ha="center", va="center", fontsize=8, color=INK)
+        ax.text(
+            1.01, y, f"{row.value:,}" if isinstance(row.value, int) else f"{row.value:,.6g}",
+            transform=ax.get_yaxis_transform(), va="center", fontsize=8, color=MUTED,
+        )  # fmt: skip
+    if instance.n <= FEW_LAYERS:
+        for y in range(len(rows)):
+            ax.vlines(place[1:-1], y - 0.36, y + 0.36, color="white", linewidth=0.7, alpha=0.8)
+    for y, row in enumerate(rows):
+        cuts = [s.left for s in row.segments[1:]]
+        ax.vlines(cuts, y - 0.44, y + 0.44, color=INK, linewidth=1.0)
+    ax.set_yticks(range(len(rows)), [short(row.label) for row in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlim(0, span)
+    for side in ("top", "right", "left"):
+        ax.spines[side].set_visible(False)
+    ax.spines["bottom"].set_color(MUTED)
+    ax.tick_params(axis="y", length=0)
+    if scale == "cycles":
+        engineering(ax.xaxis)
+        ax.set_xlabel(f"Cycles of the {instance.n:,} layers, in order")
+    else:
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.set_xlabel("Layer")
+    ax.set_ylabel("Method")
+    ax.text(
+        1.01, 1.02, str(instance.objective), transform=ax.transAxes, fontsize=8, color=MUTED,
+    )  # fmt: skip
+    return finish(
+        ax, instance, solutions, file, title, "stages (stage: layers)", scale=scale
+    )  # fmt: skip
+
+
+def device_bars(
+    instance: PipelinePartition | Estimate | None = None,
+    solution: Any = None,
+    path: Any = None,
+    ax: Any = None,
+    *,
+    title: str | None = None,
+    figures: Estimate | None = None,
+) -> Any:
+    """Draw the compute and transfer cycles of every device, stacked, and the mean compute.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+        The instance.
+    solution : PipelineSolution or Result
+        What to draw.
+    path : path-like or matplotlib Axes, optional
+        Write the picture here, too (.png, .svg or .pdf); or where to draw.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    title : str, optional
+        Title; the instance's name by default.
+    figures : Estimate, optional
+        Deprecated: an estimate in place of instance and solution.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+
+    def draw(ax: Any, figures: Estimate) -> None:
+        _stack(ax, cycle_stacks(figures))
+        mean = sum(float(stage.compute) for stage in figures.stages) / len(figures.stages)
+        ax.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="mean compute")
+        engineering(ax.yaxis)
+        ax.set_ylabel("Cycles")
+
+    return _bars(draw, "compute and transfer", figures or instance, solution, path, ax, title)
+
+
+def memory_bars(
+    instance: PipelinePartition | Estimate | None = None,
+    solution: Any = None,
+    path: Any = None,
+    ax: Any = None,
+    *,
+    title: str | None = None,
+    figures: Estimate | None = None,
+) -> Any:
+    """Draw the memory of every device by category, stacked, and a mark at its capacity.
+
+    Parameters
+    ----------
+    instance, solution, path, ax, title, figures
+        As for :func:`device_bars`.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+
+    def draw(ax: Any, figures: Estimate) -> None:
+        limits = capacities(figures)
+        largest = max([stage.memory for stage in figures.stages] + [c for c in limits if c])
+        factor, unit = byte_unit(largest)
+        _stack(ax, memory_stacks(figures), factor)
+        limited = [(j, c / factor) for j, c in enumerate(limits) if c is not None]
+        if limited:
+            ax.hlines(
+                [c for _, c in limited], [j - 0.42 for j, _ in limited],
+                [j + 0.42 for j, _ in limited], color=CAPACITY, linewidth=2, label="capacity",
+            )  # fmt: skip
+        if not ax.get_legend_handles_labels()[1]:
+            ax.bar(range(len(limits)), [0.0] * len(limits), label="no memory figures", color="none")
+        ax.set_ylim(bottom=0)
+        ax.set_ylabel(f"Memory ({unit})")
+
+    return _bars(draw, "memory", figures or instance, solution, path, ax, title)
+
+
+def _bars(
+    draw: Callable[[Any, Estimate], None],
+    words: str,
+    instance: Any,
+    solution: Any,
+    path: Any,
+    ax: Any,
+    title: str | None,
+) -> Any:
+    """Draw bars of the devices; an estimate may stand in the place of the instance, as once."""
+    if isinstance(instance, Estimate):
+        warnings.warn(
+            "bars take the instance and the solution, not their estimate",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        figures, path = instance, solution if path is None else path
+    else:
+        require_instance(instance, "pipeline-partition")
+        figures = estimate(instance, solution)
+    file, ax = target(path, ax)
+    ax = axes(ax, min(14.0, 4.5 + 0.35 * len(figures.stages)), 3.6)
+    draw(ax, figures)
+    _name_devices(ax, device_labels(figures))
+    heading(ax, title if title is not None else figures.instance, words)
+    if file is not None:
+        save(ax.figure, file)
+    return ax
+
+
+def _stack(ax: Any, stacks: Sequence[Stack], factor: int = 1) -> None:
+    floor = [0.0] * max((len(stack.heights) for stack in stacks), default=0)
+    for stack in stacks:
+        heights = [height / factor for height in stack.heights]
+        ax.bar(
+            range(len(heights)), heights, bottom=floor, width=0.7, color=stack.colour,
+            label=stack.name, edgecolor="white", linewidth=0.6,
+        )  # fmt: skip
+        floor = [a + b for a, b in zip(floor, heights, strict=True)]
+
+
+def _name_devices(ax: Any, labels: list[str]) -> None:
+    """Name the devices below the bars without overlap, and put the legend beside them."""
+    quiet(ax, "y")
+    every = -(-len(labels) // 32)
+    long = max(map(len, labels)) * len(labels) > 60
+    ax.set_xticks(
+        range(0, len(labels), every), [as_written(label) for label in labels[::every]],
+        rotation=90 if long else 0, fontsize=8 if len(labels) > 12 else None,
+    )  # fmt: skip
+    ax.set_xlim(-0.6, len(labels) - 0.4)
+    ax.set_xlabel("Device")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8)

@@ -1,0 +1,255 @@
+"""Pipelines for people: facts, the table of their stages, and their part of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.check import host_cycles
+from stagepack.instances.pipeline.estimate import Estimate, estimate, read_measured
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.report import format as as_text
+from stagepack.report.parts import Section, choices, choose, chosen, panel, sheet_html
+from stagepack.report.pipeline import figure as figures
+from stagepack.report.pipeline.numbers import SCALES
+from stagepack.report.pipeline.picture import stage_map
+from stagepack.report.table import Account, Head, Sheet
+from stagepack.report.view import View
+from stagepack.result import InputError, Result
+from stagepack.shown import some
+
+
+class PipelineView(View):
+    """What pipelines look like."""
+
+    counted = "cycles"
+    drawn = True
+    scales = SCALES
+    things = (PipelineSolution, Estimate)
+
+    def facts(self, instance: PipelinePartition) -> dict[str, Any]:
+        """Return sizes, totals and simple bounds as plain data."""
+        cluster, cycles = instance.cluster, instance.cycles
+        memory = [device.memory for device in cluster.devices]
+        limits = [nbytes for nbytes in memory if nbytes is not None]
+        largest = int(np.argmax(cycles))
+        found: dict[str, Any] = {
+            "layers": instance.n,
+            "devices": instance.k,
+            "kinds_of_devices": len({device.kind for device in cluster.devices}),
+            "cluster": cluster.name or None,
+            "clock": cluster.clock,
+            "training": instance.training,
+            "microbatches": instance.microbatches if instance.training else None,
+            "host_transfer": instance.host_transfer,
+            "host_cycles": host_cycles(instance),
+            "cuts": instance.n - 1,
+            "allowed_cuts": int(instance.allowed_cuts[1:-1].sum()),
+            "fixed_cuts": len(instance.fixed_cuts),
+            "variables": len(instance.variables),
+            "cycles": cycles.sum().item(),
+            "largest_layer": {
+                "index": largest,
+                "name": instance.layer_name(largest),
+                "cycles": cycles[largest].item(),
+            },
+            "exclusive_bytes": {name: int(col.sum()) for name, col in instance.exclusive.items()},
+            "shared_bytes": int(instance.shared.nbytes.sum()),
+            "shared_keys": len(instance.shared.nbytes),
+            "peak_bytes": int((instance.temporary + instance.carry).max()),
+            "stash_bytes": int(instance.stash.sum()) if instance.training else None,
+            "capacity": None if not limits else {"least": min(limits), "most": max(limits)},
+            "total_capacity": sum(limits) if len(limits) == len(memory) else None,
+            "tables": instance.compute_table is not None or instance.memory_table is not None,
+        }
+        try:
+            costs = RangeCosts.of(instance)
+            found["compute_bound"] = costs.value(costs.compute_bound())
+        except InputError:  # figures beyond the exact range: solving says so
+            found["compute_bound"] = None
+        return found
+
+    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return facts as (what, text) for people."""
+        number, quantity = as_text.number, as_text.quantity
+        mode = "inference"
+        if given["training"]:
+            count = given["microbatches"]
+            mode = f"training, {count:,} microbatch" + ("" if count == 1 else "es")
+        kinds = given["kinds_of_devices"]
+        devices = number(given["devices"]) + ("" if kinds == 1 else f" of {kinds} kinds")
+        layer, capacity = given["largest_layer"], given["capacity"]
+        found = [
+            ("Mode", mode),
+            ("Layers", number(given["layers"])),
+            ("Devices", devices + (f" ({given['cluster']})" if given["cluster"] else "")),
+            ("Cuts allowed", f"{number(given['allowed_cuts'])} of {number(given['cuts'])}"),
+        ]
+        if given["cycles"]:
+            found += [
+                ("Cycles", number(given["cycles"])),
+                ("Largest layer", f"{layer['name']}: {number(layer['cycles'])}"),
+            ]
+        if given["host_cycles"]:
+            found.append(("Exchange with host", f"{number(given['host_cycles'])} cycles"))
+        if given["compute_bound"]:
+            found.append(("Compute is at least", f"{number(given['compute_bound'])} cycles"))
+        total = sum(given["exclusive_bytes"].values())
+        parts = [(total, "exclusive"), (given["shared_bytes"], "shared")]
+        parts += [(given["stash_bytes"] or 0, "stashed")]
+        if any(nbytes for nbytes, _ in parts):
+            text = ", ".join(f"{quantity(nbytes)} {what}" for nbytes, what in parts if nbytes)
+            found.append(("Memory", text))
+        if given["peak_bytes"]:
+            found.append(
+                ("Largest working memory", f"{quantity(given['peak_bytes'])} at one layer")
+            )
+        if capacity is None:
+            found.append(("Capacity", "no limit"))
+        else:
+            span = dict.fromkeys((quantity(capacity["least"]), quantity(capacity["most"])))
+            found.append(("Capacity of a device", " to ".join(span)))
+        return found
+
+    def headline(self, instance: PipelinePartition) -> str:
+        """Return what an instance is, in one line."""
+        mode = "training" if instance.training else "inference"
+        return (
+            f"{as_text.plural(instance.n, 'layer')}, {as_text.plural(instance.k, 'device')}, "
+            f"{mode}, {instance.objective}"
+        )
+
+    def solution_facts(
+        self, instance: PipelinePartition, solution: PipelineSolution
+    ) -> dict[str, Any]:
+        """Return what a solution amounts to, as plain data under the names it has in JSON."""
+        return {"estimate": estimate(instance, solution).to_dict()}
+
+    def account(self, instance: PipelinePartition, solution: PipelineSolution) -> Account:
+        """Return the stages of a solution: layers, cycles, memory against capacity."""
+        return Account([], stages(estimate(instance, solution)))
+
+    def columns(
+        self, instance: PipelinePartition, solution: PipelineSolution
+    ) -> list[dict[str, Any]]:
+        """Return a row a stage."""
+        return estimate(instance, solution).rows()
+
+    def against(
+        self, instance: PipelinePartition, solution: PipelineSolution, measured: str | Path
+    ) -> list[dict[str, Any]]:
+        """Return the estimate of a solution beside the measured values of a file."""
+        return estimate(instance, solution).against(read_measured(measured))
+
+    def against_sheet(self, rows: Sequence[Mapping[str, Any]]) -> Sheet:
+        """Return what :meth:`against` found: estimated, actual, difference, ratio."""
+        lines = [
+            [
+                str(row["stage"]),
+                str(row["device_name"]),
+                str(row["figure"]),
+                *(as_text.number(row[key]) for key in ("estimated", "actual", "difference")),
+                as_text.NOTHING if row["ratio"] is None else f"{row['ratio']:.3f}",
+            ]
+            for row in rows
+        ]
+        words = ("stage", "device", "figure")
+        header = (*words, "estimated", "actual", "difference", "ratio")
+        return Sheet(header, lines, words, spare=("device",))
+
+    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+        """Return how a solution, or an estimate, prints."""
+        if isinstance(thing, PipelineSolution):
+            head = as_text.plural(len(thing.boundaries) - 1, "stage")
+            head += f" of {as_text.plural(thing.boundaries[-1], 'layer')}"
+            cuts, devices = some(thing.boundaries), some(thing.devices)
+            return [f"{head}\nboundaries {cuts}\ndevices {devices}"]
+        if whole:
+            rows = thing.rows()
+            names = [name for name in rows[0] if name != "peak_layer"]
+            texts = [[_figure(row[name]) for name in names] for row in rows]
+            return [Sheet(names, texts, ("device_name",), what="stage")]
+        totals = thing.totals
+        head = f"{thing.instance}: {thing.objective_name} {as_text.number(thing.objective)} cycles"
+        fits = "" if totals["fits"] else ", does not fit"
+        return [f"{head}, balance {as_text.share(totals['balance'])}{fits}", stages(thing)]
+
+    def picture(
+        self,
+        instance: PipelinePartition,
+        solution: Any,
+        path: Any = None,
+        ax: Any = None,
+        *,
+        scale: str | None = None,
+        title: str | None = None,
+    ) -> Any:
+        """Return the axes on which the map of the stages is drawn."""
+        return stage_map(instance, solution, path, ax, scale=scale or "cycles", title=title)
+
+    def page(self, instance: PipelinePartition, solution: Any, scale: str | None = None) -> Section:
+        """Return the map of the stages as part of a page; it has a switch for the scale."""
+        drawn: dict[str, Any] = {}
+        return Section(panel("map", figures.stage_map(instance, solution), drawn), drawn)
+
+    def section(
+        self,
+        instance: PipelinePartition,
+        solved: Mapping[str, Result[Any]],
+        best: Result[Any] | None,
+        anchor: str,
+    ) -> Section:
+        """Return the map of all solutions and, for a choice of them, the bars and the stages."""
+        drawn: dict[str, Any] = {}
+        parts = [panel(f"{anchor}-map", figures.stage_map(instance, solved), drawn)]
+        found = choices(solved)
+        estimates = [estimate(instance, r.solution) for _, r in found if r.solution]
+        selector, start = choose("Stages of", found, best, as_text.number)
+        parts += [selector, '<div class="pair">']
+        cycles = [figures.device_bars(e) for e in estimates]
+        parts.append(panel(f"{anchor}-cycles", cycles, drawn, start=start))
+        if any(stage.memory for e in estimates for stage in e.stages):
+            memory = [figures.memory_bars(e, estimates) for e in estimates]
+            parts.append(panel(f"{anchor}-memory", memory, drawn, start=start))
+        tables = chosen((sheet_html(stages(one)) for one in estimates), start)
+        parts += ["</div>", "<details><summary>Stages in figures</summary>", *tables, "</details>"]
+        return Section("\n".join(parts), drawn)
+
+
+def stages(estimate: Estimate) -> Sheet:
+    """Return the stages of an estimate: layers, cycles, memory against capacity."""
+    rows = [
+        [
+            str(stage.stage),
+            f"{stage.first:,}–{stage.end - 1:,}",
+            stage.device_name,
+            as_text.number(stage.compute),
+            as_text.number(stage.transfer),
+            as_text.quantity(stage.memory),
+            as_text.quantity(stage.capacity),
+            as_text.share(stage.utilisation),
+        ]
+        for stage in estimate.stages
+    ]
+    words = ("stage", "layers", "device")
+    header = (*words, "compute", "transfer", "memory", "capacity", "used")
+    marks: dict[tuple[int, str], str] = {}
+    largest = max(float(stage.compute) for stage in estimate.stages)
+    for at, stage in enumerate(estimate.stages):
+        if float(stage.compute) == largest and len(estimate.stages) > 1:
+            marks[at, "compute"] = "bold"
+        if stage.free is not None and stage.free < 0:
+            marks[at, "memory"] = "bold red"
+    spare = ("capacity", "device", "used")
+    return Sheet(header, rows, words, spare=spare, marks=marks, what="stage")
+
+
+def _figure(value: Any) -> str:
+    return value if isinstance(value, str) else as_text.number(value)
+
+
+VIEW = PipelineView()

@@ -1,0 +1,65 @@
+"""Colours and units, the same in all pictures.
+
+The colours are Paul Tol's *light* (areas, black text on them stays readable) and *bright* (lines)
+schemes, which people with any common colour blindness can tell apart.
+"""
+
+from __future__ import annotations
+
+import math
+
+AREAS = (
+    "#77aadd",
+    "#ee8866",
+    "#44bb99",
+    "#eedd88",
+    "#ffaabb",
+    "#99ddff",
+    "#bbcc33",
+    "#d3c5e5",
+)
+LINES = (
+    "#4477aa",
+    "#ee6677",
+    "#228833",
+    "#aa3377",
+    "#b8860b",
+    "#3aa6c4",
+    "#555555",
+    "#e07b00",
+)
+INK = "#222222"
+MUTED = "#6b7280"
+GRID = "#e3e6ea"
+CAPACITY = "#aa3377"
+
+UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+
+
+def area_colour(index: int) -> str:
+    """Return the colour of stage or category `index`; neighbours always differ."""
+    return AREAS[index % len(AREAS)]
+
+
+def line_colour(index: int) -> str:
+    """Return the colour of curve `index`."""
+    return LINES[index % len(LINES)]
+
+
+def tint(colour: str, share: float) -> str:
+    """Return a colour with a share of white."""
+    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
+
+
+def byte_unit(largest: float) -> tuple[int, str]:
+    """Return (bytes per unit, name) of the unit in which `largest` bytes read well."""
+    for factor, name in UNITS:
+        if largest >= factor:
+            return factor, name
+    return 1, "B"
+
+
+def byte_step(span: float, ticks: int = 8) -> int:
+    """Return a distance of ticks in bytes, a power of two, that gives `span` about so many."""
+    return 1 << max(0, round(math.log2(max(span, 1.0) / ticks)))

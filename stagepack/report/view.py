@@ -1,0 +1,200 @@
+"""What people see of a problem: what each kind says of itself, and defaults for all it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from stagepack import kinds
+from stagepack.report import format as as_text
+from stagepack.report.parts import Section, account_html, choices, choose, chosen, panel
+from stagepack.report.table import Account, Head, Sheet
+from stagepack.result import InputError, Result
+
+
+class Charts(NamedTuple):
+    """Interactive figures of several solutions, on equal axes.
+
+    Attributes
+    ----------
+    figures : list of plotly Figures
+    painting : mapping
+        What the page's script paints below them, if anything.
+    """
+
+    figures: list[Any]
+    painting: Mapping[str, Any] = MappingProxyType({})
+
+
+class View:
+    """What a kind of problem looks like; a kind replaces what it knows better.
+
+    Attributes
+    ----------
+    counted : str
+        What objectives are counted in.
+    chosen : str
+        What people choose in a report.
+    drawn : bool
+        Whether there are pictures of solutions.
+    scales : tuple of str
+        The scales of its pictures; none where there is only one.
+    things : tuple of types
+        Solutions, and whatever else of this kind shows itself.
+    """
+
+    counted = ""
+    chosen = "Solution of"
+    drawn = False
+    scales: tuple[str, ...] = ()
+    things: tuple[type, ...] = ()
+
+    # ------------------------------------------------------------------ instances
+
+    def facts(self, instance: Any) -> dict[str, Any]:
+        """Return sizes, totals and simple bounds as plain data."""
+        return {}
+
+    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return facts as (what, text) for people."""
+        return []
+
+    def headline(self, instance: Any) -> str:
+        """Return what an instance is, in one line."""
+        return f"{instance.kind}, {instance.objective}"
+
+    def worth(self, instance: Any, value: Any) -> str:
+        """Return an objective value or bound in words."""
+        return as_text.number(value)
+
+    def unit(self, instance: Any) -> str:
+        """Return what objectives are counted in."""
+        return self.unit_of(str(instance.objective))
+
+    def unit_of(self, objective: str) -> str:
+        """Return what an objective is counted in, as far as its name tells."""
+        return self.counted
+
+    # ------------------------------------------------------------------ solutions
+
+    def solution_facts(self, instance: Any, solution: Any) -> dict[str, Any]:
+        """Return what a solution amounts to, as plain data under the names it has in JSON."""
+        return {"objective": instance.evaluate(solution)}
+
+    def account(self, instance: Any, solution: Any) -> Account:
+        """Return what a solution amounts to, for people."""
+        return Account([("Objective", self.worth(instance, instance.evaluate(solution)))])
+
+    def columns(self, instance: Any, solution: Any) -> Mapping[str, Any] | list[dict[str, Any]]:
+        """Return the parts of a solution by columns, or by rows."""
+        return [self.solution_facts(instance, solution)]
+
+    def against(self, instance: Any, solution: Any, measured: str | Path) -> list[dict[str, Any]]:
+        """Return what a solution should cost beside the measured values of a file.
+
+        Raises
+        ------
+        InputError
+            Where nothing is measured.
+        """
+        raise InputError(
+            f"nothing is measured of a {instance.kind}",
+            field="--measured",
+            remedy="leave it out",
+        )
+
+    def against_sheet(self, rows: Sequence[Mapping[str, Any]]) -> Sheet:
+        """Return what :meth:`against` found, for people."""
+        return Sheet(list(rows[0]), [list(map(str, row.values())) for row in rows])
+
+    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+        """Return how one of `things` prints; the `whole` of it has all its columns."""
+        return [repr(thing)]
+
+    # ------------------------------------------------------------------ pictures
+
+    def picture(
+        self,
+        instance: Any,
+        solution: Any,
+        path: Any = None,
+        ax: Any = None,
+        *,
+        scale: str | None = None,
+        title: str | None = None,
+    ) -> Any:
+        """Return the axes on which a solution is drawn with matplotlib; see :func:`.plot`."""
+        raise no_picture(instance.kind)
+
+    def charts(self, instance: Any, solutions: Sequence[Any], scale: str | None = None) -> Charts:
+        """Return interactive figures of several solutions, on equal axes."""
+        raise no_picture(instance.kind)
+
+    def page(self, instance: Any, solution: Any, scale: str | None = None) -> Section:
+        """Return the picture of a solution as part of a page."""
+        found = instance.solution_in(solution)
+        drawn: dict[str, Any] = {}
+        charts = self.charts(instance, [found], scale)
+        chart = panel("chart", charts.figures[0], drawn, painting=charts.painting)
+        return Section(f"{chart}\n{self.html(instance, found)}", drawn)
+
+    def section(
+        self,
+        instance: Any,
+        solved: Mapping[str, Result[Any]],
+        best: Result[Any] | None,
+        anchor: str,
+    ) -> Section:
+        """Return, for a choice of solutions, the chart and what each amounts to.
+
+        Parameters
+        ----------
+        instance : instance of this kind
+        solved : mapping
+            Results that have a solution, by the name of their method.
+        best : Result, optional
+            The one to show first.
+        anchor : str
+            What the ids of elements begin with.
+        """
+        found = choices(solved)
+        selector, start = choose(self.chosen, found, best, lambda v: self.worth(instance, v))
+        solutions: list[Any] = [result.solution for _, result in found]
+        drawn: dict[str, Any] = {}
+        parts = [selector]
+        if self.drawn:
+            charts = self.charts(instance, solutions)
+            name = f"{anchor}-chart"
+            parts.append(panel(name, charts.figures, drawn, start=start, painting=charts.painting))
+        parts += chosen((self.html(instance, solution) for solution in solutions), start)
+        return Section("\n".join(parts), drawn)
+
+    def html(self, instance: Any, solution: Any) -> str:
+        """Return what a solution amounts to, as HTML without scripts or styles."""
+        return account_html(self.account(instance, solution))
+
+
+def view(kind: str) -> View:
+    """Return what a kind of problem looks like; the defaults where it says nothing."""
+    if kind not in kinds.KINDS:
+        return View()
+    found: View = kinds.part(kind, "report").VIEW
+    return found
+
+
+def no_picture(kind: str, field: str = "") -> InputError:
+    """Return the error that there is no picture of this kind."""
+    return InputError(f"there is no picture of a {kind}", field=field)
+
+
+def require_scale(view: View, kind: str, scale: str | None, field: str = "scale") -> None:
+    """Refuse a scale that the pictures of a kind do not have."""
+    if scale is None or scale in view.scales:
+        return
+    if not view.scales:
+        raise InputError(f"a {kind} has one scale", field=field, remedy="leave it out")
+    raise InputError(
+        f"unknown scale {scale!r}", field=field, remedy="choose " + " or ".join(view.scales)
+    )
