@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stagepack.cli.context import instance_of
 from stagepack.cli.live import Search
-from stagepack.cli.options import CLAIMS, EXIT_VIOLATIONS, AsJson, Instance
+from stagepack.cli.options import (
+    CLAIMS,
+    EXIT_VIOLATIONS,
+    AsJson,
+    Instance,
+    Solution,
+    limit_option,
+    option,
+)
 from stagepack.cli.screen import engines_silenced, print_json
 from stagepack.errors import InputError, shown
 
@@ -20,40 +27,15 @@ if TYPE_CHECKING:
 
 def check(
     instance: Instance,
-    solution: Annotated[
-        Path, typer.Argument(metavar="SOLUTION", help="A solution or a result, as JSON.")
-    ],
+    solution: Solution,
     context: dict[str, Any],
     anyway: Annotated[
-        bool,
-        typer.Option(
-            "--anyway",
-            metavar="",
-            help="Take a result for another instance: what differs?",
-            rich_help_panel=CLAIMS,
-            show_default=False,
-        ),
+        bool, option(CLAIMS, "Take a result for another instance: what differs?", "--anyway")
     ] = False,
     prove: Annotated[
-        bool,
-        typer.Option(
-            "--prove",
-            metavar="",
-            help="Solve again to judge what a file cannot show: bounds.",
-            rich_help_panel=CLAIMS,
-            show_default=False,
-        ),
+        bool, option(CLAIMS, "Solve again to judge what a file cannot show: bounds.", "--prove")
     ] = False,
-    time_limit: Annotated[
-        float,
-        typer.Option(
-            "-t",
-            "--time-limit",
-            metavar="SECONDS",
-            help="Seconds of --prove; 0: no limit.",
-            rich_help_panel=CLAIMS,
-        ),
-    ] = 10.0,
+    time_limit: Annotated[float, limit_option("Seconds of --prove; 0: no limit.", CLAIMS)] = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """Check a solution, or every claim of a result: 0 valid, 4 violations or false claims."""

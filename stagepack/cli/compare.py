@@ -17,11 +17,14 @@ from stagepack.cli.options import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     INSTANCE_HELP,
-    LIMITS,
     METHOD,
     OUTPUT,
     AsJson,
     Output,
+    engine_option,
+    limit_option,
+    method_option,
+    option,
 )
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import (
@@ -46,78 +49,27 @@ def compare(
             autocompletion=completion.instances,
         ),
     ] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-m",
-            "--method",
-            metavar="NAME",
-            help="Repeatable; default: the usual.",
-            rich_help_panel=METHOD,
-            autocompletion=completion.methods,
-        ),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "-e",
-            "--engine",
-            metavar="NAME",
-            help="For the methods that use one.",
-            rich_help_panel=METHOD,
-            autocompletion=completion.engines,
-        ),
-    ] = None,
-    seeds: Annotated[
-        list[int] | None,
-        typer.Option("--seed", metavar="N", help="Repeatable.", rich_help_panel=METHOD),
-    ] = None,
-    threads: Annotated[
-        int, typer.Option(metavar="N", help="Threads of each engine.", rich_help_panel=METHOD)
-    ] = 1,
+    method: Annotated[list[str] | None, method_option("Repeatable; default: the usual.")] = None,
+    engine: Annotated[str | None, engine_option("For the methods that use one.")] = None,
+    seeds: Annotated[list[int] | None, option(METHOD, "Repeatable.", "--seed", metavar="N")] = None,
+    threads: Annotated[int, option(METHOD, "Threads of each engine.", metavar="N")] = 1,
     jobs: Annotated[
         int | None,
-        typer.Option(
+        option(
+            METHOD,
+            "Processes; 0: none of their own. Default: a core for each thread.",
             "-j",
             "--jobs",
             metavar="N",
-            help="Processes; 0: none of their own. Default: a core for each thread.",
-            rich_help_panel=METHOD,
         ),
     ] = None,
-    time_limit: Annotated[
-        float,
-        typer.Option(
-            "-t",
-            "--time-limit",
-            metavar="SECONDS",
-            help="Of each cell; 0: no limit.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = 3.0,
+    time_limit: Annotated[float, limit_option("Of each cell; 0: no limit.")] = 3.0,
     html: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where to write the HTML report.",
-            rich_help_panel=OUTPUT,
-            show_default=str(REPORT),
-        ),
+        option(OUTPUT, "Where to write the HTML report.", metavar="DIR", show_default=str(REPORT)),
     ] = None,
-    no_html: Annotated[
-        bool,
-        typer.Option(
-            "--no-html",
-            metavar="",
-            help="Write no report.",
-            rich_help_panel=OUTPUT,
-            show_default=False,
-        ),
-    ] = False,
-    csv: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the table.", rich_help_panel=OUTPUT),
-    ] = None,
+    no_html: Annotated[bool, option(OUTPUT, "Write no report.", "--no-html")] = False,
+    csv: Annotated[Path | None, option(OUTPUT, "Write the table.", metavar="FILE")] = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:

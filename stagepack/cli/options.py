@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,47 @@ INSTANCE = "What the file does not say, or should say otherwise"
 MACHINE = "The machine and its work"
 FREEDOM = "What the solution may do"
 
+
+def option(panel: str, about: str, *names: str, metavar: str = "", **more: Any) -> Any:
+    """Return an option of a command.
+
+    Parameters
+    ----------
+    panel : str
+        Its group in the help.
+    about : str
+        What it does.
+    *names : str
+        How it is written; by default as its argument is called.
+    metavar : str
+        What stands for its value; nothing for a flag that is not set by default.
+    **more
+        As for ``typer.Option``.
+    """
+    if names and not metavar:
+        more.setdefault("show_default", False)
+    return typer.Option(*names, metavar=metavar, help=about, rich_help_panel=panel, **more)
+
+
+def limit_option(about: str, panel: str = LIMITS) -> Any:
+    """Return the option that limits the time."""
+    return option(panel, about, "-t", "--time-limit", metavar="SECONDS")
+
+
+def method_option(about: str) -> Any:
+    """Return the option that names a method."""
+    return option(
+        METHOD, about, "-m", "--method", metavar="NAME", autocompletion=completion.methods
+    )  # fmt: skip
+
+
+def engine_option(about: str) -> Any:
+    """Return the option that names an engine."""
+    return option(
+        METHOD, about, "-e", "--engine", metavar="NAME", autocompletion=completion.engines
+    )  # fmt: skip
+
+
 INSTANCE_HELP = "A file, FILE#name for one of several in it, or a catalog name (stagepack list)."
 Instance = Annotated[
     str,
@@ -30,23 +71,10 @@ Instance = Annotated[
         autocompletion=completion.instances,
     ),
 ]
-AsJson = Annotated[
-    bool,
-    typer.Option(
-        "--json",
-        help="Print one JSON document instead of text.",
-        metavar="",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-    ),
-]
+SOLUTION_HELP = "A solution or a result, as JSON."
+Solution = Annotated[Path, typer.Argument(metavar="SOLUTION", help=SOLUTION_HELP)]
+AsJson = Annotated[bool, option(OUTPUT, "Print one JSON document instead of text.", "--json")]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="Write the result here as JSON.",
-        rich_help_panel=OUTPUT,
-    ),
+    option(OUTPUT, "Write the result here as JSON.", "-o", "--output", metavar="FILE"),
 ]

@@ -9,15 +9,11 @@ import typer
 
 from stagepack.cli import completion
 from stagepack.cli.context import instance_and_solution, instance_of
-from stagepack.cli.options import OUTPUT, AsJson, Instance
+from stagepack.cli.options import OUTPUT, AsJson, Instance, Solution, option
 from stagepack.cli.output import require_writable
 from stagepack.cli.picture import draw, require_drawable
 from stagepack.cli.screen import complain, print_json, terminal
 from stagepack.errors import InputError, shown
-
-Solution = Annotated[
-    Path, typer.Argument(metavar="SOLUTION", help="A solution or a result, as JSON.")
-]
 
 
 def show(
@@ -29,11 +25,7 @@ def show(
     ] = None,
     measured: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Compare the estimate with measured values (JSON, CSV).",
-            rich_help_panel=OUTPUT,
-        ),
+        option(OUTPUT, "Compare the estimate with measured values (JSON, CSV).", metavar="FILE"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -73,20 +65,14 @@ def plot(
     context: dict[str, Any],
     output: Annotated[
         Path,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="The picture: .png, .svg, .pdf or .html.",
-            rich_help_panel=OUTPUT,
-        ),
+        option(OUTPUT, "The picture: .png, .svg, .pdf or .html.", "-o", "--output", metavar="FILE"),
     ],
     scale: Annotated[
         str | None,
-        typer.Option(
+        option(
+            OUTPUT,
+            "Pipelines: cycles, layers. Packings: auto, time, sections.",
             metavar="NAME",
-            help="Pipelines: cycles, layers. Packings: auto, time, sections.",
-            rich_help_panel=OUTPUT,
             autocompletion=completion.scales,
         ),
     ] = None,

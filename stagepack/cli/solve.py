@@ -22,6 +22,10 @@ from stagepack.cli.options import (
     AsJson,
     Instance,
     Output,
+    engine_option,
+    limit_option,
+    method_option,
+    option,
 )
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.picture import draw, require_drawable
@@ -38,98 +42,56 @@ from stagepack.result import Result, Status, Termination
 def solve(
     instance: Instance,
     context: dict[str, Any],
-    method: Annotated[
-        str,
-        typer.Option(
-            "-m",
-            "--method",
-            metavar="NAME",
-            help="See stagepack methods.",
-            rich_help_panel=METHOD,
-            autocompletion=completion.methods,
-        ),
-    ] = "auto",
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "-e",
-            "--engine",
-            metavar="NAME",
-            help="highs, cp-sat, pyomo:NAME.",
-            rich_help_panel=METHOD,
-            autocompletion=completion.engines,
-        ),
-    ] = None,
+    method: Annotated[str, method_option("See stagepack methods.")] = "auto",
+    engine: Annotated[str | None, engine_option("highs, cp-sat, pyomo:NAME.")] = None,
     warm_start: Annotated[
         str,
-        typer.Option(
+        option(
+            METHOD,
+            "auto, none, a method's name, or a solution file.",
             metavar="START",
-            help="auto, none, a method's name, or a solution file.",
-            rich_help_panel=METHOD,
             autocompletion=completion.warm_starts,
         ),
     ] = "auto",
-    threads: Annotated[
-        int, typer.Option(metavar="N", help="Threads of the engine.", rich_help_panel=METHOD)
-    ] = 1,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed of the engine.", rich_help_panel=METHOD)
-    ] = 0,
-    time_limit: Annotated[
-        float,
-        typer.Option(
-            "-t",
-            "--time-limit",
-            metavar="SECONDS",
-            help="Seconds of solving; 0: no limit.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = 10.0,
+    threads: Annotated[int, option(METHOD, "Threads of the engine.", metavar="N")] = 1,
+    seed: Annotated[int, option(METHOD, "Seed of the engine.", metavar="N")] = 0,
+    time_limit: Annotated[float, limit_option("Seconds of solving; 0: no limit.")] = 10.0,
     target: Annotated[
-        float | None,
-        typer.Option(metavar="VALUE", help="At an objective this good.", rich_help_panel=LIMITS),
+        float | None, option(LIMITS, "At an objective this good.", metavar="VALUE")
     ] = None,
     gap: Annotated[
-        float,
-        typer.Option(
-            metavar="SHARE", help="At this relative gap: 0.01 is 1 %.", rich_help_panel=LIMITS
-        ),
+        float, option(LIMITS, "At this relative gap: 0.01 is 1 %.", metavar="SHARE")
     ] = 0.0,
     deterministic: Annotated[
         bool,
-        typer.Option(
+        option(
+            LIMITS,
+            "Limit by work, not by the clock: limited runs repeat exactly.",
             "--deterministic",
-            metavar="",
-            help="Limit by work, not by the clock: limited runs repeat exactly.",
-            rich_help_panel=LIMITS,
-            show_default=False,
         ),
     ] = False,
     as_json: AsJson = False,
     output: Output = None,
     plot: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            OUTPUT,
+            "Draw the solution: .png, .svg, .pdf, or .html, which is interactive.",
             metavar="FILE",
-            help="Draw the solution: .png, .svg, .pdf, or .html, which is interactive.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
     trace: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write incumbents and bounds as CSV.", rich_help_panel=OUTPUT
-        ),
+        Path | None, option(OUTPUT, "Write incumbents and bounds as CSV.", metavar="FILE")
     ] = None,
     export: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            OUTPUT,
+            "Write the solution for other tools: offsets as MiniMalloc's CSV, schedules as "
+            "PyTorch's, phases as a JSON program.",
             "--export",
             "--offsets",
             metavar="FILE",
-            help="Write the solution for other tools: offsets as MiniMalloc's CSV, schedules as "
-            "PyTorch's, phases as a JSON program.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
 ) -> None:

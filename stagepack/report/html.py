@@ -9,7 +9,6 @@ from typing import Any
 
 from stagepack import files
 from stagepack.errors import InputError
-from stagepack.report.assets import CSS, SCRIPT
 from stagepack.report.format import escape
 from stagepack.report.view import view
 
@@ -57,18 +56,23 @@ def document(title: str, body: Iterable[str], figures: Mapping[str, Any]) -> str
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             f"<title>{escape(title)}</title>",
-            f"<style>{CSS}</style>",
+            f"<style>{_static('page.css')}</style>",
             "</head>",
             "<body>",
             *body,
             f'<script type="application/json" id="figures">{_embedded(figures)}</script>',
             f"<script>{get_plotlyjs()}</script>",
-            f"<script>{SCRIPT}</script>",
+            f"<script>{_static('painting.js')}{_static('page.js')}</script>",
             "</body>",
             "</html>",
             "",
         ]
     )
+
+
+def _static(name: str) -> str:
+    """Return a style sheet or script of the page."""
+    return (Path(__file__).parent / "static" / name).read_text(encoding="utf-8")
 
 
 def _embedded(data: Any) -> str:

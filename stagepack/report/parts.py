@@ -81,7 +81,7 @@ def panel(
     start : int
         The first choice.
     painting : mapping, optional
-        What the script paints below the figure, see :mod:`.painting`.
+        What the script paints below the figure, see ``static/painting.js``.
     """
     several = isinstance(figure, Sequence)
     plain = [json.loads(f.to_json()) for f in (figure if several else [figure])]

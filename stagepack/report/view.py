@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -31,14 +31,20 @@ class Charts(NamedTuple):
 class View:
     """What a kind of problem looks like; a kind replaces what it knows better.
 
+    Parameters
+    ----------
+    draw : callable, optional
+        Draws a solution with matplotlib: ``draw(instance, solution, path, ax, title=, scale=)``,
+        the last where there are several.
+    figures : callable, optional
+        ``figures(instance, solutions)`` are interactive ones on equal axes, also with ``scale=``.
+
     Attributes
     ----------
     counted : str
         What objectives are counted in.
     chosen : str
         What people choose in a report.
-    drawn : bool
-        Whether there are pictures of solutions.
     scales : tuple of str
         The scales of its pictures; none where there is only one.
     things : tuple of types
@@ -47,9 +53,20 @@ class View:
 
     counted = ""
     chosen = "Solution of"
-    drawn = False
     scales: tuple[str, ...] = ()
     things: tuple[type, ...] = ()
+
+    def __init__(
+        self,
+        draw: Callable[..., Any] | None = None,
+        figures: Callable[..., Charts] | None = None,
+    ) -> None:
+        self._draw, self._figures = draw, figures
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there are pictures of solutions."""
+        return self._draw is not None
 
     # ------------------------------------------------------------------ instances
 
@@ -126,11 +143,15 @@ class View:
         title: str | None = None,
     ) -> Any:
         """Return the axes on which a solution is drawn with matplotlib; see :func:`.plot`."""
-        raise no_picture(instance.kind)
+        if self._draw is None:
+            raise no_picture(instance.kind)
+        return self._draw(instance, solution, path, ax, title=title, **_scaled(scale))
 
     def charts(self, instance: Any, solutions: Sequence[Any], scale: str | None = None) -> Charts:
         """Return interactive figures of several solutions, on equal axes."""
-        raise no_picture(instance.kind)
+        if self._figures is None:
+            raise no_picture(instance.kind)
+        return self._figures(instance, solutions, **_scaled(scale))
 
     def page(self, instance: Any, solution: Any, scale: str | None = None) -> Section:
         """Return the picture of a solution as part of a page."""
@@ -164,7 +185,7 @@ class View:
         solutions: list[Any] = [result.solution for _, result in found]
         drawn: dict[str, Any] = {}
         parts = [selector]
-        if self.drawn:
+        if self._figures is not None:
             charts = self.charts(instance, solutions)
             name = f"{anchor}-chart"
             parts.append(panel(name, charts.figures, drawn, start=start, painting=charts.painting))
@@ -198,3 +219,7 @@ def require_scale(view: View, kind: str, scale: str | None, field: str = "scale"
     raise InputError(
         f"unknown scale {scale!r}", field=field, remedy="choose " + " or ".join(view.scales)
     )
+
+
+def _scaled(scale: str | None) -> dict[str, str]:
+    return {} if scale is None else {"scale": scale}

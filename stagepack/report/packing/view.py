@@ -14,7 +14,7 @@ from stagepack.report.packing.figure import memory_maps
 from stagepack.report.packing.numbers import SCALES, clashes, wasted
 from stagepack.report.packing.picture import memory_map
 from stagepack.report.table import Account, Head, Sheet
-from stagepack.report.view import Charts, View
+from stagepack.report.view import View
 from stagepack.shown import some
 
 HIGHEST = 10  # buffers in the table of the highest
@@ -29,7 +29,6 @@ class PackingView(View):
 
     counted = "bytes"
     chosen = "Memory map of"
-    drawn = True
     scales = SCALES
     things = (PackingSolution,)
 
@@ -261,25 +260,6 @@ class PackingView(View):
         head = f"{as_text.plural(len(offsets), 'buffer')} at offsets up to {int(offsets.max()):,}"
         return [f"{head}\n{placed}"]
 
-    def picture(
-        self,
-        instance: LmemPacking,
-        solution: Any,
-        path: Any = None,
-        ax: Any = None,
-        *,
-        scale: str | None = None,
-        title: str | None = None,
-    ) -> Any:
-        """Return the axes on which the memory map is drawn."""
-        return memory_map(instance, solution, path, ax, scale=scale or "auto", title=title)
-
-    def charts(
-        self, instance: LmemPacking, solutions: Sequence[PackingSolution], scale: str | None = None
-    ) -> Charts:
-        """Return interactive memory maps on equal axes."""
-        return memory_maps(instance, solutions, scale or "auto")
-
 
 def _bytes(value: int) -> str:
     """Return bytes in full and, where they are many, in a unit that reads well."""
@@ -358,4 +338,4 @@ def _sheet(instance: LmemPacking, highest: Sequence[Mapping[str, Any]]) -> Sheet
     )
 
 
-VIEW = PackingView()
+VIEW = PackingView(memory_map, memory_maps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
@@ -12,7 +12,7 @@ from stagepack.report import format as as_text
 from stagepack.report.phases.figure import phase_charts
 from stagepack.report.phases.picture import phase_chart
 from stagepack.report.table import Account, Head, Sheet
-from stagepack.report.view import Charts, View
+from stagepack.report.view import View
 from stagepack.shown import some
 
 COLUMNS = ("phase", "layers", "mode", "V", "L", "C", "S", "E", "time", "memory", "used")
@@ -25,7 +25,6 @@ class PhaseView(View):
 
     counted = "cycles"
     chosen = "Plan of"
-    drawn = True
     things = (PhaseSolution, Plan)
 
     def facts(self, instance: PhaseSchedule) -> dict[str, Any]:
@@ -141,25 +140,6 @@ class PhaseView(View):
             lines += [f"{as_text.plural(thing.policy.count(name), 'layer')}: {name}"]
         return ["\n".join(lines)]
 
-    def picture(
-        self,
-        instance: PhaseSchedule,
-        solution: Any,
-        path: Any = None,
-        ax: Any = None,
-        *,
-        scale: str | None = None,
-        title: str | None = None,
-    ) -> Any:
-        """Return the axes on which the chart is drawn."""
-        return phase_chart(instance, solution, path, ax, title=title)
-
-    def charts(
-        self, instance: PhaseSchedule, solutions: Sequence[PhaseSolution], scale: str | None = None
-    ) -> Charts:
-        """Return interactive charts on equal axes."""
-        return phase_charts(instance, solutions)
-
 
 def _plain(rate: Any) -> float | None:
     return None if rate is None else float(rate)
@@ -260,4 +240,4 @@ def _plan(plan: Plan) -> list[str | Head | Sheet]:
     return [head, Sheet(header, rows, WORDS, what="phase")]
 
 
-VIEW = PhaseView()
+VIEW = PhaseView(phase_chart, phase_charts)

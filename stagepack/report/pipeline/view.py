@@ -27,7 +27,6 @@ class PipelineView(View):
     """What pipelines look like."""
 
     counted = "cycles"
-    drawn = True
     scales = SCALES
     things = (PipelineSolution, Estimate)
 
@@ -178,19 +177,6 @@ class PipelineView(View):
         fits = "" if totals["fits"] else ", does not fit"
         return [f"{head}, balance {as_text.share(totals['balance'])}{fits}", stages(thing)]
 
-    def picture(
-        self,
-        instance: PipelinePartition,
-        solution: Any,
-        path: Any = None,
-        ax: Any = None,
-        *,
-        scale: str | None = None,
-        title: str | None = None,
-    ) -> Any:
-        """Return the axes on which the map of the stages is drawn."""
-        return stage_map(instance, solution, path, ax, scale=scale or "cycles", title=title)
-
     def page(self, instance: PipelinePartition, solution: Any, scale: str | None = None) -> Section:
         """Return the map of the stages as part of a page; it has a switch for the scale."""
         drawn: dict[str, Any] = {}
@@ -252,4 +238,4 @@ def _figure(value: Any) -> str:
     return value if isinstance(value, str) else as_text.number(value)
 
 
-VIEW = PipelineView()
+VIEW = PipelineView(stage_map)

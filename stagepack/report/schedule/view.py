@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from stagepack.report.schedule.figure import schedule_charts
 from stagepack.report.schedule.numbers import LETTERS, device_label
 from stagepack.report.schedule.picture import schedule_chart
 from stagepack.report.table import Account, Head, Sheet
-from stagepack.report.view import Charts, View
+from stagepack.report.view import View
 from stagepack.shown import some
 
 LONGEST_NAME = 28
@@ -28,7 +28,6 @@ class ScheduleView(View):
 
     counted = "cycles"
     chosen = "Schedule of"
-    drawn = True
     things = (ScheduleSolution,)
 
     def facts(self, instance: PipelineSchedule) -> dict[str, Any]:
@@ -143,28 +142,6 @@ class ScheduleView(View):
         head += f" of {as_text.plural(len(thing.microbatches), 'stage')}, starts of"
         return ["\n".join([head, *lines])]
 
-    def picture(
-        self,
-        instance: PipelineSchedule,
-        solution: Any,
-        path: Any = None,
-        ax: Any = None,
-        *,
-        scale: str | None = None,
-        title: str | None = None,
-    ) -> Any:
-        """Return the axes on which the chart is drawn."""
-        return schedule_chart(instance, solution, path, ax, title=title)
-
-    def charts(
-        self,
-        instance: PipelineSchedule,
-        solutions: Sequence[ScheduleSolution],
-        scale: str | None = None,
-    ) -> Charts:
-        """Return interactive charts on equal axes."""
-        return schedule_charts(instance, solutions)
-
 
 def _span(values: Any) -> list[int]:
     return [int(values.min()), int(values.max())]
@@ -205,4 +182,4 @@ def _sheet(instance: PipelineSchedule, found: Measure) -> Sheet:
     )
 
 
-VIEW = ScheduleView()
+VIEW = ScheduleView(schedule_chart, schedule_charts)

@@ -1,13 +1,8 @@
-"""The script that paints the rectangles of a memory map, and tells what lies below the pointer.
-
-A figure with a `painting` (see :mod:`.packing_figures`) gets an image behind its lines, as sharp
-as the screen; every zoom paints a new one, so that small buffers get borders and names when they
-are large enough.
-"""
-
-from __future__ import annotations
-
-SCRIPT = """
+// Paints the rectangles of a memory map, and tells what lies below the pointer.
+//
+// A figure with a `painting` (see packing/figure.py) gets an image behind its lines, as sharp as the
+// screen; every zoom paints a new one, so that small buffers get borders and names when they are
+// large enough.
 function paintings() {
   "use strict";
   var arrays = { i4: Int32Array, f8: Float64Array };
@@ -171,7 +166,7 @@ function paintings() {
       var k = event.buttons ? -1 : found(node, figure, choice, event);
       tip.hidden = k < 0;
       if (k < 0) { return; }
-      tip.textContent = describe(figure, choice, k).join("\\n");
+      tip.textContent = describe(figure, choice, k).join("\n");
       var left = event.clientX + 14, top = event.clientY + 14;
       if (left + tip.offsetWidth > window.innerWidth) { left -= tip.offsetWidth + 28; }
       if (top + tip.offsetHeight > window.innerHeight) { top -= tip.offsetHeight + 28; }
@@ -187,4 +182,3 @@ function paintings() {
   }
   return { attach: attach };
 }
-"""
