@@ -201,7 +201,12 @@ def view(kind: str) -> View:
     """Return what a kind of problem looks like; the defaults where it says nothing."""
     if kind not in kinds.KINDS:
         return View()
-    found: View = kinds.part(kind, "report").VIEW
+    try:
+        found: View = kinds.part(kind, "report").VIEW
+    except ModuleNotFoundError as missing:
+        if not str(missing.name).startswith(f"{kinds.KINDS[kind].home}.report"):
+            raise
+        return View()
     return found
 
 
