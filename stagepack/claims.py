@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +21,7 @@ from stagepack.errors import InputError, shown
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.solutions import solution_in
 from stagepack.instances.problem import PROBLEMS
+from stagepack.records import fault
 from stagepack.result import Result, Status, Termination, finite, relative_gap
 
 CLAIMS = ("status", "termination", "objective", "bound", "gap", "violations", "digest")
@@ -231,7 +232,8 @@ class _Case:
 
     @property
     def claims_something(self) -> bool:
-        return any(key in self.document for key in CLAIMS)
+        inside = "solution" in self.document and len(self.document) > 1
+        return inside or any(key in self.document for key in CLAIMS)
 
     def slack(self, value: float) -> float:
         tolerance = float(self.instance.tolerance)
@@ -263,6 +265,7 @@ def _claims(case: _Case) -> list[Claim]:
         _status(case),
         _termination(case),
         _trace(case),
+        *_records(case),
     ]
     return [claim for claim in made if claim is not None]
 
@@ -291,14 +294,20 @@ def _difference(case: _Case) -> str:
     there, here = case.document.get("instance_fields"), case.instance.fingerprints
     if not isinstance(there, Mapping):
         return "a result for another instance; the file does not say in which fields it differs"
-    unlike = [name for name in sorted({*there, *here}) if there.get(name) != here.get(name)]
+    words = _unlike(there, here, {*there, *here})
+    return words or "another instance, in no field that this version knows"
+
+
+def _unlike(there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]) -> str:
     words = []
-    for name in unlike:
+    for name in sorted(names):
+        if there.get(name) == here.get(name):
+            continue
         one, other = there.get(name), here.get(name)
         hidden = any(isinstance(value, str) and value.startswith("#") for value in (one, other))
         figures = f"is {_short(one)} there, {_short(other)} here"
         words.append(f"{name} differs" if hidden else f"{name} {figures}")
-    return "; ".join(words) or "another instance, in no field that this version knows"
+    return "; ".join(words)
 
 
 def _labels(case: _Case) -> list[Claim]:
@@ -497,7 +506,7 @@ def _reached(case: _Case, met: bool) -> Claim:
 def _trace(case: _Case) -> Claim | None:
     """Judge a trace: incumbents fall to the objective, bounds rise to the bound."""
     claimed = case.document.get("trace")
-    if not claimed:
+    if claimed in (None, []):
         return None
     summary = f"{len(claimed)} events" if isinstance(claimed, list) else claimed
 
@@ -505,11 +514,17 @@ def _trace(case: _Case) -> Claim | None:
         return Claim("trace", summary, None, verdict, detail)
 
     sides: dict[str, list[Any]] = {"incumbent": [], "bound": [], "warm-start": []}
+    last: int | float = 0
     for event in claimed if isinstance(claimed, list) else [None]:
         given = event if isinstance(event, Mapping) else {}
-        kind, value = given.get("kind"), given.get("value")
+        kind, value, when = given.get("kind"), given.get("value"), given.get("time")
         if kind not in tuple(sides) or not _number(value):
             return claim(Verdict.FALSE, "an event without kind or value")
+        if not _number(when) or when < last:
+            return claim(
+                Verdict.FALSE, f"events follow each other in time; {_short(when)} does not"
+            )
+        last = when
         sides[kind].append(value)
     incumbents, bounds = sides["incumbent"], sides["bound"]
     if sorted(set(incumbents), reverse=True) != incumbents or sorted(set(bounds)) != bounds:
@@ -521,6 +536,23 @@ def _trace(case: _Case) -> Claim | None:
     if bounds and case.best is not None and case.above(bounds[-1], case.best):
         return claim(case.wrong(), f"a bound above {_short(case.best)}, which is reached")
     return claim(Verdict.UNVERIFIED, "incumbents and times are not kept with their solutions")
+
+
+# ---------------------------------------------------------------------- the run
+
+
+def _records(case: _Case) -> list[Claim]:
+    """Name what cannot be true of any run, or is said of another instance; the rest is open."""
+    found, instance = [], case.instance
+    for name, claimed in case.document.items():
+        verdict, detail = Verdict.FALSE, fault(instance.kind, name, claimed)
+        if not detail and name == "instance" and claimed != instance.name:
+            verdict, detail = Verdict.DIFFERS, f"the instance is called {_short(instance.name)}"
+        elif not detail and name == "instance_fields" and not case.foreign:
+            detail = _unlike(claimed, instance.fingerprints, claimed)
+        if detail:
+            found.append(Claim(name, claimed, None, verdict, detail))
+    return found
 
 
 # ---------------------------------------------------------------------- solving again

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from stagepack import kinds, solvers
+from stagepack.errors import suggest
 from stagepack.methods import Method, Settings
 from stagepack.result import (
     InputError,
@@ -199,7 +200,7 @@ def solve(
     CheckError
         When a method's solution fails the instance's checker (a bug).
     """
-    chosen = _method(_kind(instance), method)
+    chosen = require_method(_kind(instance), method)
     if objective is not None:
         instance = instance.replace(objective=objective)
     if not (warm_start is None or isinstance(warm_start, str | Mapping)):
@@ -401,9 +402,10 @@ def _kind(instance: Any) -> str:
     return kind
 
 
-def _method(kind: str, name: str) -> Method:
+def require_method(kind: str, name: str) -> Method:
+    """Return a method by its name, or raise an `InputError` that lists them."""
     by_name = {method.name: method for method in REGISTRY[kind]}
-    if name not in by_name:
+    if not isinstance(name, str) or name not in by_name:
         near = difflib.get_close_matches(str(name), by_name, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}? " if near else ""
         raise InputError(
@@ -412,6 +414,20 @@ def _method(kind: str, name: str) -> Method:
             remedy=f"{hint}choose one of " + ", ".join(by_name),
         )
     return by_name[name]
+
+
+def require_options(kind: str, options: Mapping[str, Any]) -> None:
+    """Raise an `InputError` for `Result.options` with which no run of a kind can be repeated."""
+    settings = list(inspect.signature(_settings).parameters)[1:]
+    known = ("method", "objective", *settings)
+    for name, value in options.items():
+        if name not in known:
+            raise InputError("is no option of a run", field=name, remedy=suggest(name, known))
+        if name in ("objective", "warm_start") and not isinstance(value, str | Mapping | None):
+            raise InputError(f"{value!r}", field=name, remedy="give a name")
+    defaults = inspect.signature(solve).parameters
+    method = require_method(kind, options.get("method", "auto"))
+    _settings(method, **{name: options.get(name, defaults[name].default) for name in settings})
 
 
 def _settings(

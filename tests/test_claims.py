@@ -34,7 +34,7 @@ LIES: dict[str, dict[str, Any]] = {
     "gap": {"gap": 0.25},
     "gap in words": {"gap": "none"},
     "infeasible": {"status": "INFEASIBLE"},
-    "unknown": {"status": "UNKNOWN"},
+    "nothing known": {"status": "UNKNOWN"},
     "no status": {"status": "BEST"},
     "optimal with a bound below": {"bound": -5, "status": "OPTIMAL"},
     "optimal without a bound": {"bound": None, "gap": None, "status": "OPTIMAL"},
@@ -48,6 +48,31 @@ LIES: dict[str, dict[str, Any]] = {
     "no solution": {"solution": None},
     "trace": {"trace": [{"time": 0, "kind": "incumbent", "value": 10**9, "source": ""}]},
     "trace of words": {"trace": "long"},
+    "trace of zero": {"trace": 0},
+    "trace before its start": {
+        "trace": [{"time": -1, "kind": "bound", "value": -9, "source": ""}],
+        "bound": -9,
+    },
+    "method": {"method": "no-such"},
+    "no method": {"method": None},
+    "runtime": {"runtime": -5},
+    "setup": {"setup_time": "x"},
+    "name": {"instance": 5},
+    "engine": {"engine": 7},
+    "no engine": {"engine": "abacus"},
+    "versions": {"versions": 3},
+    "version": {"versions": {"python": 3}},
+    "options": {"options": [1]},
+    "option": {"options": {"colour": 1}},
+    "option of the method": {"options": {"method": []}},
+    "option of the start": {"options": {"warm_start": 5}},
+    "seed": {"options": {"seed": "z"}},
+    "limit": {"options": {"time_limit": -1}},
+    "reason": {"reason": []},
+    "source": {"bound_source": 5},
+    "fields": {"instance_fields": {"objective": "beauty"}},
+    "fields in words": {"instance_fields": "all"},
+    "unknown": {"kind": "graph-partition"},
 }
 
 
@@ -148,6 +173,13 @@ def test_another_instance_is_refused_or_compared() -> None:
     assert not found.false, "the file is right about its own instance"
     old = {key: TRUE["fit"][key] for key in TRUE["fit"] if key != "instance_fields"}
     assert "does not say" in sp.check_result(smaller, old, anyway=True).claims[0].detail
+
+
+def test_another_name_is_told_and_not_false() -> None:
+    found = sp.check_result(INSTANCES["fit"], {**TRUE["fit"], "instance": "other"})
+    assert found.valid
+    assert verdict(found, "instance") is Verdict.DIFFERS
+    assert "is called fit" in str(found.claims[-1])
 
 
 def test_fields_tell_instances_apart() -> None:

@@ -27,6 +27,7 @@ FLOORS = {
     "solvers": 2,
     "methods": 3,
     "solve": 4,
+    "records": 4,
     "claims": 4,
     "report": 5,
     "plots": 5,

@@ -1,0 +1,58 @@
+"""What a result says of its run: words and times that can be wrong, but hardly be recomputed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from stagepack.errors import InputError
+from stagepack.result import Result, Status, Termination
+
+FIELDS = tuple(Result(status=Status.UNKNOWN, termination=Termination.FINISHED).to_dict())
+"""What results are written with."""
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+RECORDS: dict[str, Any] = {
+    "instance": str,
+    "method": str,
+    "engine": str | None,
+    "runtime": Seconds,
+    "setup_time": Seconds,
+    "bound_source": str | None,
+    "reason": str | None,
+    "instance_fields": dict[str, Any],
+    "options": dict[str, Any],
+    "versions": dict[str, str],
+}
+"""Fields that tell of a run, and what they hold."""
+
+
+def fault(kind: str, name: str, claimed: Any) -> str:
+    """Return why no run on an instance of `kind` says this; "" where one can.
+
+    Parameters
+    ----------
+    kind : str
+    name : str
+        Field of the result.
+    claimed : object
+        What it holds, as plain JSON data.
+    """
+    from stagepack.solve import require_method, require_options
+    from stagepack.solvers import engine
+
+    if name not in FIELDS:
+        return "no field of a result"
+    try:
+        msgspec.convert(claimed, RECORDS.get(name, Any))
+        if name == "method":
+            require_method(kind, claimed)
+        elif name == "engine" and claimed is not None:
+            engine(claimed)
+        elif name == "options":
+            require_options(kind, claimed)
+    except msgspec.ValidationError as error:
+        return str(error).replace("`", "").lower()
+    except InputError as error:
+        return str(error)
+    return ""
