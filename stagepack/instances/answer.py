@@ -8,30 +8,84 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
 from stagepack.instances.fields import fields_of
+from stagepack.instances.violation import Violation
 from stagepack.result import InputError, Result
 from stagepack.shown import Shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+V = TypeVar("V")
 
 
-class Answered(Shown, Generic[S]):
-    """What instances of all problems say about their solutions."""
+class Rules(NamedTuple):
+    """The checker of a problem: functions of an instance and a solution.
+
+    Attributes
+    ----------
+    shape : callable
+        Violations of its shape; without any it can be evaluated.
+    check : callable
+        All violations.
+    evaluate : callable
+        The objective value.
+    """
+
+    shape: Callable[[Any, Any], Iterable[Violation]]
+    check: Callable[[Any, Any], tuple[Violation, ...]]
+    evaluate: Callable[[Any, Any], Any]
+
+
+class Answered(Shown, Generic[S, V]):
+    """What instances of all problems do with solutions, by the rules of their checker.
+
+    Attributes
+    ----------
+    solution_type : type
+        The class of their solutions.
+    rules : Rules
+    """
 
     kind: str
+    solution_type: ClassVar[type[Any]]
+    rules: ClassVar[Rules]
 
     @functools.cached_property
     def fingerprints(self) -> dict[str, Any]:
         """What the instance is made of: each field that matters, long ones as a checksum."""
         return fields_of(self)
 
-    def _answer(self) -> tuple[type[S], Callable[..., Iterable[Any]]]:
-        """Return the class of the solutions, and what tells the violations of their shape."""
-        raise NotImplementedError
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, all validated anew as by ``from_arrays``.
+
+        Raises
+        ------
+        InputError
+            For an unknown field or a value that does not fit.
+        """
+        whole: Any = self
+        known = {name: getattr(self, name) for name in whole.__dataclass_fields__}
+        for name in changes:
+            if name not in known:
+                raise InputError(
+                    f"is no field of a {type(self).__name__}",
+                    field=name,
+                    remedy="known are " + ", ".join(known),
+                )
+        copy: Self = whole.from_arrays(**{**known, **changes})
+        return copy
+
+    def evaluate(self, solution: S | Result[S]) -> V:
+        """Return the objective value of `solution`."""
+        value: V = self.rules.evaluate(self, self.solution_in(solution))
+        return value
+
+    def check(self, solution: S | Result[S]) -> tuple[Violation, ...]:
+        """Return the violations of `solution`, () if it is valid."""
+        return self.rules.check(self, self.solution_in(solution, shaped=False))
 
     def solution_in(
         self, given: S | Result[S], field: str = "solution", *, shaped: bool = True
@@ -52,10 +106,9 @@ class Answered(Shown, Generic[S]):
             For a result without a solution, or of another instance; for a solution of another
             problem or, if `shaped`, of another shape; for anything else.
         """
-        expected, shape = self._answer()
-        found = _solution_in(self, given, expected, field)
+        found: S = _solution_in(self, given, self.solution_type, field)
         if shaped:
-            for violation in shape(self, found):
+            for violation in self.rules.shape(self, found):
                 raise InputError(
                     f"does not fit: {violation}",
                     field=field,

@@ -16,7 +16,9 @@ from functools import cached_property
 import numpy as np
 
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.instance import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing.data import Objective
+from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
 

@@ -61,7 +61,9 @@ import numpy as np
 
 from stagepack.formulations.packing.frame import Frame, Interval, Item, too_dense
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.instance import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing.data import Objective
+from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
 

@@ -42,7 +42,8 @@ import numpy as np
 
 from stagepack.formulations.phases.linear import Linear, Terms, add
 from stagepack.formulations.phases.remat import too_many
-from stagepack.instances.phases.instance import Figures, PhaseSchedule
+from stagepack.instances.phases.data import Figures
+from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 

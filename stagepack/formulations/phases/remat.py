@@ -12,7 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from stagepack.instances.phases.instance import SEPARATE, PhaseSchedule, Policy
+from stagepack.instances.phases.data import SEPARATE, Policy
+from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import (
     Mode,
     compute_cycles,

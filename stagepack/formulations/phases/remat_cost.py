@@ -16,7 +16,7 @@ import numpy as np
 
 from stagepack.formulations.phases.linear import Linear
 from stagepack.formulations.phases.remat import UNLIMITED, Step
-from stagepack.instances.phases.instance import Policy
+from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.modes import Mode, compute_cycles, transfer_cycles
 from stagepack.instances.profile import Array
 

@@ -42,7 +42,8 @@ import numpy as np
 from stagepack.formulations.phases.linear import Linear, Terms, add, merged
 from stagepack.formulations.phases.remat import Step
 from stagepack.formulations.phases.remat_cost import Cost
-from stagepack.instances.phases.instance import PhaseSchedule, Policy
+from stagepack.instances.phases.data import Policy
+from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 

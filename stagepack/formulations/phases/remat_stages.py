@@ -40,7 +40,7 @@ import numpy as np
 from stagepack.formulations.phases.linear import Linear, Terms, add
 from stagepack.formulations.phases.remat import Step, as_bits
 from stagepack.formulations.phases.remat_cost import Cost
-from stagepack.instances.phases.instance import Policy
+from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 

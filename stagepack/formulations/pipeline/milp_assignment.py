@@ -64,7 +64,8 @@ from stagepack.formulations.pipeline.windows import (
     stashed_microbatches,
     transfers_count,
 )
-from stagepack.instances.pipeline.instance import Objective, PipelinePartition
+from stagepack.instances.pipeline.data import Objective
+from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array

@@ -52,9 +52,9 @@ from stagepack.formulations.pipeline.windows import (
     require_exact,
     starts_before,
 )
-from stagepack.instances.pipeline.instance import Objective, PipelinePartition
-from stagepack.instances.pipeline.order import assign_devices
-from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.pipeline.data import Objective
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array
 from stagepack.result import InputError

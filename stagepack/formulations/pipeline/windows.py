@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.instances.pipeline.instance import Objective
+from stagepack.instances.pipeline.data import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.result import InputError

@@ -18,7 +18,8 @@ from stagepack.heuristics.phases.cycles import rooms
 from stagepack.heuristics.phases.options import OptionTable
 from stagepack.heuristics.phases.policies import CODES, PolicyRows, chosen, uniform
 from stagepack.heuristics.phases.ranges import RangeCosts
-from stagepack.instances.phases.instance import PhaseSchedule, Policy
+from stagepack.instances.phases.data import Policy
+from stagepack.instances.phases.instance import PhaseSchedule
 
 LAYERS = 2**17
 """Layers looked at between two looks at the clock."""

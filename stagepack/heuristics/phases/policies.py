@@ -22,7 +22,7 @@ import numpy as np
 from stagepack.heuristics.phases import effort, liveness_kernels, policies_kernels
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.ranges import RangeCosts
-from stagepack.instances.phases.instance import Policy
+from stagepack.instances.phases.data import Policy
 from stagepack.instances.profile import Array
 
 CODES = {

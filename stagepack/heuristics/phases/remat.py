@@ -36,7 +36,7 @@ import numpy as np
 
 from stagepack.heuristics.phases import effort, remat_kernels
 from stagepack.heuristics.phases.remat_kernels import UNREACHED
-from stagepack.instances.phases.instance import Policy
+from stagepack.instances.phases.data import Policy
 from stagepack.instances.profile import Array
 
 NONE = 2**61

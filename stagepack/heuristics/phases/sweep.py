@@ -23,7 +23,8 @@ from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.heuristics.phases.options import OptionTable, assemble
 from stagepack.heuristics.phases.policies import MOST_LABELS, PolicyRows, find_policies, ideal
 from stagepack.heuristics.phases.ranges import RangeCosts
-from stagepack.instances.phases.instance import SEPARATE, PhaseSchedule
+from stagepack.instances.phases.data import SEPARATE
+from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.result import Progress, Stopped
 

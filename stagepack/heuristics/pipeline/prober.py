@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.order import assign_devices
-from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.profile import Array
 from stagepack.result import InputError, Progress
 

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagepack.instances.answer import require_instance
+from stagepack.instances.packing.data import PackingData
+from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.instances.violation import Violation
-
-if TYPE_CHECKING:
-    from stagepack.instances.packing.instance import LmemPacking, PackingSolution
-    from stagepack.result import Result
 
 LISTED = 100
 """Violations of one rule that are listed; more are counted."""
@@ -56,10 +52,8 @@ class Measure:
     peaks: tuple[int, ...] = ()
 
 
-def measure(instance: LmemPacking, solution: PackingSolution | Result[PackingSolution]) -> Measure:
+def measure(instance: PackingData, solution: PackingSolution) -> Measure:
     """Return peak, bank conflicts, moves and spill cost of `solution`, valid or not."""
-    require_instance(instance, "lmem-packing")
-    solution = instance.solution_in(solution)
     offsets = solution.offsets
     tops = offsets + instance.size
     conflicts = moved_bytes = moved = cost = None
@@ -80,7 +74,7 @@ def measure(instance: LmemPacking, solution: PackingSolution | Result[PackingSol
     return Measure(int(tops.max()), conflicts, moved_bytes, moved, cost, peaks)
 
 
-def evaluate(instance: LmemPacking, solution: PackingSolution) -> int:
+def evaluate(instance: PackingData, solution: PackingSolution) -> int:
     """Return the value of the instance's objective; see :class:`.instance.Objective`."""
     found = measure(instance, solution)
     match instance.objective.value:
@@ -93,7 +87,7 @@ def evaluate(instance: LmemPacking, solution: PackingSolution) -> int:
     return found.peak
 
 
-def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, ...]:
+def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, ...]:
     """Return every rule that `solution` breaks, by name; () when it is valid.
 
     The names: ``offsets`` and ``memory`` (wrong number, negative, unknown), ``overlap`` (which
@@ -175,7 +169,7 @@ def check(instance: LmemPacking, solution: PackingSolution) -> tuple[Violation, 
     return tuple(found)
 
 
-def _into_reserved(instance: LmemPacking, offsets: Array) -> list[Violation]:
+def _into_reserved(instance: PackingData, offsets: Array) -> list[Violation]:
     """Return which buffers reach into which reserved ranges, which are ascending and apart."""
     ranges = np.array(instance.reserved, dtype=np.int64).reshape(-1, 2)
     first = np.searchsorted(ranges[:, 1], offsets, side="right")
@@ -189,19 +183,19 @@ def _into_reserved(instance: LmemPacking, offsets: Array) -> list[Violation]:
     return [*found, Violation("reserved", f"and {more:,} more")] if more else found
 
 
-def shape(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
+def shape(instance: PackingData, solution: PackingSolution) -> list[Violation]:
     """Return what makes it impossible to speak of places at all: ``offsets``, ``memory``."""
     return _offsets_shape(instance, solution) or _memory_violations(instance, solution)
 
 
-def _offsets_shape(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
+def _offsets_shape(instance: PackingData, solution: PackingSolution) -> list[Violation]:
     offsets, n = solution.offsets, instance.n
     if offsets.shape == (n,) and offsets.dtype == np.int64:
         return []
     return [Violation("offsets", f"{offsets.shape} {offsets.dtype} for {n:,} buffers")]
 
 
-def _memory_violations(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
+def _memory_violations(instance: PackingData, solution: PackingSolution) -> list[Violation]:
     memory = solution.memory
     if not instance.memories:
         return [] if memory is None else [Violation("memory", "there is only one memory")]
@@ -214,7 +208,7 @@ def _memory_violations(instance: LmemPacking, solution: PackingSolution) -> list
     ]
 
 
-def _in_ranges(instance: LmemPacking, offsets: Array) -> Array:
+def _in_ranges(instance: PackingData, offsets: Array) -> Array:
     fine = np.ones(instance.n, dtype=bool)
     if instance.allowed:
         limited = sorted({item.buffer for item in instance.allowed})
@@ -229,7 +223,7 @@ def _in_ranges(instance: LmemPacking, offsets: Array) -> Array:
 # ---------------------------------------------------------------------- overlaps
 
 
-def _overlaps(instance: LmemPacking, solution: PackingSolution) -> list[Violation]:
+def _overlaps(instance: PackingData, solution: PackingSolution) -> list[Violation]:
     offsets = solution.offsets
     memory = np.zeros(instance.n, dtype=np.int64) if solution.memory is None else solution.memory
     owner = np.arange(instance.n)
@@ -275,7 +269,7 @@ def _overlaps(instance: LmemPacking, solution: PackingSolution) -> list[Violatio
     return _spelt(instance, solution, list(named_at), len(some), complete)
 
 
-def _rectangles(instance: LmemPacking, offsets: Array) -> tuple[Array, ...]:
+def _rectangles(instance: PackingData, offsets: Array) -> tuple[Array, ...]:
     """Return what is in use: buffer, [start, end) in time and [low, high) in addresses."""
     buffer = np.arange(instance.n)
     rows = [buffer, instance.start, instance.end, offsets, offsets + instance.size]
@@ -365,7 +359,7 @@ def _meeting(
 
 
 def _spelt(
-    instance: LmemPacking,
+    instance: PackingData,
     solution: PackingSolution,
     pairs: Sequence[tuple[int, int, Sequence[int] | None]],
     number: int,

@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 
 from stagepack.instances.documents.lines import Rows, unless
-from stagepack.instances.packing.instance import Banks, Gap, LmemPacking, Objective
+from stagepack.instances.packing.data import Banks, Gap, Objective
+from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.profile import Bytes
 from stagepack.result import InputError
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stagepack.instances.packing.instance import KIND, LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing.data import KIND, Objective
+from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.problem import Change, Export, Problem
 from stagepack.instances.words import Parameter
 

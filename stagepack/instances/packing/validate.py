@@ -6,15 +6,13 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from stagepack.instances.packing.data import Banks, PackingData
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
-
-if TYPE_CHECKING:
-    from stagepack.instances.packing.instance import Banks, LmemPacking
 
 RecordT = TypeVar("RecordT")
 
@@ -205,7 +203,7 @@ def banks(given: Banks, n: int) -> Banks:
 # ---------------------------------------------------------------------- the whole
 
 
-def instance(given: LmemPacking) -> None:
+def instance(given: PackingData) -> None:
     """Refuse an instance whose parts do not fit together.
 
     Raises
@@ -236,7 +234,7 @@ def instance(given: LmemPacking) -> None:
     _objectives(given)
 
 
-def _each(given: LmemPacking, fine: Array, name: str, problem: str, remedy: str) -> None:
+def _each(given: PackingData, fine: Array, name: str, problem: str, remedy: str) -> None:
     if not fine.all():
         at = int(np.argmin(fine))
         value = int(getattr(given, name)[at])
@@ -245,7 +243,7 @@ def _each(given: LmemPacking, fine: Array, name: str, problem: str, remedy: str)
         )
 
 
-def _identify(given: LmemPacking) -> None:
+def _identify(given: PackingData) -> None:
     if given.ids is None:
         return
     if len(given.ids) != given.n:
@@ -261,7 +259,7 @@ def _identify(given: LmemPacking) -> None:
         )
 
 
-def _circular(given: LmemPacking) -> None:
+def _circular(given: PackingData) -> None:
     period = given.period or 0
     if period < 1:
         raise InputError(f"is {period}", field="period", remedy="give at least 1")
@@ -278,7 +276,7 @@ def _circular(given: LmemPacking) -> None:
     )
 
 
-def _gaps(given: LmemPacking) -> None:
+def _gaps(given: PackingData) -> None:
     if given.gaps and given.conflicts is not None:
         raise InputError("goes with lifetimes", field="gaps", remedy="leave out the conflicts")
     last: dict[int, int] = {}
@@ -310,7 +308,7 @@ def _gaps(given: LmemPacking) -> None:
             )
 
 
-def _places(given: LmemPacking) -> None:
+def _places(given: PackingData) -> None:
     for at, item in enumerate(given.allowed):
         _require_buffers(np.array([item.buffer]), f"allowed[{at}].buffer", given.n)
         if not 0 <= item.low < item.high:
@@ -340,7 +338,7 @@ def _places(given: LmemPacking) -> None:
             )
 
 
-def _objectives(given: LmemPacking) -> None:
+def _objectives(given: PackingData) -> None:
     objective = str(given.objective)
     if objective in ("fit", "moves") and given.capacity is None:
         raise InputError(

@@ -1,13 +1,8 @@
 """Phase scheduling: instances, plans, their checker, their simulator and their programs."""
 
 from stagepack.instances.phases.check import check, evaluate
-from stagepack.instances.phases.instance import (
-    KIND,
-    Figures,
-    Objective,
-    PhaseSchedule,
-    Policy,
-)
+from stagepack.instances.phases.data import KIND, Figures, Objective, Policy
+from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import Phase, PhaseKind, PhaseSolution
 from stagepack.instances.profile import Chip

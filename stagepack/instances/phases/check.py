@@ -9,26 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from stagepack.instances.phases import liveness, traffic
+from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.phases.ledger import LARGE, UNLIMITED, Ledger
 from stagepack.instances.phases.rows import remote_bytes
+from stagepack.instances.phases.solution import Phase, PhaseSolution
 from stagepack.instances.violation import Violation
 
-if TYPE_CHECKING:
-    from stagepack.instances.phases.instance import PhaseSchedule
-    from stagepack.instances.phases.solution import Phase, PhaseSolution
 
-
-def evaluate(instance: PhaseSchedule, solution: PhaseSolution) -> int:
+def evaluate(instance: PhaseData, solution: PhaseSolution) -> int:
     """Return the cycles of a plan for the whole global batch: phases less what is hidden."""
     if instance.n > LARGE:
         return Ledger(instance, solution).cycles()
     return sum(part.time - part.hidden for part in traffic.timeline(instance, solution))
 
 
-def check(instance: PhaseSchedule, solution: PhaseSolution) -> tuple[Violation, ...]:
+def check(instance: PhaseData, solution: PhaseSolution) -> tuple[Violation, ...]:
     """Return every rule that `solution` breaks, by name; () when it is valid.
 
     The names: ``boundaries``, ``fixed-boundaries``, ``microbatch``, ``io-tiles``, ``mode``,
@@ -88,7 +85,7 @@ def check(instance: PhaseSchedule, solution: PhaseSolution) -> tuple[Violation, 
     return tuple(found)
 
 
-def graph_keys(phases: list[Phase], instance: PhaseSchedule) -> set[tuple[object, ...]]:
+def graph_keys(phases: list[Phase], instance: PhaseData) -> set[tuple[object, ...]]:
     """Return what tells the phase graphs of a plan apart.
 
     Phases share a graph that are of one kind, over layers of the same classes in order, in one
@@ -106,7 +103,7 @@ def graph_keys(phases: list[Phase], instance: PhaseSchedule) -> set[tuple[object
     }
 
 
-def shape(instance: PhaseSchedule, solution: PhaseSolution) -> Iterator[Violation]:
+def shape(instance: PhaseData, solution: PhaseSolution) -> Iterator[Violation]:
     """Yield what makes it impossible to speak of phases at all."""
     cuts, n = list(solution.boundaries), instance.n
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n or cuts != sorted(set(cuts)):
@@ -139,7 +136,7 @@ def shape(instance: PhaseSchedule, solution: PhaseSolution) -> Iterator[Violatio
 
 
 def _choices(
-    instance: PhaseSchedule, solution: PhaseSolution, phases: list[Phase]
+    instance: PhaseData, solution: PhaseSolution, phases: list[Phase]
 ) -> Iterator[Violation]:
     fixed = instance.fixed_boundaries
     if fixed is not None and tuple(solution.boundaries) != fixed:
@@ -166,7 +163,7 @@ def _choices(
 
 
 def _recompute(
-    instance: PhaseSchedule, solution: PhaseSolution, phases: list[Phase]
+    instance: PhaseData, solution: PhaseSolution, phases: list[Phase]
 ) -> Iterator[Violation]:
     """Yield sequences that name what they may not; what is not there when used comes later."""
     if not instance.training:
@@ -219,7 +216,7 @@ def _recompute(
 
 
 def _budgets(
-    instance: PhaseSchedule, solution: PhaseSolution, phases: list[Phase]
+    instance: PhaseData, solution: PhaseSolution, phases: list[Phase]
 ) -> Iterator[Violation]:
     if instance.remote_memory is not None:
         used = remote_bytes(instance, solution)

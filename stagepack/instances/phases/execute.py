@@ -13,13 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.phases.modes import compute_cycles, link_rate, rate, transfer_cycles
 from stagepack.instances.phases.simulate import idle, loop
-
-if TYPE_CHECKING:
-    from stagepack.instances.phases.instance import PhaseSchedule
 
 Op = dict[str, Any]
 MANY = 64  # more steps than this are represented by the first two and the last one
@@ -74,13 +72,13 @@ class Execution:
 
 
 def execute(
-    instance: PhaseSchedule, program: dict[str, Any], steps: Iterable[int] | None = None
+    instance: PhaseData, program: dict[str, Any], steps: Iterable[int] | None = None
 ) -> Execution:
     """Execute a program that :func:`.program.program` wrote, or one like it.
 
     Parameters
     ----------
-    instance : PhaseSchedule
+    instance : PhaseData
         Says what the layers read and cost, and what the chip has.
     program : dict
     steps : iterable of int, optional
@@ -100,7 +98,7 @@ class _Machine:
     """A chip, its remote memory, and a clock."""
 
     def __init__(
-        self, instance: PhaseSchedule, program: dict[str, Any], steps: tuple[int, ...]
+        self, instance: PhaseData, program: dict[str, Any], steps: tuple[int, ...]
     ) -> None:
         self.instance, self.program, self.steps = instance, program, steps
         self.figures = instance.at(program["microbatch"])

@@ -11,14 +11,11 @@ and the least microbatch need least.  O(n + skips).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.phases.liveness import capacities
-
-if TYPE_CHECKING:
-    from stagepack.instances.phases.instance import PhaseSchedule
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Least:
     reached: bool
 
 
-def least_memory(instance: PhaseSchedule) -> Least:
+def least_memory(instance: PhaseData) -> Least:
     """Return the neediest layer and the smallest memory that would hold it."""
     io_tiles, microbatch = instance.io_tile_choices[0], instance.microbatches[0]
     figures = instance.at(microbatch)
@@ -91,7 +88,7 @@ def least_memory(instance: PhaseSchedule) -> Least:
     return Least(layer, moment, need, io_tiles, microbatch, memory, plain)
 
 
-def misfit(instance: PhaseSchedule) -> str:
+def misfit(instance: PhaseData) -> str:
     """Return why no plan can exist, in words for people; "" where nothing is known against it."""
     if instance.remote_memory is not None:
         replicas = instance.sharding

@@ -9,20 +9,16 @@ O((layers + skips + recomputations) log).
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.phases.modes import compute_cycles, io_slack, link_rate, phase_time, rate
+from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-    from stagepack.instances.phases.instance import PhaseSchedule
-    from stagepack.instances.phases.solution import PhaseSolution
 
 LARGE = 512
 """Layers above which plans are accounted for here."""
@@ -44,7 +40,7 @@ class Ledger:
         Bytes that one step moves.
     """
 
-    def __init__(self, instance: PhaseSchedule, solution: PhaseSolution) -> None:
+    def __init__(self, instance: PhaseData, solution: PhaseSolution) -> None:
         self.instance, self.solution = instance, solution
         self.figures = instance.at(solution.microbatch)
         self.n = n = instance.n

@@ -30,13 +30,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from stagepack.instances.phases.data import Figures, PhaseData
+from stagepack.instances.phases.solution import Phase
 from stagepack.instances.phases.traffic import Tensor, moves, products, shard
-
-if TYPE_CHECKING:
-    from stagepack.instances.phases.instance import Figures, PhaseSchedule
-    from stagepack.instances.phases.solution import Phase
 
 
 @dataclass(frozen=True)
@@ -79,9 +76,7 @@ def moments(phase: Phase) -> list[Moment]:
     return found
 
 
-def spans(
-    instance: PhaseSchedule, figures: Figures, phase: Phase
-) -> tuple[list[Span], list[Absence]]:
+def spans(instance: PhaseData, figures: Figures, phase: Phase) -> tuple[list[Span], list[Absence]]:
     """Return when each tensor of a step is live, and those that are not there when used.
 
     What the base holds (kept products of groups of two phases) is left out.
@@ -178,7 +173,7 @@ def _product(
     return live, missing
 
 
-def kept_bytes(instance: PhaseSchedule, figures: Figures, phase: Phase) -> int:
+def kept_bytes(instance: PhaseData, figures: Figures, phase: Phase) -> int:
     """Return G times the bytes that a group of two phases keeps between them."""
     if phase.last:
         return 0
@@ -190,7 +185,7 @@ def kept_bytes(instance: PhaseSchedule, figures: Figures, phase: Phase) -> int:
     )
 
 
-def base_bytes(instance: PhaseSchedule, figures: Figures, phases: list[Phase]) -> list[int]:
+def base_bytes(instance: PhaseData, figures: Figures, phases: list[Phase]) -> list[int]:
     """Return what each phase of a plan holds throughout.  O(layers and readers)."""
     kept: list[int] = []  # by the groups up to each one; forward phases come first, in order
     for phase in phases:
@@ -212,7 +207,7 @@ def base_bytes(instance: PhaseSchedule, figures: Figures, phases: list[Phase]) -
 
 
 def profile(
-    instance: PhaseSchedule,
+    instance: PhaseData,
     figures: Figures,
     phase: Phase,
     base: int,
@@ -243,7 +238,7 @@ def profile(
     return found
 
 
-def buffer_bytes(instance: PhaseSchedule, figures: Figures, phase: Phase) -> int:
+def buffer_bytes(instance: PhaseData, figures: Figures, phase: Phase) -> int:
     """Return the bytes that a phase's loop needs on I/O tiles: one more input and output set."""
     if phase.mode != "io_overlapped" or figures.steps < 2:
         return 0
@@ -251,7 +246,7 @@ def buffer_bytes(instance: PhaseSchedule, figures: Figures, phase: Phase) -> int
     return moved.load_bytes + moved.host_load + moved.store_bytes + moved.host_store
 
 
-def capacities(instance: PhaseSchedule, io_tiles: int) -> tuple[int | None, int | None]:
+def capacities(instance: PhaseData, io_tiles: int) -> tuple[int | None, int | None]:
     """Return the bytes of the compute tiles and of the I/O tiles, None without a limit."""
     memory, tiles = instance.chip.memory, instance.chip.tiles
     if memory is None:

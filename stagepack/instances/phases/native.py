@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 
 from stagepack.instances.documents.lines import Rows, unless, unusual
-from stagepack.instances.phases.instance import Objective, PhaseSchedule, Policy
+from stagepack.instances.phases.data import Objective, Policy
+from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.profile import Bytes, Chip
 from stagepack.result import InputError

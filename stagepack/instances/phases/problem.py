@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stagepack.instances.phases.instance import KIND, Objective, PhaseSchedule
+from stagepack.instances.phases.data import KIND, Objective
+from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.program import program
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.problem import Export, Problem

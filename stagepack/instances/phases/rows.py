@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from stagepack.instances.phases.data import PhaseData
+from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.phases.traffic import moves, shard
-
-if TYPE_CHECKING:
-    from stagepack.instances.phases.instance import PhaseSchedule
-    from stagepack.instances.phases.solution import PhaseSolution
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class Buffer:
         return self.nbytes * self.rows * self.steps
 
 
-def stays(instance: PhaseSchedule, solution: PhaseSolution) -> list[Stay]:
+def stays(instance: PhaseData, solution: PhaseSolution) -> list[Stay]:
     """Return the tensors in remote memory and the phases in which they are, by their start."""
     figures = instance.at(solution.microbatch)
     first: dict[str, tuple[int, int]] = {}
@@ -84,7 +81,7 @@ def stays(instance: PhaseSchedule, solution: PhaseSolution) -> list[Stay]:
     return sorted(found, key=lambda stay: (stay.first, stay.last, stay.name))
 
 
-def buffers(instance: PhaseSchedule, solution: PhaseSolution) -> list[Buffer]:
+def buffers(instance: PhaseData, solution: PhaseSolution) -> list[Buffer]:
     """Return the remote buffers of a plan, by the bytes of their entries.  O(m log m)."""
     steps = instance.at(solution.microbatch).steps
     shapes: dict[int, list[Stay]] = {}
@@ -111,7 +108,7 @@ def _colour(nbytes: int, alive: list[Stay], steps: int) -> Buffer:
     return Buffer(nbytes, rows, steps, tuple(alive), row, certificate)
 
 
-def remote_bytes(instance: PhaseSchedule, solution: PhaseSolution) -> int:
+def remote_bytes(instance: PhaseData, solution: PhaseSolution) -> int:
     """Return the remote memory that a plan uses: variables and state in shards, and buffers."""
     held = sum(
         shard(int(w), int(r)) + shard(int(o), int(r))

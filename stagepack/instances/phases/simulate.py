@@ -13,13 +13,10 @@ phase's variables, earliest first, as long as there are any left to load.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from stagepack.instances.phases import traffic
-
-if TYPE_CHECKING:
-    from stagepack.instances.phases.instance import PhaseSchedule
-    from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.phases.data import PhaseData
+from stagepack.instances.phases.solution import PhaseSolution
 
 COMPUTE, IO = "compute", "io"
 
@@ -114,7 +111,7 @@ def idle(events: list[Event], begin: int, end: int) -> list[tuple[int, int]]:
     return [(start, stop) for start, stop in found if stop > start]
 
 
-def simulate(instance: PhaseSchedule, solution: PhaseSolution) -> list[Event]:
+def simulate(instance: PhaseData, solution: PhaseSolution) -> list[Event]:
     """Play a plan, phase after phase; the end of the last event is what it takes.
 
     O(phases * G).  Phases that take no time have no events.

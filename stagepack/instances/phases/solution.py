@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stagepack.instances.documents import strict
+from stagepack.instances.phases.data import PhaseData
 from stagepack.shown import ShownSolution, some
-
-if TYPE_CHECKING:
-    from stagepack.instances.phases.instance import PhaseSchedule
 
 
 class PhaseKind(StrEnum):
@@ -124,7 +122,7 @@ class PhaseSolution(ShownSolution):
 
     @staticmethod
     def canonical_recompute(
-        instance: PhaseSchedule,
+        instance: PhaseData,
         boundaries: Sequence[int],
         policy: Sequence[str],
         retained: Iterable[int] = (),
@@ -170,7 +168,7 @@ class PhaseSolution(ShownSolution):
                 found[layer] = tuple(sorted(now))
         return tuple(found)
 
-    def recomputed(self, instance: PhaseSchedule) -> tuple[tuple[int, ...], ...]:
+    def recomputed(self, instance: PhaseData) -> tuple[tuple[int, ...], ...]:
         """Return the layers computed again before each backward pass, given or canonical."""
         if not instance.training:
             return ()
@@ -178,7 +176,7 @@ class PhaseSolution(ShownSolution):
             return self.recompute
         return self.canonical_recompute(instance, self.boundaries, self.policy)
 
-    def phases(self, instance: PhaseSchedule) -> list[Phase]:
+    def phases(self, instance: PhaseData) -> list[Phase]:
         """Return the phases in the order of time; boundaries and lengths must be right."""
         groups = list(pairwise(self.boundaries))
         k = len(groups)
@@ -232,7 +230,7 @@ class PhaseSolution(ShownSolution):
         Parameters
         ----------
         data : mapping
-        instance : PhaseSchedule, optional
+        instance : PhaseData, optional
             What it should be a solution of.
 
         Raises

@@ -25,8 +25,8 @@ S likewise.  With t I/O tiles a rate is at most t times that of a tile.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from stagepack.instances.phases.data import Figures, PhaseData
 from stagepack.instances.phases.modes import (
     compute_cycles,
     io_slack,
@@ -35,10 +35,7 @@ from stagepack.instances.phases.modes import (
     rate,
     transfer_cycles,
 )
-
-if TYPE_CHECKING:
-    from stagepack.instances.phases.instance import Figures, PhaseSchedule
-    from stagepack.instances.phases.solution import Phase, PhaseSolution
+from stagepack.instances.phases.solution import Phase, PhaseSolution
 
 
 @dataclass(frozen=True, order=True)
@@ -127,13 +124,13 @@ def shard(nbytes: int, replicas: int) -> int:
     return -(-nbytes // replicas)
 
 
-def read_inside(instance: PhaseSchedule, layer: int, first: int, end: int) -> bool:
+def read_inside(instance: PhaseData, layer: int, first: int, end: int) -> bool:
     """Whether a layer of [first, end) reads what `layer`, one of them, writes."""
     return any(first <= reader < end for reader in instance.readers[layer + 1])
 
 
 def products(
-    instance: PhaseSchedule, figures: Figures, layer: int, first: int, end: int
+    instance: PhaseData, figures: Figures, layer: int, first: int, end: int
 ) -> tuple[Tensor, ...]:
     """Return what the backward part of [first, end) needs of `layer`: its tape, its output."""
     found = [Tensor("tape", layer, int(figures.tape[layer]))]
@@ -142,7 +139,7 @@ def products(
     return tuple(tensor for tensor in found if tensor.nbytes)
 
 
-def moves(instance: PhaseSchedule, figures: Figures, phase: Phase) -> Moves:
+def moves(instance: PhaseData, figures: Figures, phase: Phase) -> Moves:
     """Return what one step of a phase loads and stores.  O(tensors and readers of the group)."""
     first, end, training = phase.first, phase.end, instance.training
     nbytes = figures.activations
@@ -190,7 +187,7 @@ def compute(figures: Figures, phase: Phase) -> int:
     return total
 
 
-def cycles(instance: PhaseSchedule, figures: Figures, phase: Phase, io_tiles: int) -> PhaseCycles:
+def cycles(instance: PhaseData, figures: Figures, phase: Phase, io_tiles: int) -> PhaseCycles:
     """Return what a phase takes, nothing hidden."""
     chip = instance.chip
     remote = link_rate(chip, chip.remote_bandwidth, io_tiles)
@@ -224,7 +221,7 @@ def cycles(instance: PhaseSchedule, figures: Figures, phase: Phase, io_tiles: in
     )
 
 
-def timeline(instance: PhaseSchedule, solution: PhaseSolution) -> list[PhaseCycles]:
+def timeline(instance: PhaseData, solution: PhaseSolution) -> list[PhaseCycles]:
     """Return what every phase of a plan takes, in the order of time, with what is hidden.
 
     A phase that prefetches loads as much of the next phase's variables as its loop leaves the

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.pipeline.arrays import LARGEST, integer
 from stagepack.instances.profile import Chip, Lifetimes, ModelProfile
 from stagepack.result import InputError
-
-if TYPE_CHECKING:
-    from stagepack.instances.phases.instance import PhaseSchedule
 
 WordT = TypeVar("WordT", bound=StrEnum)
 STATE = "optimiser state"
@@ -148,7 +146,7 @@ def chip(given: Chip | None, facts: Mapping[str, Any]) -> Chip:
     return found
 
 
-def instance(found: PhaseSchedule) -> None:
+def instance(found: PhaseData) -> None:
     """Refuse what contradicts itself or could overflow."""
     n = found.n
     if found.sharding.min() < 1:
@@ -194,7 +192,7 @@ def instance(found: PhaseSchedule) -> None:
     _bounded(found)
 
 
-def _bounded(found: PhaseSchedule) -> None:
+def _bounded(found: PhaseData) -> None:
     """Refuse figures for which a layer a phase, in the slowest mode, would exceed 2**62."""
     chip, samples = found.chip, found.global_batch // found.data_parallel
     rates = [getattr(chip, name) for name in RATES[:3]]

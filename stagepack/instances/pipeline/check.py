@@ -9,21 +9,19 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from stagepack.instances.pipeline.data import PartitionData
+from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.violation import Violation
 from stagepack.result import Number
-
-if TYPE_CHECKING:
-    from stagepack.instances.pipeline.instance import PipelinePartition
-    from stagepack.instances.pipeline.solution import PipelineSolution
 
 MANY_LAYERS = 100_000  # summed pairwise in extended precision, which is as good, and fast
 
 
-def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Violation, ...]:
+def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violation, ...]:
     """Return every rule that `solution` breaks, by name; () when it is valid.
 
     The names: ``boundaries`` (not 0 = c_0 < c_1 < ... = n), ``devices`` (unknown, repeated, out
@@ -76,7 +74,7 @@ def check(instance: PipelinePartition, solution: PipelineSolution) -> tuple[Viol
     return tuple(found)
 
 
-def shape(instance: PipelinePartition, solution: PipelineSolution) -> list[Violation]:
+def shape(instance: PartitionData, solution: PipelineSolution) -> list[Violation]:
     """Return what makes it impossible to speak of stages at all: ``boundaries``, ``devices``."""
     cuts, devices = solution.boundaries, solution.devices
     n, k = instance.n, instance.k
@@ -94,7 +92,7 @@ def shape(instance: PipelinePartition, solution: PipelineSolution) -> list[Viola
     return found
 
 
-def evaluate(instance: PipelinePartition, solution: PipelineSolution) -> Number:
+def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     """Return the objective value of a valid `solution`, an int whenever it is integral.
 
     O(n + stages).  Integer cycles are summed and divided by speeds exactly; other cycles are
@@ -118,7 +116,7 @@ def evaluate(instance: PipelinePartition, solution: PipelineSolution) -> Number:
     return plain(value)
 
 
-def stage_compute(instance: PipelinePartition, first: int, end: int, device: int) -> Any:
+def stage_compute(instance: PartitionData, first: int, end: int, device: int) -> Any:
     """Return the cycles of the layers [first, end) on `device`, a Fraction where speeds divide."""
     speed = instance.cluster.devices[device].speed
     table = instance.compute_table
@@ -137,7 +135,7 @@ def stage_compute(instance: PipelinePartition, first: int, end: int, device: int
 
 
 def stage_memory(
-    instance: PipelinePartition, first: int, end: int, device: int, stages_left: int
+    instance: PartitionData, first: int, end: int, device: int, stages_left: int
 ) -> int:
     """Return the bytes that the layers [first, end) need on `device`.
 
@@ -161,7 +159,7 @@ def stage_memory(
     return exclusive + held + peak + stash
 
 
-def recv_cycles(instance: PipelinePartition, device: int, cut: int) -> Number:
+def recv_cycles(instance: PartitionData, device: int, cut: int) -> Number:
     """Return the cycles in which `device` receives what a stage that begins at `cut` reads."""
     if instance.recv_cycles is not None:
         return _item(instance.recv_cycles[device, cut])
@@ -169,7 +167,7 @@ def recv_cycles(instance: PipelinePartition, device: int, cut: int) -> Number:
     return _link_cycles(instance, link, instance.in_bytes[cut])
 
 
-def send_cycles(instance: PipelinePartition, device: int, cut: int) -> Number:
+def send_cycles(instance: PartitionData, device: int, cut: int) -> Number:
     """Return the cycles in which `device` sends what a stage that ends at `cut` hands on."""
     if instance.send_cycles is not None:
         return _item(instance.send_cycles[device, cut])
@@ -177,7 +175,7 @@ def send_cycles(instance: PipelinePartition, device: int, cut: int) -> Number:
     return _link_cycles(instance, link, instance.out_bytes[cut])
 
 
-def host_cycles(instance: PipelinePartition) -> Number:
+def host_cycles(instance: PartitionData) -> Number:
     """Return the cycles of the exchange with the host, 0 unless every device waits for it."""
     if not instance.host_transfer:
         return 0
@@ -200,7 +198,7 @@ def plain(value: Any) -> Number:
     return int(value) if isinstance(value, int) else float(value)
 
 
-def _link_cycles(instance: PipelinePartition, link: Any, nbytes: Any) -> Number:
+def _link_cycles(instance: PartitionData, link: Any, nbytes: Any) -> Number:
     if link is None:
         return 0
     cycles = link.idle + int(nbytes) / (link.GBps * 2**30 / instance.cluster.clock)

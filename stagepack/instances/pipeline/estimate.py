@@ -21,7 +21,8 @@ import numpy as np
 from stagepack import files
 from stagepack.instances.answer import require_instance
 from stagepack.instances.pipeline.check import plain
-from stagepack.instances.pipeline.instance import KIND, PipelinePartition
+from stagepack.instances.pipeline.data import KIND
+from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Link
 from stagepack.result import InputError, Number, Result, csv_text, finite

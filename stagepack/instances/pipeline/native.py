@@ -17,7 +17,8 @@ import numpy as np
 
 from stagepack.instances.catalog import clusters
 from stagepack.instances.documents.lines import Rows, unless, unusual
-from stagepack.instances.pipeline.instance import Objective, PipelinePartition, Variable
+from stagepack.instances.pipeline.data import Objective, Variable
+from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.profile import Array, Bytes, Cluster, LayerProfile, ModelProfile
 from stagepack.result import InputError

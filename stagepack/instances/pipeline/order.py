@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.instance import PipelinePartition
-from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array
 from stagepack.result import InputError
-
-if TYPE_CHECKING:
-    from stagepack.instances.pipeline.ranges import RangeCosts
 
 LARGEST_AUTOMATON = 200_000
 KEPT_AS = "_device_classes"  # with an instance, outside its fields
@@ -70,7 +65,7 @@ class StageOrder:
         return None
 
     @classmethod
-    def of(cls, costs: RangeCosts) -> StageOrder:
+    def of(cls, instance: PipelinePartition) -> StageOrder:
         """Build the automaton of an instance.
 
         Fixed order: k transitions; with devices that may stay unused O(k^2), times the stages
@@ -82,18 +77,17 @@ class StageOrder:
         InputError
             When the states are too many (free order of many unlike devices).
         """
-        instance, k = costs.instance, costs.k
+        k, classes = instance.k, device_classes(instance)
         refusal = cls.refusal(instance)
         if refusal is not None:
             raise refusal
         m = _stashes(instance)
-        classes = costs.device_class.tolist()
         alike = len(set(classes)) == 1
         edges: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = []
         full: tuple[int, ...]
         if instance.free_order and not alike:
             # A state counts the devices of each class in use.
-            counts = np.bincount(costs.device_class).tolist()
+            counts = np.bincount(classes).tolist()
             start, full = (0,) * len(counts), tuple(counts)
             for used in np.ndindex(*(count + 1 for count in counts)):
                 stashes = min(m, sum(used) + 1)
@@ -174,25 +168,3 @@ def _stashes(instance: PipelinePartition) -> int:
         device.memory is not None and device.memory < LARGEST for device in instance.cluster.devices
     )
     return instance.microbatches if stashing and limited else 0
-
-
-def assign_devices(
-    costs: RangeCosts, boundaries: list[int], classes: list[int]
-) -> PipelineSolution:
-    """Return the solution that puts stage j on a device of class classes[j].
-
-    In a fixed order the stages take the first devices that will do (any choice among devices of
-    one class is as good as another); the classes must come from a path of the automaton.
-    """
-    order = costs.device_class.tolist()
-    devices: list[int] = []
-    if costs.instance.free_order:
-        free = {c: [d for d in range(costs.k) if order[d] == c] for c in set(order)}
-        devices = [free[c].pop(0) for c in classes]
-    else:
-        device = 0
-        for c in classes:
-            device = order.index(c, device)
-            devices.append(device)
-            device += 1
-    return PipelineSolution(tuple(boundaries), tuple(devices))

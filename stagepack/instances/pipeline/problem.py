@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stagepack.instances.pipeline.instance import KIND, Objective, PipelinePartition
+from stagepack.instances.pipeline.data import KIND, Objective
+from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.problem import Change, Problem
 from stagepack.instances.words import Parameter

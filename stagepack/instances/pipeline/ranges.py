@@ -19,7 +19,8 @@ from functools import cached_property
 import numpy as np
 
 from stagepack.instances.pipeline.arrays import LARGEST
-from stagepack.instances.pipeline.instance import Objective, PipelinePartition
+from stagepack.instances.pipeline.data import Objective
+from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.ticks import (
@@ -470,7 +471,7 @@ class RangeCosts:
     @cached_property
     def order(self) -> StageOrder:
         """Which device may run the next stage, read from the tail of the chain."""
-        return StageOrder.of(self)
+        return StageOrder.of(self.instance)
 
 
 def needs_kernels(instance: PipelinePartition) -> bool:
@@ -515,3 +516,25 @@ def _furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:
         ends = np.where(fits, further, ends)
         top = np.where(fits, highest, top)
     return ends
+
+
+def assign_devices(
+    costs: RangeCosts, boundaries: list[int], classes: list[int]
+) -> PipelineSolution:
+    """Return the solution that puts stage j on a device of class classes[j].
+
+    In a fixed order the stages take the first devices that will do (any choice among devices of
+    one class is as good as another); the classes must come from a path of the automaton.
+    """
+    order = costs.device_class.tolist()
+    devices: list[int] = []
+    if costs.instance.free_order:
+        free = {c: [d for d in range(costs.k) if order[d] == c] for c in set(order)}
+        devices = [free[c].pop(0) for c in classes]
+    else:
+        device = 0
+        for c in classes:
+            device = order.index(c, device)
+            devices.append(device)
+            device += 1
+    return PipelineSolution(tuple(boundaries), tuple(devices))

@@ -1,7 +1,8 @@
 """Pipeline schedules: instances, operations, solutions, their checker and their timing."""
 
-from stagepack.instances.schedule.check import Measure, check, evaluate, measure
-from stagepack.instances.schedule.instance import KIND, Objective, PipelineSchedule
+from stagepack.instances.schedule.check import Measure, check, evaluate
+from stagepack.instances.schedule.data import KIND, Objective
+from stagepack.instances.schedule.instance import PipelineSchedule, measure
 from stagepack.instances.schedule.memory import memory_arcs
 from stagepack.instances.schedule.operations import Operations
 from stagepack.instances.schedule.reasons import least_memory, reasons

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from stagepack.instances.answer import require_instance
 from stagepack.instances.profile import Array
+from stagepack.instances.schedule.data import ScheduleData
+from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.instances.violation import Violation
-
-if TYPE_CHECKING:
-    from stagepack.instances.schedule.instance import PipelineSchedule
-    from stagepack.instances.schedule.solution import ScheduleSolution
-    from stagepack.result import Result
 
 LISTED = 100
 """Violations of one rule that are listed; more are counted."""
@@ -135,7 +131,7 @@ class Measure:
 # ---------------------------------------------------------------------- what it is worth
 
 
-def evaluate(instance: PipelineSchedule, solution: ScheduleSolution) -> int:
+def evaluate(instance: ScheduleData, solution: ScheduleSolution) -> int:
     """Return the value of the instance's objective; see :class:`.instance.Objective`."""
     first, last = _windows(instance, solution)
     if instance.objective.value == "span":
@@ -143,7 +139,7 @@ def evaluate(instance: PipelineSchedule, solution: ScheduleSolution) -> int:
     return _makespan(instance, last)
 
 
-def _windows(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Array, Array]:
+def _windows(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Array, Array]:
     """Return the first start and the last end of each device."""
     rows = Rows(instance)
     ends = np.maximum.reduceat(solution.start, rows.first[:-1]) + rows.duration
@@ -166,7 +162,7 @@ class Rows:
         Microbatches, cycles, change of memory, and device.
     """
 
-    def __init__(self, instance: PipelineSchedule) -> None:
+    def __init__(self, instance: ScheduleData) -> None:
         self.instance = instance
         cycles = (instance.forward, instance.backward, instance.weight)
         changes = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
@@ -204,7 +200,7 @@ def _parts(sizes: Array) -> Iterator[tuple[int, int]]:
         low = high
 
 
-def _by_device(instance: PipelineSchedule) -> list[list[int]]:
+def _by_device(instance: ScheduleData) -> list[list[int]]:
     """Return the stages of each device."""
     found: list[list[int]] = [[] for _ in range(instance.d)]
     for stage, device in enumerate(instance.devices.tolist()):
@@ -212,28 +208,24 @@ def _by_device(instance: PipelineSchedule) -> list[list[int]]:
     return found
 
 
-def _makespan(instance: PipelineSchedule, last: Array) -> int:
+def _makespan(instance: ScheduleData, last: Array) -> int:
     if instance.post_validation:
         return int((last + instance.optimizer).max())
     return int(last.max() + instance.optimizer.max())
 
 
-def _durations(instance: PipelineSchedule, stage: int) -> list[int]:
+def _durations(instance: ScheduleData, stage: int) -> list[int]:
     columns = (instance.forward, instance.backward, instance.weight)
     return [int(column[stage]) for column in columns if column is not None]
 
 
-def _changes(instance: PipelineSchedule, stage: int) -> list[int]:
+def _changes(instance: ScheduleData, stage: int) -> list[int]:
     columns = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
     return [int(column[stage]) for column in columns[: len(instance.kinds)]]
 
 
-def measure(
-    instance: PipelineSchedule, solution: ScheduleSolution | Result[ScheduleSolution]
-) -> Measure:
+def measure(instance: ScheduleData, solution: ScheduleSolution) -> Measure:
     """Return times, bubbles, memory and microbatches in flight of a valid `solution`."""
-    require_instance(instance, "pipeline-schedule")
-    solution = instance.solution_in(solution)
     starts = solution.stages
     first, last = _windows(instance, solution)
     spans = last - first + instance.optimizer
@@ -307,7 +299,7 @@ def _ring(starts: Array, ends: Array) -> int:
 # ---------------------------------------------------------------------- whether it is right
 
 
-def check(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Violation, ...]:
+def check(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Violation, ...]:
     """Return every rule that `solution` breaks, by name; () when it is valid.
 
     The names: ``shape`` (other stages, kinds or microbatches), ``start`` (negative or beyond
@@ -347,7 +339,7 @@ def _limited(found: list[Violation]) -> tuple[Violation, ...]:
     return tuple(kept)
 
 
-def shape(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Violation, ...]:
+def shape(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Violation, ...]:
     """Return what makes it impossible to speak of operations at all: ``shape``, ``start``."""
     wanted = tuple(map(int, instance.microbatches))
     start, kinds = solution.start, len(instance.kinds)
@@ -370,7 +362,7 @@ def shape(instance: PipelineSchedule, solution: ScheduleSolution) -> tuple[Viola
     )
 
 
-def _operation(instance: PipelineSchedule, stage: int, kind: int, microbatch: int) -> str:
+def _operation(instance: ScheduleData, stage: int, kind: int, microbatch: int) -> str:
     return f"{instance.kinds[kind]} of {instance.stage_name(stage)} for microbatch {microbatch:,}"
 
 
@@ -465,7 +457,7 @@ def _suspects(rows: Rows, start: Array) -> tuple[list[int], list[int]]:
 
 
 def _overlaps(
-    instance: PipelineSchedule, starts: list[Array], device: int, here: list[int]
+    instance: ScheduleData, starts: list[Array], device: int, here: list[int]
 ) -> list[Violation]:
     begins, ends, names = [], [], []
     for stage in here:
@@ -496,9 +488,7 @@ def _overlaps(
     return found
 
 
-def _memory(
-    instance: PipelineSchedule, starts: list[Array], here: list[int]
-) -> tuple[Array, Array]:
+def _memory(instance: ScheduleData, starts: list[Array], here: list[int]) -> tuple[Array, Array]:
     """Return the moments at which the memory of stages changes, and what they hold from then."""
     moments, amounts = [], []
     for stage in here:
@@ -514,7 +504,7 @@ def _memory(
 
 
 def _over_limit(
-    instance: PipelineSchedule, starts: list[Array], device: int, here: list[int]
+    instance: ScheduleData, starts: list[Array], device: int, here: list[int]
 ) -> list[Violation]:
     if instance.limit is None:
         return []
@@ -533,7 +523,7 @@ def _over_limit(
     ]
 
 
-def _culprit(instance: PipelineSchedule, starts: list[Array], here: list[int], moment: int) -> str:
+def _culprit(instance: ScheduleData, starts: list[Array], here: list[int], moment: int) -> str:
     """Name an operation that takes memory at `moment`."""
     for stage in here:
         rows = starts[stage]

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stagepack.instances.profile import Array
-
-if TYPE_CHECKING:
-    from stagepack.instances.schedule.instance import PipelineSchedule
+from stagepack.instances.schedule.data import ScheduleData
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -141,7 +138,7 @@ class Operations:
         return np.concatenate(parts)
 
     @classmethod
-    def of(cls, instance: PipelineSchedule) -> Operations:
+    def of(cls, instance: ScheduleData) -> Operations:
         """Lay out the operations of `instance`.  O(operations + edges)."""
         m, kinds = instance.microbatches, len(instance.kinds)
         durations = [instance.forward, instance.backward, instance.weight]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from stagepack.instances.problem import Export, Problem
-from stagepack.instances.schedule.instance import KIND, Objective, PipelineSchedule
+from stagepack.instances.schedule.data import KIND, Objective
+from stagepack.instances.schedule.instance import PipelineSchedule
 from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.instances.words import Parameter
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stagepack.instances.documents import strict
 from stagepack.instances.profile import Array
+from stagepack.instances.schedule.data import ScheduleData
 from stagepack.instances.schedule.validate import LARGEST
 from stagepack.result import InputError
 from stagepack.shown import ShownSolution, some
-
-if TYPE_CHECKING:
-    from stagepack.instances.schedule.instance import PipelineSchedule
 
 SHAPE = 'write {"start": [[[F starts], [B starts], [W starts]], ...]}, one entry a stage'
 
@@ -51,7 +49,7 @@ class ScheduleSolution(ShownSolution):
         return hash((self.kinds, self.microbatches, self.start.tobytes()))
 
     @classmethod
-    def of(cls, instance: PipelineSchedule, start: Any) -> ScheduleSolution:
+    def of(cls, instance: ScheduleData, start: Any) -> ScheduleSolution:
         """Return the solution of `instance` with these starts, one an operation."""
         return cls(
             np.array(start, dtype=np.int64),
@@ -60,7 +58,7 @@ class ScheduleSolution(ShownSolution):
         )
 
     @classmethod
-    def from_dict(cls, data: Any, instance: PipelineSchedule) -> ScheduleSolution:
+    def from_dict(cls, data: Any, instance: ScheduleData) -> ScheduleSolution:
         """Read ``{"start": [[[F starts], [B starts], [W starts]], ...]}``, one entry a stage.
 
         Raises

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
 import operator
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from stagepack.instances.profile import Array
+from stagepack.instances.schedule.data import ScheduleData, topological
 from stagepack.result import InputError
-
-if TYPE_CHECKING:
-    from stagepack.instances.schedule.instance import PipelineSchedule
 
 LARGEST = 2**62  # cycles, bytes and their sums beyond this are refused
 MOST_OPERATIONS = 2**23
@@ -147,39 +144,6 @@ def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def topological(p: int, edges: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Return the stages so that producers come first (least numbers first), or else a cycle.
-
-    O((p + edges) log(p)).
-    """
-    waits = [0] * p
-    consumers: list[list[int]] = [[] for _ in range(p)]
-    for producer, consumer in edges:
-        waits[consumer] += 1
-        consumers[producer].append(consumer)
-    ready = [stage for stage in range(p) if not waits[stage]]
-    order = []
-    while ready:  # a heap
-        stage = heapq.heappop(ready)
-        order.append(stage)
-        for consumer in consumers[stage]:
-            waits[consumer] -= 1
-            if not waits[consumer]:
-                heapq.heappush(ready, consumer)
-    if len(order) == p:
-        return order, []
-    before: dict[int, int] = {}  # every stage left waits for another one left
-    for producer, consumer in edges:
-        if waits[producer]:
-            before.setdefault(consumer, producer)
-    walk, seen = [next(stage for stage in range(p) if waits[stage])], set()
-    while walk[-1] not in seen:
-        seen.add(walk[-1])
-        walk.append(before[walk[-1]])
-    cycle = walk[walk.index(walk[-1]) :]
-    return [], cycle[::-1]
-
-
 def names(values: Iterable[Any] | None, name: str, n: int, per: str) -> tuple[str, ...] | None:
     """Return `n` different names, or None."""
     if values is None:
@@ -211,7 +175,7 @@ def devices(column: Array) -> None:
         )
 
 
-def instance(built: PipelineSchedule) -> None:
+def instance(built: ScheduleData) -> None:
     """Refuse what contradicts itself.
 
     Raises
@@ -254,7 +218,7 @@ def instance(built: PipelineSchedule) -> None:
     _require_range(built)
 
 
-def _require_range(built: PipelineSchedule) -> None:
+def _require_range(built: ScheduleData) -> None:
     """Refuse what would overflow 64 bits: total cycles, total bytes, number of operations.
 
     Times are added up over all steps, and over paths that visit every device and return.

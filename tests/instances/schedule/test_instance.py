@@ -161,7 +161,7 @@ def test_replace_validates_anew() -> None:
     assert instance.replace(name="x").digest == instance.digest
     assert instance.replace(latency=6).digest != instance.digest
     assert instance.replace(stage_names=["a", "b"]).digest == instance.digest
-    with pytest.raises(InputError, match="no field of a pipeline schedule"):
+    with pytest.raises(InputError, match="no field of a PipelineSchedule"):
         instance.replace(speed=3)
     with pytest.raises(InputError, match="at least 1"):
         instance.replace(steps=0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.packing.instance import Banks, LmemPacking
+from stagepack.instances.packing.data import Banks
+from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.profile import Array
 
 ALIGNMENT = 64

@@ -12,7 +12,7 @@ def stairs(things: int, capacity: int) -> Knapsack:
     """Things of sizes 1, 2, 3, ... and values 1, 4, 9, ..."""
     sizes = tuple(range(1, things + 1))
     values = tuple(size * size for size in sizes)
-    return Knapsack(sizes=sizes, values=values, capacity=capacity, name=f"stairs-{things}")
+    return Knapsack.from_arrays(sizes, values, capacity=capacity, name=f"stairs-{things}")
 
 
 GENERATORS = {

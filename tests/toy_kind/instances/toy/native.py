@@ -27,8 +27,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def parse(document: Document, given: Mapping[str, Any]) -> Knapsack:
     said = msgspec.structs.asdict(document) | dict(given)
     del said["problem"], said["version"]
-    said |= {"sizes": tuple(document.sizes), "values": tuple(document.values)}
-    return Knapsack(**said)
+    return Knapsack.from_arrays(**said)
 
 
 def dump(instance: Knapsack) -> dict[str, Any]:

@@ -1,0 +1,224 @@
+"""LMEM packing: where in memory each buffer lives.
+
+Every buffer has a size and a lifetime; buffers alive together must not overlap.  An instance is
+plain arrays (one entry a buffer) and the rules an allocation must respect; it knows no solver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+
+KIND = "lmem-packing"
+
+
+class Objective(StrEnum):
+    """What an allocation should minimise."""
+
+    PEAK = "peak"
+    """The highest address used; a capacity is not enforced."""
+    FIT = "fit"
+    """The highest address used, but whatever fits the capacity will do."""
+    BANK_CONFLICTS = "bank-conflicts"
+    """First the pairs of buffers that share a bank, then the peak (or a weighted sum)."""
+    MOVES = "moves"
+    """The bytes of buffers that leave their previous offset, within the capacity."""
+    SPILL = "spill"
+    """The cost of accesses, over which memory each buffer lives in."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """In [start, end) a buffer uses only the bytes [low, high) above its offset (none: dead)."""
+
+    buffer: int
+    start: int
+    end: int
+    low: int = 0
+    high: int = 0
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """A range [low, high) of addresses that may hold a buffer, wholly."""
+
+    buffer: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, eq=False)
+class Banks:
+    """Banks of equal size, and the pairs of buffers that should not share one.
+
+    Attributes
+    ----------
+    count : int
+        Number of banks.
+    nbytes : int
+        Bytes of a bank: address o lies in bank o // nbytes.
+    pairs : ndarray of int64, shape (pairs, 2)
+        Buffers that conflict when the banks they touch intersect, each pair once.
+    weight : int or None
+        Bytes of peak that one conflict is worth; None: conflicts come first.
+    """
+
+    count: int
+    nbytes: int
+    pairs: Array
+    weight: int | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One of several memories: its capacity in bytes (None: no limit) and cost of an access."""
+
+    name: str
+    capacity: int | None
+    cost: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PackingData:
+    """An instance of LMEM packing; use :meth:`from_arrays`, the fields are what it makes.
+
+    Attributes
+    ----------
+    name : str
+        Name for tables and reports.
+    size : ndarray of int64, shape (n,)
+        Bytes of each buffer, at least 1.
+    start, end : ndarray of int64, shape (n,)
+        Lifetimes [start, end); zeros and ones where `conflicts` replaces them.
+    ids : tuple of str, optional
+        Names of the buffers; "0", "1", ... when absent.
+    period : int, optional
+        Lifetimes are circular modulo this: 0 <= start < period, start < end <= start + period.
+    conflicts : ndarray of int64, shape (pairs, 2), optional
+        The pairs of buffers that must not overlap, in place of lifetimes.
+    capacity : int, optional
+        Bytes of the memory.
+    alignment : ndarray of int64, shape (n,)
+        Offsets are multiples of these.
+    gaps : tuple of Gap
+        Times in which a buffer is dead or shrinks to a window of itself.
+    fixed : ndarray of int64, shape (n,)
+        Offsets that are given; -1: free.
+    allowed : tuple of Allowed
+        Address ranges of a buffer, which must lie wholly in one of them.
+    reserved : tuple of (int, int)
+        Address ranges [low, high) that nobody may use.
+    colocated : tuple of tuple of int
+        Buffers that have one offset; they may overlap one another.
+    in_place : tuple of (int, int)
+        Pairs that may overlap, though only at equal offsets (an output born as its input dies).
+    banks : Banks, optional
+        Banks and conflicting pairs.
+    memories : tuple of Memory
+        Several memories to choose from, for the objective ``spill``.
+    accesses : ndarray of int64, shape (n,)
+        Accesses of each buffer, in the unit that the costs of the memories are for.
+    previous : ndarray of int64, shape (n,)
+        Old offsets; -1: none.
+    hint : ndarray of int64, shape (n,)
+        Offsets where a search may start; -1: none.
+    objective : Objective
+        What to minimise.
+    """
+
+    name: str
+    size: Array
+    start: Array
+    end: Array
+    ids: tuple[str, ...] | None = None
+    period: int | None = None
+    conflicts: Array | None = None
+    capacity: int | None = None
+    alignment: Array
+    gaps: tuple[Gap, ...] = ()
+    fixed: Array
+    allowed: tuple[Allowed, ...] = ()
+    reserved: tuple[tuple[int, int], ...] = ()
+    colocated: tuple[tuple[int, ...], ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
+    banks: Banks | None = None
+    memories: tuple[Memory, ...] = ()
+    accesses: Array
+    previous: Array
+    hint: Array
+    objective: Objective = Objective.PEAK
+    source: str = field(default="", compare=False)
+
+    kind = KIND
+    tolerance = 0.0
+
+    # ------------------------------------------------------------------ derived figures
+
+    @property
+    def n(self) -> int:
+        """Number of buffers."""
+        return len(self.size)
+
+    @property
+    def ceiling(self) -> int | None:
+        """The address that no buffer may exceed: the capacity where it counts, the last bank."""
+        limits = [] if self.objective is Objective.PEAK else [self.capacity]
+        if self.banks is not None:
+            limits.append(self.banks.count * self.banks.nbytes)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
+    def goal(self) -> int | None:
+        """An objective value that is good enough: the capacity, when all must only fit."""
+        return self.capacity if self.objective is Objective.FIT else None
+
+    @cached_property
+    def conflict_weight(self) -> int:
+        """What one bank conflict adds to the objective: more than any peak, where they come first.
+
+        A power of ten, so that people can read conflicts and peak off the value.
+        """
+        if self.banks is not None and self.banks.weight is not None:
+            return self.banks.weight
+        top = self.capacity
+        if top is None:
+            top = int(self.size.sum() + self.alignment.sum())
+            top += max([0, *(high for _, high in self.reserved)])
+            top += int(self.fixed.max()) + max([0, *(item.low for item in self.allowed)])
+        if self.banks is not None:
+            top = max(top, self.banks.count * self.banks.nbytes)
+        weight = 10
+        while weight <= top:
+            weight *= 10
+        return weight
+
+    def buffer_id(self, index: int) -> str:
+        """Name of a buffer for messages, files and plots."""
+        return str(index) if self.ids is None else self.ids[index]
+
+    @cached_property
+    def digest(self) -> str:
+        """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
+        whole = hashlib.sha256()
+        for key, value in sorted(vars(self).items()):
+            if key in ("name", "source", "ids") or key not in self.__dataclass_fields__:
+                continue
+            whole.update(key.encode())
+            if isinstance(value, Banks):
+                whole.update(repr((value.count, value.nbytes, value.weight)).encode())
+                value = value.pairs
+            if isinstance(value, np.ndarray):
+                whole.update(repr(value.shape).encode())
+                whole.update(np.ascontiguousarray(value).tobytes())
+            else:
+                whole.update(repr(value).encode())
+        return whole.hexdigest()[:16]
+
+    def _line(self) -> str:
+        return f"{self.name!r}, {self.n} buffers, {self.objective}"

@@ -1,0 +1,293 @@
+"""Phase scheduling: when the parts of a model too large for its chip run, and what stays on chip.
+
+n layers in a row are cut into groups.  A group's variables are loaded from remote memory once,
+then G gradient-accumulation steps each load inputs, compute and store outputs.  This module and
+its neighbours are the definition of the problem: the figures here, times in :mod:`.modes`, what
+is live when in :mod:`.liveness`, what moves when in :mod:`.traffic`, remote memory in :mod:`.rows`.
+
+**Layers and tensors.**  x_0 is the input, from the host; x_{l+1} is what layer l writes.  Layer l
+reads x_l, and x_{u+1} for each skip (u, l).  Layer n - 1 includes the loss when training: x_n is
+then read by nobody and has no gradient; in inference it goes to the host.  x_0 has no gradient.
+
+**Phases.**  Groups [c_j, c_{j+1}).  Inference: F_0 ... F_{k-1}.  Training: F_0 ... F_{k-2}, then
+FB_{k-1} (forward, loss and backward of the last group), then B_{k-2} ... B_0.
+
+**Policies** (training) say what becomes of the products of a layer that the backward part needs:
+its tape, and what it writes if a layer of its own group reads that.  ``stash``: stored remotely by
+the forward part, loaded by the backward part.  ``keep``: stays on chip.  ``recompute``: dropped,
+and computed again.  A tensor that other groups read is stored for them anyhow: stashing it costs
+no second store.
+
+Everything is integers (bytes, cycles); rates may be fractional.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stagepack.instances.phases.modes import Mode
+from stagepack.instances.profile import Array, Chip, TileCounts
+from stagepack.result import InputError
+
+KIND = "phase-schedule"
+
+SEPARATE = 4096
+"""Pairs of microbatch and number of I/O tiles up to which each is a problem of its own."""
+
+FIGURES = 16
+"""Microbatches whose figures are kept at a time."""
+
+
+class Objective(StrEnum):
+    """What a plan should minimise."""
+
+    TIME = "time"
+    """Cycles of the whole global batch: all phases, less what prefetching hides."""
+
+
+class Policy(StrEnum):
+    """What becomes of the products of a layer that its backward part needs."""
+
+    STASH = "stash"
+    """Stored in remote memory, and loaded again."""
+    KEEP = "keep"
+    """Kept on chip, for all steps at once where forward and backward are phases of their own."""
+    RECOMPUTE = "recompute"
+    """Dropped, and computed again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """The figures of one step, for one microbatch.
+
+    Attributes
+    ----------
+    microbatch : int
+        Samples of a step on one replica.
+    steps : int
+        G, the steps of every phase's loop.
+    forward, backward, temporary, tape : ndarray of int64, shape (n,)
+    activations : ndarray of int64, shape (n + 1,)
+    """
+
+    microbatch: int
+    steps: int
+    forward: Array
+    backward: Array
+    temporary: Array
+    tape: Array
+    activations: Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PhaseData:
+    """An instance of phase scheduling; use :meth:`from_arrays` or :meth:`from_profile`.
+
+    Attributes
+    ----------
+    name : str
+        Name for tables and reports.
+    variables, state : ndarray of int64, shape (n,)
+        Bytes of each layer's variables and optimiser state.
+    sharding : ndarray of int64, shape (n,)
+        Over how many replicas both are sharded (replicated tensor sharding); 1: not.
+    forward, backward, update : ndarray of int64, shape (n,)
+        Cycles of a step, forward and backward, and of the optimiser's update.
+    temporary, tape : ndarray of int64, shape (n,)
+        Bytes while the layer runs; bytes written forward that its backward pass reads.
+    activations : ndarray of int64, shape (n + 1,)
+        Bytes of x_0 ... x_n.
+    forward_fixed, backward_fixed, temporary_fixed : ndarray of int64, shape (n,)
+        Parts of a step that do not grow with the microbatch, where that is free.
+    skips : tuple of (int, int)
+        (u, v): layer v > u + 1 reads the output of layer u, too (u = -1: the input).
+    layer_class : ndarray of int64, shape (n,)
+        Layers of one class share their graph.  All differ by default.
+    chip : Chip
+    microbatch : int or None
+        Given: all figures are for it.  None: it is free; figures are per sample, and a
+        microbatch of b needs fixed + b * figure.
+    global_batch, data_parallel : int
+        steps * microbatch * data_parallel = global_batch.
+    modes : tuple of Mode
+        Allowed ways to run a loop.
+    training : bool
+    policies : tuple of Policy
+        Allowed when training.
+    recomputations : int
+        How often one layer may be computed again, at most.
+    prefetch : bool
+        Whether variables of the next phase may be loaded beside a loop.
+    fixed_boundaries : tuple of int, optional
+        The only boundaries allowed, 0 and n included.
+    remote_memory, graphs : int, optional
+        Most bytes of remote memory; most distinct phase graphs.
+    objective : Objective
+    """
+
+    name: str
+    variables: Array
+    state: Array
+    sharding: Array
+    forward: Array
+    backward: Array
+    update: Array
+    temporary: Array
+    tape: Array
+    activations: Array
+    forward_fixed: Array
+    backward_fixed: Array
+    temporary_fixed: Array
+    skips: tuple[tuple[int, int], ...] = ()
+    layer_class: Array
+    chip: Chip
+    microbatch: int | None = 1
+    global_batch: int = 1
+    data_parallel: int = 1
+    modes: tuple[Mode, ...] = tuple(Mode)
+    training: bool = False
+    policies: tuple[Policy, ...] = (Policy.STASH,)
+    recomputations: int = 1
+    prefetch: bool = False
+    fixed_boundaries: tuple[int, ...] | None = None
+    remote_memory: int | None = None
+    graphs: int | None = None
+    layer_names: tuple[str, ...] | None = None
+    objective: Objective = Objective.TIME
+    source: str = field(default="", compare=False)
+
+    kind = KIND
+    tolerance = 0.0
+
+    # ------------------------------------------------------------------ derived figures
+
+    @property
+    def n(self) -> int:
+        """Number of layers."""
+        return len(self.variables)
+
+    @cached_property
+    def microbatches(self) -> tuple[int, ...]:
+        """The allowed microbatches, rising: the given one, or the divisors of a replica's batch."""
+        if self.microbatch is not None:
+            return (self.microbatch,)
+        batch = self.global_batch // self.data_parallel
+        small = [size for size in range(1, int(batch**0.5) + 1) if batch % size == 0]
+        return tuple(sorted({*small, *(batch // size for size in small)}))
+
+    @cached_property
+    def io_tile_choices(self) -> TileCounts:
+        """The numbers of I/O tiles that the chip allows and an allowed mode can use, rising."""
+        allowed = self.chip.io_tile_choices
+        some = allowed.some if self.modes_with(1) else range(0)
+        return TileCounts(allowed.none and bool(self.modes_with(0)), some)
+
+    def modes_with(self, io_tiles: int) -> tuple[Mode, ...]:
+        """Return the allowed modes for a number of I/O tiles."""
+        return tuple(mode for mode in self.modes if mode.uses_io_tiles == (io_tiles > 0))
+
+    def at(self, microbatch: int) -> Figures:
+        """Return the figures of a step for one microbatch.
+
+        Raises
+        ------
+        InputError
+            When it is not one of :attr:`microbatches`.
+        """
+        if microbatch not in self.microbatches:
+            raise InputError(
+                f"{microbatch} samples are not allowed",
+                field="microbatch",
+                remedy="choose one of " + ", ".join(map(str, self.microbatches)),
+            )
+        if microbatch not in self._figures:
+            if len(self._figures) >= FIGURES:
+                self._figures.clear()
+            scale = 1 if self.microbatch is not None else microbatch
+            self._figures[microbatch] = Figures(
+                microbatch,
+                self.global_batch // (microbatch * self.data_parallel),
+                self.forward_fixed + scale * self.forward,
+                self.backward_fixed + scale * self.backward,
+                self.temporary_fixed + scale * self.temporary,
+                scale * self.tape,
+                scale * self.activations,
+            )
+        return self._figures[microbatch]
+
+    @cached_property
+    def _figures(self) -> dict[int, Figures]:
+        return {}
+
+    @cached_property
+    def read_pairs(self) -> tuple[Array, Array]:
+        """Every tensor that a layer reads, and the layer; by rising tensor, then layer."""
+        own = np.arange(self.n)
+        if self.chain:
+            return own, own
+        skips = np.array(self.skips, dtype=np.int64)
+        tensors = np.concatenate((own, skips[:, 0] + 1))
+        layers = np.concatenate((own, skips[:, 1]))
+        pairs = np.unique(tensors * self.n + layers)
+        return pairs // self.n, pairs % self.n
+
+    @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """The layers that read x_t, rising, for t = 0 ... n."""
+        tensors, layers = self.read_pairs
+        return _sliced(layers, np.bincount(tensors, minlength=self.n + 1))
+
+    @cached_property
+    def reads(self) -> tuple[tuple[int, ...], ...]:
+        """The tensors that layer l reads, rising, for l = 0 ... n - 1."""
+        tensors, layers = self.read_pairs
+        order = np.argsort(layers, kind="stable")
+        return _sliced(tensors[order], np.bincount(layers, minlength=self.n))
+
+    @property
+    def chain(self) -> bool:
+        """Whether every layer reads only what the layer before it writes."""
+        return not self.skips
+
+    def layer_name(self, index: int) -> str:
+        """Name of a layer for messages and plots."""
+        return f"layer {index}" if self.layer_names is None else self.layer_names[index]
+
+    @cached_property
+    def digest(self) -> str:
+        """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
+        whole = hashlib.sha256()
+        for key in sorted(self.__dataclass_fields__):
+            value = getattr(self, key)
+            if key in ("name", "source", "layer_names"):
+                continue
+            whole.update(key.encode())
+            if isinstance(value, np.ndarray):
+                whole.update(np.ascontiguousarray(value).tobytes())
+            elif isinstance(value, Chip):
+                whole.update(msgspec.json.encode(msgspec.structs.replace(value, name="")))
+            else:
+                whole.update(repr(value).encode())
+        return whole.hexdigest()[:16]
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """Pickle the fields alone; what follows from them is derived again."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    def _line(self) -> str:
+        return f"{self.name!r}, {self.n} layers"
+
+
+def _sliced(values: Array, sizes: Array) -> tuple[tuple[int, ...], ...]:
+    """Return values cut into pieces of given sizes."""
+    ends, flat = np.cumsum(sizes), values.tolist()
+    pieces = zip((ends - sizes).tolist(), ends.tolist(), strict=True)
+    return tuple(tuple(flat[first:end]) for first, end in pieces)

@@ -1,0 +1,229 @@
+"""Pipeline partitioning: which consecutive layers run on which device.
+
+n layers in a chain are cut into stages; each stage runs on a device of its own.  An instance is
+plain arrays (one entry a layer or a cut) and a cluster; it knows no solver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stagepack.instances.pipeline.shared import SharedBytes
+from stagepack.instances.profile import Array, Cluster
+
+KIND = "pipeline-partition"
+
+
+class Objective(StrEnum):
+    """What a partition should minimise (compute and transfer in cycles, over the stages)."""
+
+    BOTTLENECK = "bottleneck"
+    """The largest compute."""
+    TRANSFER_BOUNDED = "transfer-bounded"
+    """The largest compute plus the largest transfer: devices exchange after all have computed."""
+    SUM = "sum"
+    """The largest sum of compute and transfer: each device exchanges when it is ready."""
+    OVERLAP = "overlap"
+    """The largest single term of compute, receive and send: transfers hide behind compute."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Something used by layers `first` to `last`: no stage may end between them."""
+
+    name: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PartitionData:
+    """An instance of pipeline partitioning: layers, devices, and what a partition must respect.
+
+    Use :meth:`from_arrays` or :meth:`from_profile`; the fields below are what they make.
+
+    Attributes
+    ----------
+    name : str
+        Name for tables and reports.
+    forward, backward : ndarray, shape (n,)
+        Cycles of each layer on a device of speed 1; int64, or float64 where the source has them.
+    cluster : Cluster
+        The k devices in pipeline order, their memory, speed and links.
+    exclusive : dict of ndarray of int64, shape (n,)
+        Bytes always alive, by category.
+    shared : SharedBytes
+        Bytes that equal layers of a stage share.
+    temporary, carry, stash : ndarray of int64, shape (n,)
+        Bytes alive while the layer runs; bytes carried past it; bytes kept for its backward pass,
+        per microbatch in flight.
+    in_bytes, out_bytes : ndarray of int64, shape (n + 1,)
+        Bytes received by a stage that begins at a cut, and sent by one that ends there; the
+        entries of cut 0 and cut n are exchanged with the host.
+    recv_cycles, send_cycles : ndarray, shape (k, n + 1), optional
+        Cycles per device and cut that replace the links' when given.
+    compute_table, memory_table : ndarray, shape (n + 1, n + 1) or (k, n + 1, n + 1), optional
+        Cycles and bytes of the layers [a, b) that replace the per-layer figures when given.
+    variables : tuple of Variable
+        Spans of layers that must stay together.
+    forbidden_cuts, fixed_cuts : tuple of int
+        Cuts that no boundary may use, and cuts that must be boundaries.
+    training : bool
+        Count backward cycles and stashes.
+    microbatches : int
+        Microbatches of a training step: stage i of k stashes min(microbatches, k - i) of them.
+    objective : Objective
+        What to minimise.
+    host_transfer : bool
+        Every device waits for the exchange with the host (the rule of Auto Pipeline).
+    fewer_stages : bool
+        Devices may stay unused; otherwise every device runs a stage.
+    free_order : bool
+        Stages may run on the devices in any order; otherwise in the order of the cluster.
+    """
+
+    name: str
+    forward: Array
+    backward: Array
+    cluster: Cluster
+    exclusive: dict[str, Array]
+    shared: SharedBytes
+    temporary: Array
+    carry: Array
+    stash: Array
+    in_bytes: Array
+    out_bytes: Array
+    recv_cycles: Array | None = None
+    send_cycles: Array | None = None
+    compute_table: Array | None = None
+    memory_table: Array | None = None
+    variables: tuple[Variable, ...] = ()
+    forbidden_cuts: tuple[int, ...] = ()
+    fixed_cuts: tuple[int, ...] = ()
+    training: bool = False
+    microbatches: int = 1
+    objective: Objective = Objective.BOTTLENECK
+    host_transfer: bool = False
+    fewer_stages: bool = False
+    free_order: bool = False
+    layer_names: tuple[str, ...] | None = None
+    source: str = field(default="", compare=False)
+
+    kind = KIND
+
+    # ------------------------------------------------------------------ derived figures
+
+    @property
+    def n(self) -> int:
+        """Number of layers."""
+        return len(self.forward)
+
+    @property
+    def k(self) -> int:
+        """Number of devices."""
+        return len(self.cluster)
+
+    @cached_property
+    def cycles(self) -> Array:
+        """Cycles of each layer, shape (n,): forward, plus backward when training."""
+        return np.asarray(self.forward + self.backward) if self.training else self.forward
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether cycles are integers (then transfers are rounded down to whole cycles too)."""
+        tables = (self.compute_table, self.recv_cycles, self.send_cycles)
+        return self.cycles.dtype.kind == "i" and all(
+            table is None or table.dtype.kind == "i" for table in tables
+        )
+
+    @cached_property
+    def tolerance(self) -> float:
+        """Relative tolerance of objective values: 0 for integer cycles, else 1e-9.
+
+        1e-9, too, for speeds without a common multiple of moderate size.
+        """
+        return 0.0 if self.whole and self.speed_scale else 1e-9
+
+    @cached_property
+    def speed_scale(self) -> int:
+        """The least s for which integer cycles times s / speed are whole; 0: beyond 64 bits."""
+        speeds = [Fraction(str(speed)) for speed in {d.speed for d in self.cluster.devices}]
+        scale = 1
+        for speed in speeds:
+            scale = math.lcm(scale, speed.numerator)
+            if scale > 2**53:
+                return 0
+        table = self.compute_table
+        total = np.sum(self.cycles, dtype=np.float64) if table is None else table.max()
+        # Beyond 2**53 ticks a fraction of cycles has no exact double.
+        fits = float(total) * scale / float(min(speeds)) < 2**53
+        return scale if scale == 1 or fits else 0
+
+    @cached_property
+    def allowed_cuts(self) -> Array:
+        """Mask, shape (n + 1,), of the cuts where a stage may begin or end; 0 and n included."""
+        crossed = np.zeros(self.n + 2, dtype=np.int64)
+        if self.variables:
+            np.add.at(crossed, [v.first + 1 for v in self.variables], 1)
+            np.add.at(crossed, [v.last + 1 for v in self.variables], -1)
+        allowed: Array = np.cumsum(crossed)[: self.n + 1] == 0
+        allowed[list(self.forbidden_cuts)] = False
+        allowed[[0, self.n]] = True
+        return allowed
+
+    def layer_name(self, index: int) -> str:
+        """Name of a layer for messages and plots."""
+        return f"layer {index}" if self.layer_names is None else self.layer_names[index]
+
+    def device_name(self, index: int) -> str:
+        """Name of a device for messages and plots."""
+        return self.cluster.devices[index].name or f"device {index}"
+
+    @cached_property
+    def digest(self) -> str:
+        """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
+        whole = hashlib.sha256()
+        for key, value in sorted(vars(self).items()):
+            if key in ("name", "source", "layer_names") or key not in self.__dataclass_fields__:
+                continue
+            whole.update(key.encode())
+            for part in _parts(value):
+                whole.update(part)
+        return whole.hexdigest()[:16]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the fields alone: what was derived from them is made anew."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    def _line(self) -> str:
+        return f"{self.name!r}, {self.n} layers, {self.k} devices, {self.objective}"
+
+
+def _parts(value: Any) -> Iterable[bytes]:
+    """Yield the bytes that tell `value` from another one."""
+    if isinstance(value, np.ndarray):
+        yield value.dtype.str.encode()
+        yield str(value.shape).encode()
+        yield np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, SharedBytes):
+        for part in (value.nbytes, value.layer, value.key):
+            yield from _parts(part)
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            yield str(key).encode()
+            yield from _parts(value[key])
+    elif isinstance(value, Cluster):
+        anonymous = [msgspec.structs.replace(device, name="") for device in value.devices]
+        yield msgspec.json.encode((anonymous, value.clock, value.host_recv, value.host_send))
+    else:
+        yield repr(value).encode()
