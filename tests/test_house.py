@@ -67,26 +67,18 @@ def modules() -> dict[str, Path]:
 
 
 def imports(path: Path, name: str) -> set[str]:
-    """Our own modules that a file imports, wherever in it; types only do not count."""
+    """Our own modules that a file imports, wherever in it and be it for types alone."""
     ours: set[str] = set()
     known = modules()
-
-    class Visitor(ast.NodeVisitor):
-        def visit_If(self, node: ast.If) -> None:
-            if ast.unparse(node.test) != "TYPE_CHECKING":
-                self.generic_visit(node)
-
-        def visit_Import(self, node: ast.Import) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
             ours.update(a.name for a in node.names if a.name.split(".")[0] == "stagepack")
-
-        def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name} uses a relative import"
             if node.module and node.module.split(".")[0] == "stagepack":
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
                     ours.add(inner if inner in known else node.module)
-
-    Visitor().visit(ast.parse(path.read_text()))
     return ours
 
 
