@@ -749,15 +749,16 @@ def no_edges(share: float) -> PipelineSchedule:
 
 @family
 def huge_durations(share: float) -> PipelineSchedule:
-    """Cycles whose sums come close to 2**62."""
-    p = _count(share, 16)
+    """Cycles whose sums, over all devices and one more, come close to 2**62."""
+    p, m = _count(share, 16), _count(share, 60)
     random = _random(p)
+    most = 2**62 // ((p + 1) * (4 * p * m + 2))  # F and B, twice the latency, twice the optimizer
     return PipelineSchedule.from_arrays(
-        random.integers(2**48, 2**49, p),
-        random.integers(2**48, 2**49, p),
-        microbatches=_count(share, 60),
-        latency=2**50,
-        optimizer=2**53 + 1,
+        random.integers(most // 2, most, p),
+        random.integers(most // 2, most, p),
+        microbatches=m,
+        latency=most,
+        optimizer=most,
     )
 
 

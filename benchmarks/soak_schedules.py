@@ -173,7 +173,9 @@ class Trial:
     def _would_do(self) -> None:
         """With the limits that suffice there is a schedule."""
         assert self.instance.limit is not None
-        enough = np.maximum(self.instance.limit, sufficient_memory(self.instance))
+        enough = sufficient_memory(self.instance)
+        assert enough is not None
+        enough = np.maximum(self.instance.limit, enough)
         if best(self.instance.replace(limit=enough)) is None:
             self.complain("sufficient memory", f"{enough.tolist()} is not enough")
 

@@ -33,6 +33,23 @@ def random_schedule(seed: int, *, most_orders: int = 1500, **fixed: Any) -> Pipe
             return instance
 
 
+def lone_microbatches(instance: PipelineSchedule) -> ScheduleSolution:
+    """Return the schedule that runs one operation at a time, microbatch after microbatch.
+
+    All F of a microbatch, then all its B, then all its W.  O(operations).
+    """
+    operations = instance.operations
+    turn = np.empty(instance.p, dtype=np.int64)
+    turn[list(instance.order)] = np.arange(instance.p)
+    # Within a microbatch, B and W of stages that come last are first.
+    place = np.where(operations.kind == 0, turn[operations.stage], -turn[operations.stage])
+    order = np.lexsort((place, operations.kind, operations.microbatch))
+    start = np.zeros(len(order), dtype=np.int64)
+    wait = int(instance.lag.max(initial=0))
+    start[order[1:]] = np.cumsum(operations.duration[order[:-1]] + wait)
+    return ScheduleSolution.of(instance, start)
+
+
 def _draw(draw: np.random.Generator, seed: int, fixed: dict[str, Any]) -> PipelineSchedule:
     p = int(draw.choice([1, 2, 2, 3, 3, 4, 4]))
     kinds = int(draw.choice([1, 2, 2, 3, 3, 3]))

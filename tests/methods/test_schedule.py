@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,15 @@ from hypothesis import strategies as st
 
 from stagepack.heuristics.schedule import greedy, modulo
 from stagepack.heuristics.schedule.effort import Effort
-from stagepack.heuristics.schedule.rules import in_groups
+from stagepack.heuristics.schedule.rules import in_groups, one_by_one
 from stagepack.heuristics.schedule.timing import Timing
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
 from stagepack.methods.schedule import runs
-from stagepack.methods.schedule.reasons import lone_microbatches, sufficient_memory
+from stagepack.methods.schedule.reasons import conclude_infeasible, sufficient_memory
 from stagepack.result import InputError, Progress, Status, Termination
 from stagepack.solve import REGISTRY, methods, solve
 from tests.heuristics.schedule.cases import PUBLISHED
-from tests.random_schedules import best, random_schedule
+from tests.random_schedules import best, lone_microbatches, random_schedule
 
 KIND = "pipeline-schedule"
 SEARCHES = ("greedy", "modulo")
@@ -140,15 +141,19 @@ def test_devices_that_keep_their_limits_only_alone() -> None:
         pytest.fail("no such instance")
     assert result.status is Status.INFEASIBLE
     assert "would do, one microbatch after the other" in result.reason
+    enough = sufficient_memory(instance)
     assert instance.limit is not None
-    enough = np.maximum(instance.limit, sufficient_memory(instance))
-    assert best(instance.replace(limit=enough)) is not None
+    assert enough is not None
+    assert best(instance.replace(limit=np.maximum(instance.limit, enough))) is not None
 
 
 def test_one_microbatch_after_the_other_is_a_schedule() -> None:
     for seed in range(60):
         instance = random_schedule(seed, limit=None)
-        solution = lone_microbatches(instance)
+        timing = Timing(instance)
+        start = timing.earliest(one_by_one(instance, lambda _: None))
+        assert start is not None
+        solution = ScheduleSolution.of(instance, start)
         assert instance.check(solution) == ()
         limited = instance.replace(limit=sufficient_memory(instance))
         assert limited.check(solution) == ()
@@ -416,3 +421,37 @@ def test_a_reason_names_few_devices_and_counts_the_rest() -> None:
     assert reason.count("raise the limit") == 1
     assert "device 1, device 2, device 3, device 4 and 35 more" in reason
     assert len(reason) < 600
+
+
+@pytest.mark.parametrize("devices", [None, [0] * 6 + [1] * 6])
+def test_a_reason_is_what_time_allows_to_find(devices: list[int] | None) -> None:
+    """Whenever the clock ends the search for what would do, the first device is told in full."""
+    given = PipelineSchedule.from_arrays(
+        [1] * 12,
+        [1] * 12,
+        microbatches=[2, 2, 2, 3, 3, 3, 5, 5, 5, 7, 7, 7],
+        edges=[],
+        devices=devices,
+        memory_forward=2,
+        memory_backward=-2,
+        limit=1,
+    )
+    lacking, said = reasons(given), []
+    for most in range(40):
+        progress: Progress[ScheduleSolution] = Progress(given.evaluate, given.check)
+        asked = itertools.count()
+        progress.stop_reason = lambda asked=asked, most=most: (  # type: ignore[method-assign]
+            Termination.TIME_LIMIT if next(asked) >= most else None
+        )
+        conclude_infeasible(given, progress, "memory", lacking)
+        assert progress.infeasible_reason is not None
+        said.append(progress.infeasible_reason)
+        assert said[-1].startswith(lacking[0])
+        assert next(asked) <= most + 3
+    whole = solve(given).reason
+    if devices is not None:  # stages of a device are compared, with a question for each
+        assert "1 other devices lack memory, too" in said[0]
+    assert "would do" not in said[0]
+    assert said[-1] == whole
+    assert "would do, one microbatch after the other" in whole
+    assert len(set(said)) == (2 if devices is None else 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,22 +22,21 @@ def reasons(
     """
     if instance.limit is None:
         return ()
-    needs, operations = _needs(instance, keep_going)
+    needs = _needs(instance, keep_going)
     found = []
-    for device in range(instance.d):
-        need, limit = needs[device], int(instance.limit[device])
-        if need > limit:
-            stage, kind, lone = operations[device]
-            which = "a single microbatch" if lone > limit else "its last microbatch"
-            found.append(
-                f"{instance.stage_name(stage)} needs {need:,} on {instance.device_name(device)} "
-                f"to run {kind} of {which}, whatever the order, but the limit is "
-                f"{limit:,}: {need - limit:,} too little; raise the limit to {need:,} at least"
-            )
+    for device in np.flatnonzero(needs.memory > instance.limit).tolist():
+        need, limit = int(needs.memory[device]), int(instance.limit[device])
+        which = "a single microbatch" if needs.lone[device] > limit else "its last microbatch"
+        found.append(
+            f"{instance.stage_name(int(needs.stage[device]))} needs {need:,} on "
+            f"{instance.device_name(device)} to run {instance.kinds[needs.kind[device]]} of "
+            f"{which}, whatever the order, but the limit is {limit:,}: {need - limit:,} too "
+            f"little; raise the limit to {need:,} at least"
+        )
     return tuple(found)
 
 
-def least_memory(instance: PipelineSchedule) -> Array:
+def least_memory(instance: PipelineSchedule, keep_going: Callable[[], bool] | None = None) -> Array:
     """Return a lower bound on the memory each device needs in any schedule, int64, shape (d,).
 
     When a stage runs an operation of its last microbatch, some operations must have been run
@@ -44,18 +44,25 @@ def least_memory(instance: PipelineSchedule) -> Array:
     the same microbatch on stages of the device that come before (F) or after it (B).  Whatever
     else was run holds at least nothing, for no prefix of F, B, W of a stage and microbatch holds
     less.  Of operations that may or may not have been run, the state that holds least counts.
-    O(p + edges), and O(p) more for each stage that shares its device.
+    O(p + edges), and O(p) more for each stage that shares its device; zeros once `keep_going`
+    says no.
     """
-    return np.array(_needs(instance, None)[0], dtype=np.int64)
+    return _needs(instance, keep_going).memory
 
 
-def _needs(
-    instance: PipelineSchedule, keep_going: Callable[[], bool] | None
-) -> tuple[list[int], list[tuple[int, str, int]]]:
-    """Return for each device what it needs, and the operation that needs it.
+class _Needs(NamedTuple):
+    """What each device needs, and the operation that needs it, int64, shape (d,) each.
 
-    The operation as stage, kind, and what it would need were there one microbatch alone.
+    `lone` is what the operation would need were there one microbatch alone.
     """
+
+    memory: Array
+    stage: Array
+    kind: Array
+    lone: Array
+
+
+def _needs(instance: PipelineSchedule, keep_going: Callable[[], bool] | None) -> _Needs:
     kinds = len(instance.kinds)
     columns = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
     taken = np.stack(columns[:kinds])
@@ -69,7 +76,7 @@ def _needs(
         stages = np.array(instance.stages_of(device))
         for s in stages if len(stages) > 1 else ():
             if keep_going is not None and not keep_going():
-                return [0] * instance.d, [(0, "F", 0)] * instance.d
+                return _Needs(*np.zeros((4, instance.d), dtype=np.int64))
             row = stages[instance.above(s, stages)]
             above[s], above_least[s] = held[0][row].sum(), least[row].sum()
             below[row] += started[s]
@@ -83,11 +90,8 @@ def _needs(
             lone[:, kind] += held[kind - 1] + below
             rest = rest + below
         need[:, kind] = lone[:, kind] + earlier * rest
-    needs, culprits = [], []
-    for device in range(instance.d):
-        own = need[list(instance.stages_of(device))]
-        at, kind = divmod(int(own.argmax()), kinds)
-        s = instance.stages_of(device)[at]
-        needs.append(max(0, int(own[at, kind])))
-        culprits.append((s, instance.kinds[kind], int(lone[s, kind])))
-    return needs, culprits
+    most, kind = need.max(axis=1), need.argmax(axis=1)
+    by = np.lexsort((-most, instance.devices))
+    stage = by[np.searchsorted(instance.devices[by], np.arange(instance.d))]
+    worst = kind[stage]
+    return _Needs(np.maximum(0, most[stage]), stage, worst, lone[stage, worst])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from stagepack.instances.profile import Array
@@ -9,7 +11,6 @@ from stagepack.instances.schedule import (
     PipelineSchedule,
     ScheduleSolution,
     least_memory,
-    reasons,
 )
 from stagepack.result import CheckError, Progress
 
@@ -17,58 +18,80 @@ NAMED = 4
 """Devices, and different amounts, that a reason names; more are counted."""
 
 
-def lone_microbatches(instance: PipelineSchedule) -> ScheduleSolution:
-    """Return the schedule that runs one operation at a time, microbatch after microbatch.
+def sufficient_memory(
+    instance: PipelineSchedule, keep_going: Callable[[], bool] | None = None
+) -> Array | None:
+    """Return limits, int64, shape (d,), within which one microbatch after the other fits.
 
-    All F of a microbatch, then all its B, then all its W.  O(operations).
+    Each runs F of all stages, then B and W of each, the last stages first.  What is left of those
+    before never is less than nothing, so that a device holds most in the last microbatch of some
+    stage.  O(stages) for each number of microbatches that a stage has; None once `keep_going`
+    says no.
     """
-    operations = instance.operations
-    turn = np.empty(instance.p, dtype=np.int64)
-    turn[list(instance.order)] = np.arange(instance.p)
-    # Within a microbatch, B and W of stages that come last are first.
-    place = np.where(operations.kind == 0, turn[operations.stage], -turn[operations.stage])
-    order = np.lexsort((place, operations.kind, operations.microbatch))
-    start = np.zeros(len(order), dtype=np.int64)
-    wait = int(instance.lag.max(initial=0))
-    start[order[1:]] = np.cumsum(operations.duration[order[:-1]] + wait)
-    return ScheduleSolution.of(instance, start)
-
-
-def sufficient_memory(instance: PipelineSchedule) -> Array:
-    """Return limits, int64, shape (d,), within which one microbatch after the other fits."""
-    operations = instance.operations
-    by = np.lexsort((lone_microbatches(instance).start, operations.device))
-    delta = operations.delta[by]
-    after = np.cumsum(delta)
-    first = np.searchsorted(operations.device[by], np.arange(instance.d))
-    after -= np.repeat(after[first] - delta[first], np.diff(np.append(first, len(by))))
-    return np.asarray(np.maximum(0, np.maximum.reduceat(after + np.maximum(0, -delta), first)))
+    kinds, devices, m = len(instance.kinds), instance.devices, instance.microbatches
+    columns = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
+    taken = np.stack(columns[:kinds], axis=1)
+    turn = np.repeat(np.argsort(instance.order), kinds)
+    stage, kind = np.divmod(np.arange(taken.size), kinds)
+    by = np.lexsort((kind, np.where(kind == 0, turn, -turn), kind > 0, devices[stage]))
+    stage, delta = stage[by], taken.ravel()[by]
+    first = np.searchsorted(devices[stage], np.arange(instance.d))
+    lengths = np.diff(np.append(first, len(stage)))
+    enough = np.zeros(instance.d, dtype=np.int64)
+    for count in np.unique(m).tolist():
+        if keep_going is not None and not keep_going():
+            return None
+        runs = np.where(m[stage] >= count, delta, 0)
+        held = np.cumsum(runs)
+        held -= np.repeat(held[first] - runs[first], lengths)
+        peak = np.maximum.reduceat(held + np.maximum(0, -runs), first)
+        np.add.at(peak, devices, np.minimum(m, count - 1) * taken.sum(axis=1))
+        enough = np.maximum(enough, peak)
+    return enough
 
 
 def conclude_infeasible(
-    instance: PipelineSchedule, progress: Progress[ScheduleSolution], source: str
+    instance: PipelineSchedule,
+    progress: Progress[ScheduleSolution],
+    source: str,
+    found: Sequence[str] = (),
 ) -> None:
-    """Report that no schedule keeps within the memory: who needs how much, and what would do."""
+    """Report that no schedule keeps within the memory: who needs how much, and what would do.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    progress : Progress
+        Once its time is over, no more is looked for.
+    source : str
+        Who says so.
+    found : sequence of str
+        The :func:`.reasons.reasons`, if there are any.
+    """
     if progress.solution is not None:
         raise CheckError(f"{source} calls an instance infeasible that has a valid schedule")
-    found = list(reasons(instance))
-    limit, enough = instance.limit, sufficient_memory(instance)
+    limit = instance.limit
     assert limit is not None
+    said = list(found[:1])
     if len(found) > 1:  # one device in full, the others in a line
-        least = least_memory(instance)
+        least = least_memory(instance, progress.keep_going)
         others = np.flatnonzero(least > limit)[1:]
-        found[1:] = [f"likewise needed are {_named(instance, least, others)}"]
+        if len(others):
+            said.append(f"likewise needed are {_named(instance, least, others)}")
+        else:
+            said.append(f"{len(found) - 1:,} other devices lack memory, too")
     if not found:
-        found.append(
+        said.append(
             f"{source}: every device could keep within its limit alone, but no order of all "
             "operations does for all devices at once"
         )
-    wanted = np.flatnonzero(enough > limit)
-    if len(wanted):
-        found.append(
-            f"limits of {_named(instance, enough, wanted)} would do, one microbatch after the other"
+    enough = sufficient_memory(instance, progress.keep_going)
+    if enough is not None and (enough > limit).any():
+        said.append(
+            f"limits of {_named(instance, enough, np.flatnonzero(enough > limit))} would do, "
+            "one microbatch after the other"
         )
-    progress.prove_infeasible("; ".join(found))
+    progress.prove_infeasible("; ".join(said))
 
 
 def _named(instance: PipelineSchedule, memory: Array, devices: Array) -> str:

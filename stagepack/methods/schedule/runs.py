@@ -45,8 +45,9 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress, settings: Set
     Stopped
         When nothing fits.
     """
-    if reasons(instance, progress.keep_going):
-        conclude_infeasible(instance, progress, "memory")
+    lacking = reasons(instance, progress.keep_going)
+    if lacking:
+        conclude_infeasible(instance, progress, "memory", lacking)
         raise Stopped
     with progress.setup("loading kernels"):
         bounds.warm_up()

@@ -6,8 +6,8 @@ import pytest
 
 from stagepack.heuristics.schedule.effort import CHECK, OFFER, RATE, Effort
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.methods.schedule.reasons import lone_microbatches
 from stagepack.result import Progress, Stopped, Termination
+from tests.random_schedules import lone_microbatches
 
 
 @dataclass(frozen=True)

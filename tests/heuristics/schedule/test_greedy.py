@@ -8,10 +8,9 @@ import pytest
 from stagepack.heuristics.schedule import annealing, greedy
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.methods.schedule.reasons import lone_microbatches
 from stagepack.result import Status
 from tests.heuristics.schedule.cases import FOUR, PUBLISHED, looped, run, vee, zero_bubble
-from tests.random_schedules import optimum, random_schedule
+from tests.random_schedules import lone_microbatches, optimum, random_schedule
 
 
 @pytest.mark.parametrize(

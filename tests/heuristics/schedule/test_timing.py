@@ -12,9 +12,8 @@ from stagepack.instances.schedule import (
     earliest,
     measure,
 )
-from stagepack.methods.schedule.reasons import lone_microbatches
 from stagepack.result import InputError
-from tests.random_schedules import best, least, orders_of, random_schedule
+from tests.random_schedules import best, least, lone_microbatches, orders_of, random_schedule
 
 
 def some_orders(instance: PipelineSchedule, draw: np.random.Generator) -> list[list[int]]:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
 from stagepack.instances.schedule.check import LISTED
-from stagepack.methods.schedule.reasons import lone_microbatches
-from tests.random_schedules import best, by_list, random_schedule
+from tests.random_schedules import best, by_list, lone_microbatches, random_schedule
 
 check = importlib.import_module("stagepack.instances.schedule.check")  # not its function
 
