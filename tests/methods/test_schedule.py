@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.heuristics.schedule import greedy, modulo
+from stagepack.heuristics.schedule import greedy, modulo, rules
 from stagepack.heuristics.schedule.effort import Effort
-from stagepack.heuristics.schedule.rules import in_groups, one_by_one
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
 from stagepack.methods.schedule import runs
@@ -151,7 +149,7 @@ def test_one_microbatch_after_the_other_is_a_schedule() -> None:
     for seed in range(60):
         instance = random_schedule(seed, limit=None)
         timing = Timing(instance)
-        start = timing.earliest(one_by_one(instance, lambda _: None))
+        start = timing.earliest(rules.one_by_one(instance, lambda _: None))
         assert start is not None
         solution = ScheduleSolution.of(instance, start)
         assert instance.check(solution) == ()
@@ -345,16 +343,23 @@ def test_little_memory_has_a_schedule_with_as_many_in_flight_as_fit() -> None:
     assert "times its bound" in result.reason
 
 
-def test_gpipe_in_groups_falls_back() -> None:
+def test_gpipe_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever parts it is written down; each device in groups of the least that fits."""
+    monkeypatch.setattr(rules, "PART", 7)
     looks: list[int] = []
-    instance = chain(4, 8, (1, 1, 1), limit=[4, 9, 2, 9])
-    order = in_groups(instance, looks.append)
+    instance = chain(4, 8, (1, 1, 1), limit=[6, 9, 7, 9], devices=[2, 0, 3, 1])
+    order = rules.in_groups(instance, looks.append)
     assert order is not None
     assert Timing(instance).fits(order)
     assert Timing(instance).best(order) is not None
+    operations = instance.operations
+    kinds = "".join("FBW"[kind] for kind in operations.kind[order[:24]])
+    assert kinds == "FFFBWBWBWFFFBWBWBWFFBWBW"
+    assert operations.stage[order[::24]].tolist() == [1, 3, 0, 2]
+    assert len(looks) > 12
     shared = chain(4, 8, (1, 1, 1), devices=[0, 0, 1, 1], limit=9)
-    assert in_groups(shared, looks.append) is None
-    assert in_groups(chain(4, 8, (1, 1, 1), limit=1), looks.append) is None
+    assert rules.in_groups(shared, looks.append) is None
+    assert rules.in_groups(chain(4, 8, (1, 1, 1), limit=1), looks.append) is None
 
 
 @pytest.mark.parametrize("limit", [0.25, 1.0])
@@ -423,6 +428,18 @@ def test_a_reason_names_few_devices_and_counts_the_rest() -> None:
     assert len(reason) < 600
 
 
+class Ending(Progress[ScheduleSolution]):
+    """A progress whose time is over when it has been asked so often."""
+
+    def __init__(self, instance: PipelineSchedule, questions: int) -> None:
+        super().__init__(instance.evaluate, instance.check)
+        self.left = questions
+
+    def stop_reason(self) -> Termination | None:
+        self.left -= 1
+        return super().stop_reason() if self.left >= 0 else Termination.TIME_LIMIT
+
+
 @pytest.mark.parametrize("devices", [None, [0] * 6 + [1] * 6])
 def test_a_reason_is_what_time_allows_to_find(devices: list[int] | None) -> None:
     """Whenever the clock ends the search for what would do, the first device is told in full."""
@@ -438,16 +455,12 @@ def test_a_reason_is_what_time_allows_to_find(devices: list[int] | None) -> None
     )
     lacking, said = reasons(given), []
     for most in range(40):
-        progress: Progress[ScheduleSolution] = Progress(given.evaluate, given.check)
-        asked = itertools.count()
-        progress.stop_reason = lambda asked=asked, most=most: (  # type: ignore[method-assign]
-            Termination.TIME_LIMIT if next(asked) >= most else None
-        )
+        progress = Ending(given, most)
         conclude_infeasible(given, progress, "memory", lacking)
         assert progress.infeasible_reason is not None
         said.append(progress.infeasible_reason)
         assert said[-1].startswith(lacking[0])
-        assert next(asked) <= most + 3
+        assert progress.left >= -3, "no loop goes on after the end"
     whole = solve(given).reason
     if devices is not None:  # stages of a device are compared, with a question for each
         assert "1 other devices lack memory, too" in said[0]

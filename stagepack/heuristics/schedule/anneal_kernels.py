@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.schedule.random_kernels import draw
-from stagepack.heuristics.schedule.timing_kernels import Graph, backward, followers, forward
+from stagepack.heuristics.schedule.timing_kernels import Graph, backward, forward
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
@@ -62,16 +62,7 @@ def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
     """
     devices = len(walk.ptr) - 1
     walk.work[0] += (1 + walk.spans) * (len(walk.order) + graph.arcs)
-    followers(walk.order, walk.ptr, walk.follower)
-    fine = forward(
-        graph,
-        walk.order,
-        walk.ptr,
-        walk.follower,
-        walk.early,
-        walk.visit,
-        walk.waits,
-    )
+    fine = forward(graph, walk.order, walk.follower, walk.early, walk.visit, walk.waits)
     if not fine:
         return -1.0
     for d in range(devices):

@@ -49,3 +49,38 @@ def unroll(
         turn += 1
     state[2] = place
     return True
+
+
+@compiled
+def grouped(
+    base: Array,
+    microbatches: Array,
+    kinds: int,
+    size: int,
+    stages: Array,
+    ends: Array,
+    order: Array,
+    low: int,
+    high: int,
+) -> None:  # pragma: no cover - compiled
+    """Write order[low:high]: `size` F's, then B (and W) of each, and again; stage by stage.
+
+    The stages run in the order of `stages`; stages[i] is done at place ends[i] of `order`.
+    `base`, `microbatches` and `kinds` are those of :class:`.operations.Operations`.
+    """
+    turn = 0
+    while ends[turn] <= low:
+        turn += 1
+    for at in range(low, high):
+        if at == ends[turn]:
+            turn += 1
+        s = stages[turn]
+        m = microbatches[s]
+        group, place = divmod(at - ends[turn] + kinds * m, kinds * size)
+        begin = group * size
+        many = min(size, m - begin)
+        if place < many:
+            order[at] = base[s] + begin + place
+        else:
+            i, kind = divmod(place - many, kinds - 1)
+            order[at] = base[s] + (1 + kind) * m + begin + i

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -24,6 +25,9 @@ ASKED = 1000
 
 RUN = 400
 """Steps of writing one down."""
+
+STAGE = 100
+"""Steps of a stage in a loop over all."""
 
 PART = 2_000_000
 """Operations in a kernel call: less than a tenth of a second."""
@@ -150,6 +154,12 @@ class Program:
         return found
 
 
+@cache
+def warm_up() -> None:
+    """Run the kernel once, so that it is compiled."""
+    one_by_one(PipelineSchedule.from_arrays([1], microbatches=1), _unseen)
+
+
 def one_by_one(instance: PipelineSchedule, look: Look) -> Array:
     """Return the order that finishes one microbatch after the other: in the least memory, mostly.
 
@@ -172,31 +182,28 @@ def in_groups(instance: PipelineSchedule, look: Look) -> Array | None:
 
     None where a device has several stages, or where one microbatch does not fit.  O(operations).
     """
+    from stagepack.heuristics.schedule.rule_kernels import grouped  # loaded when used
+
     if not instance.training or instance.d < instance.p:
         return None
-    operations, size = instance.operations, int(instance.microbatches.max())
+    size = int(instance.microbatches.max())
     if instance.limit is not None:
         limits = instance.limit.tolist()
         for s, device in enumerate(instance.devices.tolist()):
             f, b, _ = instance.changes(s)
             size = min(size, (limits[device] - max(b, 0)) // f) if f > 0 else size
+    look(STAGE * instance.p)
     if size < 1:
         return None
-    n, kinds = len(operations), operations.kinds
-    group = operations.microbatch // size * size
-    turn = operations.microbatch - group
-    look(10 * n)
-    last = np.minimum(size, np.repeat(operations.count, operations.count) - group)
-    back = last + turn * (kinds - 1) + operations.kind - 1
-    look(10 * n)
-    lengths = kinds * instance.microbatches
-    by = np.argsort(instance.devices)
-    first = np.empty_like(lengths)
-    first[by] = np.cumsum(lengths[by]) - lengths[by]
-    place = np.repeat(first, lengths) + group * kinds + np.where(operations.kind == F, turn, back)
-    look(10 * n)
-    order = np.empty(n, dtype=np.int64)
-    order[place] = np.arange(n)
+    operations = instance.operations
+    stages = np.argsort(instance.devices)
+    first = np.cumsum(operations.kinds * instance.microbatches[stages])
+    order = np.empty(len(operations), dtype=np.int64)
+    for low in range(0, len(order), PART):
+        high = min(len(order), low + PART)
+        base, m = operations.base, operations.microbatches
+        grouped(base, m, operations.kinds, size, stages, first, order, low, high)
+        look(high - low)
     return order
 
 

@@ -90,10 +90,13 @@ class Timing:
         if self._look is not None:
             self._look(amount)
 
-    def _parts(self) -> Iterator[tuple[int, int]]:
-        """Yield [low, high) of all operations, part by part, and look at the clock between."""
+    def _parts(self, each: float = 0) -> Iterator[tuple[int, int]]:
+        """Yield [low, high) of all operations, part by part, and look at the clock between.
+
+        Each counts as so many steps; one and its arcs when `each` is 0.
+        """
         n = len(self.start)
-        each = self.graph.arcs / n + 1
+        each = each or self.graph.arcs / n + 1
         for low in range(0, n, PART):
             high = min(n, low + PART)
             yield low, high
@@ -107,12 +110,12 @@ class Timing:
         order : ndarray of int64, shape (n,)
             What each device runs, one device after another.
         """
-        kernels.followers(order, self.ptr, self._follower)
         graph, start, visit, waits = self.graph, self.start, self._visit, self._scratch
-        self._looked(len(start))
-        write = kernels.begin(graph, order, self.ptr, start, visit, waits)
+        write, next_one = 0, self._follower
+        for low, high in self._parts(1):
+            write = kernels.begin(graph, order, next_one, start, visit, waits, low, high, write)
         for low, high in self._parts():
-            write = kernels.advance(graph, self._follower, start, visit, waits, low, write, high)
+            write = kernels.advance(graph, next_one, start, visit, waits, low, write, high)
             if write < high:
                 return None
         found = start.copy()
@@ -121,9 +124,9 @@ class Timing:
 
     def peaks(self, order: Array) -> Array:
         """Return the most memory each device holds, shape (d,)."""
-        peak = np.zeros(self.d, dtype=np.int64)
-        kernels.peaks(self.graph, order, self.ptr, peak)
-        self._looked(len(order))
+        held, peak = np.zeros((2, self.d), dtype=np.int64)
+        for low, high in self._parts(1):
+            kernels.peaks(self.graph, order, held, peak, low, high)
         return peak
 
     def fits(self, order: Array) -> bool:

@@ -54,34 +54,33 @@ def target(graph: Graph, v: int, row: int, arc: int) -> Any:  # pragma: no cover
 
 
 @compiled
-def followers(order: Array, ptr: Array, follower: Array) -> None:  # pragma: no cover - compiled
-    """Set follower[v] to what the device of v runs next, -1 after its last operation.
-
-    Device d runs order[ptr[d] : ptr[d + 1]].
-    """
-    for d in range(len(ptr) - 1):
-        for at in range(ptr[d], ptr[d + 1]):
-            follower[order[at]] = order[at + 1] if at + 1 < ptr[d + 1] else -1
-
-
-@compiled
 def begin(
-    graph: Graph, order: Array, ptr: Array, start: Array, visit: Array, waits: Array
+    graph: Graph,
+    order: Array,
+    follower: Array,
+    start: Array,
+    visit: Array,
+    waits: Array,
+    low: int,
+    high: int,
+    write: int,
 ) -> int:  # pragma: no cover - compiled
-    """Prepare :func:`advance`; return how many operations wait for nothing.
+    """Prepare :func:`advance` for order[low:high], after what comes before; return `write`.
 
-    `waits` becomes what each operation waits for, `visit` begins with those without any.  O(n).
+    follower[v] becomes what the device of v runs next, -1 after its last operation, waits[v] how
+    many operations v waits for; those that wait for none follow in `visit` from `write` on.
     """
-    write = 0
-    for v in range(len(start)):
-        waits[v] = graph.waits[v]
+    for at in range(low, high):
+        v = order[at]
+        device = graph.device[v]
+        last = at + 1 == len(order) or graph.device[order[at + 1]] != device
+        follower[v] = -1 if last else order[at + 1]
         start[v] = 0
-    for d in range(len(ptr) - 1):
-        for at in range(ptr[d] + 1, ptr[d + 1]):
-            waits[order[at]] += 1
-    for d in range(len(ptr) - 1):  # whatever waits for nothing comes first on its device
-        if ptr[d] < ptr[d + 1] and waits[order[ptr[d]]] == 0:
-            visit[write] = order[ptr[d]]
+        waits[v] = graph.waits[v]
+        if at > 0 and graph.device[order[at - 1]] == device:
+            waits[v] += 1
+        elif waits[v] == 0:  # whatever waits for nothing comes first on its device
+            visit[write] = v
             write += 1
     return write
 
@@ -127,20 +126,15 @@ def advance(
 
 @compiled
 def forward(
-    graph: Graph,
-    order: Array,
-    ptr: Array,
-    follower: Array,
-    start: Array,
-    visit: Array,
-    waits: Array,
+    graph: Graph, order: Array, follower: Array, start: Array, visit: Array, waits: Array
 ) -> bool:  # pragma: no cover - compiled
     """Set `start` to the earliest starts; return False when the orders wait for one another.
 
-    `visit`, shape (n,), becomes a topological order, `waits` is scratch.  O(n + arcs).
+    `follower` becomes what :func:`begin` says, `visit`, shape (n,), a topological order; `waits`
+    is scratch.  O(n + arcs).
     """
     n = len(start)
-    write = begin(graph, order, ptr, start, visit, waits)
+    write = begin(graph, order, follower, start, visit, waits, 0, n, 0)
     return advance(graph, follower, start, visit, waits, 0, write, n) == n
 
 
@@ -173,16 +167,16 @@ def backward(
 
 
 @compiled
-def peaks(graph: Graph, order: Array, ptr: Array, peak: Array) -> None:  # pragma: no cover
-    """Set peak[d] to the most memory device d holds at any time in its order.  O(n)."""
-    for d in range(len(ptr) - 1):
-        held, most = 0, 0
-        for at in range(ptr[d], ptr[d + 1]):
-            change = graph.delta[order[at]]
-            held += change
-            # What is given back is held until the end, what is taken is from the start.
-            most = max(most, held, held - change)
-        peak[d] = most
+def peaks(
+    graph: Graph, order: Array, held: Array, peak: Array, low: int, high: int
+) -> None:  # pragma: no cover - compiled
+    """Raise peak[d] to the most memory device d holds in order[low:high], after `held`."""
+    for at in range(low, high):
+        v = order[at]
+        d, change = graph.device[v], graph.delta[v]
+        held[d] += change
+        # What is given back is held until the end, what is taken is from the start.
+        peak[d] = max(peak[d], held[d], held[d] - change)
 
 
 @compiled

@@ -9,6 +9,7 @@ from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule import bounds, greedy, modulo
 from stagepack.heuristics.schedule.effort import Effort
 from stagepack.heuristics.schedule.rules import RULES, apply, in_groups, one_by_one
+from stagepack.heuristics.schedule.rules import warm_up as warm_up_rules
 from stagepack.heuristics.schedule.timing import Timing, tighten
 from stagepack.heuristics.schedule.timing import warm_up as warm_up_timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
@@ -52,6 +53,7 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress, settings: Set
     with progress.setup("loading kernels"):
         bounds.warm_up()
         warm_up_timing()
+        warm_up_rules()
     progress.raise_bound(bounds.work_bound(instance), "work bound")
     return Effort(progress, settings)
 
@@ -89,17 +91,28 @@ def _offer_rule(name: str, instance: PipelineSchedule, effort: Effort) -> None:
         progress.reason = reason
 
 
+PLAIN = {"gpipe in groups that fit": in_groups, "one microbatch after the other": one_by_one}
+"""Orders that keep within the memory wherever most others do not."""
+
+
 def _rules(instance: PipelineSchedule, effort: Effort) -> None:
-    """Offer what every rule gives that applies; something, however late, where memory allows it."""
-    progress = effort.progress
+    """Offer what every rule gives that applies; something, however late, where memory allows it.
+
+    Where a rule takes long, what fits comes first.
+    """
+    if len(instance.operations) > LARGE:
+        _plain(instance, effort)
     for name, rule in RULES.items():
-        if not rule.unsupported(instance) and progress.keep_going():
+        if not rule.unsupported(instance) and effort.progress.keep_going():
             _offer_rule(name, instance, effort)
-    plain = (
-        ("gpipe in groups that fit", in_groups),
-        ("one microbatch after the other", one_by_one),
-    )
-    for source, make in plain:
+    if len(instance.operations) <= LARGE:
+        _plain(instance, effort)
+
+
+def _plain(instance: PipelineSchedule, effort: Effort) -> None:
+    """Offer the first of `PLAIN` that is valid, unless there is a solution."""
+    progress = effort.progress
+    for source, make in PLAIN.items():
         if progress.solution is None and not progress.interrupted:
             timing = Timing(instance, effort.look)
             order = make(instance, effort.look)
