@@ -90,10 +90,10 @@ def test_a_peak_far_above_its_bound_is_told_in_words(monkeypatch: pytest.MonkeyP
     ("left", "following", "begun"),
     [
         (1.0, 3.0, 0),  # another one would not end
-        (2.0, 3.0, 3),  # nor would what follows
+        (2.0, 3.0, 4),  # nor would what follows
         (3.5, 3.0, 0),  # what follows, and nothing else
-        (9.0, 3.0, 3),
-        (2.0, 0.0, 3),
+        (9.0, 3.0, 4),
+        (2.0, 0.0, 4),
     ],
 )
 def test_nothing_is_begun_that_would_not_end(
@@ -111,7 +111,9 @@ def test_nothing_is_begun_that_would_not_end(
     monkeypatch.setattr(valleys, "first", first)
     monkeypatch.setattr(valleys, "place", lambda *_, **__: placed.append(1))
     monkeypatch.setattr(quick, "POOR", np.inf)
-    assert quick.place_quickly(attempt, following=following).seconds == 1
+    placed_first = quick.place_first(attempt)
+    assert placed_first.seconds == 1
+    quick.place_more(attempt, placed_first, following=following)
     assert len(placed) == begun
 
 

@@ -333,6 +333,6 @@ def test_a_first_placement_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(valleys, "first", over)
     monkeypatch.setattr(bounds, "overload", lambda *_: "")
     progress: Any = Progress(instance.evaluate, instance.check, time_limit=0)
-    quick.place_quickly(attempts.Attempt(instance, progress), only_first=True)
+    quick.place_first(attempts.Attempt(instance, progress))
     quick.last_resort(instance, progress)
     assert len(made) == 1

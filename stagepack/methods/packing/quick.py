@@ -10,6 +10,7 @@ from typing import NamedTuple
 from stagepack.heuristics.packing import valleys
 from stagepack.heuristics.packing.baselines import stack
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.profile import Array
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
 from stagepack.result import Stopped
 
@@ -34,65 +35,96 @@ class Quick(NamedTuple):
 
     Attributes
     ----------
+    spans : Spans
+        Of the blocks, rounded.
     seconds : float
         How long the first one took; of the clock, so that a busy machine tells itself.
+    offsets : ndarray of int64, shape (b,), or None
+        The lowest one in valleys.
     key : str
-        Of :data:`~stagepack.heuristics.packing.valleys.KEYS`: classes of the lowest one in valleys.
+        Of :data:`~stagepack.heuristics.packing.valleys.KEYS`: its classes.
     """
 
+    spans: valleys.Spans
     seconds: float
+    offsets: Array | None
     key: str
 
 
-def place_quickly(
-    attempt: Attempt, *, only_first: bool = False, enough: float = 0, following: float = 0
-) -> Quick:
-    """Offer placements in n log n; the first whether or not there is time.
+def place_first(attempt: Attempt) -> Quick:
+    """Offer a placement in n log n, whether or not there is time."""
+    compile_kernels(attempt, "greedy")
+    progress, key = attempt.progress, valleys.KEYS[0]
+    began, best = progress.spent, None
+    spans = valleys.Spans(attempt.blocks.rounded)
+    _placed.add(progress)
+    if attempt.instance.objective is not Objective.SPILL:
+        best = valleys.first(spans, keep_going=attempt.keep_going)
+    offsets = None
+    if best is not None:
+        attempt.offer(*best)
+        offsets = None if best[1] == valleys.RING else best[0]
+    # On the clock that ends the run, so that runs that are to repeat do.
+    return Quick(spans, progress.spent - began, offsets, key)
 
-    Others are not begun where they would not end in time.
+
+def place_more(attempt: Attempt, quick: Quick, *, enough: float = 0, following: float = 0) -> Quick:
+    """Offer more placements in n log n, by other classes; none is begun that would not end in time.
 
     Parameters
     ----------
     attempt : Attempt
-    only_first : bool
-        Whether to leave it at the first.
+    quick : Quick
+        The first one.
     enough : float
-        A peak so many times the bound ends it, too.
+        A peak so many times the bound is left as it is after two placements.
     following : float
         What comes next takes so many times as long as the first placement.  Where there is time
         for that, but not for another placement as well, it is left to it, unless the lowest so far
         is far above its bound.
     """
-    progress, key = attempt.progress, valleys.KEYS[0]
+    progress, bound = attempt.progress, attempt.progress.bound or 0
     if attempt.instance.objective is Objective.SPILL:
-        return Quick(0.0, key)
-    compile_kernels(attempt, "greedy")
-    size, began = attempt.blocks.size, progress.spent
-    spans = valleys.Spans(attempt.blocks.rounded)
-    best = valleys.first(spans, keep_going=attempt.keep_going)
-    _placed.add(progress)
-    if best is not None:
-        attempt.offer(*best)
-    # On the clock that ends the run, so that runs that are to repeat do.
-    quick = Quick(progress.spent - began, key)
-    bound = progress.bound or 0
-    least = math.inf if best is None else int((best[0] + size).max(initial=0))
-    for key in valleys.KEYS[1:]:
+        return quick
+    lowest = _peak(attempt, quick.offsets)
+    least = min(lowest, _peak(attempt, attempt.best))
+    for turn, key in enumerate(valleys.KEYS[1:]):
         left = progress.remaining / max(quick.seconds, 1e-9)
-        if only_first or not attempt.keep_going() or left < ANOTHER:
+        if left < ANOTHER or not attempt.keep_going():
             break
         if least <= POOR * bound and following <= left < following + ANOTHER:
             break
-        if least <= enough * bound:
+        if turn and least <= enough * bound:
             break
         offsets = valleys.place(
-            spans, valleys.classes_by(key, spans), keep_going=attempt.keep_going
+            quick.spans, valleys.classes_by(key, quick.spans), keep_going=attempt.keep_going
         )
-        peak = math.inf if offsets is None else int((offsets + size).max())
+        peak = _peak(attempt, offsets)
+        if peak < lowest:
+            lowest, quick = peak, quick._replace(offsets=offsets, key=key)
         if offsets is not None and peak < least:
-            least, quick = peak, quick._replace(key=key)
+            least = peak
             attempt.offer(offsets, f"valleys by {key}")
     return quick
+
+
+def place_anew(attempt: Attempt, quick: Quick) -> None:
+    """Place all again and again, from the lowest quick placement, until time is over."""
+    if quick.offsets is None:
+        return
+    valleys.improve(
+        quick.spans,
+        quick.offsets,
+        quick.key,
+        target=int(attempt.progress.bound or 0),
+        known=_peak(attempt, attempt.best),
+        keep_going=attempt.keep_going,
+        on_solution=lambda offsets: attempt.offer(offsets, "valleys, anew"),
+    )
+
+
+def _peak(attempt: Attempt, offsets: Array | None) -> float:
+    return math.inf if offsets is None else int((offsets + attempt.blocks.size).max(initial=0))
 
 
 def last_resort(instance: LmemPacking, progress: PackingProgress) -> None:
@@ -100,7 +132,7 @@ def last_resort(instance: LmemPacking, progress: PackingProgress) -> None:
     graph = instance.conflicts
     if progress not in _placed and (graph is None or len(graph) <= MOST_CONFLICTS):
         with contextlib.suppress(Stopped):
-            place_quickly(Attempt(instance, progress), only_first=True)
+            place_first(Attempt(instance, progress))
     if progress.solution is None and progress.infeasible_reason is None:
         offsets = stack(instance)
         if offsets is not None:

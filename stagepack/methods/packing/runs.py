@@ -23,7 +23,7 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
-from stagepack.methods.packing.quick import POOR, place_quickly
+from stagepack.methods.packing.quick import POOR, place_anew, place_first, place_more
 from stagepack.methods.packing.reasons import conclude_infeasible
 from stagepack.result import InputError, Status
 from stagepack.solvers import Engine
@@ -91,7 +91,7 @@ def run_rule(name: str) -> Run:
         elif attempt.keep_going():
             progress.reason = progress.reason or f"{name} finds no place for some buffer"
         else:
-            place_quickly(attempt, only_first=True)
+            place_first(attempt)
             if progress.solution is not None:
                 progress.reason = f"{name} did not end in time; what it had to place fills valleys"
 
@@ -216,7 +216,9 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
     if instance.objective is Objective.MOVES:
         _replan(attempt)
         return None
-    place_quickly(attempt, only_first=attempt.blocks.b <= LARGE)
+    quick = place_first(attempt)
+    if attempt.blocks.b > LARGE:
+        place_more(attempt, quick)
     progress.require_time()
     if attempt.blocks.b >= DIVED and not dive.unsupported(attempt.blocks.rounded):
         _dive(attempt, settings, attempt.for_a_while(min(DIVE, effort.left() / 4)))
@@ -392,33 +394,22 @@ def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bo
 
 def _dive_at_length(attempt: Attempt, settings: Settings) -> None:
     """Place quickly, then as time permits: by cores, or where these are too large all anew."""
-    blocks = attempt.blocks
+    blocks, quick = attempt.blocks, place_first(attempt)
+    if not attempt.keep_going():
+        return
     even = (blocks.load >= dive.CORE * blocks.load.max(initial=0)).mean() > EVEN
     odd = bool(dive.unsupported(blocks.rounded))
     if even or odd or valleys.meetings(blocks) > CROWDED:
-        quick = place_quickly(attempt, enough=POOR)
+        quick = place_more(attempt, quick, enough=POOR)
         if odd and attempt.best is None:  # what may lie in few places is in the way
             greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
-        _place_anew(attempt, quick.key)
+        place_anew(attempt, quick)
         return
-    quick = place_quickly(attempt, following=FIRST_CORE)
+    quick = place_more(attempt, quick, following=FIRST_CORE)
     if attempt.progress.remaining < FIRST_CORE * quick.seconds:
-        _place_anew(attempt, quick.key)
+        place_anew(attempt, quick)
     elif attempt.keep_going():
         _dive(attempt, settings)  # and the rules that scale
-
-
-def _place_anew(attempt: Attempt, key: str) -> None:
-    low = attempt.best
-    if low is not None and attempt.keep_going():
-        valleys.improve(
-            valleys.Spans(attempt.blocks.rounded),
-            low,
-            key,
-            target=int(attempt.progress.bound or 0),
-            keep_going=attempt.keep_going,
-            on_solution=lambda offsets: attempt.offer(offsets, "valleys, anew"),
-        )
 
 
 def _dive(
@@ -550,7 +541,7 @@ def _at_scale(attempt: Attempt, settings: Settings) -> None:
     if blocks.b > greedy.LARGE or valleys.meetings(blocks) > CROWDED:
         _dive_at_length(attempt, settings)
         return
-    quick = place_quickly(attempt)
+    quick = place_more(attempt, place_first(attempt))
     if not odd and attempt.keep_going():
         _dive(attempt, settings, attempt.for_a_while(min(MOST, effort.left() * DIVING)))
     if attempt.keep_going():
@@ -560,7 +551,7 @@ def _at_scale(attempt: Attempt, settings: Settings) -> None:
             on_solution=attempt.offer,
         )
     if odd:
-        _place_anew(attempt, quick.key)
+        place_anew(attempt, quick)
     else:
         _repair(attempt, attempt.best, settings.seed, attempt.keep_going)
 

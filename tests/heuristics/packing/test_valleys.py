@@ -77,11 +77,13 @@ def test_fine_classes_waste_less_than_powers_of_two() -> None:
             rng.integers(1, 100_000, 10_000), start, start + rng.integers(1, 600, 10_000)
         )
         spans = valleys.Spans(Blocks.of(instance))
-        found, powers = valleys.first(spans), np.floor(np.log2(spans.length)).astype(np.int64)
-        other = valleys.place(spans, powers.max() - powers)
+        found, other = (
+            valleys.place(spans, valleys.classes_by(key, spans))
+            for key in ("fine-length", "length")
+        )
         assert found is not None
         assert other is not None
-        fine += instance.evaluate(PackingSolution(found[0]))
+        fine += instance.evaluate(PackingSolution(found))
         coarse += instance.evaluate(PackingSolution(other))
     assert fine < 0.99 * coarse
 
@@ -157,7 +159,7 @@ def test_placing_anew_never_ends_higher_and_reports_what_it_finds() -> None:
     instance = random_plain(np.random.default_rng(5), 900, longest=300)
     blocks = Blocks.of(instance)
     spans = valleys.Spans(blocks)
-    start = valleys.place(spans, valleys.classes_by("length", spans))
+    start = valleys.place(spans, valleys.classes_by("area", spans))
     assert start is not None
     peaks = [int((start + blocks.size).max())]
     looks = iter(range(50))
@@ -166,9 +168,44 @@ def test_placing_anew_never_ends_higher_and_reports_what_it_finds() -> None:
         start,
         "area",
         target=int(blocks.load.max()),
+        known=np.inf,
         keep_going=lambda: next(looks, None) is not None,
         on_solution=lambda offsets: peaks.append(int((offsets + blocks.size).max())),
     )
     assert instance.check(PackingSolution(found)) == ()
     assert peaks == sorted(set(peaks), reverse=True)
     assert peaks[-1] == (found + blocks.size).max()
+
+
+@pytest.mark.parametrize("far", [0, 2**62])
+def test_blocks_are_sorted_by_class_then_start_then_number(
+    far: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(valleys, "FAR", far)
+    rng = np.random.default_rng(6)
+    classes, first = rng.integers(0, 4, 300), rng.integers(0, 20, 300)
+    expected = np.lexsort((np.arange(300), first, classes))
+    assert valleys._sorted(classes, first).tolist() == expected.tolist()
+
+
+def test_placing_anew_is_not_led_by_what_was_made_otherwise() -> None:
+    rng, start = np.random.default_rng(7), np.arange(2000)
+    instance = LmemPacking.from_arrays(
+        rng.integers(1, 1000, 2000), start, start + 100 + rng.integers(0, 9, 2000)
+    )
+    spans = valleys.Spans(Blocks.of(instance))
+    size, load = spans.blocks.size, int(spans.blocks.load.max())
+    offsets = valleys.place(spans, valleys.classes_by("length", spans))
+    assert offsets is not None
+    looks, reported = iter(range(30)), list[Array]()
+    found = valleys.improve(
+        spans,
+        offsets,
+        "length",
+        target=load,
+        known=load,  # a ring that is best possible
+        keep_going=lambda: next(looks, None) is not None,
+        on_solution=reported.append,
+    )
+    assert not reported
+    assert (found + size).max() < (offsets + size).max()
