@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 import stagepack as sp
+from stagepack.errors import InputError
 from stagepack.instances.phases import PhaseSchedule
-from stagepack.result import InputError, Result
+from stagepack.result import Result
 
 NETWORKS = ("bert-base", "bert-large", "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl")
 TABLED = ("greedy-head", "layer-per-phase", "keep-all", "sqrt-checkpoint", "dp", "enumerate",

@@ -14,7 +14,8 @@ import collections
 import sys
 import time
 
-from stagepack.result import StagepackError, Status
+from stagepack.errors import StagepackError
+from stagepack.result import Status
 from stagepack.solve import methods, solve
 from tests.random_pipelines import optimum, random_instance
 

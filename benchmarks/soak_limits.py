@@ -38,7 +38,8 @@ if "--child" in sys.argv:  # before anything of Stagepack reads a clock
 
 import stagepack as sp  # noqa: E402
 from benchmarks.hostile import FAMILIES, Family  # noqa: E402
-from stagepack.result import Progress, StagepackError  # noqa: E402
+from stagepack.errors import StagepackError  # noqa: E402
+from stagepack.progress import Progress  # noqa: E402
 from stagepack.solve import REGISTRY, methods, solve  # noqa: E402
 
 OVER, SILENT = 0.5, 0.2

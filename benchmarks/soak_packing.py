@@ -24,10 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import StagepackError
 from stagepack.heuristics.packing import conflict, exact, windows
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.result import Result, StagepackError, Status
+from stagepack.result import Result, Status
 from stagepack.solve import MethodInfo, methods, solve
 from tests.packing_cases import brute_force
 from tests.random_packings import FAMILIES, Case, as_python, case

@@ -15,7 +15,8 @@ import sys
 import time
 from typing import Any
 
-from stagepack.result import StagepackError, Status
+from stagepack.errors import StagepackError
+from stagepack.result import Status
 from stagepack.solve import methods, solve
 from tests.random_phases import brute_force, random_phases
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from stagepack.claims import check_result as check_result
     from stagepack.compare import Comparison as Comparison
     from stagepack.compare import compare as compare
+    from stagepack.errors import CheckError as CheckError
+    from stagepack.errors import InputError as InputError
+    from stagepack.errors import StagepackError as StagepackError
     from stagepack.instances.catalog import entries as entries
     from stagepack.instances.catalog import load as load
     from stagepack.instances.catalog import suite as suite
@@ -59,10 +62,7 @@ if TYPE_CHECKING:
     from stagepack.instances.types import Solution as Solution
     from stagepack.instances.violation import Violation as Violation
     from stagepack.report.plot import plot as plot
-    from stagepack.result import CheckError as CheckError
-    from stagepack.result import InputError as InputError
     from stagepack.result import Result as Result
-    from stagepack.result import StagepackError as StagepackError
     from stagepack.result import Status as Status
     from stagepack.result import Termination as Termination
     from stagepack.result import Trace as Trace
@@ -76,6 +76,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "stagepack.claims": ("ResultCheck", "check_result"),
     "stagepack.compare": ("Comparison", "compare"),
+    "stagepack.errors": ("CheckError", "InputError", "StagepackError"),
     "stagepack.instances.catalog": ("entries", "load", "suite"),
     "stagepack.instances.formats": (
         "formats",
@@ -97,15 +98,7 @@ _NAMES = {
     "stagepack.instances.types": ("Instance", "Solution"),
     "stagepack.instances.violation": ("Violation",),
     "stagepack.report.plot": ("plot",),
-    "stagepack.result": (
-        "CheckError",
-        "InputError",
-        "Result",
-        "StagepackError",
-        "Status",
-        "Termination",
-        "Trace",
-    ),
+    "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

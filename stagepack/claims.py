@@ -18,11 +18,12 @@ from typing import Any, TypeGuard
 import msgspec
 
 from stagepack.errors import InputError, shown
+from stagepack.files import finite
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.solutions import solution_in
 from stagepack.instances.problem import PROBLEMS
 from stagepack.records import fault
-from stagepack.result import Result, Status, Termination, finite, relative_gap
+from stagepack.result import Result, Status, Termination, relative_gap
 
 CLAIMS = ("status", "termination", "objective", "bound", "gap", "violations", "digest")
 """Fields that make a document a result."""

@@ -1,17 +1,22 @@
-"""Files: read up to a limit, written whole or not at all."""
+"""Files: read up to a limit, written whole or not at all, as JSON or CSV."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import gzip
 import io
+import json
+import math
 import os
 import re
 import stat
 import sys
 import tempfile
 import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from stagepack.errors import InputError
 
@@ -310,3 +315,59 @@ def _pour(descriptor: int, data: bytes) -> None:
 def _unwritable(path: str | Path, error: Exception) -> InputError:
     why = getattr(error, "strerror", None) or error
     return InputError(f"cannot be written ({why})", file=path, remedy=_ELSEWHERE)
+
+
+# ---------------------------------------------------------------------- text of plain data
+
+
+def finite(data: Any) -> Any:
+    """Return `data` with NaN and infinities as None, NumPy scalars and arrays as plain data."""
+    if type(data) is dict and _flat(data.values()) and set(map(type, data)) == {str}:
+        return dict(data)
+    if type(data) is list and _flat(data):
+        return list(data)
+    if isinstance(data, Mapping):
+        return {str(key): finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    if hasattr(data, "tolist"):
+        return finite(data.tolist())
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data
+
+
+def _flat(values: Iterable[Any]) -> bool:
+    """Tell whether all values are integers, strings or None: millions of them at once."""
+    return {int, str, bool, type(None)}.issuperset(map(type, values))
+
+
+def json_text(data: Any, indent: str = "") -> str:
+    """Return what :func:`finite` returned as ``json.dumps(data, indent=2)`` does, but sooner.
+
+    The standard library indents in Python; what holds no containers is left to its compiled part.
+    """
+    if not isinstance(data, dict | list) or not data:
+        return json.dumps(data, allow_nan=False)
+    inner = f"{indent}  "
+    between = f",\n{inner}"
+    values = data.values() if isinstance(data, dict) else data
+    if not any(isinstance(value, dict | list) for value in values):
+        body = json.dumps(data, allow_nan=False, separators=(between, ": "))[1:-1]
+    elif isinstance(data, dict):
+        body = between.join(f"{json.dumps(k)}: {json_text(v, inner)}" for k, v in data.items())
+    else:
+        body = between.join(json_text(value, inner) for value in data)
+    opening, closing = "{}" if isinstance(data, dict) else "[]"
+    return f"{opening}\n{inner}{body}\n{indent}{closing}"
+
+
+def csv_text(header: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
+    """Return rows as CSV with a header and Unix line ends; names are :func:`guarded`."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(
+        tuple(guarded(cell) if isinstance(cell, str) else cell for cell in row) for row in rows
+    )
+    return stream.getvalue()

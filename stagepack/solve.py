@@ -16,18 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from stagepack import kinds, solvers
-from stagepack.errors import suggest
+from stagepack.errors import InputError, StagepackError, suggest
 from stagepack.methods import Method, Settings
-from stagepack.result import (
-    InputError,
-    Number,
-    Progress,
-    Result,
-    StagepackError,
-    Status,
-    Stopped,
-    Termination,
-)
+from stagepack.progress import Progress, Stopped
+from stagepack.result import Number, Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
 
 if TYPE_CHECKING:

@@ -176,7 +176,7 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_solved(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from stagepack.result import InputError
+    from stagepack.errors import InputError
 
     if missing is not None:
         monkeypatch.setitem(sys.modules, missing, None)
@@ -277,12 +277,12 @@ def test_compiling_is_told_only_while_compiling(tmp_path: Path) -> None:
     code = """
 import logging, sys
 logging.basicConfig(format="%(message)s", level=logging.INFO)
-import stagepack.result as result
-result.PATIENCE = 0.0
+import stagepack.progress
+stagepack.progress.PATIENCE = 0.0
 from stagepack.instances.compiled import compiled
 sys.path.insert(0, sys.argv[1])
 import some_kernels
-progress = result.Progress(lambda _: 0, lambda _: ())
+progress = stagepack.progress.Progress(lambda _: 0, lambda _: ())
 with progress.setup("loading kernels"):
     assert some_kernels.add(1, 2) == 3
 import time; time.sleep(0.2)

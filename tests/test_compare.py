@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from stagepack.compare import Comparison, compare
+from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.result import Event, InputError, Result, Status, Termination, Trace
+from stagepack.result import Event, Result, Status, Termination, Trace
 
 ROOT = Path(__file__).parents[1]
 

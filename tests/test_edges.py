@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Cluster, Device, Link
-from stagepack.result import InputError, Status, Termination
+from stagepack.result import Status, Termination
 from stagepack.solve import solve
 from tests.strategies import brute_force, pipelines
 

@@ -11,18 +11,10 @@ from typing import Any
 import pytest
 
 from stagepack import files
-from stagepack.result import (
-    CheckError,
-    InputError,
-    Progress,
-    Result,
-    Status,
-    Stopped,
-    Termination,
-    finite,
-    json_text,
-    relative_gap,
-)
+from stagepack.errors import CheckError, InputError
+from stagepack.files import finite, json_text
+from stagepack.progress import Progress, Stopped
+from stagepack.result import Result, Status, Termination, relative_gap
 
 
 def progress(**options: object) -> Progress[int]:

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from stagepack.errors import InputError
 from stagepack.instances import fields
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Link
-from stagepack.result import InputError, Number, Result, Status, Termination
+from stagepack.result import Number, Result, Status, Termination
 from stagepack.solve import REGISTRY, methods, solve
 from tests.strategies import brute_force, pipelines
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from stagepack.cli.screen import write_json
+from stagepack.errors import InputError
 from stagepack.instances.problem import PROBLEMS
-from stagepack.result import InputError
 
 
 def require_exportable(problem: Any, path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stagepack.result import InputError, StagepackError
+from stagepack.errors import InputError, StagepackError
 
 
 def require_drawable(problem: Any, path: Path, option: str) -> None:

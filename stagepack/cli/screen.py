@@ -17,7 +17,7 @@ import typer
 
 from stagepack import files
 from stagepack.errors import shown
-from stagepack.result import finite, json_text
+from stagepack.files import finite, json_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ from stagepack import files
 from stagepack.compare import page
 from stagepack.compare import table as tables
 from stagepack.compare.outcomes import COLUMNS, Cell, Failure, Outcomes
-from stagepack.result import csv_text, finite, json_text
+from stagepack.files import csv_text, finite, json_text
 from stagepack.shown import dataframe
 
 if TYPE_CHECKING:

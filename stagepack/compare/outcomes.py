@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stagepack.errors import InputError
-from stagepack.result import Result, Status, finite
+from stagepack.files import finite
+from stagepack.result import Result, Status
 from stagepack.shown import Shown
 
 COLUMNS = (

@@ -16,9 +16,9 @@ from typing import Any
 from stagepack.compare.comparison import Comparison
 from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.workers import Run
-from stagepack.errors import suggest
+from stagepack.errors import InputError, suggest
 from stagepack.instances.types import Instance
-from stagepack.result import InputError, Result
+from stagepack.result import Result
 
 log = logging.getLogger("stagepack")
 

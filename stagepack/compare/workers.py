@@ -30,8 +30,9 @@ from multiprocessing import forkserver
 from typing import Any
 
 from stagepack.compare.outcomes import Cell, Failure
+from stagepack.errors import InputError
 from stagepack.files import NO_MEMORY
-from stagepack.result import InputError, Result, Termination
+from stagepack.result import Result, Termination
 
 log = logging.getLogger("stagepack")
 

@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
+from stagepack.errors import InputError
 from stagepack.instances.fields import fields_of
 from stagepack.instances.violation import Violation
-from stagepack.result import InputError, Result
+from stagepack.result import Result
 from stagepack.shown import Shown
 
 P = ParamSpec("P")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
-from stagepack.result import compilation
+from stagepack.progress import compilation
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 KERNELS = ("*kernels.py", "*_state.py", "rules.py", "sweep.py")

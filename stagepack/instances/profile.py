@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stagepack.result import InputError
+from stagepack.errors import InputError
 
 Array = npt.NDArray[Any]
 Cycles = Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)]

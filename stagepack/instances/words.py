@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
-from stagepack.result import InputError
+from stagepack.errors import InputError
 
 LARGEST = 2**62
 

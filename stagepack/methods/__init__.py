@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stagepack.result import Progress
+from stagepack.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from stagepack import solvers
+from stagepack.errors import InputError
 from stagepack.methods import Settings
-from stagepack.result import Event, InputError, Number, Progress, Status, Termination
+from stagepack.progress import Progress
+from stagepack.result import Event, Number, Status, Termination
 
 
 class Formulation(Protocol):

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 
+from stagepack.errors import CheckError, InputError
 from stagepack.formulations import pipeline as models
 from stagepack.heuristics.pipeline import baselines, reference
 from stagepack.heuristics.pipeline import bisect as bisection
@@ -18,7 +19,7 @@ from stagepack.instances.pipeline.order import StageOrder
 from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels, needs_kernels
 from stagepack.methods import Method, Settings
 from stagepack.methods.models import load_engine, paced, run_model
-from stagepack.result import CheckError, InputError, Progress
+from stagepack.progress import Progress
 
 PipelineProgress = Progress[PipelineSolution]
 Run = Callable[[PipelinePartition, PipelineProgress, Settings], None]

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stagepack.errors import InputError
 from stagepack.report.canvas import axes, engineering, heading, quiet, save, short, target
 from stagepack.report.figures import buttons, graph_objects, look, text
 from stagepack.report.style import line_colour
-from stagepack.result import InputError, Result
+from stagepack.result import Result
 
 
 def named(solutions: Any) -> dict[str, Any]:

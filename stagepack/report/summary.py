@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from stagepack.files import finite
 from stagepack.report.view import view
-from stagepack.result import finite
 
 
 def facts(instance: Any) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stagepack import kinds
+from stagepack.errors import InputError
 from stagepack.report import format as as_text
 from stagepack.report.parts import Section, account_html, choices, choose, chosen, panel
 from stagepack.report.table import Account, Head, Sheet
-from stagepack.result import InputError, Result
+from stagepack.result import Result
 
 
 class Charts(NamedTuple):

@@ -5,7 +5,7 @@ They know no problem, and nothing heavy is imported before an engine is loaded.
 
 from __future__ import annotations
 
-from stagepack.result import InputError
+from stagepack.errors import InputError
 from stagepack.solvers.engine import Engine, Limits, Outcome, run_cancellable
 
 __all__ = ["Engine", "Limits", "Outcome", "engine", "engines", "run_cancellable"]

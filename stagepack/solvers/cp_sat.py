@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.result import InputError, StagepackError, Status
+from stagepack.errors import InputError, StagepackError
+from stagepack.result import Status
 from stagepack.solvers.engine import (
     FIRST_AGREES,
     NOT_CONFIRMED,

@@ -23,7 +23,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from stagepack.result import InputError, Status
+from stagepack.errors import InputError
+from stagepack.result import Status
 
 T = TypeVar("T")
 Array = np.ndarray[Any, np.dtype[Any]]

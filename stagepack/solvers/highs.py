@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.result import StagepackError, Status
+from stagepack.errors import StagepackError
+from stagepack.result import Status
 from stagepack.solvers.engine import (
     FIRST_AGREES,
     NOT_CONFIRMED,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.result import StagepackError
+from stagepack.errors import StagepackError
 from stagepack.solvers.engine import Array
 
 CHUNK = 2000

@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.result import InputError, StagepackError, Status
+from stagepack.errors import InputError, StagepackError
+from stagepack.result import Status
 from stagepack.solvers import lowering
 from stagepack.solvers.engine import (
     NOT_CONFIRMED,

@@ -10,7 +10,8 @@ import pytest
 from stagepack.heuristics.packing import exact
 from stagepack.instances.packing import LmemPacking, Memory, Objective
 from stagepack.methods.packing import misfit
-from stagepack.result import Progress, Status
+from stagepack.progress import Progress
+from stagepack.result import Status
 from stagepack.solve import solve
 from tests.packing_cases import TIGHT, brute_force, random_packing
 

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.errors import InputError
 from stagepack.heuristics.packing import greedy
 from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods import Settings
 from stagepack.methods.packing import moves
-from stagepack.result import InputError, Progress, Status, Termination
+from stagepack.progress import Progress
+from stagepack.result import Status, Termination
 from stagepack.solve import methods, solve
 from tests.heuristics.packing.test_greedy import random_plain
 from tests.packing_cases import FEATURES, brute_force, random_packing

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagepack as sp
+from stagepack.errors import InputError
 from stagepack.heuristics.packing import dive
 from stagepack.heuristics.packing.rules import Measures
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog.dissections import planted
-from stagepack.result import InputError, Status, Termination
+from stagepack.result import Status, Termination
 from stagepack.solve import REGISTRY, methods, pack, solve
 from tests.packing_cases import FEATURES, brute_force, random_packing, tight
 

@@ -10,7 +10,7 @@ from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import quick, runs
 from stagepack.methods.packing.attempt import Attempt
-from stagepack.result import Progress
+from stagepack.progress import Progress
 
 SEARCHES = ("auto", "portfolio", "dive", "repair", "anneal", "exact")
 GREEDY = tuple(name for name, rule in RULES.items() if rule.policy != BANKS)

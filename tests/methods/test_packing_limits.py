@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.hostile import FAMILIES
+from stagepack.errors import InputError
 from stagepack.formulations.packing import Milp, frame
 from stagepack.heuristics.packing import (
     annealing,
@@ -26,7 +27,8 @@ from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
 from stagepack.methods.packing import misfit, quick, runs
-from stagepack.result import InputError, Progress, Status, Termination
+from stagepack.progress import Progress
+from stagepack.result import Status, Termination
 from stagepack.solve import solve
 from tests.packing_cases import FEATURES, random_packing
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.errors import InputError
 from stagepack.heuristics.phases.feasibility import fitting
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.least import least_memory
 from stagepack.methods.phases import runs
-from stagepack.result import InputError, Status
+from stagepack.result import Status
 
 HUGE = 2**50
 

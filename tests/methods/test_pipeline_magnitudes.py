@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagepack as sp
+from stagepack.errors import InputError
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.result import InputError, Progress, Status
+from stagepack.progress import Progress
+from stagepack.result import Status
 from tests.random_pipelines import optimum
 
 EXACT = ("dp", "dp-reference", "bisect", "milp-interval", "milp-assignment", "cp-sat")

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.errors import InputError
 from stagepack.heuristics.schedule import greedy, modulo, rules
 from stagepack.heuristics.schedule.effort import Effort
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
 from stagepack.methods.schedule import runs
 from stagepack.methods.schedule.reasons import conclude_infeasible, sufficient_memory
-from stagepack.result import InputError, Progress, Status, Termination
+from stagepack.progress import Progress
+from stagepack.result import Status, Termination
 from stagepack.solve import REGISTRY, methods, solve
 from tests.heuristics.schedule.cases import PUBLISHED
 from tests.random_schedules import best, lone_microbatches, random_schedule

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.plots import memory_map
 from stagepack.report.packing.numbers import (
@@ -17,7 +18,6 @@ from stagepack.report.packing.numbers import (
     thinned,
     wasted,
 )
-from stagepack.result import InputError
 from tests.report.packings import banked, gapped, plain, result, spilling, stacked
 
 

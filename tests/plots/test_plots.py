@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from stagepack.errors import InputError, StagepackError
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.plots import device_bars, memory_bars, stage_map, trace
 from stagepack.report.pipeline.numbers import cycle_stacks, map_rows, memory_stacks
 from stagepack.report.search import curves
 from stagepack.report.style import area_colour, byte_unit
-from stagepack.result import InputError, StagepackError
 from tests.report.sample import cut, network, result
 
 

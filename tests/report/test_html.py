@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from stagepack.compare.page import to_html, write_html
+from stagepack.errors import InputError, StagepackError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report.pipeline import figure as pipeline_figures
 from stagepack.report.search import trace_figure
-from stagepack.result import InputError, StagepackError
 from tests.report.sample import METHODS, comparison
 
 

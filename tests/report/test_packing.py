@@ -14,6 +14,7 @@ import pytest
 from stagepack.compare import Cell, Comparison
 from stagepack.compare.page import to_html
 from stagepack.compare.table import render
+from stagepack.errors import InputError
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.report import summary
 from stagepack.report.html import write_figure
@@ -21,7 +22,6 @@ from stagepack.report.packing import VIEW
 from stagepack.report.packing.figure import memory_maps
 from stagepack.report.table import methods_table
 from stagepack.report.view import view
-from stagepack.result import InputError
 from tests.report.packings import banked, gapped, plain, result, spilling, stacked
 from tests.report.sample import comparison as pipelines
 from tests.report.test_html import Page

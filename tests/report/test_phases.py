@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.plots import plot
 from stagepack.report.html import write_figure
 from stagepack.report.phases import VIEW
 from stagepack.report.phases import numbers as data
 from stagepack.report.phases.figure import phase_charts
-from stagepack.result import InputError
 from tests.report.test_packing import printed
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, earliest
 from stagepack.plots import plot
 from stagepack.report.html import write_figure
 from stagepack.report.schedule import VIEW
 from stagepack.report.schedule.figure import schedule_charts
 from stagepack.report.schedule.numbers import device_label, limits, schedule_bars
-from stagepack.result import InputError
 from tests.report.test_packing import printed
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagepack.result import InputError, StagepackError, Status
+from stagepack.errors import InputError, StagepackError
+from stagepack.result import Status
 from stagepack.solvers import Engine, Limits, engine, engines
 from stagepack.solvers.engine import Array
 from tests.solvers.models import (

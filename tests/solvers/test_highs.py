@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from stagepack.result import StagepackError, Status
+from stagepack.errors import StagepackError
+from stagepack.result import Status
 from stagepack.solvers import Limits, engine
 from tests.solvers.models import INFINITY, Milp, covering, single_machine
 

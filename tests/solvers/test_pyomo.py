@@ -13,7 +13,8 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 
-from stagepack.result import StagepackError, Status
+from stagepack.errors import StagepackError
+from stagepack.result import Status
 from stagepack.solvers import Limits, engine
 from stagepack.solvers.engine import Abandoned, run_cancellable
 from stagepack.solvers.lowering import InfeasibleRowError, csr_matrix, violation, write_file

@@ -54,13 +54,13 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item, too_dense
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import Objective
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 LARGEST_VALUE = 2**44
 """Numbers of the model are kept below this, where bounds written as floats are exact."""

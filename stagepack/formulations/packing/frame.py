@@ -15,12 +15,12 @@ from functools import cached_property
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import Objective
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 Interval = tuple[int, int]
 """First and last of a run of integers."""

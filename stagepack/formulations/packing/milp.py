@@ -59,13 +59,13 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.formulations.packing.frame import Frame, Interval, Item, too_dense
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import Objective
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 TOLERANCE = 1e-6
 """Error allowed for in raw bounds, relative to the height: the engine's tolerances."""

@@ -32,13 +32,13 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.formulations.phases import groups
 from stagepack.formulations.phases.groups import BACKWARD, FORWARD, Groups, Part, Table
 from stagepack.formulations.phases.linear import LARGEST_SUM, ROUNDING
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 
 class CpSat:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 Terms = dict[int, int]
 """Coefficients of a row by column."""

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.phases.data import SEPARATE, Policy
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import (
@@ -23,7 +24,6 @@ from stagepack.instances.phases.modes import (
     transfer_cycles,
 )
 from stagepack.instances.phases.solution import PhaseSolution
-from stagepack.result import InputError
 
 UNLIMITED = 2**61
 

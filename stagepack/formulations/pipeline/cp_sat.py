@@ -47,6 +47,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.formulations.pipeline.windows import (
     UNLIMITED,
     Slot,
@@ -67,7 +68,6 @@ from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 LARGEST_VALUE = 2**44
 """Costs in units of the model are kept below this, where bounds written as floats are exact."""

@@ -49,6 +49,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.formulations.pipeline.windows import (
     UNLIMITED,
     Slot,
@@ -69,7 +70,6 @@ from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 TOLERANCE = 1e-6
 """Error allowed for in raw bounds, relative to the largest sum of a row of the scaled model: the

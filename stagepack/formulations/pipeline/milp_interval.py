@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.formulations.pipeline.windows import (
     UNLIMITED,
     StageLimits,
@@ -57,7 +58,6 @@ from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 LARGEST_MODEL = 3_000_000
 """Arcs beyond which the model is refused."""

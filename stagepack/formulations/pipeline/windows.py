@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline.data import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 UNLIMITED = 2**62
 LARGEST_DOUBLE = 2**53

@@ -48,6 +48,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.formulations.schedule.frame import Frame
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import (
@@ -57,7 +58,6 @@ from stagepack.instances.schedule import (
     memory_arcs,
     reasons,
 )
-from stagepack.result import InputError
 
 LARGEST_VALUE = 2**44
 """Numbers of the model are kept below this, where bounds written as floats are exact."""

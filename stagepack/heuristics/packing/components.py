@@ -19,7 +19,7 @@ from stagepack.heuristics.packing.exact_state import BLOCK, NOWHERE, SECTION
 from stagepack.heuristics.packing.parts_kernels import linear_neighbours
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.profile import Array
-from stagepack.result import Stopped
+from stagepack.progress import Stopped
 
 Ask = Callable[[], None]
 """Called now and then by what may take long; raises when it should end."""
@@ -54,7 +54,7 @@ def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
 
 
 def asking(keep_going: Callable[[], bool] | None) -> Ask:
-    """Return what raises :class:`~stagepack.result.Stopped` once `keep_going` says no."""
+    """Return what raises :class:`~stagepack.progress.Stopped` once `keep_going` says no."""
 
     def ask() -> None:
         if keep_going is not None and not keep_going():
@@ -532,7 +532,7 @@ class Packing:
     which, first, end
         As :func:`movable` takes them.
     keep_going : callable, optional
-        Asked now and then; :class:`~stagepack.result.Stopped` is raised once it says no.
+        Asked now and then; :class:`~stagepack.progress.Stopped` is raised once it says no.
 
     Attributes
     ----------

@@ -16,7 +16,8 @@ from stagepack.heuristics.packing import effort, exact
 from stagepack.heuristics.packing.components import Ask, asking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-from stagepack.result import Status, Stopped
+from stagepack.progress import Stopped
+from stagepack.result import Status
 
 SOUGHT = 3e-9
 """Seconds of work of a piece that may be alive in a section."""

@@ -24,7 +24,8 @@ from stagepack.heuristics.packing.portfolio import Portfolio
 from stagepack.heuristics.packing.shapes import ShapedPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-from stagepack.result import Status, Stopped
+from stagepack.progress import Stopped
+from stagepack.result import Status
 
 LARGEST_PAIRS = 10_000_000
 """Pairs of blocks alive together that the search holds in memory: 16 bytes each."""

@@ -491,7 +491,7 @@ class ShapedPacking:
     first, end : int
         Only these sections [first, end); -1: to the last.
     keep_going : callable, optional
-        Asked now and then; :class:`~stagepack.result.Stopped` is raised once it says no.
+        Asked now and then; :class:`~stagepack.progress.Stopped` is raised once it says no.
 
     Attributes
     ----------

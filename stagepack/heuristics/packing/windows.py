@@ -16,7 +16,8 @@ import numpy as np
 
 from stagepack.heuristics.packing import exact
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.result import Status, Stopped
+from stagepack.progress import Stopped
+from stagepack.result import Status
 
 NARROWEST = 4
 """Sections of the first windows."""

@@ -26,7 +26,7 @@ from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases.data import SEPARATE
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
-from stagepack.result import Progress, Stopped
+from stagepack.progress import Progress, Stopped
 
 KEPT = 2**22
 """Groups of all microbatches whose costs and policies are kept at a time."""

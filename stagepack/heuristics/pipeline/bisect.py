@@ -15,7 +15,7 @@ from stagepack.heuristics.pipeline.fill_kernels import fill, load_fill
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
-from stagepack.result import Progress
+from stagepack.progress import Progress
 
 MANY_DEVICES = 500
 FILLING = 2e-7  # seconds of work that it takes to fill a device

@@ -10,13 +10,14 @@ over all thresholds :mod:`.reference` keeps.
 
 from __future__ import annotations
 
+from stagepack.errors import InputError
 from stagepack.heuristics.pipeline import staircase
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.heuristics.pipeline.prober import Search, load_kernels
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.result import InputError, Progress
+from stagepack.progress import Progress
 
 
 def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:

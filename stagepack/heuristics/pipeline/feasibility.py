@@ -7,11 +7,12 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
-from stagepack.result import InputError, Progress, Stopped
+from stagepack.progress import Progress, Stopped
 
 MOST_DEVICES_TRIED = 64
 BLOCK = 2**20  # uses of keys looked at between two looks at the clock

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.profile import Array
-from stagepack.result import InputError, Progress
+from stagepack.progress import Progress
 
 if TYPE_CHECKING:
     from stagepack.heuristics.pipeline.kernels import Chain
@@ -38,7 +39,7 @@ class Prober:
     costs : RangeCosts
     progress : Progress, optional
         Asked for the time between chunks of work (raises
-        :class:`~stagepack.result.Stopped` when it is over).
+        :class:`~stagepack.progress.Stopped` when it is over).
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
-from stagepack.result import Progress
+from stagepack.progress import Progress
 
 INFINITE = np.int64(2**61)
 BLOCK = 2**21  # entries of a table (last cut, threshold) held at a time

@@ -17,7 +17,7 @@ import heapq
 
 from stagepack.heuristics.pipeline.prober import Search
 from stagepack.instances.pipeline import PipelineSolution
-from stagepack.result import Progress
+from stagepack.progress import Progress
 
 MANY_CELLS = 10_000_000  # of a probe: cheaper ones come first
 

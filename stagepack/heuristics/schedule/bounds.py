@@ -19,7 +19,7 @@ from stagepack.heuristics.schedule.timing import graph_of
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, memory_arcs
-from stagepack.result import Stopped
+from stagepack.progress import Stopped
 
 Going = Callable[[int], bool]
 """Whether to go on, asked several times a second with the steps since the last time."""

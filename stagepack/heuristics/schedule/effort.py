@@ -9,7 +9,8 @@ import math
 from typing import Any, Protocol
 
 from stagepack.instances.schedule import ScheduleSolution
-from stagepack.result import Progress, Stopped, Termination
+from stagepack.progress import Progress, Stopped
+from stagepack.result import Termination
 
 RATE = 90_000_000
 """Steps in a second."""

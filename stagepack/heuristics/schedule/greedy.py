@@ -27,7 +27,7 @@ from stagepack.heuristics.schedule.rules import depths
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import Progress, Stopped
+from stagepack.progress import Progress, Stopped
 
 F, B, W = range(3)
 

@@ -30,7 +30,7 @@ from stagepack.heuristics.schedule.timing import Timing
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import Progress, Stopped
+from stagepack.progress import Progress, Stopped
 
 TRIES = 150
 """Random placings of a period in the first round; each round doubles them, up to 16 times."""

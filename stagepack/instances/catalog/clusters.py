@@ -19,9 +19,8 @@ from typing import Any
 
 import msgspec
 
-from stagepack.errors import suggest
+from stagepack.errors import InputError, suggest
 from stagepack.instances.profile import Cluster, Device, Link
-from stagepack.result import InputError
 
 MACHINE = frozenset({"devices", "cluster", "bandwidth", "capacity", "speed"})
 """Words that say on what a pipeline runs."""

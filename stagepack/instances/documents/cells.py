@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 COMMA, NEWLINE, MINUS, ZERO = b",\n-0"
 LARGEST = 2**62

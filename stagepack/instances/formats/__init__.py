@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from stagepack import files
+from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.known import FORMATS, by_content, by_name
@@ -24,7 +25,6 @@ from stagepack.instances.formats.solutions import read_solution, write_solution
 from stagepack.instances.problem import VOCABULARY, coerce
 from stagepack.instances.profile import Cluster
 from stagepack.kinds import kind_of
-from stagepack.result import InputError
 
 if TYPE_CHECKING:
     from stagepack.instances.types import (

@@ -19,13 +19,13 @@ from typing import Annotated, Any
 
 import msgspec
 
+from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format
 from stagepack.instances.pipeline import KIND, Objective, PipelinePartition, Variable
 from stagepack.instances.pipeline.native import GIVEN, job
 from stagepack.instances.profile import Bytes, Cluster, Cycles, Device, Link, Positive
-from stagepack.result import InputError
 
 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -39,13 +39,13 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
+from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.instances.pipeline.native import GIVEN, job
 from stagepack.instances.profile import LayerProfile, ModelProfile
-from stagepack.result import InputError
 
 NODE = re.compile(r"(\S+) -- (.*) -- (forward_compute_time=.*?)(?: -- stage_id=[-\w]*)?")
 NUMBER = re.compile(r"[0-9]{1,25}(\.[0-9]{0,25})?([eE][+-]?[0-9]{1,2})?")

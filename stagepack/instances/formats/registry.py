@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from stagepack.result import InputError, Number
+from stagepack.errors import InputError
+from stagepack.result import Number
 
 
 class Instance(Protocol):

@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.native import GIVEN, changes
 from stagepack.instances.schedule.timing import longest_path
-from stagepack.result import InputError
 
 WORK = ("F", "B", "I", "W")
 OTHER = (

@@ -18,11 +18,11 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.packing import KIND, Banks, LmemPacking
 from stagepack.instances.packing.native import GIVEN
-from stagepack.result import InputError
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 Timestep = Annotated[int, msgspec.Meta(ge=0, le=2**31)]

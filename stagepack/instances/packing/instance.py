@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.packing import validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
@@ -23,7 +24,7 @@ from stagepack.instances.packing.data import (
 )
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.packing.validate import integers
-from stagepack.result import InputError, Result
+from stagepack.result import Result
 
 
 class LmemPacking(PackingData, Answered[PackingSolution, int]):

@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.documents.lines import Rows, unless
 from stagepack.instances.packing.data import Banks, Gap, Objective
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.profile import Bytes
-from stagepack.result import InputError
 
 Moment = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**62)]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.packing.data import PackingData
 from stagepack.instances.packing.validate import LARGEST
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 from stagepack.shown import ShownSolution, some
 
 

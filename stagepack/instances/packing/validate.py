@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.packing.data import Banks, PackingData
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 RecordT = TypeVar("RecordT")
 

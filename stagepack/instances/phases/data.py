@@ -33,9 +33,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.profile import Array, Chip, TileCounts
-from stagepack.result import InputError
 
 KIND = "phase-schedule"
 

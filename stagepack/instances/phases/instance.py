@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.check import check, evaluate, shape
@@ -16,7 +17,6 @@ from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.pipeline.arrays import integer, whole_bytes
 from stagepack.instances.profile import Chip, ModelProfile
-from stagepack.result import InputError
 
 
 class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):

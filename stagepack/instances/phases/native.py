@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.documents.lines import Rows, unless, unusual
 from stagepack.instances.phases.data import Objective, Policy
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.profile import Bytes, Chip
-from stagepack.result import InputError
 
 Cycles = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**40)]

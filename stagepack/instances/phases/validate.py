@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from stagepack.errors import InputError
 from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.pipeline.arrays import LARGEST, integer
 from stagepack.instances.profile import Chip, Lifetimes, ModelProfile
-from stagepack.result import InputError
 
 WordT = TypeVar("WordT", bound=StrEnum)
 STATE = "optimiser state"

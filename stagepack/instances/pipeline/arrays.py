@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 LARGEST = 2**62  # sums of cycles or bytes beyond this are refused
 

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.catalog import networks
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.problem import Generator
 from stagepack.instances.profile import Array, Cluster, Device, Link
-from stagepack.result import InputError
 
 CLOCK = 1_850_000_000
 NEAR = Link(GBps=70, idle=3_000)

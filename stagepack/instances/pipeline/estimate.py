@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack import files
+from stagepack.errors import InputError
+from stagepack.files import csv_text, finite
 from stagepack.instances.answer import require_instance
 from stagepack.instances.pipeline.check import plain
 from stagepack.instances.pipeline.data import KIND
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Link
-from stagepack.result import InputError, Number, Result, csv_text, finite
+from stagepack.result import Number, Result
 from stagepack.shown import Shown, dataframe
 
 if TYPE_CHECKING:

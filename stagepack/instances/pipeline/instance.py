@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.pipeline import arrays, validate
 from stagepack.instances.pipeline.check import check, evaluate, shape
@@ -14,7 +15,7 @@ from stagepack.instances.pipeline.data import Objective, PartitionData, Variable
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array, Cluster, Device, Lifetimes, Link, ModelProfile
-from stagepack.result import InputError, Number
+from stagepack.result import Number
 
 
 class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):

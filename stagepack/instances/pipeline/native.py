@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters
 from stagepack.instances.documents.lines import Rows, unless, unusual
 from stagepack.instances.pipeline.data import Objective, Variable
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.profile import Array, Bytes, Cluster, LayerProfile, ModelProfile
-from stagepack.result import InputError
 
 Time = (
     Annotated[int, msgspec.Meta(ge=0, le=2**62)] | Annotated[float, msgspec.Meta(ge=0, le=2.0**62)]

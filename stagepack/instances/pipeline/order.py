@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 
 LARGEST_AUTOMATON = 200_000
 KEPT_AS = "_device_classes"  # with an instance, outside its fields

@@ -18,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.data import Objective
 from stagepack.instances.pipeline.instance import PipelinePartition
@@ -34,7 +35,7 @@ from stagepack.instances.pipeline.ticks import (
     ticks,
 )
 from stagepack.instances.profile import Array, Link
-from stagepack.result import InputError, Number
+from stagepack.result import Number
 
 LARGEST_TABLE = 2**27  # entries of a row of all layers for every class of devices
 MANY_LAYERS = 100_000  # from there on a compiled pass finds what fits, which needs no table

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stagepack.errors import InputError
 from stagepack.instances.documents import strict
-from stagepack.result import InputError
 from stagepack.shown import ShownSolution, some
 
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.data import PartitionData
-from stagepack.result import InputError
 
 
 def instance(given: PartitionData) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.catalog import networks
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import stage_compute, stage_memory
 from stagepack.instances.problem import Generator
 from stagepack.instances.schedule import PipelineSchedule
-from stagepack.result import InputError
 
 UNITS: Mapping[str, Any] = {"forward": 1, "backward": 1, "weight": 1, "latency": 0}
 # Where the networks that do not train on four IPUs are trained.

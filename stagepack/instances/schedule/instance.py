@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array
@@ -19,7 +20,7 @@ from stagepack.instances.schedule.operations import Operations
 from stagepack.instances.schedule.partition import arguments
 from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.instances.schedule.validate import integer, integers
-from stagepack.result import InputError, Result
+from stagepack.result import Result
 
 
 class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):

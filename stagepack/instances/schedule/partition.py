@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.profile import Array, Link
-from stagepack.result import InputError, Result
+from stagepack.result import Result
 
 
 def arguments(

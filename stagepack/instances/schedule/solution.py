@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.data import ScheduleData
 from stagepack.instances.schedule.validate import LARGEST
-from stagepack.result import InputError
 from stagepack.shown import ShownSolution, some
 
 SHAPE = 'write {"start": [[[F starts], [B starts], [W starts]], ...]}, one entry a stage'

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.data import ScheduleData, topological
-from stagepack.result import InputError
 
 LARGEST = 2**62  # cycles, bytes and their sums beyond this are refused
 MOST_OPERATIONS = 2**23

@@ -10,7 +10,8 @@ from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
 from stagepack.methods import Method, Settings
-from stagepack.result import Event, Progress, Stopped, Termination
+from stagepack.progress import Progress, Stopped
+from stagepack.result import Event, Termination
 
 COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aware")
 """Greedy rules that comparisons run unasked."""

@@ -22,7 +22,8 @@ from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-from stagepack.result import Event, Progress, Stopped
+from stagepack.progress import Progress, Stopped
+from stagepack.result import Event
 
 PackingProgress = Progress[PackingSolution]
 

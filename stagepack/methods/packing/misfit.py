@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stagepack import solvers
+from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import effort, exact
 from stagepack.instances.packing import LmemPacking, Objective
@@ -21,7 +22,7 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods.models import PACE
 from stagepack.methods.packing.attempt import PackingProgress
-from stagepack.result import InputError, Status
+from stagepack.result import Status
 
 NODES, WORK = 20_000, 0.5
 """Nodes of the exact search, or work of CP-SAT, that one question may cost."""

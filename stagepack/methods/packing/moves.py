@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 
+from stagepack.errors import CheckError, InputError
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import effort, keep
 from stagepack.heuristics.packing import replan as replanning
@@ -19,7 +20,8 @@ from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
 from stagepack.methods.packing.reasons import conclude_infeasible
-from stagepack.result import CheckError, InputError, Progress, Termination
+from stagepack.progress import Progress
+from stagepack.result import Termination
 
 MODELS = {
     "auto": ("CpSat", "cp-sat"),

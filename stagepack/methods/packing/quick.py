@@ -12,7 +12,7 @@ from stagepack.heuristics.packing.baselines import stack
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
-from stagepack.result import Stopped
+from stagepack.progress import Stopped
 
 FAR = 1.2
 """A peak so many times its bound is told in words."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stagepack.errors import CheckError
 from stagepack.heuristics.packing import conflict, exact
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods.packing import misfit
 from stagepack.methods.packing.attempt import Attempt
-from stagepack.result import CheckError
 
 NODES = 50_000
 """Nodes that a search for the reason may cost."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import annealing, bounds, dive, effort, exact, greedy, valleys
 from stagepack.heuristics.packing import repair as repairing
@@ -25,7 +26,7 @@ from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
 from stagepack.methods.packing.quick import POOR, place_anew, place_first, place_more
 from stagepack.methods.packing.reasons import conclude_infeasible
-from stagepack.result import InputError, Status
+from stagepack.result import Status
 from stagepack.solvers import Engine
 
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stagepack.errors import CheckError
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.phases.least import misfit
 from stagepack.instances.phases.plan import plan
-from stagepack.result import CheckError, Progress, Stopped
+from stagepack.progress import Progress, Stopped
 
 PATIENCE = 5.0
 """Seconds that a search for what would do may take, once it is proved that nothing fits."""

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from stagepack.errors import InputError
 from stagepack.formulations import phases as formulations
 from stagepack.heuristics.phases import baselines, dp, effort
 from stagepack.heuristics.phases.cycles import UNLIMITED
@@ -20,7 +21,8 @@ from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.phases import METHODS, retention
 from stagepack.methods.phases.reasons import conclude_infeasible
-from stagepack.result import InputError, Progress, Stopped, Termination
+from stagepack.progress import Progress, Stopped
+from stagepack.result import Termination
 
 PhaseProgress = Progress[PhaseSolution]
 Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]

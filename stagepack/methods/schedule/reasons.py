@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from stagepack.errors import CheckError
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import (
     PipelineSchedule,
     ScheduleSolution,
     least_memory,
 )
-from stagepack.result import CheckError, Progress
+from stagepack.progress import Progress
 
 NAMED = 4
 """Devices, and different amounts, that a reason names; more are counted."""

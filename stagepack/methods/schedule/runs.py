@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 
+from stagepack.errors import InputError
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule import bounds, greedy, modulo
 from stagepack.heuristics.schedule.effort import Effort
@@ -16,7 +17,8 @@ from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, rea
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.schedule.reasons import conclude_infeasible
-from stagepack.result import InputError, Progress, Stopped, Termination
+from stagepack.progress import Progress, Stopped
+from stagepack.result import Termination
 from stagepack.solvers import Engine
 
 ScheduleProgress = Progress[ScheduleSolution]

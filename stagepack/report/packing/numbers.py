@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.profile import Array
 from stagepack.report.style import AREAS, CAPACITY, INK, byte_step, tint
-from stagepack.result import InputError, Result
+from stagepack.result import Result
 
 if TYPE_CHECKING:
     from stagepack.instances.packing import LmemPacking, PackingSolution

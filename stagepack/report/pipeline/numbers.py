@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate, estimate
 from stagepack.report.style import area_colour
-from stagepack.result import InputError, Number, Result
+from stagepack.result import Number, Result
 
 SCALES = ("cycles", "layers")
 TIMES = {"compute": "#4477aa", "receive": "#66ccee", "send": "#ccbb44", "host": "#bbbbbb"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import host_cycles
 from stagepack.instances.pipeline.estimate import Estimate, estimate, read_measured
@@ -19,7 +20,7 @@ from stagepack.report.pipeline.numbers import SCALES
 from stagepack.report.pipeline.picture import stage_map
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import View
-from stagepack.result import InputError, Result
+from stagepack.result import Result
 from stagepack.shown import some
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.formulations.packing import CpSat, Milp
 from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.result import InputError
 from tests.formulations.packing.engines import Formulation, confirm, optimum
 from tests.packing_cases import FEATURES, brute_force, random_packing, tight
 

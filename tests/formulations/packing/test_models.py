@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.formulations.packing import CpSat, Milp
 from stagepack.formulations.packing import milp as milp_module
 from stagepack.formulations.packing.frame import Frame
 from stagepack.instances.packing import Banks, Gap, LmemPacking, Memory, PackingSolution
-from stagepack.result import InputError
 from tests.formulations.engines import lowered, solve_lp
 from tests.formulations.packing.engines import Formulation, confirm, optimum
 

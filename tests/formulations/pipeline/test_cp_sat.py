@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.formulations.pipeline import CpSat
 from stagepack.formulations.pipeline import cp_sat as module
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Cluster, Device, Link
-from stagepack.result import InputError
 from tests.formulations.engines import solve
 from tests.random_pipelines import optimum, random_instance
 

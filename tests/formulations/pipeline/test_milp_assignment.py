@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.formulations.pipeline import MilpAssignment
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.result import InputError
 from tests.formulations.engines import lowered, solve, solve_lp
 
 

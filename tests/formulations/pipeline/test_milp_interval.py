@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.formulations.pipeline import MilpInterval
 from stagepack.formulations.pipeline import milp_interval as module
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.result import InputError
 from tests.formulations.engines import solve, solve_lp
 from tests.random_pipelines import optimum, random_instance
 

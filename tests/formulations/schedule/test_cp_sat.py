@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.formulations.schedule import CpSat
 from stagepack.instances import catalog
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import InputError
 from tests.random_schedules import best, random_schedule
 
 TIMES = ("forward", "backward", "weight", "latency", "optimizer")

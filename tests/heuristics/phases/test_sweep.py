@@ -18,7 +18,7 @@ from stagepack.heuristics.phases.policies import chosen
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.heuristics.phases.sweep import Sweep
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
-from stagepack.result import Progress, Stopped
+from stagepack.progress import Progress, Stopped
 from tests.random_phases import brute_force, random_phases
 
 SIX = PhaseSchedule.from_arrays(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.errors import InputError
 from stagepack.heuristics.pipeline import (
     baselines,
     bisect,
@@ -23,7 +24,8 @@ from stagepack.heuristics.pipeline import (
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.result import InputError, Progress, Status, Stopped, Termination
+from stagepack.progress import Progress, Stopped
+from stagepack.result import Status, Termination
 from tests.strategies import brute_force, pipelines
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from stagepack.instances import catalog
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.methods import Settings
-from stagepack.result import Progress
+from stagepack.progress import Progress
 
 
 def zero_bubble(p: int, m: int, f: int, b: int, w: int, limit: int | None) -> PipelineSchedule:

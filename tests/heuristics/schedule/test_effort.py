@@ -6,7 +6,8 @@ import pytest
 
 from stagepack.heuristics.schedule.effort import CHECK, OFFER, RATE, Effort
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import Progress, Stopped, Termination
+from stagepack.progress import Progress, Stopped
+from stagepack.result import Termination
 from tests.random_schedules import lone_microbatches
 
 

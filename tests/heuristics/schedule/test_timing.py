@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.heuristics.schedule import bounds, timing
 from stagepack.instances.schedule import (
     PipelineSchedule,
@@ -12,7 +13,6 @@ from stagepack.instances.schedule import (
     earliest,
     measure,
 )
-from stagepack.result import InputError
 from tests.random_schedules import best, least, lone_microbatches, orders_of, random_schedule
 
 

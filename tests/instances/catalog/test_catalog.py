@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances import catalog, formats
 from stagepack.instances.catalog import clusters
 from stagepack.instances.packing import LmemPacking
@@ -11,7 +12,6 @@ from stagepack.instances.pipeline import Objective, PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.problem import coerce
 from stagepack.instances.profile import Link
-from stagepack.result import InputError
 from tests.instances.catalog.exact import optimum
 
 ENTRIES = {entry.name: entry for entry in catalog.entries()}

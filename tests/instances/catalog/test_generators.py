@@ -3,11 +3,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances import catalog
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.catalog import GENERATORS, least_capacity
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.result import InputError
 from tests.instances.catalog.exact import optimum, pareto
 
 RANDOM = [name.removeprefix("random/") for name in GENERATORS if name.startswith("random/")]

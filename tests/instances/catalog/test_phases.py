@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances import catalog
 from stagepack.instances.phases import Mode, PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.catalog import GC200, GENERATORS
 from stagepack.instances.phases.least import misfit
 from stagepack.instances.phases.plan import plan
-from stagepack.result import InputError
 
 
 def load(name: str, **parameters: Any) -> PhaseSchedule:

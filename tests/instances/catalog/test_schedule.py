@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances import catalog
 from stagepack.instances.catalog.networks import NETWORKS, build
 from stagepack.instances.pipeline.check import stage_compute
 from stagepack.instances.schedule import PipelineSchedule, least_memory, measure, reasons
 from stagepack.instances.schedule.catalog import balanced
-from stagepack.result import InputError
 from tests.instances.catalog.exact import optimum
 from tests.random_schedules import by_list
 

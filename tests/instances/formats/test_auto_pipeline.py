@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Link
-from stagepack.result import InputError
 
 CASE: dict[str, Any] = {
     "name": "one",

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.result import InputError
 from tests.instances.formats import test_native_packing
 from tests.instances.formats.test_auto_pipeline import CASE
 from tests.instances.formats.test_minimalloc import FULL

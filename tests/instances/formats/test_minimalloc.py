@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.documents.cells import Cells
 from stagepack.instances.packing import Gap, LmemPacking, Objective, PackingSolution
-from stagepack.result import InputError
 from tests.packing_cases import random_packing
 
 SMALL = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21,4\n"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.errors import InputError
 from stagepack.instances import catalog, formats
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Device, Link
-from stagepack.result import InputError
 
 BY_HAND: dict[str, Any] = {
     "problem": "pipeline-partition",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.packing import (
     Allowed,
@@ -18,7 +19,6 @@ from stagepack.instances.packing import (
     Objective,
     PackingSolution,
 )
-from stagepack.result import InputError
 from tests.instances.formats.test_native import saved
 from tests.packing_cases import FEATURES, random_packing
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.errors import InputError
 from stagepack.instances import catalog, formats
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-from stagepack.result import InputError
 from tests.instances.formats.test_door import mutated
 from tests.instances.formats.test_native import saved
 from tests.instances.phases.examples import two_groups, two_layers

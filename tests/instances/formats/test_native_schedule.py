@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 import stagepack as sp
+from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.schedule import PipelineSchedule
-from stagepack.result import InputError
 from tests.random_schedules import by_list, random_schedule
 
 BY_HAND: dict[str, Any] = {

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.pipeline import PipelineSolution
-from stagepack.result import InputError
 
 
 def node(name: str, what: str = "Layer", forward: Any = "1.000", backward: Any = "2.000",

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.formats import torch_schedule
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-from stagepack.result import InputError
 from tests.random_schedules import by_list, random_schedule
 
 # What torch 2.15 writes (_dump_csv), format compute_only, for two ranks of two stages each.

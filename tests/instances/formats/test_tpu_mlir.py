@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
-from stagepack.result import InputError
 
 GROUPS: dict[str, Any] = {
     "source": "somewhere",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.errors import InputError
 from stagepack.instances.packing import (
     Allowed,
     Banks,
@@ -18,7 +19,6 @@ from stagepack.instances.packing import (
     Objective,
     PackingSolution,
 )
-from stagepack.result import InputError
 from tests.packing_cases import FEATURES, random_packing
 
 BASE: dict[str, Any] = {

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances.phases import Mode, PhaseSchedule, Policy
 from stagepack.instances.profile import Chip, LayerProfile, ModelProfile
-from stagepack.result import InputError
 from tests.instances.phases.examples import two_layers
 from tests.random_phases import random_phases
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.errors import InputError
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-from stagepack.result import InputError
 from tests.instances.phases.examples import two_groups, two_layers, unet
 from tests.random_phases import random_phases, random_plan
 

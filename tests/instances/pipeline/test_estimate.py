@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import (
     host_cycles,
@@ -20,7 +21,6 @@ from stagepack.instances.pipeline.check import (
 )
 from stagepack.instances.pipeline.estimate import estimate, read_measured
 from stagepack.instances.profile import Cluster, Device, Link
-from stagepack.result import InputError
 
 
 def random_instance(rng: np.random.Generator) -> PipelinePartition:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution, Variable
 from stagepack.instances.profile import Cluster, LayerProfile, ModelProfile
-from stagepack.result import InputError
 
 
 def test_from_profile_derives_crossings_carries_and_spans() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from stagepack.errors import InputError
 from stagepack.instances.pipeline import Objective, PipelinePartition, kernels
 from stagepack.instances.pipeline.check import (
     host_cycles,
@@ -18,7 +19,6 @@ from stagepack.instances.pipeline.check import (
 )
 from stagepack.instances.pipeline.ranges import RangeCosts, _furthest_fit
 from stagepack.instances.profile import Array
-from stagepack.result import InputError
 from tests.strategies import pipelines
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances.schedule import (
     Objective,
     PipelineSchedule,
@@ -13,7 +14,6 @@ from stagepack.instances.schedule import (
     least_memory,
     reasons,
 )
-from stagepack.result import InputError
 from tests.random_schedules import by_list, random_schedule
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.instances import catalog
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.instances.schedule import PipelineSchedule, reasons
-from stagepack.result import InputError
 
 CLUSTER = Cluster(
     devices=(

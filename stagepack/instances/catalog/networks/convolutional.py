@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stagepack.errors import InputError
 from stagepack.instances.catalog.networks.network import Block, Chain, Network
-from stagepack.result import InputError
 
 CLASSES = 1000
 RESNET50_STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stagepack.errors import InputError
 from stagepack.instances.catalog.networks.network import Block, Chain, Network
-from stagepack.result import InputError
 
 
 @dataclass(frozen=True)

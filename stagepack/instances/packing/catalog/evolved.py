@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.result import InputError
 
 Row = tuple[int, int, int]
 """Start, end, size."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from stagepack.methods import Method, Settings
-from stagepack.result import Progress
+from stagepack.progress import Progress
 from tests.toy_kind.instances.toy import KIND, Knapsack, KnapsackSolution
 
 ToyProgress = Progress[KnapsackSolution]

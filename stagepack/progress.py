@@ -1,0 +1,371 @@
+"""A run while it lasts: the best solution and bound, the clock, and why to stop.
+
+Nothing here knows a problem or a solver.  An instance says what an answer is worth, an algorithm
+finds answers, and :class:`Progress` keeps the best of them together with the best proved bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from stagepack.errors import CheckError
+from stagepack.result import Event, Number, Status, Termination, Trace, relative_gap
+
+log = logging.getLogger("stagepack")
+
+SolutionT = TypeVar("SolutionT")
+
+PATIENCE = 2.0
+"""Seconds of setup after which people are told what takes so long."""
+
+
+class Compilation:
+    """Tells, once a process, that kernels are compiled: not that they come from the cache.
+
+    Attributes
+    ----------
+    kept : bool
+        Whether the machine code is kept on disk, so that it need not be made again.
+    told : bool
+    """
+
+    def __init__(self) -> None:
+        self.kept = True
+        self.told = False
+        self._seconds = 0.0
+        self._since: float | None = None
+        self._depth = 0
+        self._timer: threading.Timer | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something is being compiled now."""
+        return self._depth > 0
+
+    def begin(self) -> None:
+        """Take the beginning of a compilation, perhaps within another one."""
+        self._depth += 1
+        if self._depth == 1 and not self.told:
+            self._since = time.perf_counter()
+            self._timer = threading.Timer(max(0.0, PATIENCE - self._seconds), self._tell)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def end(self) -> None:
+        """Take the end of the last one begun."""
+        self._depth -= 1
+        if self._depth == 0 and self._since is not None:
+            self._seconds += time.perf_counter() - self._since
+            self._since = None
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _tell(self) -> None:
+        if not self.told:
+            self.told = True
+            why = "first use only" if self.kept else "at every start: no folder can keep them"
+            log.info("compiling kernels (%s) ...", why)
+
+
+compilation = Compilation()
+"""That of this process."""
+
+
+class Stopped(Exception):  # noqa: N818 - a signal between our own functions, never an error
+    """Raised inside a method when :class:`Progress` says that it is time to return."""
+
+
+class Progress(Generic[SolutionT]):
+    """The best solution and bound of a running solve, its clock, and its reasons to stop.
+
+    Methods `offer` solutions and `raise_bound`; between steps they ask `keep_going`.  Only
+    solutions that the instance's own checker accepts are kept.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Objective value of a solution, as the instance defines it.
+    check : callable
+        Violations of a solution; a non-empty answer raises :class:`CheckError`.
+    time_limit : float, optional
+        Seconds from now, not counting time spent inside :meth:`setup`.
+    target : int or float, optional
+        Stop once the objective is at most this.
+    gap : float
+        Stop once the relative gap is at most this.
+    tolerance : float
+        Relative tolerance of objective values: 0 for integer data.
+    on_incumbent : callable, optional
+        Called with ``(solution, objective, bound)`` at each improvement.
+    on_bound : callable, optional
+        Called with ``(bound, source)`` at each better bound.
+    secondary : callable, optional
+        Of solutions of equal objective the one with the least of this is kept.
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[SolutionT], Number],
+        check: Callable[[SolutionT], tuple[Any, ...]],
+        *,
+        time_limit: float | None = None,
+        target: Number | None = None,
+        gap: float = 0.0,
+        tolerance: float = 0.0,
+        on_incumbent: Callable[[SolutionT, Number, Number | None], None] | None = None,
+        on_bound: Callable[[Number, str], None] | None = None,
+        secondary: Callable[[SolutionT], Number] | None = None,
+    ) -> None:
+        self._evaluate = evaluate
+        self._secondary = secondary
+        self._check = check
+        self._time_limit = time_limit
+        self._target = target
+        self._gap = gap
+        self._tolerance = tolerance
+        self._on_incumbent = on_incumbent
+        self._on_bound = on_bound
+        self._started = time.perf_counter()
+        self._lock = threading.RLock()
+        self._interrupted = False
+        self._closed = False
+        self._stopped: Termination | None = None
+        self._clock: Callable[[], float] | None = None
+        self._work = 0.0
+        self._offered = self._started
+        self._checking = 0.0
+        self.setup_time = 0.0
+        self.trace = Trace()
+        self.solution: SolutionT | None = None
+        self.objective: Number | None = None
+        self.bound: Number | None = None
+        self.bound_source = ""
+        self.infeasible_reason: str | None = None
+        self.reason = ""
+        self.engine = ""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of solving so far, setup not counted."""
+        return time.perf_counter() - self._started - self.setup_time
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left; infinite without a time limit."""
+        if self._time_limit is None:
+            return math.inf
+        return self._time_limit - self.spent
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the clock that ends the run: the wall's, or another one."""
+        return self.elapsed if self._clock is None else self._clock()
+
+    def limit_by(self, clock: Callable[[], float], seconds: float) -> None:
+        """End by another clock than the wall's: once it says so many seconds."""
+        self._clock, self._time_limit = clock, seconds
+
+    def limit_by_work(self, seconds: float) -> None:
+        """End after what was told to :meth:`spend`, whatever the wall's clock says."""
+        self.limit_by(lambda: self._work, seconds)
+
+    def spend(self, seconds: float) -> None:
+        """Count work that takes about so many seconds, where runs are limited by it."""
+        self._work += seconds
+
+    @contextlib.contextmanager
+    def setup(self, what: str) -> Iterator[None]:
+        """Count the block (an import, a compilation) as setup, and say so when it takes long."""
+
+        def tell() -> None:
+            if not (compilation.told or compilation.under_way):  # it speaks for itself
+                log.info("%s ...", what)
+
+        notice = threading.Timer(PATIENCE, tell)
+        notice.daemon = True
+        began = time.perf_counter()
+        notice.start()
+        try:
+            yield
+        finally:
+            notice.cancel()
+            self.setup_time += time.perf_counter() - began
+
+    @contextlib.contextmanager
+    def reserving(self, part: float) -> Iterator[None]:
+        """Keep a part, of 1, of the time that is left for what follows the block."""
+        whole = self._time_limit
+        if whole is not None:
+            self._time_limit = whole - part * max(0.0, self.remaining)
+        try:
+            yield
+        finally:
+            if whole is not None and self.remaining <= 0:
+                self.stop(Termination.TIME_LIMIT)
+            self._time_limit = whole
+
+    @property
+    def stale(self) -> bool:
+        """Whether nothing was offered for a moment: a fast search need not report every step.
+
+        Nor may the checking of what it offers take more than a part of its time.
+        """
+        return time.perf_counter() - self._offered >= max(0.05, 5 * self._checking)
+
+    def offer(self, solution: SolutionT, source: str) -> bool:
+        """Check and evaluate `solution`; keep it if it is better.  Return whether it was."""
+        better, violations = self._take(solution, source)
+        if violations:
+            raise CheckError(
+                f"{source} returned a solution that fails its check: "
+                + "; ".join(str(violation) for violation in violations[:3])
+            )
+        return better
+
+    def offer_if_valid(self, solution: SolutionT, source: str) -> tuple[Any, ...]:
+        """Do as :meth:`offer`, but return the violations of what a naive rule gave."""
+        return self._take(solution, source)[1]
+
+    def _take(self, solution: SolutionT, source: str) -> tuple[bool, tuple[Any, ...]]:
+        """Return whether `solution` is better than what is known, and its violations."""
+        began = time.perf_counter()
+        violations = self._check(solution)
+        if violations:
+            return False, violations
+        objective = self._evaluate(solution)
+        self._offered = time.perf_counter()
+        self._checking = self._offered - began
+        with self._lock:
+            if self._closed:
+                return False, ()
+            if self.objective is not None and objective >= self.objective:
+                if objective == self.objective and self._preferred(solution):
+                    self.solution = solution
+                return False, ()
+            self._require_consistent(objective, self.bound, source)
+            self.solution, self.objective = solution, objective
+            self.trace.events.append(Event(self.elapsed, "incumbent", objective, source))
+            bound = self.bound
+        log.debug("%.3fs incumbent %s (%s)", self.elapsed, objective, source)
+        if self._on_incumbent is not None:
+            self._on_incumbent(solution, objective, bound)
+        return True, ()
+
+    def _preferred(self, solution: SolutionT) -> bool:
+        return (
+            self._secondary is not None
+            and self.solution is not None
+            and self._secondary(solution) < self._secondary(self.solution)
+        )
+
+    def raise_bound(self, bound: Number | None, source: str) -> None:
+        """Record that no solution is better than `bound`, if that is news."""
+        if bound is None or not math.isfinite(bound):
+            return
+        with self._lock:
+            if self._closed or (self.bound is not None and bound <= self.bound):
+                return
+            self._require_consistent(self.objective, bound, source)
+            self.bound, self.bound_source = bound, source
+            self.trace.events.append(Event(self.elapsed, "bound", bound, source))
+        log.debug("%.3fs bound %s (%s)", self.elapsed, bound, source)
+        if self._on_bound is not None:
+            self._on_bound(bound, source)
+
+    def confirm_warm_start(self, value: Number, source: str) -> None:
+        """Record that an engine took the solution it was given, worth `value`, as its first."""
+        with self._lock:
+            self.trace.events.append(Event(self.elapsed, "warm-start", value, source))
+
+    def prove_infeasible(self, reason: str) -> None:
+        """Record that the instance has no solution, and why."""
+        if self.solution is not None:
+            raise CheckError(f"called infeasible although a valid solution is known: {reason}")
+        self.infeasible_reason = reason
+
+    def close(self) -> None:
+        """Take nothing more, whatever a late thread still offers: the result is being read."""
+        with self._lock:
+            self._closed = True
+
+    def _require_consistent(
+        self, objective: Number | None, bound: Number | None, source: str
+    ) -> None:
+        if objective is None or bound is None:
+            return
+        if bound > objective + self._slack(objective):
+            raise CheckError(
+                f"{source}: the bound {bound:,} exceeds the value {objective:,} of a valid solution"
+            )
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was asked to end."""
+        return self._interrupted
+
+    def interrupt(self) -> None:
+        """Ask the run to end with what it has (Ctrl-C, or a caller's own thread)."""
+        self._interrupted = True
+
+    def stop(self, why: Termination) -> None:
+        """Record why a method ended by itself, where the clock alone does not tell."""
+        self._stopped = why
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is left to find: optimal within the tolerance, or infeasible."""
+        if self.infeasible_reason is not None:
+            return True
+        if self.objective is None or self.bound is None:
+            return False
+        return self.bound >= self.objective - self._slack(self.objective)
+
+    def _slack(self, objective: Number) -> Number:
+        # Relative to the value whatever its unit, unlike the gap.  Exactly 0 for exact data: a
+        # float would round integers beyond 2**53.
+        return self._tolerance * abs(objective) if self._tolerance else 0
+
+    def stop_reason(self) -> Termination | None:
+        """Return why the run should stop now, or None if it should go on."""
+        if self._interrupted:
+            return Termination.INTERRUPTED
+        if self.proved:
+            return Termination.PROVED
+        if self.objective is not None:
+            if self._target is not None and self.objective <= self._target:
+                return Termination.TARGET
+            gap = relative_gap(self.objective, self.bound)
+            if self._gap > 0 and gap is not None and gap <= self._gap:
+                return Termination.TARGET
+        if self.remaining <= 0:
+            return Termination.TIME_LIMIT
+        return self._stopped
+
+    def keep_going(self) -> bool:
+        """Whether there is a reason and the time to search on."""
+        return self.stop_reason() is None
+
+    def require_time(self) -> None:
+        """Raise :class:`Stopped` when the run should stop now."""
+        if not self.keep_going():
+            raise Stopped
+
+    def outcome(self) -> tuple[Status, Termination]:
+        """Return status and termination of what is known now, for the final result."""
+        termination = self.stop_reason() or Termination.FINISHED
+        if self.infeasible_reason is not None:
+            return Status.INFEASIBLE, Termination.PROVED
+        if self.objective is None:
+            return Status.UNKNOWN, termination
+        if self.proved:
+            # Within the tolerance the bound may exceed the value: never report a negative gap.
+            assert self.bound is not None
+            self.bound = min(self.bound, self.objective)
+            return Status.OPTIMAL, Termination.PROVED
+        return Status.FEASIBLE, termination
