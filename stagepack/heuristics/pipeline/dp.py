@@ -1,7 +1,8 @@
 """The exact method: bisection over limits, each probe a dynamic program over the chain's tail.
 
-Objectives with one limit: bisect on it.  Transfer-bounded: the least compute first, then what the
-staircase of non-dominated pairs of compute and transfer leaves open, see :mod:`.staircase`.
+Objectives with one limit: bisect on it.  Transfer-bounded: the least compute first, unless that
+means to look at very many layers while a start is known, then what the staircase of non-dominated
+pairs of compute and transfer leaves open, see :mod:`.staircase`.
 
 Cost: O(transitions * n) steps and bytes a probe at most, far less near the optimum;
 O(log(sum of cycles)) probes for one limit.  Source: own work, after *Auto Pipeline*, whose sweep
@@ -44,6 +45,10 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     two_limits = costs.instance.objective is Objective.TRANSFER_BOUNDED
     floor = costs.compute_bound() if two_limits else objective_bound(costs)
     search, offered = Search(costs, floor, progress, near), None
+    if two_limits and near is not None and search.first_cells > staircase.MANY_CELLS:
+        # Compute does not narrow the windows down, limits on transfer may.
+        staircase.descend(search, floor, progress)
+        return
     while not search.done:
         search.go_on()
         if search.infeasible:
@@ -56,4 +61,4 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         progress.raise_bound(costs.bound(bound), "exhausted search")
         progress.require_time()
     if two_limits:
-        staircase.descend(search, progress)
+        staircase.descend(search, search.bound, progress)

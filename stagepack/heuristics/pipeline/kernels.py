@@ -61,6 +61,8 @@ class Chain(NamedTuple):
         The automaton; transitions into a state come before those out of it.  `window` is the row
         of `reach` or `fits` that holds for the transition.
     accepting : ndarray of bool, shape (states,)
+    before, after : ndarray, shape (states,)
+        The fewest stages, of a layer or more each, before a tail of this state, and in it.
     tabular : bool
         Whether `fits` and `compute` hold the costs; else `reach` and `prefix` do.  The arrays not
         used have one entry.
@@ -83,6 +85,8 @@ class Chain(NamedTuple):
     device_class: Array
     window: Array
     accepting: Array
+    before: Array
+    after: Array
     tabular: bool
     reach: Array
     prefix: Array
@@ -135,6 +139,22 @@ class Scratch(NamedTuple):
     classes: Array
     best_ends: Array
     best_classes: Array
+
+
+@compiled
+def fewest_stages(
+    source: Array, target: Array, accepting: Array
+) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """Return `before` and `after` of an automaton, as :class:`Chain` has them."""
+    before, after = np.empty((2, len(accepting)), dtype=np.int64)
+    after[:], after[0] = UNLIMITED, 0
+    for t in range(len(source)):
+        after[target[t]] = min(after[target[t]], after[source[t]] + 1)
+    for q in range(len(accepting)):
+        before[q] = 0 if accepting[q] else UNLIMITED
+    for t in range(len(source) - 1, -1, -1):
+        before[source[t]] = min(before[source[t]], before[target[t]] + 1)
+    return before, after
 
 
 @numba.njit(inline="always")
@@ -190,7 +210,7 @@ def place_tails(
     """
     cells, ahead, behind, offset = scratch.cells, scratch.ahead, scratch.behind, scratch.offset
     n, t = len(chain.allowed) - 1, begin
-    if begin == 0 and ahead[0] == n:
+    if begin == 0 and ahead[0] == n and behind[0] <= n:
         cells[offset[0] + n] = True
         scratch.lowest[0] = scratch.highest[0] = n
     while t < len(chain.source):
@@ -219,11 +239,12 @@ def _look_ahead(
 ) -> None:  # pragma: no cover - compiled
     """Set `ahead`: how far the stages before a tail reach, each as long as compute and reach allow.
 
-    One bisection a transition, from the head of the chain on; tables have no such order.
+    No further than its own stages leave room.  One bisection a transition, from the head of the
+    chain on; tables have no such order.
     """
     ahead, n = scratch.ahead, len(chain.allowed) - 1
     if chain.tabular:
-        ahead[:] = n
+        ahead[:] = n - chain.after
         return
     for q in range(len(ahead)):
         ahead[q] = 0 if chain.accepting[q] else -1
@@ -231,7 +252,7 @@ def _look_ahead(
         a, c = ahead[chain.target[t]], chain.device_class[t]
         if a < 0:
             continue
-        end = n
+        end, last = n, n - chain.after[chain.source[t]]
         if a < n:
             end, beyond = a, chain.reach[chain.window[t], a] + 1
             furthest = chain.prefix[c, a] + compute_limit
@@ -241,22 +262,26 @@ def _look_ahead(
                     end = middle
                 else:
                     beyond = middle
-            if beyond <= chain.reach[chain.window[t], a]:
+            if beyond <= min(last, chain.reach[chain.window[t], a]):
                 needed = chain.prefix[c, beyond] - chain.prefix[c, a]
                 scratch.next_limits[0] = min(scratch.next_limits[0], needed)
-        ahead[chain.source[t]] = max(ahead[chain.source[t]], end)
+        ahead[chain.source[t]] = max(ahead[chain.source[t]], min(end, last))
 
 
 @compiled
 def _look_behind(
     chain: Chain, compute_limit: int, scratch: Scratch
 ) -> None:  # pragma: no cover - compiled
-    """Set `behind`: how far back the stages of a tail reach, each as far as it may."""
+    """Set `behind`: how far back the stages of a tail reach, each as far as it may.
+
+    No further than leaves room for the stages before it.
+    """
     behind, n = scratch.behind, len(chain.allowed) - 1
-    behind[:] = 0 if chain.tabular else n + 1
-    behind[0] = n
     if chain.tabular:
+        behind[:] = chain.before
         return
+    behind[:] = n + 1
+    behind[0] = n
     for t in range(len(chain.source)):
         b, c, row = behind[chain.source[t]], chain.device_class[t], chain.window[t]
         if b > n:
@@ -271,7 +296,7 @@ def _look_behind(
                 low = middle
             else:
                 first = middle + 1
-        behind[q] = min(behind[q], first)
+        behind[q] = min(behind[q], max(first, chain.before[q]))
 
 
 @compiled
@@ -289,7 +314,7 @@ def _place_by_window(
     next_compute, next_transfer = scratch.next_limits
     head, tail, b = 0, 0, scratch.highest[q0]
     beyond = len(queue)  # the nearest end that left the queue for being too far
-    for a in range(min(scratch.ahead[q], b - 1), -1, -1):
+    for a in range(min(scratch.ahead[q], b - 1), chain.before[q] - 1, -1):
         while b > a and b >= scratch.lowest[q0]:
             if cells[at0 + b]:
                 key = send[c, b]
@@ -339,7 +364,7 @@ def _place_by_table(
     """Follow one transition of a chain given by tables without structure."""
     q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
     cells, at, at0 = scratch.cells, scratch.offset[q], scratch.offset[q0]
-    for a in range(scratch.highest[q0]):
+    for a in range(chain.before[q], scratch.highest[q0]):
         for b in range(max(a + 1, scratch.lowest[q0]), scratch.highest[q0] + 1):
             if cells[at + a]:
                 break

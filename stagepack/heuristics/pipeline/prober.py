@@ -81,6 +81,7 @@ class Prober:
             order.device_class,
             np.array([row[pair] for pair in pairs], dtype=np.int64),
             order.accepting,
+            *kernels.fewest_stages(order.source, order.target, order.accepting),
             costs.tabular,
             reach,
             costs.prefix,
@@ -179,9 +180,9 @@ class Prober:
             self._spend(2 * len(kept))
         chain = chain._replace(
             reach=reach,
-            prefix=chain.prefix[:, kept],
-            recv=chain.recv[:, kept],
-            send=chain.send[:, kept],
+            prefix=chain.prefix.take(kept, axis=1),
+            recv=chain.recv.take(kept, axis=1),
+            send=chain.send.take(kept, axis=1),
             allowed=np.ones(len(kept), dtype=np.bool_),
         )
         self._chains[transfer_limit] = chain, cuts[kept]
@@ -252,6 +253,11 @@ class Search(Prober):
         self.done = self.infeasible = False
         self.best: int | None = None
         self.bound = floor
+
+    @property
+    def first_cells(self) -> int:
+        """How many cells the first probe needs."""
+        return self.cells(int(self._state[self._kernels.COMPUTE]), UNLIMITED)
 
     def go_on(self) -> None:
         """Search for another fraction of a second.

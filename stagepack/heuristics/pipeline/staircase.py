@@ -50,19 +50,15 @@ class _Floor:
 class _Descent:
     """Closes intervals of transfers until none is left that may hold a better sum."""
 
-    def __init__(self, search: Search, progress: Progress[PipelineSolution]) -> None:
-        assert search.best is not None
+    def __init__(self, search: Search, least: int, progress: Progress[PipelineSolution]) -> None:
+        assert progress.solution is not None
         self._search, self._progress = search, progress
-        self._floor = _Floor(search.best)
-        first = search.best_partition()
+        self._floor = _Floor(least)
         costs = self._costs = search.costs
-        self.best = costs.objective(first)
-        if progress.solution is not None:
-            self.best = min(self.best, costs.objective(progress.solution))
-        self._offered = self.best
+        self.best = costs.objective(progress.solution)
         self._pending: PipelineSolution | None = None
         # Open intervals by their bound: (bound, first, last, compute that suffices at last).
-        self._open = [(0, costs.host, self.best - 1 - search.best, self.best)]
+        self._open = [(0, costs.host, self.best - 1 - least, self.best)]
 
     @property
     def bound(self) -> int:
@@ -90,8 +86,10 @@ class _Descent:
     def _step(self) -> None:
         """Take the interval with the least bound, and probe it once."""
         known, first, last, enough = heapq.heappop(self._open)
-        if last > self.best - 1 - self._floor(last):
-            last, enough = self.best - 1 - self._floor(last), self.best
+        useful = self.best - 1 - self._floor(last)
+        shorter = last > useful
+        if shorter:
+            last, enough = useful, self.best
         least, most = self._floor(last), self.best - 1 - first
         if last < first or least > most:
             return
@@ -102,11 +100,13 @@ class _Descent:
         closely = sure - least <= 2 * width + 1
         compute = most if closely else (least + sure) // 2
         much = width > 0 and self._search.cells(compute, last) > MANY_CELLS
-        if closely and (much or enough <= most):
+        if much and not closely:
+            compute = least + (compute - least) // 16  # what that excludes is soon excluded
+            much = self._search.cells(compute, last) > MANY_CELLS
+        # A little less transfer than just now is soon found, and would be again.
+        if much or (closely and (enough <= most or (shorter and width > 0))):
             self._halve(first, last, least, enough)
             return
-        if much:
-            compute = least + (compute - least) // 16  # what that excludes is soon excluded
         found = self._search.probe(compute, last)
         if found is None:
             self._floor.lift(last, max(compute + 1, self._search.next_compute))
@@ -123,12 +123,19 @@ class _Descent:
         heapq.heappush(self._open, (first + least, first, middle, self.best))
 
 
-def descend(search: Search, progress: Progress[PipelineSolution]) -> None:
-    """Find and prove the least sum, from the partition of least compute that `search` found.
+def descend(search: Search, least: int, progress: Progress[PipelineSolution]) -> None:
+    """Find and prove the least sum, from the best partition that `progress` knows.
+
+    Parameters
+    ----------
+    search : Search
+    least : int
+        No partition computes less, in ticks.
+    progress : Progress
 
     Raises
     ------
     Stopped
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
-    _Descent(search, progress).run()
+    _Descent(search, least, progress).run()

@@ -208,6 +208,78 @@ def test_few_probes_prove_a_sum_of_two_limits(
     assert sum(cells) < 10 * n * k  # as ten probes without windows
 
 
+@pytest.mark.parametrize("giant", [0, 10**9])
+def test_where_compute_does_not_bind_limits_on_transfer_narrow_the_windows(
+    giant: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, k = 4_000, 40
+    monkeypatch.setattr(staircase, "MANY_CELLS", n * k // 10)
+    monkeypatch.setattr(prober, "MOST_CELLS", n * k // 3)
+    monkeypatch.setattr(prober, "FEW_CUTS", 20)
+    rng = np.random.default_rng(n)
+    cycles = np.zeros(n, dtype=np.int64)
+    cycles[n // 2] = giant
+    moved = rng.integers(0, 10**9, n + 1)
+    moved[n // 2 : n // 2 + 2] = 0
+    instance = PipelinePartition.from_arrays(
+        cycles,
+        devices=k,
+        bandwidth=10,
+        in_bytes=moved,
+        out_bytes=moved,
+        objective="transfer-bounded",
+    )
+    progress: Progress[PipelineSolution] = Progress(instance.evaluate, instance.check)
+    costs = RangeCosts(instance)
+    progress.offer(PipelineSolution.in_order([*range(k), n]), "test")
+    dp.solve(costs, progress)
+    assert progress.outcome()[0] is Status.OPTIMAL
+    assert progress.objective is not None
+    # Stages between the cheapest cuts, each of which is received at and sent at.
+    least = np.sort(costs.recv[0, 1:n] + costs.send[0, 1:n])
+    assert giant <= progress.objective <= giant + least[k]
+
+
+@pytest.mark.parametrize("more", [0, 2])
+@pytest.mark.parametrize("objective", ["transfer-bounded", "sum", "overlap"])
+def test_a_layer_a_device_leaves_few_cuts_to_a_slot(
+    objective: str, more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prober, "MOST_CELLS", 2_000)
+    k = 300
+    rng = np.random.default_rng(k)
+    cycles = rng.integers(0, 10**6, k + more)
+    moved = rng.integers(0, 10**9, k + more + 1)
+    options: dict[str, Any] = {"bandwidth": 10, "in_bytes": moved, "out_bytes": moved}
+    instance = PipelinePartition.from_arrays(cycles, devices=k, objective=objective, **options)
+    progress = run(dp.solve, instance)
+    assert progress.outcome()[0] is Status.OPTIMAL
+    one_each = instance.evaluate(PipelineSolution.in_order([*range(k), k + more]))
+    assert progress.objective is not None
+    assert progress.objective <= one_each
+    assert more or progress.objective == one_each
+
+
+def test_chains_made_shorter_need_no_kernels_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prober, "FEW_CUTS", 2)
+    moved = np.arange(41) * 100
+    instance = PipelinePartition.from_arrays(
+        [1] * 40,
+        devices=3,
+        speed=[1, 2, 3],
+        bandwidth=1,
+        clock=2**30,
+        in_bytes=moved,
+        out_bytes=moved,
+        objective="transfer-bounded",
+    )
+    search = prober.Search(RangeCosts(instance), 0)
+    search.probe(1000, 2000)
+    short = search._affordable(2000)[0]
+    assert len(short.allowed) < 41
+    assert all(row.flags.c_contiguous for row in (short.prefix, short.recv, short.send))
+
+
 def test_odd_speeds_without_a_common_multiple() -> None:
     speeds = [1.0003, 0.9967, 1.1239, 0.8731, 1.0501, 0.9203, 1.3307, 1.2109]
     rng = np.random.default_rng(0)
