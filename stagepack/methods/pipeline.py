@@ -30,6 +30,9 @@ OVERDUE = 1.2
 PASSES = 1e-7
 """Seconds of work that a layer takes before any search."""
 
+PLACING = 1.2e-5
+"""The same of a stage that a naive rule places."""
+
 
 # ---------------------------------------------------------------------- without an engine
 
@@ -83,7 +86,9 @@ def _offer_baseline(
     rule: Callable[[RangeCosts, Callable[[], object]], PipelineSolution | None],
 ) -> PipelineSolution | None:
     """Offer what a naive rule gives if it is valid; else say what is wrong with it."""
-    solution = rule(_costs(instance, progress), progress.require_time)
+    costs = _costs(instance, progress)
+    progress.spend(PLACING * costs.k)
+    solution = rule(costs, progress.require_time)
     progress.require_time()
     if solution is None:
         progress.reason = f"{name} finds no partition that fits"

@@ -51,3 +51,10 @@ def test_models_too_large_for_their_work_are_given_up(method: str) -> None:
     assert result.status is Status.FEASIBLE
     assert result.termination is Termination.TIME_LIMIT
     assert "ended by the clock" in result.reason
+
+
+@pytest.mark.parametrize("method", ["equal-layers", "greedy"])
+def test_rules_count_the_stages_that_they_place(method: str) -> None:
+    options = {"deterministic": True}
+    result = solve(chain(5_000, 4_000), method, time_limit=0.01, options=options)
+    assert result.termination is Termination.TIME_LIMIT

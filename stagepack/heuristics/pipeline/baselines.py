@@ -11,6 +11,7 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 
 Pause = Callable[[], object]
+STAGES = 100  # placed between two pauses
 
 
 def equal_layers(costs: RangeCosts, _: Pause = lambda: None) -> PipelineSolution | None:
@@ -53,7 +54,8 @@ def greedy(costs: RangeCosts, pause: Pause = lambda: None) -> PipelineSolution |
     together = np.cumsum(speed[::-1])[::-1]
     boundaries, at = [0], 0
     for i, c in enumerate(classes.tolist()):
-        pause()
+        if not i % STAGES:
+            pause()
         first, last = boundaries[-1], len(cuts) - (stages - i)
         stashes = min(instance.microbatches, stages - i) if instance.training else 0
         share = _works(costs, c, first, cuts[-1:])[0] * (speed[i] / together[i])
