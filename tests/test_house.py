@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import shutil
 import subprocess
 import sys
@@ -12,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "stagepack"
+from tests.imports import PACKAGE, ROOT, imports, modules, wing
 
 FLOORS = {
     "errors": 0,
@@ -55,39 +53,10 @@ MAY_IMPORT = {
 HEAVY = ("matplotlib", "numba", "ortools", "pandas", "plotly", "pyomo", "highspy", "scipy")
 
 
-def wing(module: str) -> str:
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else "__init__"
-
-
-def modules() -> dict[str, Path]:
-    found = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = ("stagepack", *path.relative_to(PACKAGE).with_suffix("").parts)
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-def imports(path: Path, name: str) -> set[str]:
-    """Our own modules that a file imports, wherever in it and be it for types alone."""
-    ours: set[str] = set()
-    known = modules()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            ours.update(a.name for a in node.names if a.name.split(".")[0] == "stagepack")
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name} uses a relative import"
-            if node.module and node.module.split(".")[0] == "stagepack":
-                for alias in node.names:
-                    inner = f"{node.module}.{alias.name}"
-                    ours.add(inner if inner in known else node.module)
-    return ours
-
-
-@pytest.mark.parametrize(("name", "path"), modules().items(), ids=list(modules()))
-def test_nothing_imports_upward(name: str, path: Path) -> None:
+@pytest.mark.parametrize("name", modules())
+def test_nothing_imports_upward(name: str) -> None:
     home = wing(name)
-    for imported in imports(path, name):
+    for imported in imports(name):
         other = wing(imported)
         if other == home or (other in GROUND and home not in GROUND):
             continue
@@ -97,7 +66,7 @@ def test_nothing_imports_upward(name: str, path: Path) -> None:
 
 
 def test_there_are_no_import_circles() -> None:
-    graph = {name: imports(path, name) - {name} for name, path in modules().items()}
+    graph = {name: imports(name) for name in modules()}
     # A package's __init__ may gather its own modules; what circles is a pair of real modules.
     done: set[str] = set()
 
@@ -205,7 +174,8 @@ def test_kernels_are_compiled_from_files_that_the_cache_knows() -> None:
     compiled = [p for p in PACKAGE.rglob("*.py") if "import compiled\n" in p.read_text()]
     assert len(compiled) > 10
     for path in compiled:
-        for name in imports(path, path.stem) - {
+        module = next(name for name, file in modules().items() if file == path)
+        for name in imports(module) - {
             "stagepack.instances.compiled",
             "stagepack.instances.profile",  # types only
         }:
