@@ -21,7 +21,7 @@ def _boxes() -> dict[str, tuple[float, float, float]]:
     """Return left edge, top and width of the box of every wing, by floors from the top down."""
     shown = [name for name in FLOORS if name not in LEFT_OUT]
     levels = sorted({FLOORS[name] for name in shown}, reverse=True)
-    boxes = {}
+    boxes: dict[str, tuple[float, float, float]] = {}
     for level, floor in enumerate(levels):
         names = sorted(name for name in shown if FLOORS[name] == floor)
         for place, name in enumerate(names, 1):
