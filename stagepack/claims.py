@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,11 +20,14 @@ import msgspec
 
 from stagepack.errors import InputError, shown
 from stagepack.files import finite
+from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.solutions import solution_in
 from stagepack.instances.problem import PROBLEMS
+from stagepack.instances.types import Solution
 from stagepack.records import fault
 from stagepack.result import Result, Status, Termination, relative_gap
+from stagepack.shown import Shown
 
 CLAIMS = ("status", "termination", "objective", "bound", "gap", "violations", "digest")
 """Fields that make a document a result."""
@@ -76,8 +80,8 @@ class Claim:
         return f"{text}; {shown(self.detail)}" if self.detail else text
 
 
-@dataclass(frozen=True)
-class ResultCheck:
+@dataclass(frozen=True, repr=False)
+class ResultCheck(Shown):
     """What a document says, claim by claim; a plain solution claims nothing.
 
     Attributes
@@ -92,6 +96,8 @@ class ResultCheck:
     claims : tuple of Claim
     proof : Result or None
         What solving again found.
+    problem : instance of any problem
+        What it was checked against.
     """
 
     instance: str
@@ -100,6 +106,11 @@ class ResultCheck:
     objective: int | float | None
     claims: tuple[Claim, ...] = ()
     proof: Result[Any] | None = None
+    problem: Any = None
+
+    def _line(self) -> str:
+        broken = f"{len(self.violations):,} violations, {len(self.false):,} false claims"
+        return f"{self.instance!r}, {'valid' if self.valid else broken}"
 
     @property
     def false(self) -> tuple[Claim, ...]:
@@ -129,7 +140,7 @@ class ResultCheck:
 
 def check_result(
     instance: Any,
-    result: str | Path | Mapping[str, Any] | Result[Any],
+    result: str | Path | Mapping[str, Any] | Result[Any] | Solution,
     *,
     anyway: bool = False,
     prove: bool = False,
@@ -140,7 +151,7 @@ def check_result(
     Parameters
     ----------
     instance : instance of any problem
-    result : path-like, mapping or Result
+    result : path-like, mapping, Result or solution
         A result or a plain solution: a file, its document, or the object.
     anyway : bool
         Take a result for another instance, too, and say what differs.
@@ -161,6 +172,9 @@ def check_result(
         the instance, and (but for `anyway`) a result for another instance.
     """
     place: str | Path = ""
+    require_instance(instance)
+    if not isinstance(result, str | os.PathLike | Mapping | Result):
+        result = {"solution": instance.solution_in(result, "result", shaped=False).to_dict()}
     if isinstance(result, Result):
         data = msgspec.json.encode(result.to_dict())
     elif isinstance(result, Mapping):
@@ -188,6 +202,7 @@ def check_result(
         objective=objective,
         claims=tuple(_claims(case)) if case.claims_something else (),
         proof=case.proof,
+        problem=instance,
     )
 
 

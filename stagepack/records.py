@@ -9,8 +9,9 @@ import msgspec
 from stagepack.errors import InputError
 from stagepack.result import Result, Status, Termination
 
-FIELDS = tuple(Result(status=Status.UNKNOWN, termination=Termination.FINISHED).to_dict())
-"""What results are written with."""
+NOTHING: Result[Any] = Result(status=Status.UNKNOWN, termination=Termination.FINISHED)
+FIELDS = (*NOTHING.to_dict(), "command")
+"""What results are written with; the command by ``stagepack solve`` alone."""
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 RECORDS: dict[str, Any] = {
     "instance": str,
@@ -23,6 +24,7 @@ RECORDS: dict[str, Any] = {
     "instance_fields": dict[str, Any],
     "options": dict[str, Any],
     "versions": dict[str, str],
+    "command": str,
 }
 """Fields that tell of a run, and what they hold."""
 

@@ -233,3 +233,10 @@ def test_offsets_by_name() -> None:
     assert found.solution.by_name(bare) == dict(zip("012", offsets, strict=True))
     with pytest.raises(sp.InputError, match="does not fit"):
         found.solution.by_name(sp.LmemPacking.from_arrays([4], [0], [1]))
+
+
+@pytest.mark.parametrize("nothing", [[], {}, ()])
+def test_a_plot_of_nothing_is_refused(nothing: Any) -> None:
+    instance = sp.PipelinePartition.from_arrays([1, 5, 3], devices=2)
+    with pytest.raises(sp.InputError, match="solution: holds none"):
+        sp.plot(instance, nothing)

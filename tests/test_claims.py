@@ -202,6 +202,14 @@ def test_a_plain_solution_claims_nothing(tmp_path: Path) -> None:
         sp.check_result(INSTANCES["pipeline"], path, prove=True)
 
 
+def test_check_believes_the_files_that_solve_writes(tmp_path: Path) -> None:
+    instance, result = tmp_path / "five.json", tmp_path / "result.json"
+    sp.write(INSTANCES["pipeline"], instance)
+    assert run("solve", instance, "-o", result).returncode == 0
+    done = run("check", instance, result)
+    assert (done.returncode, "false" in done.stdout) == (0, False), done.stdout
+
+
 def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
     instance, result = tmp_path / "five.json", tmp_path / "result.json"
     sp.write(INSTANCES["pipeline"], instance)
@@ -243,3 +251,42 @@ def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
 def test_claims_are_told_as_they_stand_in_the_file(lie: dict[str, Any], said: str) -> None:
     found = sp.check_result(INSTANCES["pipeline"], {**TRUE["pipeline"], **lie})
     assert any(str(claim).startswith(said) for claim in found.false), list(map(str, found.false))
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_solutions_are_taken_and_other_things_refused_by_name(name: str) -> None:
+    instance = INSTANCES[name]
+    result = sp.solve(instance, time_limit=20)
+    found = sp.check_result(instance, result.solution)
+    assert (found.objective, found.claims) == (TRUE[name]["objective"], ())
+    wrong: Any
+    for wrong in (None, 5, [], object(), instance):
+        with pytest.raises(sp.InputError, match="result"):
+            sp.check_result(instance, wrong)
+    for wrong in (None, 5, result):
+        with pytest.raises(sp.InputError, match="instance"):
+            sp.check_result(wrong, result)
+
+
+def test_a_check_prints_what_the_command_says() -> None:
+    found = sp.check_result(INSTANCES["pipeline"], {**TRUE["pipeline"], "objective": 7})
+    assert "objective 7: false; the solution is worth 9" in str(found)
+    assert "objective 7: false" in found._repr_html_()
+    assert repr(found) == "<ResultCheck: 'five', 0 violations, 2 false claims>"
+    assert "valid: bottleneck 9" in str(sp.check_result(INSTANCES["pipeline"], TRUE["pipeline"]))
+
+
+def test_many_violations_are_a_few_and_a_count(tmp_path: Path) -> None:
+    instance, solution = tmp_path / "many.json", tmp_path / "solution.json"
+    sp.write(
+        sp.PipelinePartition.from_arrays([1] * 1000, devices=500, exclusive=[9] * 1000, capacity=1),
+        instance,
+    )
+    solution.write_text(json.dumps({"boundaries": [*range(0, 999, 2), 1000], "devices": [0] * 500}))
+    done = run("check", instance, solution)
+    assert done.returncode == 4
+    lines = done.stdout.splitlines()
+    assert "capacity: and 492 more" in lines
+    assert (len(lines), max(map(len, lines)) < 200) == (10, True)
+    found = json.loads(run("check", instance, solution, "--json").stdout)
+    assert len(found["violations"]) == 501

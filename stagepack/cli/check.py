@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,10 +18,7 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.screen import engines_silenced, print_json
-from stagepack.errors import InputError, shown
-
-if TYPE_CHECKING:
-    from stagepack.claims import ResultCheck
+from stagepack.errors import InputError
 
 
 def check(
@@ -40,6 +36,7 @@ def check(
 ) -> None:
     """Check a solution, or every claim of a result: 0 valid, 4 violations or false claims."""
     from stagepack.claims import check_result
+    from stagepack.report.shown import check_lines
 
     if time_limit < 0:
         raise InputError(f"{time_limit}", field="--time-limit", remedy="give 0 or more")
@@ -51,36 +48,5 @@ def check(
     if as_json:
         print_json(found.to_dict())
     else:
-        typer.echo("\n".join(_lines(problem, found)))
+        typer.echo("\n".join(check_lines(found)))
     raise typer.Exit(0 if found.valid else EXIT_VIOLATIONS)
-
-
-def _lines(problem: Any, found: ResultCheck) -> list[str]:
-    """Say what is wrong, claim by claim, and sum up the rest."""
-    from stagepack.claims import Verdict
-    from stagepack.report.format import standing
-    from stagepack.report.view import view
-
-    lines = [shown(violation) for violation in found.violations]
-    for verdict in (Verdict.FALSE, Verdict.DIFFERS):
-        lines += [str(claim) for claim in found.claims if claim.verdict is verdict]
-    if found.valid and found.objective is not None:
-        worth = view(problem.kind).worth(problem, found.objective)
-        lines.append(f"valid: {problem.objective} {worth}")
-    counts = Counter(claim.verdict for claim in found.claims)
-    if counts:
-        lines.append("claims: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v]))
-    open_ones = [c for c in found.claims if c.verdict is Verdict.UNVERIFIED]
-    if open_ones and found.proof is None:
-        names = ", ".join(claim.name for claim in open_ones)
-        lines.append(f"{names}: cannot be recomputed from a file; --prove solves again")
-    if found.proof is not None:
-        lines += [str(claim) for claim in open_ones if claim.name in ("bound", "status")]
-        value, bound = (
-            "none" if figure is None else view(problem.kind).worth(problem, figure)
-            for figure in (found.proof.objective, found.proof.bound)
-        )
-        proof = found.proof
-        status = standing(proof.status, proof.objective, problem)
-        lines.append(f"solved again: {status}, objective {value}, bound {bound}")
-    return lines

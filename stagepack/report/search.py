@@ -15,6 +15,8 @@ from stagepack.result import Result
 
 def named(solutions: Any) -> dict[str, Any]:
     """Return solutions or results by label: of a mapping, or of one or several results."""
+    if isinstance(solutions, Mapping | list | tuple) and not solutions:
+        raise InputError("holds none", field="solution", remedy="give a solution or a result")
     if isinstance(solutions, Mapping):
         return {str(label): solution for label, solution in solutions.items()}
     if hasattr(solutions, "to_dict"):  # a single one

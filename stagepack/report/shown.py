@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from stagepack import kinds
-from stagepack.errors import StagepackError
+from stagepack.claims import ResultCheck, Verdict
+from stagepack.errors import LONGEST, StagepackError, shown
 from stagepack.instances.answer import Answered, require_instance
 from stagepack.report import format as as_text
 from stagepack.report import summary
@@ -23,6 +25,7 @@ from stagepack.report.parts import account_html, sheet_html
 from stagepack.report.table import Account, Head, Sheet, methods_table
 from stagepack.report.view import View, view
 from stagepack.result import Result, Termination, Trace
+from stagepack.shown import FEW
 from stagepack.solve import MethodList
 
 if TYPE_CHECKING:
@@ -160,6 +163,56 @@ def _(given: Trace, *, whole: bool = False) -> Sequence[Content]:
         head += f"\n... {earlier:,} earlier ones"
     sheet = Sheet(("time", "kind", "value", "source"), rows[max(0, earlier) :], ("kind", "source"))
     return [head, sheet] if rows else [head]
+
+
+@contents.register(ResultCheck)
+def _(given: ResultCheck, *, whole: bool = False) -> Sequence[Content]:
+    return ["\n".join(check_lines(given))]
+
+
+def check_lines(found: ResultCheck) -> list[str]:
+    """Say what is wrong, claim by claim, and sum up the rest."""
+    problem = found.problem
+    lines = _violations(found)
+    for verdict in (Verdict.FALSE, Verdict.DIFFERS):
+        lines += [str(claim) for claim in found.claims if claim.verdict is verdict]
+    kind = None if problem is None else view(problem.kind)
+
+    def value_of(figure: Any) -> str:
+        if figure is None:
+            return "none"
+        return as_text.number(figure) if kind is None else kind.worth(problem, figure)
+
+    if found.valid and found.objective is not None:
+        name = "worth" if problem is None else problem.objective
+        lines.append(f"valid: {name} {value_of(found.objective)}")
+    counts = Counter(claim.verdict for claim in found.claims)
+    if counts:
+        lines.append("claims: " + ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v]))
+    open_ones = [c for c in found.claims if c.verdict is Verdict.UNVERIFIED]
+    if open_ones and found.proof is None:
+        names = ", ".join(claim.name for claim in open_ones)
+        lines.append(f"{names}: cannot be recomputed from a file; --prove solves again")
+    if found.proof is not None:
+        lines += [str(claim) for claim in open_ones if claim.name in ("bound", "status")]
+        proof = found.proof
+        value, bound = value_of(proof.objective), value_of(proof.bound)
+        status = as_text.standing(proof.status, proof.objective, problem)
+        lines.append(f"solved again: {status}, objective {value}, bound {bound}")
+    return lines
+
+
+def _violations(found: ResultCheck) -> list[str]:
+    """Return a few violations of every rule, and how many more of it there are."""
+    by_rule: dict[str, list[Any]] = {}
+    for violation in found.violations:
+        by_rule.setdefault(violation.rule, []).append(violation)
+    lines = []
+    for rule, broken in by_rule.items():
+        lines += [shown(violation, LONGEST) for violation in broken[:FEW]]
+        if len(broken) > FEW:
+            lines.append(f"{rule}: and {len(broken) - FEW:,} more")
+    return lines
 
 
 def headlines(result: Result[Any]) -> Head:

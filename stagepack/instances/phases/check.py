@@ -16,6 +16,7 @@ from stagepack.instances.phases.ledger import LARGE, UNLIMITED, Ledger
 from stagepack.instances.phases.rows import remote_bytes
 from stagepack.instances.phases.solution import Phase, PhaseSolution
 from stagepack.instances.violation import Violation
+from stagepack.shown import some
 
 
 def evaluate(instance: PhaseData, solution: PhaseSolution) -> int:
@@ -107,7 +108,7 @@ def shape(instance: PhaseData, solution: PhaseSolution) -> Iterator[Violation]:
     """Yield what makes it impossible to speak of phases at all."""
     cuts, n = list(solution.boundaries), instance.n
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n or cuts != sorted(set(cuts)):
-        yield Violation("boundaries", f"{cuts} does not rise from 0 to {n:,}")
+        yield Violation("boundaries", f"[{some(cuts)}] does not rise from 0 to {n:,}")
         return
     groups = len(cuts) - 1
     count = 2 * groups - 1 if instance.training else groups
@@ -140,7 +141,7 @@ def _choices(
 ) -> Iterator[Violation]:
     fixed = instance.fixed_boundaries
     if fixed is not None and tuple(solution.boundaries) != fixed:
-        yield Violation("fixed-boundaries", f"{list(solution.boundaries)}, not {list(fixed)}")
+        yield Violation("fixed-boundaries", f"[{some(solution.boundaries)}], not [{some(fixed)}]")
     if solution.io_tiles not in instance.chip.io_tile_choices:
         yield Violation("io-tiles", f"{solution.io_tiles} I/O tiles are not allowed")
     for phase in phases:

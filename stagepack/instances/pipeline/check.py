@@ -17,6 +17,7 @@ from stagepack.instances.pipeline.data import PartitionData
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.violation import Violation
 from stagepack.result import Number
+from stagepack.shown import some
 
 MANY_LAYERS = 100_000  # summed pairwise in extended precision, which is as good, and fast
 
@@ -34,9 +35,9 @@ def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violatio
         return tuple(found)
     cuts, devices, k = solution.boundaries, solution.devices, instance.k
     if len(set(devices)) != len(devices):
-        found.append(Violation("devices", f"{list(devices)} names one twice"))
+        found.append(Violation("devices", f"[{some(devices)}] names one twice"))
     if not instance.free_order and list(devices) != sorted(devices):
-        found.append(Violation("devices", f"{list(devices)} is not in the order of the cluster"))
+        found.append(Violation("devices", f"[{some(devices)}] is not in the order of the cluster"))
     if not instance.fewer_stages and len(devices) != k:
         found.append(Violation("devices", f"{len(devices):,} of {k:,} devices used"))
     for variable in instance.variables:
@@ -79,7 +80,7 @@ def shape(instance: PartitionData, solution: PipelineSolution) -> list[Violation
     cuts, devices = solution.boundaries, solution.devices
     n, k = instance.n, instance.k
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n:
-        return [Violation("boundaries", f"{list(cuts)} does not run from 0 to {n:,}")]
+        return [Violation("boundaries", f"[{some(cuts)}] does not run from 0 to {n:,}")]
     found = [
         Violation("boundaries", f"stage {j:,} is empty or reversed: [{cuts[j]:,}, {cuts[j + 1]:,})")
         for j in range(len(cuts) - 1)
@@ -88,7 +89,7 @@ def shape(instance: PartitionData, solution: PipelineSolution) -> list[Violation
     if len(devices) != len(cuts) - 1:
         found.append(Violation("devices", f"{len(devices):,} devices for {len(cuts) - 1:,} stages"))
     if any(not 0 <= d < k for d in devices):
-        found.append(Violation("devices", f"{list(devices)} names one outside 0..{k - 1:,}"))
+        found.append(Violation("devices", f"[{some(devices)}] names one outside 0..{k - 1:,}"))
     return found
 
 
