@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from stagepack.kinds import KINDS
 from tests.imports import PACKAGE, ROOT, imports, modules, wing
 
 FLOORS = {
@@ -85,6 +87,31 @@ def test_there_are_no_import_circles() -> None:
 
 def test_every_module_is_of_a_known_wing() -> None:
     assert {wing(name) for name in modules()} <= set(FLOORS)
+
+
+def test_nobody_else_names_a_problem() -> None:
+    """A problem is its own folders and a line in `kinds.py`; signatures may tell its types."""
+    families = "|".join(known.family for known in KINDS.values())
+    own = re.compile(rf"stagepack/(instances|heuristics|formulations|methods|report)/({families})")
+    imported = rf"^ *(from|import) stagepack\.\w+\.({families})\b"
+    spelt = (f"[\"']{kind}[\"']" for kind in KINDS)
+    named = re.compile("|".join((imported, *spelt)), re.MULTILINE)
+    allowed = {
+        "__init__.py",  # public names and types, for type checkers
+        "kinds.py",
+        "instances/types.py",
+        "instances/catalog/names.py",
+        "plots/__init__.py",  # public pictures
+        "solve.py",  # `pack`, which makes an instance of arrays
+        *(f"instances/formats/{path.name}" for path in (PACKAGE / "instances/formats").glob("*.py")
+          if "FORMAT = Format(" in path.read_text() and path.stem != "native"),
+    }  # fmt: skip
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in modules().values()
+        if not own.match(str(path.relative_to(ROOT))) and named.search(path.read_text())
+    }
+    assert found <= allowed
 
 
 def test_root_links_lead_to_the_wings() -> None:

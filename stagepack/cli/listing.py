@@ -14,7 +14,7 @@ from stagepack.cli.options import EXIT_INPUT, AsJson, Instance
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import print_json, terminal
 from stagepack.errors import shown
-from stagepack.kinds import kind_called
+from stagepack.kinds import KINDS, kind_called
 
 
 def catalog(
@@ -116,7 +116,7 @@ def schema(
     kind: Annotated[
         str,
         typer.Argument(metavar="[KIND]", help="Kind of problem.", autocompletion=completion.kinds),
-    ] = "pipeline-partition",
+    ] = next(iter(KINDS)),
 ) -> None:
     """Print the JSON Schema of native files."""
     from stagepack.instances import formats

@@ -101,12 +101,9 @@ def read(
         environment, or 256 MiB.
     **context
         What the file does not say, or should not say: ``devices``, ``bandwidth`` (GB/s),
-        ``capacity`` (bytes), ``speed``, ``cluster`` (a name of the catalog, or a `Cluster`),
-        ``training``, ``microbatches``, ``objective``, ``unit``, ``fewer_stages``,
-        ``free_order``, ``host_transfer``; for packing ``capacity``, ``objective``,
-        ``alignment``, ``period``, ``fixed``, ``previous``; for schedules ``microbatches``,
-        ``capacity``, ``latency``, ``steps``, ``objective``; for phases ``capacity``, ``training``,
-        ``objective``.  None: not given.
+        ``capacity`` (bytes), ``cluster`` (a name of the catalog, or a `Cluster`), ``objective``,
+        ...: words of :data:`stagepack.instances.problem.VOCABULARY`, of which each format
+        understands its ``context``.  None: not given.
 
     Raises
     ------

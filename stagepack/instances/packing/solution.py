@@ -114,7 +114,7 @@ class PackingSolution(ShownSolution):
         ids = instance.ids or tuple(map(str, range(instance.n)))
         if len(self.offsets) != instance.n:
             raise InputError(
-                f"{len(self.offsets)} offsets for {instance.n} buffers",
+                f"does not fit: {len(self.offsets)} offsets for {instance.n} buffers",
                 field="offsets",
                 remedy="give a solution of this instance",
             )

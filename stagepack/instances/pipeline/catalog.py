@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.catalog import networks
+from stagepack.instances.catalog import clusters, networks
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.problem import Generator
 from stagepack.instances.profile import Array, Cluster, Device, Link
@@ -23,7 +23,42 @@ NEAR = Link(GBps=70, idle=3_000)
 SLOW = Link(GBps=50, idle=3_000)
 HOST = Link(GBps=7, idle=50_000)
 MIB = 2**20
+MACHINE = dict.fromkeys(("devices", "bandwidth", "capacity", "speed", "utilisation"))
 JOB = {"objective": "transfer-bounded", "host_transfer": True, "fewer_stages": False}
+TRAINED = {"training": False, "microbatches": 16, **JOB, "free_order": False}
+
+
+def parameters(name: str) -> dict[str, Any]:
+    """Return every parameter of a network's instance with its default."""
+    recipe = networks.NETWORKS[name]
+    machine = {"cluster": recipe.cluster, **MACHINE, "state_bytes": recipe.state_bytes}
+    return {**recipe.shape, **TRAINED, **machine}
+
+
+def of_network(name: str, **given: Any) -> PipelinePartition:
+    """Return the instance of a network on a cluster, all its parameters `given`.
+
+    Raises
+    ------
+    InputError
+        Naming the parameter.
+    """
+    recipe = networks.NETWORKS[name]
+    preset = clusters.preset(given["cluster"])
+    cluster = clusters.changed(
+        preset.cluster,
+        **{fact: given[fact] for fact in ("devices", "capacity", "bandwidth", "speed")},
+    )
+    shape = {key: given[key] for key in recipe.shape}
+    made = networks.network(name, training=given["training"], **shape)
+    profile = made.profile(
+        preset,
+        bytes_per_value=given["bytes_per_value"],
+        training=given["training"],
+        state_bytes=given["state_bytes"],
+        utilisation=given["utilisation"],
+    )
+    return PipelinePartition.from_profile(profile, cluster, **{key: given[key] for key in TRAINED})
 
 
 def bert_like(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
@@ -263,7 +298,7 @@ def _checked(layers: int, devices: int) -> int:
 
 GENERATORS: dict[str, Generator] = {
     **{
-        name: Generator(partial(networks.build, name), recipe.parameters, recipe.description)
+        name: Generator(partial(of_network, name), parameters(name), recipe.description)
         for name, recipe in networks.NETWORKS.items()
     },
     "random/bert-like": Generator(

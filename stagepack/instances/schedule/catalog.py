@@ -16,6 +16,7 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances.catalog import networks
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline import catalog as pipelines
 from stagepack.instances.pipeline.check import stage_compute, stage_memory
 from stagepack.instances.problem import Generator
 from stagepack.instances.schedule import PipelineSchedule
@@ -218,9 +219,9 @@ def of_network(name: str, microbatches: int, split: bool, **parameters: Any) -> 
     The stages are those of the least bottleneck; memory and latency follow from the layers and
     the cluster.
     """
-    usual = networks.NETWORKS[name].parameters
+    usual = pipelines.parameters(name)
     fixed = {"objective": "bottleneck", "host_transfer": False}
-    partition = networks.build(
+    partition = pipelines.of_network(
         name, **{**usual, "microbatches": microbatches, **parameters, **fixed}
     )
     return PipelineSchedule.from_partition(
@@ -285,9 +286,9 @@ def _filled(partition: PipelinePartition, bottleneck: int) -> tuple[int, ...] | 
 
 
 def _network_parameters(name: str) -> dict[str, Any]:
-    unused = ("objective", "host_transfer", "fewer_stages", "free_order", "training")
+    unused = pipelines.TRAINED.keys() - {"microbatches"}
     recipe = networks.NETWORKS[name]
-    kept = {key: value for key, value in recipe.parameters.items() if key not in unused}
+    kept = {key: value for key, value in pipelines.parameters(name).items() if key not in unused}
     fits = {"cluster": CLUSTERS.get(name, recipe.cluster)}
     return {**kept, "batch": 1, "training": True, "split": True, **fits}
 

@@ -8,7 +8,8 @@ import pytest
 
 from stagepack.errors import InputError
 from stagepack.instances import catalog
-from stagepack.instances.catalog.networks import NETWORKS, build
+from stagepack.instances.catalog.networks import NETWORKS
+from stagepack.instances.pipeline import catalog as pipelines
 from stagepack.instances.pipeline.check import stage_compute
 from stagepack.instances.schedule import PipelineSchedule, least_memory, measure, reasons
 from stagepack.instances.schedule.catalog import balanced
@@ -125,10 +126,10 @@ def test_best_known_values_name_their_instances() -> None:
 @pytest.mark.parametrize("name", ["bert-base", "vgg-16", "vit-b-16"])
 def test_stages_have_the_least_bottleneck(name: str) -> None:
     parameters = {
-        **NETWORKS[name].parameters, "batch": 1, "training": True,
+        **pipelines.parameters(name), "batch": 1, "training": True,
         "objective": "bottleneck", "host_transfer": False,
     }  # fmt: skip
-    partition = build(name, **parameters)
+    partition = pipelines.of_network(name, **parameters)
     solution = balanced(partition)
     assert partition.check(solution) == ()
     value = max(

@@ -7,34 +7,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from stagepack.instances.catalog import clusters
 from stagepack.instances.catalog.networks import convolutional, transformers
 from stagepack.instances.catalog.networks.network import Block, Network
-from stagepack.instances.pipeline.instance import PipelinePartition
 
-__all__ = ["NETWORKS", "Block", "Network", "Recipe", "build", "network"]
-
-MACHINE = {"cluster": "ipu-pod4", "devices": None, "bandwidth": None, "capacity": None,
-           "speed": None, "utilisation": None}  # fmt: skip
-JOB = {"training": False, "microbatches": 16, "objective": "transfer-bounded",
-       "host_transfer": True, "fewer_stages": False, "free_order": False}  # fmt: skip
+__all__ = ["NETWORKS", "Block", "Network", "Recipe", "network"]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make a network: its function, what that takes, and the defaults of an instance."""
+    """How to make a network: its function, what that takes, and what it usually runs on."""
 
     make: Callable[..., Network]
     shape: Mapping[str, Any]
     description: str
     cluster: str = "ipu-pod4"
     state_bytes: int = 4  # two moments in half precision
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Every parameter of the instance with its default."""
-        own = {"cluster": self.cluster, "state_bytes": self.state_bytes}
-        return {**self.shape, **JOB, **MACHINE, **own}
 
 
 _TEXT = {"batch": 8, "sequence": 128, "bytes_per_value": 2, "granularity": "block"}
@@ -86,29 +73,3 @@ def network(name: str, **parameters: Any) -> Network:
     """Return a network without any hardware; parameters left out have their defaults."""
     recipe = NETWORKS[name]
     return recipe.make(**{"training": False, **recipe.shape, **parameters})
-
-
-def build(name: str, **given: Any) -> PipelinePartition:
-    """Return the instance of a network on a cluster, all its parameters `given`.
-
-    Raises
-    ------
-    InputError
-        Naming the parameter.
-    """
-    recipe = NETWORKS[name]
-    preset = clusters.preset(given["cluster"])
-    cluster = clusters.changed(
-        preset.cluster,
-        **{fact: given[fact] for fact in ("devices", "capacity", "bandwidth", "speed")},
-    )
-    shape = {key: given[key] for key in recipe.shape}
-    made = network(name, training=given["training"], **shape)
-    profile = made.profile(
-        preset,
-        bytes_per_value=given["bytes_per_value"],
-        training=given["training"],
-        state_bytes=given["state_bytes"],
-        utilisation=given["utilisation"],
-    )
-    return PipelinePartition.from_profile(profile, cluster, **{key: given[key] for key in JOB})
