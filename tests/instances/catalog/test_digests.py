@@ -1,0 +1,24 @@
+"""Digests are names: best-known values and results in people's files go by them."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from stagepack.instances import catalog
+
+KNOWN = {
+    "packing": "1e1c4eee800e478e",
+    "phases": "25809fe4e41b53fc",
+    "pipeline": "cc2e9d66aefaaf54",
+    "schedule": "300379a9d9488183",
+}
+
+
+@pytest.mark.parametrize(("family", "known"), KNOWN.items(), ids=list(KNOWN))
+def test_instances_of_the_catalog_keep_their_digests(family: str, known: str) -> None:
+    """One checksum a family; a changed instance, or a new one, is told by a new checksum."""
+    names = sorted(entry.name for entry in catalog.entries(family))
+    lines = [f"{name} {catalog.load(name).digest}" for name in names]
+    assert hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16] == known
