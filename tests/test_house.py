@@ -182,7 +182,7 @@ def test_the_wheel_holds_the_package_alone_and_works_elsewhere(tmp_path: Path) -
         archive.extractall(tmp_path / "site")
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"stagepack"}
-    assert "stagepack/py.typed" in names
+    assert {"stagepack/py.typed", "stagepack/report/static/page.css"} <= set(names)
     code = f"""
         import sys
         sys.path.insert(0, {str(tmp_path / "site")!r})

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import stagepack as sp
 from stagepack.cli import app
 from stagepack.kinds import KINDS, Kind
+from stagepack.report.view import view
 from tests.toy_kind.instances.toy import KIND, Knapsack, KnapsackSolution
 
 
@@ -103,10 +104,36 @@ def test_it_is_shown_and_exported(bag: Knapsack, tmp_path: Path) -> None:
     path = tmp_path / "whole.json"
     sp.solve(bag).to_json(path)  # type: ignore[call-overload]
     assert KIND in run("show", "toy/stairs")
-    assert "14" in run("show", "toy/stairs", path)
+    assert "Things  2" in run("show", "toy/stairs", path)
     exported = tmp_path / "bag.json"
     run("solve", "toy/stairs", "--export", exported)
     assert json.loads(exported.read_text()) == {"packed": [3, 4]}
+
+
+def test_it_is_drawn_and_reported(bag: Knapsack, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result: Any = sp.solve(bag)  # type: ignore[call-overload]
+    result.to_json(tmp_path / "bag.json")
+    run("plot", "toy/stairs", tmp_path / "bag.json", "-o", tmp_path / "bag.svg")
+    assert "in the bag" in (tmp_path / "bag.svg").read_text()
+    assert "a bag for" in str(result)
+    assert "14 value" in str(result)
+    table = sp.compare([bag], jobs=0)  # type: ignore[list-item]
+    page = table.to_html(tmp_path).read_text()
+    assert "<dt>Things</dt><dd>2</dd>" in page
+    with pytest.raises(sp.InputError, match="no picture"):
+        sp.plot(bag, result, tmp_path / "bag.html")  # type: ignore[arg-type]
+    with pytest.raises(sp.InputError, match="has one scale"):
+        sp.plot(bag, result, scale="sizes")  # type: ignore[arg-type]
+
+
+def test_without_a_report_folder_the_defaults_show_it(
+    bag: Knapsack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KINDS, KIND, Kind("nowhere", home="tests.toy_kind"))
+    kind = view(KIND)
+    assert kind.headline(bag) == "toy-knapsack, left-behind"
+    assert not kind.drawn
 
 
 def test_it_has_public_names() -> None:

@@ -95,13 +95,10 @@ def warm_starts(context: typer.Context, incomplete: str) -> Offer:
 
 def scales(incomplete: str) -> Offer:
     """Return scales of pictures."""
-    words = {
-        "cycles": "pipelines",
-        "layers": "pipelines",
-        "auto": "packings",
-        "time": "packings",
-        "sections": "packings",
-    }
+    from stagepack.kinds import KINDS
+    from stagepack.report.view import view
+
+    words = {scale: known.family for kind, known in KINDS.items() for scale in view(kind).scales}
     return _beginning(words.items(), incomplete)
 
 

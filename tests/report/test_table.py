@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from stagepack.compare.table import comparison_table, render
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report import format as as_text
 from stagepack.report import summary
@@ -18,86 +16,8 @@ from stagepack.report.table import (
     methods_table,
     parameters_table,
 )
-from tests.report.sample import comparison, cut, network
-
-
-def printed(table: Any, width: int) -> str:
-    import io
-
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=width, no_color=True)
-    console.print(table)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
-def test_fits_and_never_cuts_a_number(width: int) -> None:
-    compared = comparison()
-    text = render(compared, width)
-    assert max(map(len, text.splitlines())) <= width
-    for row in compared.rows:
-        if row["objective"] is not None:
-            assert f"{row['objective']:,}" in text
-            assert as_text.seconds(row["runtime"]) in text
-            assert as_text.gap(row["gap"]) in text
-    table = [line for line in text.splitlines() if " FEASIBLE " in line]
-    assert len(table) == 6
-    assert not re.search(r"\d…|…\d", "".join(table))
-
-
-def test_columns_by_width() -> None:
-    compared = comparison()
-    wide, narrow, tiny = (render(compared, width) for width in (120, 80, 60))
-    assert wide.splitlines()[0].split() == (
-        ["instance", "method", "status", "objective", "bound", "gap", "time", "ratio"]
-    )
-    assert wide.count("pipeline/network-12-layers  ") == 1
-    assert narrow.splitlines()[0] == "pipeline/network-12-layers"
-    assert "ratio" in narrow
-    assert "bound" in narrow
-    assert "bound" not in tiny
-    assert render(compared, 200).count("\n") < render(compared, 80).count("\n")
-
-
-def test_long_names_are_shortened_in_the_middle() -> None:
-    compared = comparison()
-    label = "pipeline/" + "very-" * 30 + "long-name"
-    first = compared.cells[0].instance
-    compared.instances = {
-        label if name == first else name: instance for name, instance in compared.instances.items()
-    }
-    swap = {cell: cell._replace(instance=label) for cell in compared.cells if cell[0] == first}
-    compared.cells = [swap.get(cell, cell) for cell in compared.cells]
-    compared.results = {swap.get(c, c): r for c, r in compared.results.items()}  # type: ignore[call-overload]
-    compared.failures = {swap.get(c, c): f for c, f in compared.failures.items()}  # type: ignore[call-overload]
-    for width in (80, 120):
-        text = render(compared, width)
-        assert max(map(len, text.splitlines())) <= width
-        assert re.search(r"pipeline/ve.*….*long-name", text)
-
-
-def test_reasons_and_markup() -> None:
-    text = " ".join(render(comparison(), 100).split())
-    assert "too-tight <b> (dp, milp-assignment, cp-sat): layer 7 needs 14,680,064 bytes" in text
-    assert "n/a 2 instances (cp-sat): ortools is not installed" in text
-    assert "error too-tight <b> (greedy): ZeroDivisionError" in text
-    assert "CONTRADICTION" not in text
-
-
-def test_colours_only_when_asked() -> None:
-    assert "\x1b" not in render(comparison(), 100)
-    assert "\x1b[1;32m" in render(comparison(), 100, color=True)
-
-
-def test_seeds_are_named() -> None:
-    compared = comparison()
-    cell = compared.cells[0]
-    other = cell._replace(seed=7)
-    compared.cells.insert(1, other)
-    compared.results[other] = compared.results[cell]
-    assert "equal-layers #7" in render(compared, 120)
+from tests.compare.sample import cut, network
+from tests.report.printed import printed
 
 
 @pytest.mark.parametrize(
@@ -159,7 +79,9 @@ def test_other_tables() -> None:
         )
     ]
     assert "fast (not here: no)" in printed(methods_table(methods), 80)
-    entry = SimpleNamespace(name="bert", description="a network", parameters={"batch": 1})
+    entry = SimpleNamespace(
+        name="bert", kind="pipeline-partition", description="a network", parameters={"batch": 1}
+    )
     assert "a network" in printed(catalog_table([entry]), 80)
     text = printed(parameters_table(entry), 80)
     assert "batch" in text
@@ -172,7 +94,3 @@ def test_lines_for_people() -> None:
     assert lines["Mode"] == "training, 4 microbatches"
     assert lines["Layers"] == "10"
     assert (lines["Problem"], lines["Objective"]) == ("pipeline-partition", "transfer-bounded")
-
-
-def test_is_a_renderable() -> None:
-    assert "equal-layers" in printed(comparison_table(comparison(), 80), 80)

@@ -15,7 +15,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report.pipeline import figure as pipeline_figures
 from stagepack.report.search import trace_figure
-from tests.report.sample import METHODS, comparison
+from tests.compare.sample import METHODS, comparison
 
 
 class Page(HTMLParser):

@@ -18,7 +18,7 @@ from stagepack.report.packing.numbers import (
     thinned,
     wasted,
 )
-from tests.report.packings import banked, gapped, plain, result, spilling, stacked
+from tests.report.packing.samples import banked, gapped, plain, result, spilling, stacked
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from stagepack.report.html import write_figure
 from stagepack.report.phases import VIEW
 from stagepack.report.phases import numbers as data
 from stagepack.report.phases.figure import phase_charts
-from tests.report.test_packing import printed
+from tests.report.printed import printed
 
 
 def six(**options: Any) -> PhaseSchedule:

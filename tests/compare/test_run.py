@@ -22,7 +22,7 @@ from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.result import Event, Result, Status, Termination, Trace
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def small(name: str = "small", k: int = 2) -> PipelinePartition:

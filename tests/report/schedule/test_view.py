@@ -14,7 +14,7 @@ from stagepack.report.html import write_figure
 from stagepack.report.schedule import VIEW
 from stagepack.report.schedule.figure import schedule_charts
 from stagepack.report.schedule.numbers import device_label, limits, schedule_bars
-from tests.report.test_packing import printed
+from tests.report.printed import printed
 
 
 def looped(**options: Any) -> PipelineSchedule:

@@ -14,7 +14,7 @@ from stagepack.plots import device_bars, memory_bars, stage_map, trace
 from stagepack.report.pipeline.numbers import cycle_stacks, map_rows, memory_stacks
 from stagepack.report.search import curves
 from stagepack.report.style import area_colour, byte_unit
-from tests.report.sample import cut, network, result
+from tests.compare.sample import cut, network, result
 
 
 @pytest.fixture(autouse=True)

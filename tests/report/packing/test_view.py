@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,18 +21,10 @@ from stagepack.report.packing import VIEW
 from stagepack.report.packing.figure import memory_maps
 from stagepack.report.table import methods_table
 from stagepack.report.view import view
-from tests.report.packings import banked, gapped, plain, result, spilling, stacked
-from tests.report.sample import comparison as pipelines
-from tests.report.test_html import Page
-
-
-def printed(table: Any, width: int) -> str:
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=width, no_color=True)
-    console.print(table)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+from tests.compare.sample import comparison as pipelines
+from tests.compare.test_page import Page
+from tests.report.packing.samples import banked, gapped, plain, result, spilling, stacked
+from tests.report.printed import printed
 
 
 def compared(instance: LmemPacking, *solutions: PackingSolution) -> Comparison:

@@ -1,0 +1,31 @@
+"""How knapsacks are shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stagepack.report.canvas import axes, finish, target
+from stagepack.report.table import Account, Sheet
+from stagepack.report.view import View
+
+
+class KnapsackView(View):
+    counted = "value"
+
+    def headline(self, instance: Any) -> str:
+        return f"a bag for {instance.n} things"
+
+    def account(self, instance: Any, solution: Any) -> Account:
+        rows = [[str(i), str(instance.sizes[i])] for i in solution.taken]
+        return Account([("Things", str(len(rows)))], Sheet(("thing", "size"), rows))
+
+
+def draw(instance: Any, solution: Any, path: Any, ax: Any, *, title: str | None = None) -> Any:
+    file, ax = target(path, ax)
+    ax = axes(ax, 4.0, 3.0)
+    taken = instance.solution_in(solution).taken
+    ax.bar(range(len(taken)), [instance.sizes[i] for i in taken])
+    return finish(ax, instance, solution, file, title, "in the bag")
+
+
+VIEW = KnapsackView(draw)
