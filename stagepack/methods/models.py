@@ -154,7 +154,7 @@ def run_model(
 
     limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
     tuning = getattr(model, "parameters", None)  # what suits the model, for the engine it is for
-    options: dict[str, Any] = {} if tuning is None else {"parameters": tuning}
+    options: dict[str, Any] = {"parameters": tuning} if tuning else {}
     outcome = engine.solve(
         model.model,
         hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),

@@ -1,6 +1,8 @@
 """Limits in work, undecided fits, and instances too dense for lists of pairs."""
 
+import itertools
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 from benchmarks.hostile import FAMILIES
 from stagepack.errors import InputError
-from stagepack.formulations.packing import Milp, frame
+from stagepack.formulations.packing import CpSat, Milp, frame
 from stagepack.heuristics.packing import (
     annealing,
     bounds,
@@ -23,7 +25,7 @@ from stagepack.heuristics.packing import (
 )
 from stagepack.heuristics.packing.rules import RULES
 from stagepack.instances import catalog
-from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
 from stagepack.methods.packing import misfit, quick, runs
@@ -239,6 +241,42 @@ def test_a_model_counts_what_is_built_of_it() -> None:
             return effort.spent()
 
     assert built(40) > 3 * built(20) > 0  # of pairs, at least
+
+
+def test_a_model_of_rectangles_counts_the_pairs_built_of_it() -> None:
+    def built(buffers: int) -> float:
+        pairs = np.stack(np.triu_indices(buffers, 1), axis=1)
+        instance = LmemPacking.from_arrays(
+            range(3, 3 + buffers),
+            [0] * buffers,
+            [1] * buffers,
+            banks=Banks(8, 2**10, pairs),
+            objective="bank-conflicts",
+        )
+        with effort.counting():
+            CpSat(instance, spend=effort.spend)
+            return effort.spent()
+
+    assert built(24) > 3 * built(12) > 0
+
+
+def test_models_of_many_rectangles_go_without_presolve() -> None:
+    def parameters(buffers: int) -> dict[str, object]:
+        return CpSat(
+            LmemPacking.from_arrays([3] * buffers, [0] * buffers, [1] * buffers)
+        ).parameters
+
+    assert not parameters(50)
+    assert parameters(250) == {"cp_model_presolve": False}
+
+
+def test_an_engine_that_counts_no_work_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = FAMILIES["lmem-packing"]["prime-alignments-dense"](1)
+    clock = itertools.count(step=5)
+    monkeypatch.setattr(time, "process_time", lambda: next(clock))
+    result = solve(instance, "cp-sat", time_limit=5, options={"deterministic": True})
+    assert result.termination is Termination.TIME_LIMIT
+    assert "ended by the clock" in result.reason
 
 
 def test_a_model_too_large_to_build_ends_by_the_limit_in_work() -> None:

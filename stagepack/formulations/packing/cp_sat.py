@@ -71,8 +71,12 @@ LARGEST_AREA = 2**62
 TOLERANCE = 1e-6
 """Subtracted from raw bounds (integers written as floats) before rounding up."""
 
-BUILT = 3e-5
-"""Seconds of work to build what the model has for a block."""
+ROW, TERM = 1e-5, 1e-6
+"""Seconds of work to make a variable or a constraint, and for each term of a sum."""
+
+PRESOLVED_PAIRS, PRESOLVED_ROWS = 20_000, 10_000
+"""Most pairs of blocks alive together, and constraints, of a model that CP-SAT presolves: beyond,
+presolve of many rectangles was seen to take minutes that count as no work at all."""
 
 
 class CpSat:
@@ -95,6 +99,8 @@ class CpSat:
         None when `infeasible`.
     infeasible : bool
         No solution worth at most `upper` exists: some block has no place, or a load is too high.
+    parameters : dict
+        Settings of CP-SAT that suit the model.
 
     Raises
     ------
@@ -110,11 +116,12 @@ class CpSat:
         lower: int | None = None,
         spend: Callable[[float], object] = lambda seconds: None,
     ) -> None:
-        self.instance = instance
-        spend(BUILT * Blocks.of(instance).b)
+        self.instance, self._spend = instance, spend
+        spend(ROW * Blocks.of(instance).b)
         self.frame = Frame(instance, upper=upper, lower=lower)
         self.infeasible = self.frame.infeasible
         self.model: Any = None
+        self.parameters: dict[str, Any] = {}
         if not self.infeasible:
             self._require_exact()
             self._build_model()
@@ -170,6 +177,9 @@ class CpSat:
             case _:
                 self._peak()
                 self.model.minimize(self.z)
+        rows = len(self.model.proto.constraints)
+        if self.frame.blocks.pairs > PRESOLVED_PAIRS or rows > PRESOLVED_ROWS:
+            self.parameters["cp_model_presolve"] = False
 
     def _domain(self, runs: list[Interval]) -> Any:
         return self._cp.Domain.from_intervals([list(run) for run in runs])
@@ -181,6 +191,7 @@ class CpSat:
         for i, places in enumerate(frame.places):
             step = int(frame.step[i])
             runs = [(first // step, last // step) for first, last in places]
+            self._spend(ROW + TERM * len(runs))
             q = model.new_int_var_from_domain(self._domain(runs), f"q{i}")
             self.q.append(q)
             self.o.append(step * q)
@@ -192,6 +203,7 @@ class CpSat:
         if not frame.several:
             return
         for i in range(frame.blocks.b):
+            self._spend(2 * ROW * len(frame.limits))
             row = [model.new_bool_var(f"m{i},{k}") for k in range(len(frame.limits))]
             self.m.append(row)
             model.add_exactly_one(row)
@@ -208,6 +220,7 @@ class CpSat:
             total = sum(height for _, height in section)
             for k, limit in enumerate(frame.limits):
                 if total > limit:
+                    self._spend(ROW + TERM * len(section))
                     model.add(sum(height * self.m[i][k] for i, height in section) <= limit)
 
     def _apart(self) -> None:
@@ -222,6 +235,7 @@ class CpSat:
         model = self.model
         sides = []
         for i, first, end, low, high in part:
+            self._spend(2 * ROW)
             height, start = high - low, self.o[i] + low
             if self.m:
                 side = model.new_optional_fixed_size_interval_var(
@@ -246,6 +260,7 @@ class CpSat:
             # lose solutions in presolve.
             self.x[i, j] = []
             for run in frame.distances(i, j):
+                self._spend(3 * ROW)
                 x = model.new_bool_var(f"x{i},{j},{run[0]}")
                 model.add(self.o[j] - self.o[i] >= run[0]).only_enforce_if(x)
                 model.add(self.o[j] - self.o[i] <= run[1]).only_enforce_if(x)
@@ -260,6 +275,7 @@ class CpSat:
     def _order(self) -> None:
         """o_j >= o_i + d for exchangeable blocks (the memory of j no earlier, with several)."""
         for i, j, apart in self.frame.successors():
+            self._spend(ROW + 2 * TERM * len(self.frame.limits))
             if self.m:
                 number = [sum(k * m for k, m in enumerate(self.m[at])) for at in (i, j)]
                 self.model.add(number[0] <= number[1])
@@ -271,6 +287,7 @@ class CpSat:
         frame = self.frame
         self.z = self.model.new_int_var(frame.least_peak, frame.height, "z")
         for i in range(frame.blocks.b):
+            self._spend(ROW)
             self.model.add(self.z >= self.o[i] + int(frame.size[i]))
 
     def _minimise(self, weights: list[int], variables: list[Any], constant: int) -> None:
@@ -288,6 +305,7 @@ class CpSat:
         """o_i = v where stay_iv; minimise the bytes of the others."""
         frame, model = self.frame, self.model
         self.stay = [model.new_bool_var(f"stay{i},{at}") for i, at, _ in frame.stays]
+        self._spend(2 * ROW * len(frame.stays))
         for (i, at, _), stay in zip(frame.stays, self.stay, strict=True):
             model.add(self.o[i] == at).only_enforce_if(stay)
         self._minimise([-nbytes for _, _, nbytes in frame.stays], self.stay, frame.movable)
@@ -325,6 +343,7 @@ class CpSat:
         weight = self.instance.conflict_weight
         self.conflicts: dict[Any, tuple[Any, Any, Any]] = {}
         for pair in frame.bank_pairs:
+            self._spend(8 * ROW)
             (i, _), (j, _) = one, other = pair
             below, above, c = (model.new_bool_var(f"{name}{pair}") for name in ("b", "a", "c"))
             model.add_exactly_one(below, above, c)
@@ -348,6 +367,7 @@ class CpSat:
         self.p: dict[Item, tuple[Any, list[Any]]] = {}
         self.taken: dict[Item, Any] = {}
         for item, conflicts in smaller.items():
+            self._spend(ROW * (4 + len(conflicts)))
             p = model.new_bool_var(f"p{item}")
             model.add_bool_or(p, *conflicts)
             for c in conflicts:
@@ -361,8 +381,10 @@ class CpSat:
                 self.f[item[0]], size, end, p, f"banks{item}"
             )
         for clique in frame.bank_cliques:
+            self._spend(ROW + TERM * len(clique))
             model.add_no_overlap([banks[item] for item in clique])
         for saved, total in frame.bank_loads():
+            self._spend(ROW + TERM * len(saved))
             less = sum(units * self.conflicts[pair][2] for pair, units in saved.items())
             model.add(self.z + less >= total)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -29,6 +30,11 @@ PackingProgress = Progress[PackingSolution]
 
 MADE, CHECK = 1e-3, 3e-4
 """Seconds of work of a normal form, and of a check, apart from what their size costs."""
+
+
+OVERDUE = 1.8
+"""Part of the seconds that work stands for after which an engine that counts too little is ended:
+what models cost is within a factor of 2 of what is counted, of all but the strangest."""
 
 
 class Attempt:
@@ -100,6 +106,10 @@ class Attempt:
         self.progress.reason = ""
         effort.spend(CHECK + effort.ITEM * self.instance.n)
         self.progress.offer(PackingSolution.of(self.instance, offsets, memory), source)
+
+    def overdue(self, deterministic: bool) -> float:
+        """Return the seconds of CPU after which an engine limited by work is ended all the same."""
+        return OVERDUE * self.progress.remaining if deterministic else math.inf
 
     def for_a_while(self, seconds: float) -> Callable[[], bool]:
         """Return a `keep_going` that also ends after so much work: the same on any machine."""

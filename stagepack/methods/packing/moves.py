@@ -158,6 +158,7 @@ class MovingLittle:
                 start=start,
                 start_value=value,
                 work=WORK if name == "auto" and unlimited else None,
+                overdue=self.attempt.overdue(settings.deterministic),
                 conclude_infeasible=lambda: self._misfit(engine.name),
             )
             effort.spend(seconds)

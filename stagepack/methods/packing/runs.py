@@ -500,6 +500,7 @@ def _model(
         start=progress.solution,
         start_value=upper,
         work=work,
+        overdue=attempt.overdue(settings.deterministic),
         conclude_infeasible=lambda: conclude_infeasible(attempt, low, engine.name),
     )
     effort.spend(seconds)
