@@ -30,8 +30,8 @@ OVERDUE = 1.2
 PASSES = 1e-7
 """Seconds of work that a layer takes before any search."""
 
-PLACING = 1.2e-5
-"""The same of a stage that a naive rule places."""
+PLACING = 2e-5
+"""The same of a stage that a naive rule places, and of the check of it."""
 
 
 # ---------------------------------------------------------------------- without an engine

@@ -58,3 +58,10 @@ def test_rules_count_the_stages_that_they_place(method: str) -> None:
     options = {"deterministic": True}
     result = solve(chain(5_000, 4_000), method, time_limit=0.01, options=options)
     assert result.termination is Termination.TIME_LIMIT
+
+
+def test_the_recurrence_counts_its_tables_as_work() -> None:
+    instance = PipelinePartition.from_arrays(np.arange(600), devices=5)
+    result = solve(instance, "dp-reference", time_limit=0.05, options={"deterministic": True})
+    assert result.termination is Termination.TIME_LIMIT
+    assert solve(instance, "dp-reference").status is Status.OPTIMAL

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,9 @@ feasible models infeasible.  Products of two costs below 2**31 fit 64 bits."""
 
 LARGEST_TABLE = 3_000_000
 """Tuples beyond which a model with tables is refused."""
+
+MOST_ENDS = 8
+"""Furthest ends of so many pairs of class and stashes are kept for the next slots."""
 
 TOLERANCE = 1e-6
 """Subtracted from raw bounds (integers written as floats) before rounding up."""
@@ -214,7 +217,8 @@ class CpSat:
 
         self._cp = cp_model
         self.model = cp_model.CpModel()
-        self._lookups: dict[tuple[str, int, int], tuple[Any, Array]] = {}
+        self._lookups: dict[tuple[str, int, int], tuple[Any, int, Array]] = {}
+        self._tables: dict[tuple[str, int], Array] = {}
         self._literals: dict[tuple[int, int], Any] = {}
         self._cuts()
         self._devices()
@@ -310,8 +314,16 @@ class CpSat:
         # Cuts that are out of the question must not widen the lookup.
         window = np.clip(table[first : last + 1], values.min(), values.max())
         self.model.add_element(self.c[j] - first, window.tolist(), variable)
-        self._lookups[key] = variable, table
+        self._lookups[key] = variable, first, window
         return variable
+
+    def _in_units(self, name: str, c: int) -> Array:
+        """Return work, receive or send of class c at each cut, in the model's units."""
+        if (name, c) not in self._tables:
+            costs = self.costs
+            row = {"w": costs.prefix, "in": costs.recv, "out": costs.send}[name][c]
+            self._tables[name, c] = row if self.unit == 1 else row // self.unit
+        return self._tables[name, c]
 
     def _stages(self) -> None:
         """Allowed tuples (class, r_i, c_i, c_(i+1), compute) of every slot."""
@@ -360,12 +372,15 @@ class CpSat:
     def _memory(self) -> None:
         """c_(i+1) <= e_idr where class d runs slot i and stashes r."""
         assert self.cuts is not None
+        ends_of = lru_cache(MOST_ENDS)(
+            lambda c, r: furthest_ends(self.costs, c, r, self.limits.compute)
+        )
         for i, slot in enumerate(self.slots):
             far = int(np.flatnonzero(self.cuts[i + 1])[-1])
             for c in sorted(self.z[i]):
                 stashes = [r for d, r in slot.options if d == c]
                 for r in stashes:
-                    ends = furthest_ends(self.costs, c, r, self.limits.compute)
+                    ends = ends_of(c, r)
                     if ends[self.cuts[i]].min() >= far:
                         continue
                     reach = self._lookup(f"e{r}_", i, c, np.minimum(ends, far))
@@ -389,14 +404,14 @@ class CpSat:
         """Return the compute of slot i on class c: looked up in the stages, or w_(i+1) - w_i."""
         if self.costs.tabular:
             return self.stage_ticks[i]
-        table = self.costs.prefix[c] // self.unit
+        table = self._in_units("w", c)
         return self._lookup("w", i + 1, c, table) - self._lookup("w", i, c, table)
 
     def _recv(self, i: int, c: int) -> Any:
-        return self._lookup("in", i, c, self.costs.recv[c] // self.unit)
+        return self._lookup("in", i, c, self._in_units("in", c))
 
     def _send(self, i: int, c: int) -> Any:
-        return self._lookup("out", i + 1, c, self.costs.send[c] // self.unit)
+        return self._lookup("out", i + 1, c, self._in_units("out", c))
 
     def _stage_terms(self, i: int, c: int) -> list[Any]:
         """Return what C must not undercut when class c runs slot i."""
@@ -442,9 +457,10 @@ class CpSat:
         places = np.flatnonzero(costs.allowed)
         least = np.zeros(costs.n + 1, dtype=np.int64)
         least[places[1:]] = np.cumsum(np.diff(costs.prefix[:, places], axis=1).min(axis=0))
-        name, total = "w" if costs.classes == 1 else "f", int(least[-1]) // self.unit
+        least //= self.unit
+        name, total = "w" if costs.classes == 1 else "f", int(least[-1])
         for j in range(1, k):
-            work = self._lookup(name, j, 0, least // self.unit)
+            work = self._lookup(name, j, 0, least)
             self.model.add(work <= j * self.C)
             self.model.add(total - work <= (k - j) * self.C)
 
@@ -501,8 +517,8 @@ class CpSat:
             values[r.index] = min(self._most_stashed, sum(slot >= i for slot in slot_of))
         for (i, r), literal in self._literals.items():
             values[literal.index] = values[self.r[i].index] == r
-        for (_, j, _), (variable, table) in self._lookups.items():
-            values[variable.index] = table[cuts[j]]
+        for (_, j, _), (variable, first, window) in self._lookups.items():
+            values[variable.index] = window[cuts[j] - first]
         self._hint_objective(values, solution)
         return values
 

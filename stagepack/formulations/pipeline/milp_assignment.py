@@ -42,6 +42,7 @@ its coefficients of 1 keep answers exact where bytes by the billion meet a solve
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from functools import cached_property
@@ -67,6 +68,7 @@ from stagepack.formulations.pipeline.windows import (
 )
 from stagepack.instances.pipeline.data import Objective
 from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.order import device_classes
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.profile import Array
@@ -129,9 +131,7 @@ class MilpAssignment:
             return f"the assignment model adds up layers, it knows no tables; {instead}"
         if instance.fewer_stages:
             return f"the assignment model uses every device; {instead}"
-        unlike = len({device.kind for device in instance.cluster.devices}) > 1
-        listed = instance.recv_cycles is not None or instance.send_cycles is not None
-        if instance.free_order and (unlike or listed) and instance.k > 1:
+        if instance.free_order and max(device_classes(instance)) > 0:
             return f"the assignment model needs a fixed order of unlike devices; {instead}"
         return ""
 
@@ -210,10 +210,11 @@ class MilpAssignment:
         self._stashed = np.add.reduceat(instance.stash, begin)
         self._block_peak = np.maximum.reduceat(instance.temporary + instance.carry, begin)
         block = np.searchsorted(self.places, instance.shared.layer, side="right") - 1
-        pairs = zip(block.tolist(), instance.shared.key.tolist(), strict=True)
-        self._keys: list[list[int]] = [[] for _ in range(self.blocks)]
-        for b, key in sorted(set(pairs)):
-            self._keys[b].append(key)
+        count = max(1, len(instance.shared.names))
+        pairs = np.unique(block * count + instance.shared.key)
+        ends = np.searchsorted(pairs, count * np.arange(self.blocks + 1)).tolist()
+        keys = (pairs % count).tolist()
+        self._keys: list[list[int]] = [keys[a:b] for a, b in itertools.pairwise(ends)]
 
     # ------------------------------------------------------------------ variables
 

@@ -22,7 +22,10 @@ from stagepack.progress import Progress
 
 INFINITE = np.int64(2**61)
 BLOCK = 2**21  # entries of a table (last cut, threshold) held at a time
-ENTRY = 8e-9  # seconds of work that an entry of a table takes
+FILLING = 4e-8  # seconds of work to fill an entry of the tables,
+LOOK = 2e-5  # to look at one end of one stage,
+FETCH = 4e-8  # to fetch an entry for that,
+ENTRY = 8e-9  # and to compare it with one threshold
 LARGEST_TABLES = 2**28  # entries of all tables (stage, first, end)
 
 
@@ -56,7 +59,6 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         transfer[:] = 0
     best, best_threshold = INFINITE, None
     step = max(1, BLOCK // (costs.n + 1))
-    progress.spend(ENTRY * compute.size)
     for begin in range(0, len(thresholds), step):
         block = thresholds[begin : begin + step]
         total = _sweep(compute, transfer, block, progress)[-1][costs.n] + block
@@ -79,6 +81,7 @@ def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Ar
     compute = np.empty((k, n + 1, n + 1), dtype=np.int64)
     transfer = np.empty_like(compute)
     for i, c in enumerate(costs.device_class.tolist()):
+        progress.spend(FILLING * compute[i].size)
         progress.require_time()
         stashes = min(instance.microbatches, k - i) if instance.training else 0
         recv, send = costs.recv[c][:, None], costs.send[c][None, :]
@@ -113,7 +116,7 @@ def _sweep(
         best = np.full((width, len(thresholds)), INFINITE)
         # Only the whole chain matters after the last stage.
         for b in range(i + 1, width) if i < k - 1 else (width - 1,):
-            progress.spend(ENTRY * (b - i) * len(thresholds))
+            progress.spend(LOOK + (b - i) * (FETCH + ENTRY * len(thresholds)))
             progress.require_time()
             before = slice(i, b)
             best[b] = np.maximum(sweep[-1][before], cost(i, before, b)).min(

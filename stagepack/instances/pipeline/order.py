@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.profile import Array
 
 LARGEST_AUTOMATON = 200_000
+BLOCK = 5_000  # devices between two pauses
 KEPT_AS = "_device_classes"  # with an instance, outside its fields
 
 
@@ -126,18 +128,20 @@ class StageOrder:
         )
 
 
-def device_classes(instance: PipelinePartition) -> list[int]:
+def device_classes(
+    instance: PipelinePartition, pause: Callable[[], object] = lambda: None
+) -> list[int]:
     """Return the class of each device, numbered by first appearance; like devices share one.
 
-    Found once and kept with the instance.
+    Found once and kept with the instance.  `pause` is called now and then.
     """
     kept: dict[str, list[int]] = vars(instance)
     if KEPT_AS not in kept:
-        kept[KEPT_AS] = _device_classes(instance)
+        kept[KEPT_AS] = _device_classes(instance, pause)
     return kept[KEPT_AS]
 
 
-def _device_classes(instance: PipelinePartition) -> list[int]:
+def _device_classes(instance: PipelinePartition, pause: Callable[[], object]) -> list[int]:
     per_device = (
         instance.recv_cycles is not None
         or instance.send_cycles is not None
@@ -150,7 +154,12 @@ def _device_classes(instance: PipelinePartition) -> list[int]:
     if per_device:
         return list(range(len(devices)))
     known: dict[object, int] = {}
-    return [known.setdefault(device.kind, len(known)) for device in devices]
+    classes: list[int] = []
+    for begin in range(0, len(devices), BLOCK):
+        pause()
+        some = devices[begin : begin + BLOCK]
+        classes += [known.setdefault(device.kind, len(known)) for device in some]
+    return classes
 
 
 def _short(number: int) -> str:

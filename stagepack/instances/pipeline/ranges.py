@@ -84,7 +84,7 @@ class RangeCosts:
         self.n, self.k = instance.n, instance.k
         self.allowed = instance.allowed_cuts
         self.tabular = instance.compute_table is not None or instance.memory_table is not None
-        classes = device_classes(instance)
+        classes = device_classes(instance, pause)
         self.device_class = np.array(classes, dtype=np.int64)
         self.classes = max(classes) + 1
         if self.classes * (self.n + 1) > LARGEST_TABLE:

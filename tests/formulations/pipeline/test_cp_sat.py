@@ -8,9 +8,10 @@ import pytest
 from stagepack.errors import InputError
 from stagepack.formulations.pipeline import CpSat
 from stagepack.formulations.pipeline import cp_sat as module
+from stagepack.formulations.pipeline.windows import furthest_ends
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.instances.profile import Cluster, Device, Link
+from stagepack.instances.profile import Array, Cluster, Device, Link
 from tests.formulations.engines import solve
 from tests.random_pipelines import optimum, random_instance
 
@@ -26,6 +27,25 @@ def test_thousands_of_layers_stay_small() -> None:
     assert len(formulation.model.proto.constraints) < 200
     even = PipelineSolution.in_order(np.linspace(0, 3000, 17).astype(int))
     assert len(formulation.hint(even)) == len(formulation.model.proto.variables)
+
+
+def test_what_fits_is_found_once_for_like_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def ends(costs: RangeCosts, device_class: int, stashes: int, most: int) -> Array:
+        asked.append((device_class, stashes))
+        return furthest_ends(costs, device_class, stashes, most)
+
+    monkeypatch.setattr(module, "furthest_ends", ends)
+    instance = PipelinePartition.from_arrays(
+        [3, 1, 4] * 20, devices=12, speed=[1, 2] * 6, exclusive=[1] * 60, capacity=9
+    )
+    formulation = CpSat(RangeCosts(instance))
+    assert len(asked) == 2
+    # Hints are looked up in the window of each cut.
+    even = PipelineSolution.in_order(range(0, 61, 5))
+    values = formulation.hint(even)
+    assert values[formulation.C.index] == formulation.costs.largest_compute(even) / formulation.unit
 
 
 def test_costs_are_divided_by_their_gcd() -> None:
