@@ -38,6 +38,16 @@ def compiled(function: FunctionT) -> FunctionT:
     return cast("FunctionT", kernel)
 
 
+def inner(function: FunctionT) -> FunctionT:
+    """Compile `function` into the kernels that call it, which are kept on disk, not by itself.
+
+    Without a way in from the interpreter it takes about a quarter less time.
+    """
+    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    kernel: Any = numba.njit(**options)(function)
+    return cast("FunctionT", kernel)
+
+
 class _Listener(event.Listener):
     """Hears of what numba compiles; what it finds in its cache is no such event."""
 

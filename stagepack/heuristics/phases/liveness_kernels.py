@@ -1,7 +1,9 @@
 """Compiled kernels of the memory of a group's phases, for one policy a layer.
 
-The twin of the instance's liveness, for all groups at once: what is live at each moment is summed
-with one difference array a phase, dropped products being computed again as late as possible.
+The twin of :mod:`stagepack.instances.phases.liveness`, for all groups at once: what is live at each
+moment is summed with one difference array a phase, dropped products being computed again as late
+as possible.  O(layers and readers) a group; where layers are computed again, O(layers^2).
+Source: own work, after the rules of the instance.
 """
 
 from __future__ import annotations
@@ -10,15 +12,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
 
 NONE, STASH, KEEP, RECOMPUTE, RETAIN = range(5)
 STORED, RELOADED, KEPT, AGAIN, FIRST_PEAK, LAST_PEAK, REPEATED = range(7)
 
+INSIDE, OUTSIDE, LAST, AHEAD, BACK, BEGUN = range(6)
+"""What a phase tells of a tensor: whether layers of the group read it, and later ones; its last
+use (-1 for none, as below); the last one before the layer that writes it runs again, or, without
+that, before the backward part; the first one of the backward part; the first backward pass that
+reads it (the end of the phase for none)."""
+
 
 class Layers(NamedTuple):
-    """Figures of one step; int64 arrays.
+    """Figures of one step of a chain of n layers; int64 arrays.
 
     Attributes
     ----------
@@ -41,26 +49,80 @@ class Layers(NamedTuple):
     readers: Array
 
 
-@compiled
-def recomputations(
-    layers: Layers, a: int, b: int, policy: Array
-) -> Array:  # pragma: no cover - compiled
+class Group(NamedTuple):
+    """The layers [first, end) and what becomes of their products; int64 arrays, shape (layers,).
+
+    Attributes
+    ----------
+    training, together : bool
+        Together: forward and backward part are one phase.
+    policy : ndarray
+        NONE in inference.
+    trigger : ndarray
+        The layer before whose backward pass each is computed again; -1: never.
+    """
+
+    first: int
+    end: int
+    training: bool
+    together: bool
+    policy: Array
+    trigger: Array
+
+
+class Phase(NamedTuple):
+    """The moments of one phase of a group: a layer runs in each; int64 arrays.
+
+    Attributes
+    ----------
+    runs_forward, runs_backward : bool
+        The parts of the group's step that belong to it.
+    forward, again, backward : ndarray, shape (layers,)
+        When each layer of the group runs; -1: not in this phase.
+    layer_at : ndarray, shape (moments,)
+    change : ndarray, shape (moments + 1,)
+        Bytes that are live from each moment on, less those that are not any more.
+    """
+
+    runs_forward: bool
+    runs_backward: bool
+    forward: Array
+    again: Array
+    backward: Array
+    layer_at: Array
+    change: Array
+
+
+# ---------------------------------------------------------------------- a group
+
+
+@inner
+def _push_needs(
+    layers: Layers, first: int, policy: Array, layer: int, stack: Array, high: int
+) -> int:
+    """Push the makers of what a layer reads, but where that is retained; return the new height."""
+    for k in range(layers.reads_from[layer], layers.reads_from[layer + 1]):
+        maker = layers.reads[k] - 1
+        retained = maker >= first and policy[maker - first] == RETAIN
+        if layers.nbytes[maker + 1] > 0 and not retained:
+            stack[high] = maker
+            high += 1
+    return high
+
+
+@inner
+def _triggers(layers: Layers, a: int, b: int, policy: Array) -> Array:
     """Return before whose backward pass each layer of [a, b) is computed again; -1: never.
 
     As late as possible: before the first backward pass that needs what was dropped.  A layer whose
     output is retained is computed again for its tape, before its own.
     """
+    tape = layers.tape
     trigger = np.full(b - a, -1, np.int64)
     stack = np.empty(2 * len(layers.reads) + 2, np.int64)
     for layer in range(b - 1, a - 1, -1):
-        high = 0
-        for k in range(layers.reads_from[layer], layers.reads_from[layer + 1]):
-            maker = layers.reads[k] - 1
-            retained = maker >= a and policy[maker - a] == RETAIN
-            if layers.nbytes[maker + 1] > 0 and not retained:
-                stack[high] = maker
-                high += 1
-        if layers.tape[layer] > 0 or policy[layer - a] == RETAIN:
+        high = _push_needs(layers, a, policy, layer, stack, 0)
+        if tape[layer] > 0 or policy[layer - a] == RETAIN:
             stack[high] = layer
             high += 1
         while high > 0:
@@ -71,35 +133,31 @@ def recomputations(
             if policy[dropped - a] != RECOMPUTE and policy[dropped - a] != RETAIN:
                 continue
             trigger[dropped - a] = layer
-            for k in range(layers.reads_from[dropped], layers.reads_from[dropped + 1]):
-                maker = layers.reads[k] - 1
-                retained = maker >= a and policy[maker - a] == RETAIN
-                if layers.nbytes[maker + 1] > 0 and not retained:
-                    stack[high] = maker
-                    high += 1
+            high = _push_needs(layers, a, policy, dropped, stack, high)
     return trigger
 
 
-@compiled
-def touched(layers: Layers, a: int, b: int) -> Array:  # pragma: no cover - compiled
+@inner
+def touched(layers: Layers, a: int, b: int) -> Array:
     """Return the tensors that the layers [a, b) read or write, each once; O(reads log(readers))."""
-    most = layers.reads_from[b] - layers.reads_from[a]
-    found = np.empty(most + b - a, np.int64)
+    reads_from, reads = layers.reads_from, layers.reads
+    readers_from, readers = layers.readers_from, layers.readers
+    found = np.empty(reads_from[b] - reads_from[a] + b - a, np.int64)
     count = 0
     for layer in range(a, b):
-        for k in range(layers.reads_from[layer], layers.reads_from[layer + 1]):
-            t = layers.reads[k]
+        for k in range(reads_from[layer], reads_from[layer + 1]):
+            t = reads[k]
             if t > a:
                 continue
             # Its first reader within the group enters it.
-            low, high = layers.readers_from[t], layers.readers_from[t + 1]
+            low, high = readers_from[t], readers_from[t + 1]
             while low < high:
                 middle = (low + high) // 2
-                if layers.readers[middle] < a:
+                if readers[middle] < a:
                     low = middle + 1
                 else:
                     high = middle
-            if layers.readers[low] == layer:
+            if readers[low] == layer:
                 found[count] = t
                 count += 1
     for t in range(a + 1, b + 1):
@@ -108,14 +166,196 @@ def touched(layers: Layers, a: int, b: int) -> Array:  # pragma: no cover - comp
     return found[:count]
 
 
-@compiled
-def examine(
-    layers: Layers, a: int, b: int, training: bool, policy: Array
-) -> Array:  # pragma: no cover - compiled
+@inner
+def _count(layers: Layers, group: Group, found: Array) -> None:
+    """Add up what a step stashes, loads again, keeps and computes again."""
+    nbytes, tape, forward = layers.nbytes, layers.tape, layers.forward
+    readers_from, readers = layers.readers_from, layers.readers
+    policy, trigger = group.policy, group.trigger
+    for i in range(group.end - group.first):
+        layer = group.first + i
+        written = nbytes[layer + 1] if layer + 1 < group.end else 0
+        low, high = readers_from[layer + 1], readers_from[layer + 2]
+        if policy[i] == STASH:
+            # What later groups read is stored in any case.
+            outside = high > low and readers[high - 1] >= group.end
+            found[STORED] += tape[layer] + (0 if outside else written)
+            found[RELOADED] += tape[layer] + written
+        elif policy[i] == KEEP and not group.together:
+            found[KEPT] += tape[layer] + written
+        if trigger[i] >= 0:
+            found[REPEATED] += 1
+            found[AGAIN] += forward[layer]
+
+
+# ---------------------------------------------------------------------- a phase
+
+
+@inner
+def _phase(group: Group, runs_forward: bool, runs_backward: bool, repeated: bool) -> Phase:
+    """Return the moments of a phase, nothing being live yet."""
+    a, m, trigger = group.first, group.end - group.first, group.trigger
+    forward = np.full(m, -1, np.int64)
+    again = np.full(m, -1, np.int64)
+    backward = np.full(m, -1, np.int64)
+    layer_at = np.empty(3 * m, np.int64)
+    moments = 0
+    if runs_forward:
+        for i in range(m):
+            forward[i] = moments
+            layer_at[moments] = a + i
+            moments += 1
+    if runs_backward:
+        for i in range(m - 1, -1, -1):
+            for j in range(m if repeated else 0):
+                if trigger[j] == a + i:
+                    again[j] = moments
+                    layer_at[moments] = a + j
+                    moments += 1
+            backward[i] = moments
+            layer_at[moments] = a + i
+            moments += 1
+    change = np.zeros(moments + 1, np.int64)
+    return Phase(runs_forward, runs_backward, forward, again, backward, layer_at[:moments], change)
+
+
+@inner
+def _uses(layers: Layers, group: Group, phase: Phase, tensors: Array) -> Array:
+    """Return when tensors are read, shape (tensors, 6)."""
+    first, m, moments = group.first, group.end - group.first, len(phase.layer_at)
+    forward, again, backward = phase.forward, phase.again, phase.backward
+    readers_from, readers = layers.readers_from, layers.readers
+    uses = np.empty((len(tensors), 6), np.int64)
+    for number in range(len(tensors)):
+        t = tensors[number]
+        low, high = readers_from[t], readers_from[t + 1]
+        writer = t - 1 - first
+        limit = again[writer] if writer >= 0 and again[writer] >= 0 else m
+        inside, last, ahead, back, begun = 0, -1, -1, -1, moments
+        for k in range(low, high):
+            v = readers[k] - first
+            if v < 0 or v >= m:
+                continue
+            inside = 1
+            for at in (forward[v], again[v], backward[v]):
+                if at < 0:
+                    continue
+                last = max(last, at)
+                if at < limit:
+                    ahead = max(ahead, at)
+                elif at >= m and (back < 0 or at < back):
+                    back = at
+            if backward[v] >= 0:
+                begun = min(begun, backward[v])
+        uses[number, INSIDE] = inside
+        uses[number, OUTSIDE] = high > low and readers[high - 1] >= group.end
+        uses[number, LAST] = last
+        uses[number, AHEAD] = ahead
+        uses[number, BACK] = back
+        uses[number, BEGUN] = begun
+    return uses
+
+
+@inner
+def _hold(change: Array, size: int, first: int, last: int) -> None:
+    """Count bytes that are live from one moment to another, both included."""
+    change[first] += size
+    change[last + 1] -= size
+
+
+@inner
+def _hold_tensors(layers: Layers, group: Group, phase: Phase, tensors: Array, uses: Array) -> None:
+    """Count inputs, and outputs as the policies of the layers that write them say."""
+    nbytes, change, policies = layers.nbytes, phase.change, group.policy
+    forward, again_at, final = phase.forward, phase.again, len(phase.layer_at) - 1
+    for number in range(len(tensors)):
+        t = tensors[number]
+        size, writer = nbytes[t], t - 1 - group.first
+        inside, last = uses[number, INSIDE], uses[number, LAST]
+        if writer < 0:
+            if inside:
+                _hold(change, size, 0, last)
+            continue
+        first, again, policy = forward[writer], again_at[writer], policies[writer]
+        stashed = inside and policy == STASH
+        if first < 0:
+            if stashed:
+                _hold(change, size, 0, last)
+        elif inside and policy == KEEP and group.training:
+            # Between two phases it is kept for every step, and counted with these.
+            if group.together:
+                _hold(change, size, first, last)
+        elif not phase.runs_backward and (uses[number, OUTSIDE] or stashed):
+            _hold(change, size, first, final)
+        elif stashed:
+            _hold(change, size, first, max(first, uses[number, AHEAD]))
+            if uses[number, BACK] >= 0:
+                _hold(change, size, uses[number, BACK], last)
+        else:
+            until = uses[number, AHEAD] if again >= 0 else last
+            _hold(change, size, first, max(first, until))
+        if again >= 0:
+            _hold(change, size, again, max(again, last))
+
+
+@inner
+def _hold_gradients(
+    layers: Layers, group: Group, phase: Phase, tensors: Array, uses: Array
+) -> None:
+    """Count gradients: from the first layer that adds to one to the layer that takes it."""
+    nbytes, change, backward = layers.nbytes, phase.change, phase.backward
+    final = len(phase.layer_at) - 1
+    for number in range(len(tensors)):
+        t, writer = tensors[number], tensors[number] - 1 - group.first
+        loaded = uses[number, OUTSIDE]
+        if t > 0 and (uses[number, INSIDE] or (writer >= 0 and loaded)):
+            start = 0 if loaded else uses[number, BEGUN]
+            _hold(change, nbytes[t], start, final if writer < 0 else backward[writer])
+
+
+@inner
+def _hold_tapes(layers: Layers, group: Group, phase: Phase) -> None:
+    """Count the tapes of the layers."""
+    change, policies, tape = phase.change, group.policy, layers.tape
+    forward_at, again, backward_at = phase.forward, phase.again, phase.backward
+    final = len(phase.layer_at) - 1
+    for i in range(group.end - group.first):
+        size, policy = tape[group.first + i], policies[i]
+        forward, backward = forward_at[i], backward_at[i]
+        if policy == KEEP:
+            if group.together:
+                _hold(change, size, forward, backward)
+            continue
+        if phase.runs_forward:
+            stored = policy == STASH and not phase.runs_backward
+            _hold(change, size, forward, final if stored else forward)
+        if phase.runs_backward:
+            if policy == STASH:
+                _hold(change, size, backward if group.together else 0, backward)
+            elif again[i] >= 0:
+                _hold(change, size, again[i], backward)
+
+
+@inner
+def _peak(layers: Layers, phase: Phase) -> int:
+    """Return the most bytes live at any moment of a phase."""
+    change, layer_at, temporary = phase.change, phase.layer_at, layers.temporary
+    live, peak = 0, 0
+    for at in range(len(layer_at)):
+        live += change[at]
+        peak = max(peak, live + temporary[layer_at[at]])
+    return peak
+
+
+@inner
+def examine(layers: Layers, a: int, b: int, training: bool, policy: Array) -> Array:
     """Return what the policies of the layers [a, b) cost.
 
     Parameters
     ----------
+    layers : Layers
+    a, b : int
+    training : bool
     policy : ndarray of int64, shape (b - a,)
         NONE in inference.
 
@@ -125,168 +365,44 @@ def examine(
         Bytes stashed in a step, and those of them to load again; bytes kept in a step by a group
         of two phases; cycles of layers computed again; the most bytes live at any moment of the
         first phase and of the last one (base excluded); how many layers are computed again.
-        O(layers and readers of the group).
     """
-    n = len(layers.tape)
-    m = b - a
-    together = training and b == n
     found = np.zeros(7, np.int64)
-    trigger = np.full(m, -1, np.int64)
-    if training:
-        trigger = recomputations(layers, a, b, policy)
-    for i in range(m):
-        layer = a + i
-        outside = layers.readers_from[layer + 2] > layers.readers_from[layer + 1] and (
-            layers.readers[layers.readers_from[layer + 2] - 1] >= b
-        )
-        written = layers.nbytes[layer + 1] if layer + 1 < b else 0
-        if policy[i] == STASH:
-            found[STORED] += layers.tape[layer] + (0 if outside else written)
-            found[RELOADED] += layers.tape[layer] + written
-        elif policy[i] == KEEP and not together:
-            found[KEPT] += layers.tape[layer] + written
-        if trigger[i] >= 0:
-            found[REPEATED] += 1
-            found[AGAIN] += layers.forward[layer]
+    trigger = _triggers(layers, a, b, policy) if training else np.full(b - a, -1, np.int64)
+    group = Group(a, b, training, training and b == len(layers.tape), policy, trigger)
+    _count(layers, group, found)
     tensors = touched(layers, a, b)
-    parts = 1 if together or not training else 2
+    parts = 1 if group.together or not training else 2
     for part in range(parts):
-        runs_forward = part == 0
-        runs_backward = training and part == parts - 1
-        # Moments: where each layer runs, -1 for not at all.
-        forward = np.full(m, -1, np.int64)
-        again = np.full(m, -1, np.int64)
-        backward = np.full(m, -1, np.int64)
-        at_moment = np.empty(3 * m, np.int64)
-        moments = 0
-        if runs_forward:
-            for i in range(m):
-                forward[i] = moments
-                at_moment[moments] = a + i
-                moments += 1
-        if runs_backward:
-            for i in range(m - 1, -1, -1):
-                for j in range(m if found[REPEATED] else 0):
-                    if trigger[j] == a + i:
-                        again[j] = moments
-                        at_moment[moments] = a + j
-                        moments += 1
-                backward[i] = moments
-                at_moment[moments] = a + i
-                moments += 1
-        final = moments - 1
-        change = np.zeros(moments + 1, np.int64)
-        for t in tensors:
-            low, high = layers.readers_from[t], layers.readers_from[t + 1]
-            size = layers.nbytes[t]
-            inside = 0
-            most = -1  # last use
-            ahead = -1  # last use before the layer runs again, or before the backward part
-            back = -1  # first use of the backward part
-            begun = moments  # first backward pass that reads it
-            writer = t - 1 - a
-            limit = m
-            if writer >= 0 and again[writer] >= 0:
-                limit = again[writer]
-            for k in range(low, high):
-                v = layers.readers[k] - a
-                if v < 0 or v >= m:
-                    continue
-                inside += 1
-                for at in (forward[v], again[v], backward[v]):
-                    if at < 0:
-                        continue
-                    most = max(most, at)
-                    if at < limit:
-                        ahead = max(ahead, at)
-                    elif at >= m and (back < 0 or at < back):
-                        back = at
-                if backward[v] >= 0:
-                    begun = min(begun, backward[v])
-            outside = high > low and layers.readers[high - 1] >= b
-            if t <= a:
-                if inside:
-                    change[0] += size
-                    change[most + 1] -= size
-            else:
-                kept = policy[writer]
-                needed = inside > 0
-                first = forward[writer]
-                if first >= 0:
-                    if needed and kept == KEEP and training:
-                        if together:
-                            change[first] += size
-                            change[most + 1] -= size
-                    elif not runs_backward and (outside or (needed and kept == STASH)):
-                        change[first] += size
-                        change[final + 1] -= size
-                    elif needed and kept == STASH:
-                        change[first] += size
-                        change[max(first, ahead) + 1] -= size
-                        if back >= 0:
-                            change[back] += size
-                            change[most + 1] -= size
-                    else:
-                        change[first] += size
-                        until = ahead if again[writer] >= 0 else most
-                        change[max(first, until) + 1] -= size
-                elif needed and kept == STASH:
-                    change[0] += size
-                    change[most + 1] -= size
-                if again[writer] >= 0:
-                    change[again[writer]] += size
-                    change[max(again[writer], most) + 1] -= size
-            if runs_backward and t > 0:
-                loaded = outside
-                if inside or (t > a and loaded):
-                    start = 0 if loaded else begun
-                    end = final if t <= a else backward[writer]
-                    change[start] += size
-                    change[end + 1] -= size
+        phase = _phase(group, part == 0, training and part == parts - 1, found[REPEATED] > 0)
+        uses = _uses(layers, group, phase, tensors)
+        _hold_tensors(layers, group, phase, tensors, uses)
+        if phase.runs_backward:
+            _hold_gradients(layers, group, phase, tensors, uses)
         if training:
-            for i in range(m):
-                size = layers.tape[a + i]
-                kept = policy[i]
-                if kept == KEEP:
-                    if together:
-                        change[forward[i]] += size
-                        change[backward[i] + 1] -= size
-                    continue
-                if runs_forward:
-                    change[forward[i]] += size
-                    if kept == STASH and not runs_backward:
-                        change[final + 1] -= size
-                    else:
-                        change[forward[i] + 1] -= size
-                if runs_backward:
-                    if kept == STASH:
-                        start = backward[i] if together else 0
-                        change[start] += size
-                        change[backward[i] + 1] -= size
-                    elif again[i] >= 0:
-                        change[again[i]] += size
-                        change[backward[i] + 1] -= size
-        live = 0
-        peak = 0
-        for at in range(moments):
-            live += change[at]
-            peak = max(peak, live + layers.temporary[at_moment[at]])
-        found[FIRST_PEAK if runs_forward else LAST_PEAK] = peak
-        if parts == 1:
+            _hold_tapes(layers, group, phase)
+        peak = _peak(layers, phase)
+        if part == 0:
+            found[FIRST_PEAK] = peak
+        if part == parts - 1:
             found[LAST_PEAK] = peak
     return found
+
+
+# ---------------------------------------------------------------------- groups
 
 
 @compiled
 def examine_all(
     layers: Layers, first: Array, end: Array, training: bool, policies: Array, ends: Array
-) -> Array:  # pragma: no cover - compiled
+) -> Array:
     """Return what policies cost groups, shape (7, rows).
 
     Parameters
     ----------
+    layers : Layers
     first, end : ndarray of int64, shape (rows,)
         The layers.
+    training : bool
     policies, ends : ndarray of int64
         Policies of the layers of one row after the other; those of a row end at its `ends`.
     """
@@ -295,6 +411,21 @@ def examine_all(
         given = policies[ends[row] - (end[row] - first[row]) : ends[row]]
         found[:, row] = examine(layers, first[row], end[row], training, given)
     return found
+
+
+@inner
+def _need(
+    layers: Layers, weights: Array, states: Array, a: int, b: int, steps: int, policy: Array
+) -> tuple[int, int]:
+    """Return the bytes that the layers [a, b) need on chip, and those kept between phases."""
+    training = policy[0] != NONE
+    found = examine(layers, a, b, training, policy)
+    held, kept = weights[b] - weights[a], steps * found[KEPT]
+    first = held + kept + found[FIRST_PEAK]
+    if not training:
+        return first, kept
+    last = 2 * held + kept + max(found[LAST_PEAK], states[b] - states[a])
+    return last if b == len(layers.tape) else max(first, last), kept
 
 
 @compiled
@@ -307,7 +438,7 @@ def heads(
     limits: tuple[int, int, int],
     at: int,
     kept: int,
-) -> tuple[Array, int, int]:  # pragma: no cover - compiled
+) -> tuple[Array, int, int]:
     """Return where groups end that hold as many layers as fit, from layer `at` on.
 
     Sizes double up to the first that does not fit and are halved from there: a group of more
@@ -315,6 +446,7 @@ def heads(
 
     Parameters
     ----------
+    layers : Layers
     weights, states : ndarray of int64, shape (n + 1,)
         Sums of bytes of variables, and of state in shards, of the layers before.
     reach : ndarray of int64, shape (n,)
@@ -334,22 +466,14 @@ def heads(
     """
     n = len(layers.tape)
     capacity, steps, budget = limits
-    training = given[0] != NONE
     ends = np.empty(n - at, np.int64)
     count = 0
     while at < n and budget > 0:
         low, high, size, held = at, reach[at] + 1, 1, 0
         while high - low > 1:
             b = min(at + size, high - 1) if size else (low + high) // 2
-            found = examine(layers, at, b, training, given[at:b])
             budget -= b - at
-            own = steps * found[KEPT]
-            bytes_of = weights[b] - weights[at]
-            need = bytes_of + own + found[FIRST_PEAK]
-            if training:
-                last = 2 * bytes_of + own
-                last += max(found[LAST_PEAK], states[b] - states[at])
-                need = last if b == n else max(need, last)
+            need, own = _need(layers, weights, states, at, b, steps, given[at:b])
             if kept + need <= capacity:
                 low, held = b, own
                 size *= 2

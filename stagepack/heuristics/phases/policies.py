@@ -21,6 +21,7 @@ import numpy as np
 
 from stagepack.heuristics.phases import effort, liveness_kernels, policies_kernels
 from stagepack.heuristics.phases.cycles import UNLIMITED
+from stagepack.heuristics.phases.policies_kernels import Visit
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.profile import Array
@@ -357,26 +358,25 @@ class _Walk:
         costs, layers = self.costs, self.costs.layers
         product = int(layers.tape[layer]) + (int(layers.nbytes[layer + 1]) if inside else 0)
         codes = self.retaining if together and inside else self.codes
-        new, came, chose = policies_kernels.grow(
-            labels,
-            codes if product else self.idle,
-            layers,
-            self.first,
-            layer,
-            inside,
-            together,
-            self.relaxed,
-            int(costs.written[layer]),
-            policies_kernels.beside_chain(layers, self.first, layer, self.skipping),
-            earlier,
-            self.waiting[layer],
-            int(self.slot[layer + 1]),
-            base,
-            state or 0,
-            costs.steps,
-            costs.largest_capacity,
-            self.longest,
+        visit = Visit(
+            first=self.first,
+            layer=layer,
+            inside=inside,
+            together=together,
+            relaxed=self.relaxed,
+            written=int(costs.written[layer]),
+            beside=policies_kernels.beside_chain(layers, self.first, layer, self.skipping),
+            earlier=earlier,
+            waiting=self.waiting[layer],
+            slot=int(self.slot[layer + 1]),
+            base=base,
+            state=state or 0,
+            steps=costs.steps,
+            capacity=costs.largest_capacity,
+            longest=self.longest,
         )
+        allowed = codes if product else self.idle
+        new, came, chose = policies_kernels.grow(labels, allowed, layers, visit)
         effort.spend(10 * effort.LOOK + effort.LABEL * len(new))
         columns = self.columns if state is None else self.final
         stays = best_labels(new[:, columns], self.keep_going)

@@ -3,9 +3,12 @@
 Labels run along the layers of a group: what the policies chosen so far cost in stashed bytes,
 recomputed cycles, kept bytes and memory, and which run of dropped layers is open.  A label that is
 no better than another one in any of these is dropped; so is one that needs more than there is.
+Source: own work; label setting as for shortest paths with resources.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,142 +20,173 @@ from stagepack.heuristics.phases.liveness_kernels import (
     STASH,
     Layers,
 )
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
 
-# Columns of a label, all of which are better when smaller.
 STASHED, AGAIN, KEPT, HELD, PEAK, FIRST_PEAK, RUN, RERUN, PASSING, RETURNING, RETAINED = range(11)
+"""Columns of a label, all of which are better when smaller:
+
+- bytes stashed, cycles computed again, bytes kept by a group of two phases;
+- bytes of products so far that stay in memory;
+- most bytes live so far in the phase with the backward part, and in the forward phase;
+- bytes of the open run of dropped layers (its input included, where that is paged), and most while
+  it is computed again;
+- bytes of the layer's input that are live beside all this while it runs forward, and backward;
+- bytes of outputs retained for the backward part, in the last group.
+"""
 SLOT, SLOTS = 11, 6
-"""Columns for tensors that skips read later: a label knows whether they were kept."""
+"""Columns, in the last group, for bytes of tensors that are not kept and that skips read later in
+the forward part."""
 COLUMNS = SLOT + SLOTS
 
 
-@compiled
-def extend(
-    label: Array,
-    policy: int,
-    layers: Layers,
-    a: int,
-    layer: int,
-    inside: bool,
-    together: bool,
-    relaxed: bool,
-    written: int,
-    beside: int,
-    earlier: int,
-    waiting: Array,
-    slot: int,
-) -> Array:  # pragma: no cover - compiled
-    """Return the label after one more layer.
+class Visit(NamedTuple):
+    """A layer that labels run through.
 
-    Columns: bytes stashed, cycles recomputed, bytes kept by a group of two phases; bytes of
-    products so far that stay in memory; most bytes live so far in the phase with the backward
-    part and in the forward phase; bytes of the open run of dropped layers (its input included,
-    where that is paged), and most while it is computed again; bytes of the layer's input that
-    are live beside all this while it runs forward, and backward; bytes of outputs retained for
-    the backward part; then, by slot, bytes of tensors that are not kept and that skips read later
-    in the forward part (the last two in the last group only).
-
-    Parameters
+    Attributes
     ----------
+    first, layer : int
+        The first layer of the group, and this one.
     inside : bool
         Whether a layer of the group reads what this one writes.
     together : bool
         Whether forward and backward run in one phase.
     relaxed : bool
         Count a dropped layer once, and nothing of what else computing it again takes: a bound.
-        The policies NONE, for products that cost nothing at all, and RETAIN are for bounds, too.
-        With skips the last group may drop a layer's tape but retain its output from the forward
-        part, and compute the layer again for the tape alone.
     written : int
-        What stashing the layer's output stores.
+        Bytes that stashing the layer's output stores.
     beside : int
         Bytes of further tensors live during its backward pass.
     earlier : int
         Bytes of gradients live while a run that ends at the layer is computed again.
-    waiting : ndarray of int64, shape (slots,)
+    waiting : ndarray of int64, shape (SLOTS,)
         0 for slots not in use; 2 for tensors that the layer or a later one reads, but for its own
         input, which the chain itself counts: 1.
     slot : int
         That of what the layer writes; -1: none.
+    base, state : int
+        Bytes held throughout, and besides these in the epilogue.
+    steps, capacity : int
+        Entries of what is kept; bytes on chip.
+    longest : int
+        Cycles that may be computed again, at most.
     """
-    n = len(layers.tape)
-    tape = layers.tape[layer]
-    output = layers.nbytes[layer + 1]
-    product = tape + (output if inside else 0)
-    source = layers.nbytes[a]
-    gradients = (output if layer + 1 < n else 0) + (layers.nbytes[layer] if layer > 0 else 0)
-    temporary = layers.temporary[layer]
+
+    first: int
+    layer: int
+    inside: bool
+    together: bool
+    relaxed: bool
+    written: int
+    beside: int
+    earlier: int
+    waiting: Array
+    slot: int
+    base: int
+    state: int
+    steps: int
+    capacity: int
+    longest: int
+
+
+@inner
+def _skipped(label: Array, found: Array, policy: int, output: int, visit: Visit) -> int:
+    """Return bytes that skips keep live in the forward part, and note those of the layer."""
+    live = 0
+    for k in range(SLOTS):
+        if visit.waiting[k] == 0:
+            found[SLOT + k] = 0
+        elif visit.waiting[k] == 2:
+            live += label[SLOT + k]
+    if visit.slot >= 0:
+        goes = policy not in (KEEP, RETAIN) and visit.inside
+        found[SLOT + visit.slot] = output if goes else 0
+    return live
+
+
+@inner
+def _drop(label: Array, found: Array, run: int, temporary: int, output: int, visit: Visit) -> int:
+    """Go on with the run of dropped layers; return the most bytes live if it ends here."""
+    if visit.inside:
+        found[PASSING] = output
+    if visit.relaxed:
+        if visit.inside:
+            found[RETURNING] = output
+        return 0
+    most = max(label[RERUN], run + temporary)
+    if not visit.inside:
+        return int(most)
+    found[RUN] = run
+    found[RERUN] = most
+    return 0
+
+
+@inner
+def _save(
+    label: Array, found: Array, policy: int, tape: int, output: int, layers: Layers, visit: Visit
+) -> int:
+    """End the run of dropped layers; return the most bytes live while it is computed again.
+
+    The layer is kept or stashed; one without products that is dropped stashes nothing.
+    """
+    product = tape + (output if visit.inside else 0)
+    if policy == KEEP:
+        found[HELD if visit.together else KEPT] += product
+        return int(label[RERUN] + (tape if visit.together else 0))
+    if product > 0 and policy == STASH:
+        found[STASHED] += tape + (visit.written if visit.inside else 0)
+    if not visit.together:
+        found[HELD] += product
+        return int(label[RERUN] + tape)
+    if visit.inside:
+        found[PASSING] = output
+        found[RETURNING] = output
+    return int(label[RERUN])
+
+
+@inner
+def _extend(label: Array, policy: int, layers: Layers, visit: Visit) -> Array:
+    """Return the label after one more layer, whose policy is given.
+
+    The policies NONE, for products that cost nothing at all, and RETAIN are for bounds: with skips
+    the last group may drop a layer's tape but retain its output from the forward part, and compute
+    the layer again for the tape alone.
+    """
+    layer, together = visit.layer, visit.together
+    tape, output = layers.tape[layer], layers.nbytes[layer + 1]
+    source, temporary = layers.nbytes[visit.first], layers.temporary[layer]
+    gradients = output if layer + 1 < len(layers.tape) else 0
+    gradients += layers.nbytes[layer] if layer > 0 else 0
     open_run = label[RUN] + label[RETURNING]
+    run = open_run + tape + output
     found = label.copy()
     found[RUN] = 0
     found[RERUN] = 0
     found[PASSING] = 0
     found[RETURNING] = 0
     forward = label[PASSING] + temporary + label[HELD]
-    if together or layer == a:
+    if together or layer == visit.first:
         forward += source
-    backward = source + gradients + temporary + label[HELD] + open_run + beside
-    rerun = 0
+    backward = source + gradients + temporary + label[HELD] + open_run + visit.beside
     if together:
-        forward += label[RETAINED]
-        for k in range(SLOTS):
-            if waiting[k] == 0:
-                found[SLOT + k] = 0
-            elif waiting[k] == 2:
-                forward += label[SLOT + k]
-        if slot >= 0:
-            found[SLOT + slot] = output if policy not in (KEEP, RETAIN) and inside else 0
-    if policy == RETAIN:
-        forward += tape + output
-        backward += tape
-        found[AGAIN] += layers.forward[layer]
-        found[RETAINED] += output
-        rerun = max(label[RERUN], open_run + tape + output + temporary)
-    elif policy == NONE or (policy == RECOMPUTE and product > 0):
-        forward += tape + output
-        backward += tape
-        if policy == RECOMPUTE:
-            found[AGAIN] += layers.forward[layer]
-        if not relaxed:
-            computed = open_run + tape + output
-            most = max(label[RERUN], computed + temporary)
-            if inside:
-                found[RUN] = computed
-                found[RERUN] = most
-            else:
-                rerun = most
-        if inside:
-            found[PASSING] = output
-            if relaxed:
-                found[RETURNING] = output
-    elif policy == KEEP:
-        if together:
-            forward += tape + output
-            backward += tape
-            found[HELD] += product
-        else:
-            forward += 0 if inside else output
-            found[KEPT] += product
-        rerun = label[RERUN] + (tape if together else 0)
+        forward += label[RETAINED] + _skipped(label, found, policy, output, visit)
+    if policy == KEEP and not together:
+        forward += 0 if visit.inside else output  # else counted with what is kept of every step
     else:
-        # Stashed; a dropped layer without products is like one that stashes nothing.
-        if product > 0 and policy == STASH:
-            found[STASHED] += tape + (written if inside else 0)
-        if together:
-            forward += tape + output
-            backward += tape
-            rerun = label[RERUN]
-            if inside:
-                found[PASSING] = output
-                found[RETURNING] = output
-        else:
-            forward += tape + output
-            backward += tape
-            rerun = label[RERUN] + tape
-            found[HELD] += product
+        forward += tape + output
+        backward += tape
+    dropped = policy == RECOMPUTE and (tape > 0 or (visit.inside and output > 0))
+    if policy == RETAIN or dropped:
+        found[AGAIN] += layers.forward[layer]
+    if policy == RETAIN:
+        found[RETAINED] += output
+        rerun = max(label[RERUN], run + temporary)
+    elif policy == NONE or dropped:
+        rerun = _drop(label, found, run, temporary, output, visit)
+    else:
+        rerun = _save(label, found, policy, tape, output, layers, visit)
     if label[RERUN] > 0 or rerun > 0:
-        backward = max(backward, source + earlier + label[HELD] + rerun)
+        backward = max(backward, source + visit.earlier + label[HELD] + rerun)
     found[FIRST_PEAK] = max(label[FIRST_PEAK], forward)
     found[PEAK] = max(label[PEAK], backward)
     if together:
@@ -161,9 +195,41 @@ def extend(
 
 
 @compiled
-def unbeaten(
-    rows: Array, front: Array, kept: Array, count: int, low: int, high: int
-) -> int:  # pragma: no cover - compiled
+def grow(labels: Array, allowed: Array, layers: Layers, visit: Visit) -> tuple[Array, Array, Array]:
+    """Return all labels after one more layer that fit.  O(labels * policies * columns).
+
+    Parameters
+    ----------
+    labels : ndarray of int64, shape (l, COLUMNS)
+    allowed : ndarray of int64
+        The policies to try.
+    layers : Layers
+    visit : Visit
+
+    Returns
+    -------
+    labels : ndarray of int64, shape (r, COLUMNS)
+    came, chose : ndarray of int64, shape (r,)
+        The label before and the policy taken.
+    """
+    new = np.empty((len(labels) * len(allowed), COLUMNS), np.int64)
+    came = np.empty(len(new), np.int64)
+    chose = np.empty(len(new), np.int64)
+    size = 0
+    for i in range(len(labels)):
+        for policy in allowed:
+            label = _extend(labels[i], policy, layers, visit)
+            need = visit.base + visit.steps * label[KEPT] + max(label[PEAK], visit.state)
+            if need <= visit.capacity and label[AGAIN] <= visit.longest:
+                new[size] = label
+                came[size] = i
+                chose[size] = policy
+                size += 1
+    return new[:size], came[:size], chose[:size]
+
+
+@compiled
+def unbeaten(rows: Array, front: Array, kept: Array, count: int, low: int, high: int) -> int:
     """Go on with the rows [low, high): keep those that no kept one matches or beats everywhere.
 
     Parameters
@@ -200,9 +266,7 @@ def unbeaten(
 
 
 @compiled
-def unroll(
-    parents: Array, choices: Array, nodes: Array, ends: Array
-) -> Array:  # pragma: no cover - compiled
+def unroll(parents: Array, choices: Array, nodes: Array, ends: Array) -> Array:
     """Return the policies that lead to nodes, one after the other.
 
     Parameters
@@ -221,9 +285,7 @@ def unroll(
 
 
 @compiled
-def beside_chain(
-    layers: Layers, a: int, layer: int, skipping: Array
-) -> int:  # pragma: no cover - compiled
+def beside_chain(layers: Layers, a: int, layer: int, skipping: Array) -> int:
     """Return bytes that skips keep live during a backward pass, at least, whatever the policies.
 
     Inputs of the group that it or an earlier layer of the group reads, and gradients that it or a
@@ -251,9 +313,7 @@ def beside_chain(
 
 
 @compiled
-def gradients_ahead(
-    layers: Layers, a: int, reach: int, skipping: Array
-) -> Array:  # pragma: no cover - compiled
+def gradients_ahead(layers: Layers, a: int, reach: int, skipping: Array) -> Array:
     """Return gradients live, at least, while a run that ends at each layer is computed again.
 
     In a chain that of the layer's output; with skips a run may be computed earlier than need be.
@@ -266,72 +326,3 @@ def gradients_ahead(
         if len(skipping) > 0 and layer + 1 < reach:
             found[layer] = min(found[layer], found[layer + 1])
     return found
-
-
-@compiled
-def grow(
-    labels: Array,
-    allowed: Array,
-    layers: Layers,
-    a: int,
-    layer: int,
-    inside: bool,
-    together: bool,
-    relaxed: bool,
-    written: int,
-    beside: int,
-    earlier: int,
-    waiting: Array,
-    slot: int,
-    base: int,
-    state: int,
-    steps: int,
-    capacity: int,
-    longest: int,
-) -> tuple[Array, Array, Array]:  # pragma: no cover - compiled
-    """Return all labels after one more layer that fit; see :func:`extend`.
-
-    Parameters
-    ----------
-    labels : ndarray of int64, shape (l, columns)
-    allowed : ndarray of int64
-        The policies to try.
-    base, state : int
-        Bytes held throughout, and besides these in the epilogue.
-    longest : int
-        Cycles that may be computed again, at most.
-
-    Returns
-    -------
-    labels : ndarray of int64, shape (r, columns)
-    came, chose : ndarray of int64, shape (r,)
-        The label before and the policy taken.
-    """
-    new = np.empty((len(labels) * len(allowed), COLUMNS), np.int64)
-    came = np.empty(len(new), np.int64)
-    chose = np.empty(len(new), np.int64)
-    size = 0
-    for i in range(len(labels)):
-        for policy in allowed:
-            label = extend(
-                labels[i],
-                policy,
-                layers,
-                a,
-                layer,
-                inside,
-                together,
-                relaxed,
-                written,
-                beside,
-                earlier,
-                waiting,
-                slot,
-            )
-            need = base + steps * label[KEPT] + max(label[PEAK], state)
-            if need <= capacity and label[AGAIN] <= longest:
-                new[size] = label
-                came[size] = i
-                chose[size] = policy
-                size += 1
-    return new[:size], came[:size], chose[:size]

@@ -11,9 +11,7 @@ LOADED, HOST, STORED, ADDED = range(4)
 
 
 @compiled
-def traffic(
-    start: Array, nbytes: Array, pointer: Array, read: Array, last: Array
-) -> Array:  # pragma: no cover - compiled
+def traffic(start: Array, nbytes: Array, pointer: Array, read: Array, last: Array) -> Array:
     """Return what each group reads and writes of tensors that cross its boundaries.
 
     Parameters
@@ -78,9 +76,7 @@ def traffic(
 
 
 @compiled
-def undominated(
-    values: Array, begin: Array, stays: Array, low: int, high: int
-) -> None:  # pragma: no cover - compiled
+def undominated(values: Array, begin: Array, stays: Array, low: int, high: int) -> None:
     """Mark which of the rows [low, high) an earlier one of their group matches or beats everywhere.
 
     Parameters
@@ -108,7 +104,7 @@ def undominated(
 
 
 @compiled
-def frontier(state: Array, kept: Array, order: Array) -> Array:  # pragma: no cover - compiled
+def frontier(state: Array, kept: Array, order: Array) -> Array:
     """Return which labels are on the frontier of their state.
 
     Parameters
