@@ -92,7 +92,7 @@ def improve(
         attempt = int(tries[first:end].max())
         tries[first:end] += 1
         members, begin, stop = _window(blocks, first, end, attempt)
-        window, inside = _clipped(blocks, members, begin, stop)
+        window, inside = clipped(blocks, members, begin, stop)
         effort.spend(CUT + MEMBER * len(members))
         if inside.sum() > LARGEST_WINDOW or window.pairs > MOST_PAIRS:
             inside = _chosen(window, inside, members == worst, random)
@@ -176,7 +176,7 @@ def _chosen(window: Blocks, inside: Array, worst: Array, random: np.random.Gener
     return chosen
 
 
-def _clipped(blocks: Blocks, members: Array, begin: int, stop: int) -> tuple[Blocks, Array]:
+def clipped(blocks: Blocks, members: Array, begin: int, stop: int) -> tuple[Blocks, Array]:
     """Return `members` in the sections [begin, stop) alone, and which of them end there."""
     first, end = blocks.first[members], blocks.end[members]
     inside = (first >= begin) & (end <= stop)

@@ -7,7 +7,7 @@ import math
 import weakref
 from typing import NamedTuple
 
-from stagepack.heuristics.packing import valleys
+from stagepack.heuristics.packing import effort, hotspots, valleys
 from stagepack.heuristics.packing.baselines import stack
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
@@ -22,6 +22,12 @@ POOR = 1.1
 
 ANOTHER = 1.2
 """How long another placement takes, its check included, in terms of the first one."""
+
+PATIENCE = 6
+"""Windows of growing size that are packed anew at one hot spot before all is placed anew."""
+
+ANEW = 0.6
+"""Part of the work that is left for placing all anew."""
 
 MOST_CONFLICTS = 100_000
 """Pairs of a conflict graph from which on it is not looked at anew where time is over."""
@@ -108,18 +114,35 @@ def place_more(attempt: Attempt, quick: Quick, *, enough: float = 0, following: 
     return quick
 
 
-def place_anew(attempt: Attempt, quick: Quick) -> None:
-    """Place all again and again, from the lowest quick placement, until time is over."""
-    if quick.offsets is None:
+def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
+    """Improve until time is over: hot spots that are soon gone, all anew, then hot spots again."""
+    _cool(attempt, seed, patience=PATIENCE)
+    if quick.offsets is not None:
+        valleys.improve(
+            quick.spans,
+            quick.offsets,
+            quick.key,
+            target=int(attempt.progress.bound or 0),
+            known=_peak(attempt, attempt.best),
+            keep_going=attempt.for_a_while(effort.left() * ANEW),
+            on_solution=lambda offsets: attempt.offer(offsets, "valleys, anew"),
+        )
+    _cool(attempt, seed + 1)
+
+
+def _cool(attempt: Attempt, seed: int, patience: int | None = None) -> None:
+    """Pack the windows anew in which the best placement is the highest."""
+    low, blocks = attempt.best, attempt.blocks.rounded
+    if low is None or hotspots.unsupported(blocks):
         return
-    valleys.improve(
-        quick.spans,
-        quick.offsets,
-        quick.key,
+    hotspots.improve(
+        blocks,
+        low,
         target=int(attempt.progress.bound or 0),
-        known=_peak(attempt, attempt.best),
+        seed=seed,
         keep_going=attempt.keep_going,
-        on_solution=lambda offsets: attempt.offer(offsets, "valleys, anew"),
+        on_solution=lambda offsets: attempt.offer(offsets, "hot spots"),
+        patience=patience,
     )
 
 

@@ -404,11 +404,11 @@ def _dive_at_length(attempt: Attempt, settings: Settings) -> None:
         quick = place_more(attempt, quick, enough=POOR)
         if odd and attempt.best is None:  # what may lie in few places is in the way
             greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
-        place_anew(attempt, quick)
+        place_anew(attempt, quick, settings.seed)
         return
     quick = place_more(attempt, quick, following=FIRST_CORE)
     if attempt.progress.remaining < FIRST_CORE * quick.seconds:
-        place_anew(attempt, quick)
+        place_anew(attempt, quick, settings.seed)
     elif attempt.keep_going():
         _dive(attempt, settings)  # and the rules that scale
 
@@ -553,7 +553,7 @@ def _at_scale(attempt: Attempt, settings: Settings) -> None:
             on_solution=attempt.offer,
         )
     if odd:
-        place_anew(attempt, quick)
+        place_anew(attempt, quick, settings.seed)
     else:
         _repair(attempt, attempt.best, settings.seed, attempt.keep_going)
 
