@@ -176,6 +176,13 @@ def place(
         Offsets; None when time is over, or what has upper limits finds no place.
     """
     blocks, circular = spans.blocks, not spans.blocks.linear
+
+    def over() -> bool:
+        # Asked even where the answer changes nothing, so that callers hear of the time.
+        return keep_going is not None and not keep_going() and not complete
+
+    if over():
+        return None
     bound = _bound(blocks)
     offsets = np.full(blocks.b, -1, dtype=np.int64)
     ground = np.zeros(blocks.sections, dtype=np.int64)
@@ -193,14 +200,18 @@ def place(
     if not len(free):
         return offsets
     order = free[_sorted(classes[free], spans.first[free])]
+    if over():
+        return None
     table, order = _table(spans, classes, order, circular)
     plant(table)
     skyline = outline(ground, circular)
     placed = np.full(len(order), -1, dtype=np.int64)
+    if over():
+        return None
     effort.spend(effort.LOOK + EACH * len(order))
     while not fill(table, skyline, placed, STEPS):
         effort.spend(STEP * STEPS)
-        if not complete and keep_going is not None and not keep_going():
+        if over():
             return None
     offsets[order] = placed
     return offsets

@@ -62,6 +62,7 @@ def place_first(attempt: Attempt) -> Quick:
     compile_kernels(attempt, "greedy")
     progress, key = attempt.progress, valleys.KEYS[0]
     began, best = progress.spent, None
+    attempt.keep_going()  # the normal form of a million buffers took its time
     spans = valleys.Spans(attempt.blocks.rounded)
     _placed.add(progress)
     if attempt.instance.objective is not Objective.SPILL:

@@ -155,6 +155,22 @@ def test_valleys_end_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     assert valleys.place(spans, classes, keep_going=lambda: False) is None
 
 
+def test_the_first_placement_asks_for_the_time_and_is_completed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(valleys, "STEPS", 10)
+    spans = valleys.Spans(Blocks.of(random_plain(np.random.default_rng(2), 100)))
+    asked: list[bool] = []
+
+    def keep_going() -> bool:
+        asked.append(True)
+        return False
+
+    classes = valleys.classes_by("length", spans)
+    assert valleys.place(spans, classes, keep_going=keep_going, complete=True) is not None
+    assert len(asked) > 10
+
+
 def test_placing_anew_never_ends_higher_and_reports_what_it_finds() -> None:
     instance = random_plain(np.random.default_rng(5), 900, longest=300)
     blocks = Blocks.of(instance)
