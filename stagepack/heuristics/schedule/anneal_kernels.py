@@ -67,7 +67,7 @@ def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
         return -1.0
     for d in range(devices):
         last = walk.order[walk.ptr[d + 1] - 1]
-        walk.ends[d] = walk.early[last] + graph.duration[last]
+        walk.ends[d] = walk.early[last] + graph.duration[graph.row[last]]
     most, total = 0, 0.0
     if walk.spans == 1:
         backward(graph, walk.follower, walk.visit, walk.ends, walk.late, 0, len(walk.visit))
@@ -98,12 +98,12 @@ def _shift(
 
 @compiled
 def _fits(
-    delta: Array, order: Array, low: int, high: int, limit: int
+    graph: Graph, order: Array, low: int, high: int, limit: int
 ) -> bool:  # pragma: no cover - compiled
     """Whether the device that runs order[low:high] keeps within its memory."""
     held = 0
     for at in range(low, high):
-        held += delta[order[at]]
+        held += graph.delta[graph.row[order[at]]]
         if held > limit:
             return False
     return True
@@ -122,7 +122,7 @@ def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:  # pragma
     for _ in range(moves):
         source = draw(walk.random, n)
         v = walk.order[source]
-        d = graph.device[v]
+        d = graph.device[graph.row[v]]
         walk.work[0] += 20
         step = 1 if draw(walk.random, 2) == 1 else -1
         reach = 1 + draw(walk.random, 6)
@@ -142,7 +142,7 @@ def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:  # pragma
         _shift(walk.order, walk.position, source, target)
         walk.work[0] += (walk.ptr[d + 1] - walk.ptr[d]) // 4
         energy = -1.0
-        if _fits(graph.delta, walk.order, walk.ptr[d], walk.ptr[d + 1], graph.limit[d]):
+        if _fits(graph, walk.order, walk.ptr[d], walk.ptr[d + 1], graph.limit[d]):
             energy = _energy(graph, walk)
         if energy >= 0:
             worse = energy - walk.energy[0]

@@ -30,7 +30,7 @@ LEGS = 20
 
 def affordable(timing: Timing) -> bool:
     """Return whether a move takes less than a kernel call may."""
-    return len(timing.start) + timing.graph.arcs <= BUDGET
+    return timing.n + timing.graph.arcs <= BUDGET
 
 
 def improve(
@@ -92,7 +92,7 @@ def improve(
         work=np.zeros(1, dtype=np.int64),
     )
     moves = max(1, BUDGET // (n + graph.arcs))
-    scale = float(graph.duration.mean())
+    scale = float(graph.duration[graph.row].mean())
     known = math.inf
     for leg in range(legs):
         if keep_going is not None and not keep_going(0):

@@ -92,25 +92,31 @@ def _window_bound(instance: PipelineSchedule, looks: Looks) -> int:
     net = Network.of(instance, looks)
     operations = instance.operations
     n = len(operations)
-    by = np.argsort(operations.device, kind="stable")
-    rows = np.split(by, np.cumsum(np.bincount(operations.device, minlength=instance.d))[:-1])
+    base, count, device = operations.base, operations.count, operations.row_device
     after = instance.after
     best = 0
 
     def machine(e: int, head: Array, tail: Array) -> int:
-        row = rows[e]
-        return one_machine(head[row], net.graph.duration[row], tail[row], looks)
+        stages = instance.stages_of(e)
+        own = np.flatnonzero(device == e)
+        duration = np.repeat(operations.row_duration[own], count[own])
+        heads, tails = (
+            np.concatenate([column[base[s] : base[s + 1]] for s in stages])
+            for column in (head, tail)
+        )
+        looks.at(5 * len(heads))
+        return one_machine(heads, duration, tails, looks)
 
     with contextlib.suppress(Stopped):
         if instance.objective is Objective.MAKESPAN:
             head = net.heads(np.zeros(n, dtype=np.int64), looks)
-            tail = net.tails(after[operations.device], looks)
+            tail = net.tails(np.repeat(after[device], count), looks)
             for e in range(instance.d):
                 best = max(best, machine(e, head, tail))
             return best
         pairs = n * instance.d <= PAIRS
         for d in range(instance.d):
-            here = operations.device == d
+            here = np.repeat(device == d, count)
             head = net.heads(np.where(here, 0, -FAR), looks)
             tail = net.tails(np.where(here, after[d], -FAR), looks)
             for e in range(instance.d) if pairs else (d,):

@@ -31,7 +31,8 @@ def heads(
         v = visit[at]
         if head[v] == -FAR:
             continue
-        end, row = head[v] + graph.duration[v], graph.row[v]
+        row = graph.row[v]
+        end = head[v] + graph.duration[row]
         for arc in range(graph.first[row], graph.first[row + 1]):
             then = target(graph, v, row, arc)
             if then >= 0:
@@ -54,11 +55,11 @@ def tails(
         for arc in range(graph.first[row], graph.first[row + 1]):
             then = target(graph, v, row, arc)
             if then >= 0 and tail[then] > -FAR:
-                best = max(best, graph.lag[arc] + graph.duration[then] + tail[then])
+                best = max(best, graph.lag[arc] + graph.duration[graph.after[arc]] + tail[then])
         for arc in range(first[v], first[v + 1]):
             then = after[arc]
             if tail[then] > -FAR:
-                best = max(best, graph.duration[then] + tail[then])
+                best = max(best, graph.duration[graph.row[then]] + tail[then])
         tail[v] = best
 
 

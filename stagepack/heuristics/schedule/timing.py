@@ -42,16 +42,13 @@ class Timing:
         self.instance = instance
         self._look = look
         operations = instance.operations
-        n, d = len(operations), instance.d
+        self.n = len(operations)
         self.graph = graph_of(instance, self._looked)
-        self.ptr = np.concatenate(
-            [[0], np.cumsum(np.bincount(operations.device, minlength=d))]
-        ).astype(np.int64)
-        self._looked(5 * n)
-        self.start = np.zeros(n, dtype=np.int64)
-        self._follower = np.zeros(n, dtype=np.int64)
-        self._visit = np.zeros(n, dtype=np.int64)
-        self._scratch = np.zeros(n, dtype=np.int64)
+        self.ptr = np.zeros(instance.d + 1, dtype=np.int64)
+        np.add.at(self.ptr[1:], operations.row_device, operations.count)
+        self.ptr = np.cumsum(self.ptr)
+        self._start = np.zeros(0, dtype=np.int64)
+        self._follower, self._visit, self._waits = np.zeros((3, self.n), dtype=np.int32)
 
     @property
     def d(self) -> int:
@@ -68,18 +65,19 @@ class Timing:
         """
         order = np.concatenate([np.asarray(row, dtype=np.int64) for row in orders])
         lengths = [len(row) for row in orders]
-        every = np.zeros(len(self.start), dtype=bool)
+        every = np.zeros(self.n, dtype=bool)
         if lengths == np.diff(self.ptr).tolist() and order.min() >= 0 and order.max() < len(every):
             every[order] = True
         if not every.all():
             raise ValueError("orders must hold every operation once")
-        if (self.graph.device[order] != np.repeat(np.arange(self.d), lengths)).any():
+        device = self.graph.device[self.graph.row[order]]
+        if (device != np.repeat(np.arange(self.d), lengths)).any():
             raise ValueError("an operation is in the order of another device")
         return order
 
     def order_of(self, start: Array) -> Array:
         """Return the orders, flat, of a schedule with these starts."""
-        rows = np.argsort(self.graph.device, kind="stable")
+        rows = np.argsort(self.instance.operations.device, kind="stable")
         for d in range(self.d):
             own = rows[self.ptr[d] : self.ptr[d + 1]]
             own[:] = own[np.argsort(start[own], kind="stable")]
@@ -95,10 +93,9 @@ class Timing:
 
         Each counts as so many steps; one and its arcs when `each` is 0.
         """
-        n = len(self.start)
-        each = each or self.graph.arcs / n + 1
-        for low in range(0, n, PART):
-            high = min(n, low + PART)
+        each = each or self.graph.arcs / self.n + 1
+        for low in range(0, self.n, PART):
+            high = min(self.n, low + PART)
             yield low, high
             self._looked(int(each * (high - low)))
 
@@ -110,7 +107,8 @@ class Timing:
         order : ndarray of int64, shape (n,)
             What each device runs, one device after another.
         """
-        graph, start, visit, waits = self.graph, self.start, self._visit, self._scratch
+        graph, visit, waits = self.graph, self._visit, self._waits
+        start = self._start = np.empty(self.n, dtype=np.int64)
         write, next_one = 0, self._follower
         for low, high in self._parts(1):
             write = kernels.begin(graph, order, next_one, start, visit, waits, low, high, write)
@@ -118,9 +116,7 @@ class Timing:
             write = kernels.advance(graph, next_one, start, visit, waits, low, write, high)
             if write < high:
                 return None
-        found = start.copy()
-        self._looked(2 * len(start))
-        return found
+        return start
 
     def peaks(self, order: Array) -> Array:
         """Return the most memory each device holds, shape (d,)."""
@@ -151,8 +147,8 @@ class Timing:
         if self.earliest(order) is None:
             return None
         length = np.full((self.d, self.d), -FAR, dtype=np.int64)
+        distance = np.empty(self.n, dtype=np.int64)
         for d in range(self.d):
-            distance = self._scratch
             distance[:] = -FAR
             if self.ptr[d] < self.ptr[d + 1]:
                 distance[order[self.ptr[d]]] = 0
@@ -165,20 +161,21 @@ class Timing:
         for _ in range(self.d):
             later = np.where(length > -FAR, end[:, None] - span + length, -FAR).max(axis=0)
             end = np.maximum(end, later)
-        start = self._latest(end - self.graph.rest)
-        return span, start - start.min()
+        return span, self._latest(end - self.graph.rest)
 
     def _latest(self, deadline: Array) -> Array:
         """Return the latest starts for devices that are done by `deadline`, shape (d,).
 
-        In the orders of the last call of :meth:`earliest`.
+        In the orders of the last call of :meth:`earliest`, whose starts become these; the least
+        of them is 0.
         """
-        n = len(self.start)
+        n = self.n
         for low, high in self._parts():
             kernels.backward(
-                self.graph, self._follower, self._visit, deadline, self.start, n - high, n - low
+                self.graph, self._follower, self._visit, deadline, self._start, n - high, n - low
             )
-        return self.start.copy()
+        self._start -= self._start.min()
+        return self._start
 
     def short_spans(self, order: Array) -> Array | None:
         """Return starts of short spans: devices start as late as their earliest ends allow.
@@ -189,8 +186,7 @@ class Timing:
         if start is None:
             return None
         last = order[self.ptr[1:] - 1]
-        start = self._latest(start[last] + self.graph.duration[last])
-        return np.asarray(start - start.min())
+        return self._latest(start[last] + self.graph.duration[self.graph.row[last]])
 
     @property
     def exact(self) -> bool:
@@ -200,7 +196,7 @@ class Timing:
         """
         if self.instance.objective is not Objective.SPAN:
             return True
-        arcs = len(self.start) + self.graph.arcs
+        arcs = self.n + self.graph.arcs
         return self.d <= DEVICES and self.d * arcs <= PATHS
 
     def best(self, order: Array) -> Array | None:
@@ -243,16 +239,14 @@ def tighten(
 def graph_of(instance: PipelineSchedule, look: Callable[[int], object]) -> Graph:
     """Return the operations of an instance as the kernels see them; `look` as of `Timing`."""
     operations, limit = instance.operations, instance.limit
-    for name in ("duration", "delta", "device", "entering", "row"):
-        if name not in vars(operations):
-            getattr(operations, name)
-            look(10 * len(operations))
+    if "row" not in vars(operations):
+        look(5 * len(operations.row))
     return Graph(
-        duration=operations.duration,
-        delta=operations.delta,
-        device=operations.device,
-        waits=operations.entering,
         row=operations.row,
+        duration=operations.row_duration,
+        delta=operations.row_delta,
+        device=operations.row_device,
+        waits=np.bincount(operations.after, minlength=len(operations.count)),
         origin=operations.origin,
         first=operations.first,
         after=operations.after,

@@ -14,14 +14,17 @@ FAR = 1 << 62
 
 
 class Graph(NamedTuple):
-    """Operations and what must come before what; int64 arrays.
+    """Operations and what must come before what; arrays of int64 where nothing else is said.
 
     Attributes
     ----------
-    duration, delta, device, waits : ndarray, shape (n,)
-        Cycles, change of memory and device of each operation, and the arcs that enter it.
-    row, origin, first, after, lag : ndarray
-        Rows and the arcs between them; see :class:`.operations.Operations`.
+    row : ndarray of int32, shape (n,)
+        The row of each operation; see :class:`.operations.Operations`.
+    duration, delta, device, waits : ndarray, shape (rows,)
+        Cycles, change of memory and device of the operations of each row, and the arcs that enter
+        them: one less for the first, which follows no other of its row.
+    origin, first, after, lag : ndarray
+        The operations of rows and the arcs between them; see :class:`.operations.Operations`.
     arcs : int
         Arcs between operations.
     limit : ndarray, shape (d,)
@@ -30,11 +33,11 @@ class Graph(NamedTuple):
         What the objective adds to the last end of each device.
     """
 
+    row: Array
     duration: Array
     delta: Array
     device: Array
     waits: Array
-    row: Array
     origin: Array
     first: Array
     after: Array
@@ -72,12 +75,13 @@ def begin(
     """
     for at in range(low, high):
         v = order[at]
-        device = graph.device[v]
-        last = at + 1 == len(order) or graph.device[order[at + 1]] != device
+        row = graph.row[v]
+        device = graph.device[row]
+        last = at + 1 == len(order) or graph.device[graph.row[order[at + 1]]] != device
         follower[v] = -1 if last else order[at + 1]
         start[v] = 0
-        waits[v] = graph.waits[v]
-        if at > 0 and graph.device[order[at - 1]] == device:
+        waits[v] = graph.waits[row] - (v == graph.origin[row])
+        if at > 0 and graph.device[graph.row[order[at - 1]]] == device:
             waits[v] += 1
         elif waits[v] == 0:  # whatever waits for nothing comes first on its device
             visit[write] = v
@@ -103,7 +107,8 @@ def advance(
     while read < write and read < stop:
         v = visit[read]
         read += 1
-        end = start[v] + graph.duration[v]
+        row = graph.row[v]
+        end = start[v] + graph.duration[row]
         then = follower[v]
         if then >= 0:
             start[then] = max(start[then], end)
@@ -111,7 +116,6 @@ def advance(
             if waits[then] == 0:
                 visit[write] = then
                 write += 1
-        row = graph.row[v]
         for arc in range(graph.first[row], graph.first[row + 1]):
             then = target(graph, v, row, arc)
             if then < 0:
@@ -154,16 +158,16 @@ def backward(
     """
     for at in range(high - 1, low - 1, -1):
         v = visit[at]
-        end = deadline[graph.device[v]]
+        row = graph.row[v]
+        end = deadline[graph.device[row]]
         then = follower[v]
         if then >= 0:
             end = min(end, start[then])
-        row = graph.row[v]
         for arc in range(graph.first[row], graph.first[row + 1]):
             then = target(graph, v, row, arc)
             if then >= 0:
                 end = min(end, start[then] - graph.lag[arc])
-        start[v] = end - graph.duration[v]
+        start[v] = end - graph.duration[row]
 
 
 @compiled
@@ -172,8 +176,8 @@ def peaks(
 ) -> None:  # pragma: no cover - compiled
     """Raise peak[d] to the most memory device d holds in order[low:high], after `held`."""
     for at in range(low, high):
-        v = order[at]
-        d, change = graph.device[v], graph.delta[v]
+        row = graph.row[order[at]]
+        d, change = graph.device[row], graph.delta[row]
         held[d] += change
         # What is given back is held until the end, what is taken is from the start.
         peak[d] = max(peak[d], held[d], held[d] - change)
@@ -198,14 +202,14 @@ def reaches(
         v = visit[at]
         if distance[v] == -FAR:
             continue
-        end = distance[v] + graph.duration[v]
+        row = graph.row[v]
+        end = distance[v] + graph.duration[row]
         then = follower[v]
         if then >= 0:
             distance[then] = max(distance[then], end)
         else:
-            e = graph.device[v]
+            e = graph.device[row]
             length[e] = max(length[e], end + graph.rest[e])
-        row = graph.row[v]
         for arc in range(graph.first[row], graph.first[row + 1]):
             then = target(graph, v, row, arc)
             if then >= 0:

@@ -19,8 +19,8 @@ from stagepack.instances.violation import Violation
 
 LISTED = 100
 """Violations of one rule that are listed; more are counted."""
-BLOCK = 500_000
-"""Operations that are looked at together, at least, where there are as many."""
+BLOCK = 2**14
+"""Operations that are looked at together, at least, where there are as many: caches hold them."""
 LATEST = 2**62
 """No operation may start at or after this."""
 

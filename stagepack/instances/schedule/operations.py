@@ -39,6 +39,8 @@ class Operations:
         operation plus `lag` is at or before the start of that of row `after`.  F along the
         edges, B after the F of its stage, B along the edges reversed, W after the B of its
         stage.  An arc from a row to itself leads to the next microbatch.
+    row_device, row_duration, row_delta : ndarray of int64, shape (rows,)
+        Device, cycles and change of memory of the operations of each row.
     """
 
     base: Array
@@ -49,10 +51,10 @@ class Operations:
     first: Array
     after: Array
     lag: Array
+    row_device: Array
+    row_duration: Array
+    row_delta: Array
     _turn: Array
-    _row_device: Array
-    _row_duration: Array
-    _row_delta: Array
 
     def __len__(self) -> int:
         return int(self.base[-1])
@@ -63,8 +65,8 @@ class Operations:
 
     @cached_property
     def row(self) -> Array:
-        """The row of each operation, int64, shape (operations,)."""
-        return np.repeat(np.arange(len(self.count)), self.count)
+        """The row of each operation, int32, shape (operations,)."""
+        return np.repeat(np.arange(len(self.count), dtype=np.int32), self.count)
 
     @cached_property
     def stage(self) -> Array:
@@ -84,24 +86,17 @@ class Operations:
     @cached_property
     def device(self) -> Array:
         """The device of each operation, int64, shape (operations,)."""
-        return np.repeat(self._row_device, self.count)
+        return np.repeat(self.row_device, self.count)
 
     @cached_property
     def duration(self) -> Array:
         """The cycles of each operation, int64, shape (operations,)."""
-        return np.repeat(self._row_duration, self.count)
+        return np.repeat(self.row_duration, self.count)
 
     @cached_property
     def delta(self) -> Array:
         """By how much each operation changes memory: more at its start, less at its end."""
-        return np.repeat(self._row_delta, self.count)
-
-    @cached_property
-    def entering(self) -> Array:
-        """The arcs that lead to each operation, int64, shape (operations,)."""
-        waits = np.repeat(np.bincount(self.after, minlength=len(self.count)), self.count)
-        waits[self.origin[:-1]] -= 1  # nothing comes before the first of a row
-        return np.asarray(waits)
+        return np.repeat(self.row_delta, self.count)
 
     @cached_property
     def arcs(self) -> int:
@@ -164,7 +159,7 @@ class Operations:
             after=after[by],
             lag=lag[by].astype(np.int64),
             _turn=np.argsort(instance.order),
-            _row_device=np.repeat(instance.devices, kinds),
-            _row_duration=np.stack([c for c in durations[:kinds] if c is not None], 1).ravel(),
-            _row_delta=np.stack(deltas[:kinds], 1).ravel(),
+            row_device=np.repeat(instance.devices, kinds),
+            row_duration=np.stack([c for c in durations[:kinds] if c is not None], 1).ravel(),
+            row_delta=np.stack(deltas[:kinds], 1).ravel(),
         )

@@ -41,10 +41,11 @@ def longest_path(instance: PipelineSchedule, orders: Orders) -> tuple[list[int],
     operations = instance.operations
     count = len(operations)
     arcs: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    waits = [0] * count
     for before, then, lag in zip(*(c.tolist() for c in operations.precedences()), strict=True):
         arcs[before].append((then, lag))
+        waits[then] += 1
     duration = operations.duration.tolist()
-    waits = operations.entering.tolist()
     follower = [-1] * count
     for order in orders:
         for one, then in itertools.pairwise(order):
