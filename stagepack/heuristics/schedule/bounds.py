@@ -181,18 +181,21 @@ class Network:
             kernels.by_source(before, place, by, low, high)
         visit = instance.operations.topological()  # memory arcs lead to later microbatches
         looks.at(10 * n)
-        return cls(graph, first, after[by], visit)
+        after = after[by]
+        looks.at(10 * len(after))
+        return cls(graph, first, after, visit)
 
     def heads(self, head: Array, looks: Looks) -> Array:
-        """Return the longest paths to the start of each operation; `head` where paths begin."""
-        head = head.astype(np.int64)
+        """Return the longest paths to the start of each operation, in `head`: where they begin."""
+        looks.at(5 * len(head))
         for low, high in looks.parts(len(head), self._each):
             kernels.heads(self.graph, self.first, self.after, self.visit, head, low, high)
         return head
 
     def tails(self, tail: Array, looks: Looks) -> Array:
-        """Return the longest paths from the end of each operation; `tail` where they end."""
-        tail, n = tail.astype(np.int64), len(tail)
+        """Return the longest paths from the end of each operation, in `tail`: where they end."""
+        n = len(tail)
+        looks.at(5 * n)
         for low, high in looks.parts(n, self._each):
             kernels.tails(self.graph, self.first, self.after, self.visit, tail, n - high, n - low)
         return tail
@@ -288,6 +291,7 @@ class Ramps:
             for t, lag in consumers:
                 into[t].append((s, lag))
         self._in = into
+        self._looks.at(STAGE * (instance.p + len(instance.edges)) // 10)
         none = [0] * instance.p
         forward, backward, weight = (
             none if column is None else column.tolist()
@@ -298,6 +302,7 @@ class Ramps:
             for s in self._order:
                 for a, lag in self._in[s]:
                     head[s] = max(head[s], head[a] + forward[a] + lag)
+        self._looks.at(STAGE * (instance.p + len(instance.edges)) // 10)
         self._stages = []
         self._microbatches = instance.microbatches.tolist()
         for s in range(instance.p):

@@ -156,8 +156,10 @@ class Program:
 
 @cache
 def warm_up() -> None:
-    """Run the kernel once, so that it is compiled."""
-    one_by_one(PipelineSchedule.from_arrays([1], microbatches=1), _unseen)
+    """Run every kernel once, so that all are compiled."""
+    tiny = PipelineSchedule.from_arrays([1], [1], microbatches=1)
+    one_by_one(tiny, _unseen)
+    in_groups(tiny, _unseen)
 
 
 def one_by_one(instance: PipelineSchedule, look: Look) -> Array:

@@ -19,6 +19,9 @@ PAIR = 200
 """Microbatches as which a pair counts in addition."""
 
 
+TOLD = 2**16
+"""Microbatches that are compared at a time: caches hold them."""
+
 LOOK = 2_000_000
 """Steps between two looks: a fraction of a tenth of a second."""
 
@@ -62,21 +65,25 @@ def memory_arcs(
         for s in np.flatnonzero(few).tolist():
             m = int(instance.microbatches[s])
             for t, kind, fixed, each_i, each_k in _claims(instance, s, above):
-                steps += CLAIM + 20 * m
-                if look is not None and steps > LOOK:
-                    look(steps)
-                    steps = 0
-                # held(i, k) = fixed + i * each_i - k * each_k is what the supposition holds
-                i = np.arange(1, m, dtype=np.int64)
-                excess = fixed + i * each_i - int(instance.limit[instance.devices[s]])
-                if each_k > 0:
-                    k = np.minimum(i - 1, -(-excess // each_k) - 1)
-                else:
-                    k = np.where(excess - (i - 1) * each_k > 0, i - 1, -1)
-                row = k > np.maximum.accumulate(np.concatenate([[-1], k[:-1]]))
-                operations = instance.operations
-                befores.append(operations.base[t] + kind * operations.microbatches[t] + k[row])
-                afters.append(operations.base[s] + i[row])
+                steps += CLAIM
+                latest = -1
+                for low in range(1, m, TOLD):
+                    i = np.arange(low, min(m, low + TOLD))
+                    steps += 20 * len(i)
+                    if look is not None and steps > LOOK:
+                        look(steps)
+                        steps = 0
+                    # held(i, k) = fixed + i * each_i - k * each_k is what the supposition holds
+                    excess = fixed + i * each_i - int(instance.limit[instance.devices[s]])
+                    if each_k > 0:
+                        k = np.minimum(i - 1, -(-excess // each_k) - 1)
+                    else:
+                        k = np.where(excess - (i - 1) * each_k > 0, i - 1, -1)
+                    most = np.maximum.accumulate(np.concatenate([[latest], k]))
+                    row, latest = k > most[:-1], int(most[-1])
+                    base, microbatches = instance.operations.base, instance.microbatches
+                    befores.append(base[t] + kind * microbatches[t] + k[row])
+                    afters.append(base[s] + i[row])
     none = [np.zeros(0, dtype=np.int64)]
     return np.concatenate(befores + none), np.concatenate(afters + none)
 

@@ -308,10 +308,11 @@ def _telling(run: Run) -> Run:
             value, bound = progress.objective, progress.bound
             ended = progress.stop_reason() is Termination.TIME_LIMIT
             if ended and value is not None and bound and value > FAR_ABOVE * bound:
-                progress.reason = (
+                above = (
                     f"the {instance.objective} is {value / bound:,.2f} times its bound "
                     f"({progress.bound_source}): more time may find a shorter one"
                 )
+                progress.reason = "; ".join(filter(None, (progress.reason, above)))
 
     return told
 
