@@ -759,6 +759,9 @@ def huge_durations(share: float) -> PipelineSchedule:
         microbatches=m,
         latency=most,
         optimizer=most,
+        memory_forward=1,
+        memory_backward=-1,
+        limit=5,
     )
 
 

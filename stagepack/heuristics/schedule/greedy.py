@@ -43,6 +43,9 @@ CLIMB = 600_000
 FEWEST, MOST = 20, 400
 """Policies tried in one climb."""
 
+EDGE = 100
+"""Steps that a stage or an edge takes where they are set up."""
+
 STEPS = 10_000_000
 """Steps of a kernel call: less than a tenth of a second."""
 
@@ -82,7 +85,7 @@ class Lists:
         self.instance = instance
         self.careful = careful
         self.timing = timing.Timing(instance, look)
-        self.shop = shop_of(instance)
+        self.shop = shop_of(instance, look)
         if not careful:
             self.shop = self.shop._replace(plain=np.ones(instance.d, dtype=np.int64))
         leaves = 1 << (instance.d - 1).bit_length()
@@ -420,8 +423,11 @@ def _changed(policy: Policy, shop: Shop, random: np.random.Generator) -> Policy:
     return Policy(cap, debt, rank, wait, strict)
 
 
-def shop_of(instance: PipelineSchedule) -> Shop:
-    """Return the stages and devices of `instance` as the kernels see them."""
+def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = None) -> Shop:
+    """Return the stages and devices of `instance` as the kernels see them; `look` as in `Lists`."""
+    look = look or (lambda _: None)
+    steps = EDGE * (instance.p + len(instance.edges))
+    look(0)
     p, kinds = instance.p, len(instance.kinds)
     duration = np.zeros((p, 3), dtype=np.int64)
     delta = np.zeros((p, 3), dtype=np.int64)
@@ -433,6 +439,7 @@ def shop_of(instance: PipelineSchedule) -> Shop:
         duration[:, kind] = column
         delta[:, kind] = changes[kind]
     chain = _chains(instance)
+    look(steps)
     own: list[list[int]] = [[] for _ in range(instance.d)]
     for s in instance.order:
         own[int(instance.devices[s])].append(s)
@@ -443,6 +450,7 @@ def shop_of(instance: PipelineSchedule) -> Shop:
     limit = np.full(instance.d, FAR) if instance.limit is None else instance.limit
     into = _rows(instance, 1)
     out = _rows(instance, 0)
+    look(steps)
     return Shop(
         device=_column(instance.devices),
         base=_column(instance.operations.base[:-1]),

@@ -50,9 +50,12 @@ class ScheduleSolution(ShownSolution):
 
     @classmethod
     def of(cls, instance: ScheduleData, start: Any) -> ScheduleSolution:
-        """Return the solution of `instance` with these starts, one an operation."""
+        """Return the solution of `instance` with these starts, one an operation.
+
+        An array of int64 becomes part of it, not a copy.
+        """
         return cls(
-            np.array(start, dtype=np.int64),
+            np.asarray(start, dtype=np.int64),
             len(instance.kinds),
             tuple(map(int, instance.microbatches)),
         )
