@@ -15,7 +15,7 @@ from stagepack.result import Termination
 RATE = 90_000_000
 """Steps in a second."""
 
-OFFER, CHECK = 100_000, 15
+OFFER, CHECK = 100_000, 10
 """Steps of checking a solution, and for each of its operations."""
 
 

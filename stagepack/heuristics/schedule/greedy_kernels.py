@@ -190,7 +190,7 @@ def _choose(
     """Return (stage, kind, now) of what device d starts now, or (-1, 0, when to ask again)."""
     best_s, best_k, best_rank = -1, 0, -FAR
     again, full = FAR, False
-    work[0] += 100 + 2 * shop.kinds * (shop.own_first[d + 1] - shop.own_first[d])
+    work[0] += 50 + 2 * shop.kinds * (shop.own_first[d + 1] - shop.own_first[d])
     for turn in range(2):  # what may start now; then what it would hold up
         hold = FAR
         for at in range(shop.own_first[d], shop.own_first[d + 1]):

@@ -240,7 +240,7 @@ def graph_of(instance: PipelineSchedule, look: Callable[[int], object]) -> Graph
     """Return the operations of an instance as the kernels see them; `look` as of `Timing`."""
     operations, limit = instance.operations, instance.limit
     if "row" not in vars(operations):
-        look(5 * len(operations.row))
+        look(len(operations.row))
     return Graph(
         row=operations.row,
         duration=operations.row_duration,

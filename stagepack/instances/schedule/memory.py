@@ -25,7 +25,7 @@ TOLD = 2**16
 LOOK = 2_000_000
 """Steps between two looks: a fraction of a tenth of a second."""
 
-CLAIM = 4_000
+CLAIM = 1_800
 """Steps of an effort that a comparison takes, beside what its microbatches do."""
 
 
@@ -69,7 +69,7 @@ def memory_arcs(
                 latest = -1
                 for low in range(1, m, TOLD):
                     i = np.arange(low, min(m, low + TOLD))
-                    steps += 20 * len(i)
+                    steps += 8 * len(i)
                     if look is not None and steps > LOOK:
                         look(steps)
                         steps = 0
