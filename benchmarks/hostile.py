@@ -477,6 +477,30 @@ def transfer_bounded_long(share: float) -> PipelinePartition:
 
 
 @family
+def transfers_alone(share: float) -> PipelinePartition:
+    """A million layers on 1,000 devices: one of them computes, the others only transfer."""
+    n = _count(share, 1_000_000)
+    cycles = np.zeros(n, dtype=np.int64)
+    cycles[n // 2] = 10**12
+    crossing = _random(n).integers(0, 10**9, n + 1)
+    return PipelinePartition.from_arrays(
+        cycles,
+        devices=_count(share, 1_000, 2),
+        bandwidth=10.0,
+        in_bytes=crossing,
+        out_bytes=crossing,
+        objective="transfer-bounded",
+    )
+
+
+@family
+def layers_for_slots(share: float) -> PipelinePartition:
+    """Two layers more than devices, compute and transfer at different limits."""
+    k = _count(share, 20_000)
+    return _transferring(k + 2, k, "transfer-bounded")
+
+
+@family
 def overlap_long(share: float) -> PipelinePartition:
     """100,000 layers on 64 devices."""
     return _transferring(_count(share, 100_000, 70), 64, "overlap")

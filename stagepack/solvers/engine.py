@@ -35,8 +35,11 @@ ShouldStop = Callable[[], bool]
 POLL = 0.05
 """Seconds between two looks of the calling thread at the clock and at `should_stop`."""
 
-GRACE = 0.2
-"""Seconds that a cancelled solver has to return before the run goes on without it."""
+GRACE = 0.15
+"""Seconds that a cancelled solver has to return before the run goes on without it.
+
+With a `POLL` before, no more than the 0.2 s in which every run looks at the clock.
+"""
 
 EXIT_WAIT = 10.0
 """Seconds that a process which wants to end waits for solvers left behind."""
