@@ -17,7 +17,7 @@ import numpy as np
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.exact_state import BLOCK, NOWHERE, SECTION
 from stagepack.heuristics.packing.parts_kernels import linear_neighbours
-from stagepack.instances.packing.blocks import Blocks, aligned_unit
+from stagepack.instances.packing.blocks import Blocks, aligned_unit, distinct
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 
@@ -147,7 +147,7 @@ class Group:
         right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
         i, j = owner[left], owner[right]
         i, j = i[i != j], j[i != j]
-        codes = np.unique(np.concatenate([i * self.b + j, j * self.b + i]))
+        codes = distinct(np.concatenate([i * self.b + j, j * self.b + i]))
         ptr = np.zeros(self.b + 1, dtype=np.int64)
         np.cumsum(np.bincount(codes // self.b, minlength=self.b), out=ptr[1:])
         return ptr, codes % self.b

@@ -72,7 +72,7 @@ def unsupported(blocks: Blocks) -> str:
 
 def unknown_rule(blocks: Blocks) -> str:
     """Return why the numbers in `blocks` are beyond the exact search, or ''."""
-    highest = max([0, *blocks.range_low.tolist(), *blocks.fixed.tolist()])
+    highest = int(max(blocks.range_low.max(initial=0), blocks.fixed.max(initial=0)))
     if highest + float(blocks.size.sum()) + float(blocks.alignment.sum()) >= NOWHERE:
         return "the exact search counts to 2**60 bytes; use a coarser unit"
     return ""

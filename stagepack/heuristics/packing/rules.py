@@ -98,9 +98,10 @@ class Measures:
     def meetings(self) -> Array:
         """Number of pieces that share a section with each piece, itself included; (pieces,)."""
         blocks = self.blocks
-        begun = np.searchsorted(np.sort(blocks.first), blocks.end, side="left")
-        over = np.searchsorted(np.sort(blocks.end), blocks.first, side="right")
-        return np.asarray(begun - over)
+        most = blocks.sections + 1
+        begun = np.cumsum(np.bincount(blocks.first, minlength=most))
+        over = np.cumsum(np.bincount(blocks.end, minlength=most))
+        return np.asarray(begun[blocks.end - 1] - over[blocks.first])
 
     @cached_property
     def conflicts(self) -> Array:

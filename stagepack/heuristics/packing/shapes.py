@@ -27,7 +27,7 @@ from stagepack.heuristics.packing.components import (
     transposed,
 )
 from stagepack.heuristics.packing.exact_state import NOWHERE
-from stagepack.instances.packing.blocks import Blocks, aligned_unit
+from stagepack.instances.packing.blocks import Blocks, aligned_unit, distinct
 from stagepack.instances.profile import Array
 
 WORK = 10_000_000
@@ -109,7 +109,7 @@ class Component:
         ask()
         partner_ptr, partners = _partners_here(member, section, share_ptr, share)
         ask()
-        meetings = np.unique(np.stack([member, section]), axis=1)
+        meetings = np.stack(np.divmod(distinct(member * sections + section), sections))
         section_ptr = _pointer(meetings[0], len(which))
         ask()
         range_ptr, ranges = _ranges(places, unit)
@@ -224,7 +224,7 @@ def _neighbours(owner: Array, first: Array, end: Array, b: int) -> tuple[Array, 
     right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
     i, j = owner[left], owner[right]
     apart = i != j
-    codes = np.unique(np.concatenate([(i * b + j)[apart], (j * b + i)[apart]]))
+    codes = distinct(np.concatenate([(i * b + j)[apart], (j * b + i)[apart]]))
     return _pointer(codes // b, b), codes % b
 
 

@@ -236,3 +236,13 @@ def test_the_clock_is_asked_while_components_are_made() -> None:
         assert exact.minimise(Blocks.of(instance), keep_going=lambda: False) is Status.UNKNOWN
         found = exact.decide(Blocks.of(instance), 10**6, keep_going=lambda: False)
         assert found.status is Status.UNKNOWN
+
+
+def test_addresses_beyond_the_search_are_told_of_ranges_and_fixed_offsets() -> None:
+    plain = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1])
+    assert exact.unknown_rule(Blocks.of(plain)) == ""
+    for far in (
+        plain.replace(fixed=[2**60, -1]),
+        plain.replace(allowed=[(0, 2**60, 2**60 + 8)]),
+    ):
+        assert "2**60" in exact.unknown_rule(Blocks.of(far))

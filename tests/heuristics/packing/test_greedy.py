@@ -204,3 +204,13 @@ def test_heaps_of_what_is_forbidden_count_as_work(monkeypatch: pytest.MonkeyPatc
     greedy.place_in_order(blocks, np.arange(blocks.b), keep_going=lambda: next(asked) >= 0)
     # Looks alone: 4 * sum of i for i below 2 n are less than a budget.
     assert next(asked) > 3
+
+
+def test_meetings_are_pieces_that_share_a_section() -> None:
+    instance = LmemPacking.from_arrays(
+        [1] * 6, [0, 0, 2, 3, 5, 7], [2, 9, 4, 5, 7, 12], period=10, gaps=[(1, 4, 6)]
+    )
+    blocks = Blocks.of(instance)
+    pieces = list(zip(blocks.first.tolist(), blocks.end.tolist(), strict=True))
+    expected = [sum(a < end and first < b for a, b in pieces) for first, end in pieces]
+    assert Measures(blocks).meetings.tolist() == expected
