@@ -51,8 +51,8 @@ FIRST_LIMIT = 4
 STEP, BEGIN = 1 / 300_000_000, 1e-4
 """Seconds of a step, and of beginning a search apart from what its size costs."""
 
-MADE, ENTRY = 2e-3, 4e-7
-"""Seconds of making a component, and of an entry of its rows."""
+MADE, ENTRY, PART = 2e-3, 4e-7, 1e-5
+"""Seconds of making a component, of an entry of its rows, and of finding a connected part."""
 
 
 class Component:
@@ -518,6 +518,7 @@ class ShapedPacking:
         self.clash = any(spans_of(blocks, i) != _only(blocks, i) for i in held.tolist())
         self.components: list[Component] = []
         for part, beside in self._parts(which, blocks.fixed >= 0, ptr, near):
+            effort.spend(PART)
             ask()
             if len(part) + len(beside) > 1:
                 self.components.append(Component(blocks, part, beside, ask))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.heuristics.packing import conflict, exact, shapes, windows
+from stagepack.heuristics.packing import conflict, effort, exact, shapes, windows
 from stagepack.heuristics.packing.components import Packing
 from stagepack.heuristics.packing.shapes import ShapedPacking
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
@@ -281,3 +281,15 @@ def test_too_many_pairs_are_refused() -> None:
     instance = LmemPacking.from_arrays([1] * n, [0] * n, [2] * n, in_place=[(0, 1)])
     assert "too many" in exact.unsupported(Blocks.of(instance))
     assert not exact.unsupported(Blocks.of(instance.replace(in_place=[])))
+
+
+def test_blocks_that_meet_no_other_count_as_work() -> None:
+    def work(n: int) -> float:
+        at = 2 * np.arange(n)
+        instance = LmemPacking.from_arrays([1] * n, at, at + 1, in_place=[(0, 1)])
+        blocks = Blocks.of(instance)
+        with effort.counting():
+            ShapedPacking(blocks)
+            return effort.spent()
+
+    assert work(400) > 3 * work(100) > 0
