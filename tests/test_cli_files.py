@@ -176,3 +176,32 @@ def test_terminals_without_unicode(
         assert done.returncode == 0, done.stderr
         assert done.stdout.isascii()
     assert "f\\xfcnf \\u5c64" in run("solve", named, env=env).stdout
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        SystemError("error return without exception set"),
+        OSError("Could not load shared object file 'libllvmlite.so'"),
+        ImportError("failed to map segment from shared object"),
+        RuntimeError("can't start new thread"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_libraries_that_get_no_memory_end_in_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resource = pytest.importorskip("resource")
+    from stagepack import cli
+
+    def starve(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", starve)
+    monkeypatch.setattr(sys, "argv", ["stagepack", "list"])
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**29, 2**29))
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("error: the run takes more memory than there is")

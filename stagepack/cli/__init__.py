@@ -111,13 +111,16 @@ def main() -> NoReturn:
         code = _fail("interrupted", EXIT_INTERRUPTED)
     except (BrokenPipeError, SystemExit):  # rich ends the program when a pipe is closed
         code = 0
-    except OSError as error:
-        place, why = error.filename or "stdout", error.strerror or error
-        code = _fail(f"error: {place}: cannot be used ({why})", EXIT_INPUT)
     except MemoryError:
-        code = _fail(f"error: the run {NO_MEMORY}; use a larger machine", EXIT_INPUT)
+        code = _no_memory()
+    except OSError as error:
+        if _starved(error):
+            code = _no_memory()
+        else:
+            place, why = error.filename or "stdout", error.strerror or error
+            code = _fail(f"error: {place}: cannot be used ({why})", EXIT_INPUT)
     except Exception as error:
-        code = _internal(error)
+        code = _no_memory() if _starved(error) else _internal(error)
     _leave(code if isinstance(code, int) else 0)
 
 
@@ -149,6 +152,23 @@ def _flushed(code: int) -> int:
 def _fail(line: str, code: int) -> int:
     complain(line)
     return code
+
+
+def _no_memory() -> int:
+    return _fail(f"error: the run {NO_MEMORY}; use a larger machine", EXIT_INPUT)
+
+
+def _starved(error: Exception) -> bool:
+    """Whether an error is how libraries fail that get no more memory, where that is limited."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return False
+    if isinstance(error, OSError):
+        return error.errno is None  # a library that does not load
+    return isinstance(error, SystemError | ImportError) or "start new thread" in str(error)
 
 
 def _internal(error: Exception) -> int:

@@ -34,9 +34,7 @@ def target(path: Any, ax: Any = None) -> tuple[Path | None, Any]:
 
 
 def _neither(given: Any, field: str, remedy: str) -> InputError:
-    return InputError(
-        f"a {type(given).__name__} is no path and no axes", field=field, remedy=remedy
-    )
+    return InputError(f"{type(given).__name__} is no path and no axes", field=field, remedy=remedy)
 
 
 def pyplot() -> Any:

@@ -6,6 +6,7 @@ Each kind of problem has its own fields, described in its module ``native`` and,
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +43,9 @@ def schema(kind: str) -> dict[str, Any]:
         "title": f"Stagepack {kind}, version {VERSION}",
         **msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(native.Document))),
     }
+    for shape in made["$defs"].values():
+        if "description" in shape:
+            shape["description"] = inspect.cleandoc(shape["description"])
     for name, field in made["$defs"]["Document"]["properties"].items():
         if name in native.GIVEN:
             field.setdefault("description", VOCABULARY[name].description)

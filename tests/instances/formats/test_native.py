@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from stagepack.errors import InputError
 from stagepack.instances import catalog, formats
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Device, Link
+from stagepack.kinds import KINDS
 
 BY_HAND: dict[str, Any] = {
     "problem": "pipeline-partition",
@@ -325,3 +327,10 @@ def test_schema_describes_what_is_written(tmp_path: Path) -> None:
     written = json.loads((tmp_path / "full.json").read_text())
     assert set(written) <= set(document["properties"])
     assert set(written["layers"]) <= set(schema["$defs"]["Columns"]["properties"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_descriptions_of_a_schema_are_not_indented(kind: str) -> None:
+    for shape in formats.schema(kind)["$defs"].values():
+        described = shape.get("description", "")
+        assert described == inspect.cleandoc(described)
