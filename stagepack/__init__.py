@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from stagepack.instances.packing import measure as measure
     from stagepack.instances.phases import PhaseSchedule as PhaseSchedule
     from stagepack.instances.phases import PhaseSolution as PhaseSolution
+    from stagepack.instances.phases.execute import check_program as check_program
     from stagepack.instances.phases.plan import plan as plan
     from stagepack.instances.phases.program import program as program
     from stagepack.instances.pipeline import Objective as Objective

@@ -152,7 +152,8 @@ def check_result(
     ----------
     instance : instance of any problem
     result : path-like, mapping, Result or solution
-        A result or a plain solution: a file, its document, or the object.
+        A result or a plain solution: a file, its document, or the object; or what the solution
+        was exported to, where the problem can check that.
     anyway : bool
         Take a result for another instance, too, and say what differs.
     prove : bool
@@ -183,6 +184,11 @@ def check_result(
         place, data = result, strict.load(result)
     with strict.located(place):
         document = _document(data)
+        export = PROBLEMS[instance.kind].export
+        if export is not None and export.check is not None and export.recognised(document):
+            broken, worth = export.check(instance, document)
+            value = None if broken else worth
+            return ResultCheck(instance.name, None, broken, value, problem=instance)
         foreign = _require_same(document, instance, anyway)
         solution = None
         if not document or _holds_solution(document):

@@ -109,3 +109,31 @@ def test_what_goes_wrong_is_one_line(schedule: Path, phases: Path, tmp_path: Pat
         assert done.returncode == code, (arguments, done.stdout, done.stderr)
         assert word in (done.stderr if code == 2 else done.stdout)
         assert "Traceback" not in done.stderr
+
+
+def test_an_exported_program_is_checked(phases: Path, tmp_path: Path) -> None:
+    path = tmp_path / "program.json"
+    done = run("solve", phases, "--export", path, "--json")
+    assert done.returncode == 0, done.stderr
+    done = run("check", phases, path, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["violations"] == []
+    assert run("check", phases, path).stdout.startswith("valid: ")
+
+    program = json.loads(path.read_text())
+    body = program["phases"][0]["loop"]["body"]
+    del body[0]  # the load of what the first layer reads
+    path.write_text(json.dumps(program))
+    done = run("check", phases, path)
+    assert done.returncode == 4
+    assert "program: phase 0" in done.stdout
+    assert "is used but not there" in done.stdout
+
+    body[0]["op"] = "finish"
+    path.write_text(json.dumps(program))
+    done = run("check", phases, path)
+    assert done.returncode == 2
+    assert "finish" in done.stderr
+    del program["phases"][0]["loop"]
+    path.write_text(json.dumps(program))
+    assert run("check", phases, path).returncode == 2

@@ -41,6 +41,10 @@ class Change:
     read: Callable[[Path, Any], Any] | None = None
 
 
+def _never(_document: Mapping[str, Any]) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Export:
     """What solutions are written to for other tools.
@@ -51,10 +55,16 @@ class Export:
         How names of the files end.
     document : callable, optional
         ``(instance, solution) -> JSON data``; otherwise a format writes them.
+    recognised : callable, optional
+        ``(document) -> bool``: whether it is what `document` writes.
+    check : callable, optional
+        ``(instance, document) -> (violations, objective)`` of what `document` writes.
     """
 
     ending: str
     document: Callable[[Any, Any], Any] | None = None
+    recognised: Callable[[Mapping[str, Any]], bool] = _never
+    check: Callable[[Any, Mapping[str, Any]], tuple[tuple[Any, ...], int | float]] | None = None
 
 
 @dataclass(frozen=True)

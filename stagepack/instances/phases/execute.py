@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from stagepack.errors import InputError
 from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.phases.modes import compute_cycles, link_rate, rate, transfer_cycles
 from stagepack.instances.phases.simulate import idle, loop
+from stagepack.instances.violation import Violation
 
 Op = dict[str, Any]
+OPS = ("load", "store", "gather", "allocate", "compute", "reduce", "update", "free")
 MANY = 64  # more steps than this are represented by the first two and the last one
 KEPT = "kept_"
 
@@ -69,6 +72,48 @@ class Execution:
     cycles: int = 0
     peaks: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+
+
+def is_program(document: Mapping[str, Any]) -> bool:
+    """Return whether a document is a program, as :func:`.program.program` writes it."""
+    return document.get("program") == "phases"
+
+
+def check_program(
+    instance: PhaseData, program: Mapping[str, Any]
+) -> tuple[tuple[Violation, ...], int]:
+    """Run a program symbolically; return what goes wrong, and its cycles.
+
+    Parameters
+    ----------
+    instance : PhaseSchedule
+        Says what the layers read and cost, and what the chip has.
+    program : mapping
+        What :func:`.program.program` returns, or the document of its file.
+
+    Returns
+    -------
+    violations : tuple of Violation
+        What is used before it is there, overwritten, done twice or not at all, or does not fit:
+        the first twenty.
+    cycles : int
+
+    Raises
+    ------
+    InputError
+        For what is no program, or cannot be run for lack of a part.
+    """
+    if not is_program(program) or program.get("version") != 1:
+        raise InputError(
+            "no program of phases", field="program", remedy="give what solve --export wrote"
+        )
+    try:
+        found = execute(instance, dict(program))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(
+            f"the program cannot be run: {type(error).__name__}: {error}", field="program"
+        ) from error
+    return tuple(Violation("program", text) for text in found.errors), found.cycles
 
 
 def execute(
@@ -216,6 +261,8 @@ class _Machine:
 
     def run(self, op: Op, step: int) -> None:
         """Execute one operation; `step` is -1 outside a loop."""
+        if op["op"] not in OPS:
+            raise ValueError(f"unknown operation {op['op']!r}")
         getattr(self, "_" + op["op"])(op, step)
 
     def _take(self, name: str, nbytes: int) -> None:

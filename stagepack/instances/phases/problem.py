@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stagepack.instances.phases.data import KIND, Objective
+from stagepack.instances.phases.execute import check_program, is_program
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.program import program
 from stagepack.instances.phases.solution import PhaseSolution
@@ -27,6 +28,12 @@ PROBLEM = Problem(
         Parameter("recomputations", int, "how often a layer may be computed again", 0, 2**20),
         Parameter("budget", float, "memory: 0 as checkpoints need it, 1 to keep everything", 0, 1),
     ),
-    export=Export(".json", program),
-    public={"PhaseSchedule": "", "PhaseSolution": "", "plan": "plan", "program": "program"},
+    export=Export(".json", program, is_program, check_program),
+    public={
+        "PhaseSchedule": "",
+        "PhaseSolution": "",
+        "plan": "plan",
+        "program": "program",
+        "check_program": "execute",
+    },
 )
