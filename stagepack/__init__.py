@@ -123,7 +123,7 @@ def _found(name: str) -> Any:
 
     for problem in PROBLEMS.values():
         if name in problem.public:
-            return getattr(problem.part(problem.public[name]), name)
+            return problem.named(name)
     return None
 
 

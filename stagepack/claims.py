@@ -184,9 +184,10 @@ def check_result(
         place, data = result, strict.load(result)
     with strict.located(place):
         document = _document(data)
-        export = PROBLEMS[instance.kind].export
-        if export is not None and export.check is not None and export.recognised(document):
-            broken, worth = export.check(instance, document)
+        known = PROBLEMS[instance.kind]
+        export = known.export
+        if export is not None and export.check and export.marks.items() <= document.items():
+            broken, worth = known.named(export.check)(instance, document)
             value = None if broken else worth
             return ResultCheck(instance.name, None, broken, value, problem=instance)
         foreign = _require_same(document, instance, anyway)
@@ -194,8 +195,8 @@ def check_result(
         if not document or _holds_solution(document):
             solution = solution_in(data, instance, any_digest=True)
         violations = () if solution is None else instance.check(solution)
-        known = solution is not None and not violations
-        objective = instance.evaluate(solution) if known else None
+        valid = solution is not None and not violations
+        objective = instance.evaluate(solution) if valid else None
         case = _Case(document, instance, solution, tuple(violations), objective, foreign)
         if prove and not case.claims_something:
             raise InputError("claims nothing to prove", field="--prove", remedy="give a result")

@@ -51,6 +51,25 @@ def part(kind: str, *wing: str) -> Any:
     return importlib.import_module(".".join((known.home, first, known.family, *rest)))
 
 
+def later(package: str, **modules: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package whose names are loaded when they are asked for.
+
+    Parameters
+    ----------
+    package : str
+    **modules : str
+        Its modules, each with the names that it holds, blanks between.
+    """
+    homes = {name: module for module, names in modules.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+
+    return find
+
+
 class ByKind(Mapping[str, T]):
     """A table by kind, whose entries are found when they are asked for.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -147,6 +148,29 @@ def python(code: str, **options: object) -> str:
 def test_imports_stay_light(statement: str) -> None:
     loaded = python(f"{statement}\nimport sys\nprint(*[m for m in {HEAVY} if m in sys.modules])")
     assert loaded == ""
+
+
+def test_the_command_line_starts_without_arrays() -> None:
+    """Options and help need the words of all problems, but neither their data nor numpy."""
+    code = """
+        import sys
+        import stagepack.cli
+        print(stagepack.__all__[0], *{"numpy", "msgspec", "stagepack.solve"} & set(sys.modules))
+    """
+    assert python(code) == "Allowed"
+
+
+def test_names_of_problems_are_told_to_type_checkers() -> None:
+    """What a folder loads when it is asked for is what it imports for type checkers."""
+    for known in KINDS.values():
+        name = f"stagepack.instances.{known.family}"
+        text = modules()[name].read_text()
+        told = re.findall(r"from ([\w.]+) import (\w+) as \2\n", text)
+        loaded = " ".join(re.findall(r"=\"([\w ]+)\"", text)).split()
+        assert sorted(loaded) == sorted(public for _, public in told)
+        package = importlib.import_module(name)
+        for module, public in told:
+            assert getattr(package, public) is getattr(importlib.import_module(module), public)
 
 
 @pytest.mark.parametrize("order", [("ortools.sat.python.cp_model", "highspy"),

@@ -29,8 +29,8 @@ def export_solution(problem: Any, solution: Any, path: Path) -> None:
     """Write a solution for other tools."""
     from stagepack.instances import formats
 
-    export = PROBLEMS[problem.kind].export
-    if export is not None and export.document is not None:
-        write_json(path, export.document(problem, solution))
+    known = PROBLEMS[problem.kind]
+    if known.export is not None and known.export.document:
+        write_json(path, known.named(known.export.document)(problem, solution))
     else:
         formats.write_solution(problem, solution, path)

@@ -59,6 +59,11 @@ class Answered(Shown, Generic[S, V]):
         """What the instance is made of: each field that matters, long ones as a checksum."""
         return fields_of(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the fields alone: what was derived from them is made anew."""
+        whole: Any = self
+        return {name: getattr(self, name) for name in whole.__dataclass_fields__}
+
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, all validated anew as by ``from_arrays``.
 
@@ -68,7 +73,7 @@ class Answered(Shown, Generic[S, V]):
             For an unknown field or a value that does not fit.
         """
         whole: Any = self
-        known = {name: getattr(self, name) for name in whole.__dataclass_fields__}
+        known = self.__getstate__()
         for name in changes:
             if name not in known:
                 raise InputError(

@@ -2,7 +2,8 @@
 
 ``instances/<family>/problem.py`` defines ``PROBLEM``; beside it, ``native.py`` reads and writes its
 files (``Document``, ``GIVEN``, ``parse``, ``dump``) and ``catalog`` names its instances
-(``GENERATORS``, ``SUITE``).  Both are loaded when they are needed.
+(``GENERATORS``, ``SUITE``).  Both are loaded when they are needed, and so are the classes: whoever
+asks for words alone, as the command line does for its help, waits for no arrays.
 """
 
 from __future__ import annotations
@@ -41,10 +42,6 @@ class Change:
     read: Callable[[Path, Any], Any] | None = None
 
 
-def _never(_document: Mapping[str, Any]) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class Export:
     """What solutions are written to for other tools.
@@ -53,18 +50,20 @@ class Export:
     ----------
     ending : str
         How names of the files end.
-    document : callable, optional
-        ``(instance, solution) -> JSON data``; otherwise a format writes them.
-    recognised : callable, optional
-        ``(document) -> bool``: whether it is what `document` writes.
-    check : callable, optional
-        ``(instance, document) -> (violations, objective)`` of what `document` writes.
+    document : str
+        Public name of the function ``(instance, solution) -> JSON data``; without it a format
+        writes them.
+    marks : mapping
+        What is in every such document, and in no other.
+    check : str
+        Public name of the function ``(instance, document) -> (violations, objective)``, if there
+        is one.
     """
 
     ending: str
-    document: Callable[[Any, Any], Any] | None = None
-    recognised: Callable[[Mapping[str, Any]], bool] = _never
-    check: Callable[[Any, Mapping[str, Any]], tuple[tuple[Any, ...], int | float]] | None = None
+    document: str = ""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    check: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,9 +103,9 @@ class Problem:
     ----------
     kind : str
         Its name in files.
-    instance, solution : type
-        Their classes: an instance is as :class:`.formats.registry.Instance`, a solution has
-        ``from_dict(data, instance)``, ``to_dict()`` and ``malformed()``.
+    instance : str
+        Public name of its class, which is as :class:`.formats.registry.Instance`; that of its
+        solutions has ``from_dict(data, instance)``, ``to_dict()`` and ``malformed()``.
     objectives : tuple of str
         What may be minimised.
     solution_fields : tuple of str
@@ -123,8 +122,7 @@ class Problem:
     """
 
     kind: str
-    instance: type[Any]
-    solution: type[Any]
+    instance: str
     objectives: tuple[str, ...]
     solution_fields: tuple[str, ...]
     needs_instance: bool = False
@@ -136,6 +134,15 @@ class Problem:
     def part(self, name: str) -> Any:
         """Return a module of its folder; "" for the folder itself."""
         return kinds.part(self.kind, "instances", *filter(None, [name]))
+
+    def named(self, name: str) -> Any:
+        """Return what a name among `public` stands for."""
+        return getattr(self.part(self.public[name]), name)
+
+    @property
+    def solution(self) -> type[Any]:
+        """The class of its solutions."""
+        return cast("type[Any]", self.named(self.instance).solution_type)
 
     @property
     def native(self) -> Native:

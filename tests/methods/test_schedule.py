@@ -13,7 +13,8 @@ from stagepack.errors import InputError
 from stagepack.heuristics.schedule import greedy, modulo, rules
 from stagepack.heuristics.schedule.effort import Effort
 from stagepack.heuristics.schedule.timing import Timing
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule.reasons import reasons
 from stagepack.methods.schedule import runs
 from stagepack.methods.schedule.reasons import conclude_infeasible, sufficient_memory
 from stagepack.progress import Progress

@@ -57,9 +57,9 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item, too_dense
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.data import Objective
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
+from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
 
 LARGEST_VALUE = 2**44

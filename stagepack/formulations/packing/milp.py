@@ -62,9 +62,9 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.formulations.packing.frame import Frame, Interval, Item, too_dense
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.data import Objective
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
+from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
 
 TOLERANCE = 1e-6

@@ -63,10 +63,10 @@ from stagepack.formulations.pipeline.windows import (
     stashed_microbatches,
     transfers_count,
 )
-from stagepack.instances.pipeline.data import Objective
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array
 
 LARGEST_VALUE = 2**44

@@ -66,11 +66,11 @@ from stagepack.formulations.pipeline.windows import (
     stashed_microbatches,
     transfers_count,
 )
-from stagepack.instances.pipeline.data import Objective
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import device_classes
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array
 
 TOLERANCE = 1e-6

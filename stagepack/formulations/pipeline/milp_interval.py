@@ -53,10 +53,10 @@ from stagepack.formulations.pipeline.windows import (
     require_exact,
     starts_before,
 )
-from stagepack.instances.pipeline.data import Objective
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array
 
 LARGEST_MODEL = 3_000_000

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.pipeline.data import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array
 
 UNLIMITED = 2**62

@@ -56,8 +56,8 @@ from stagepack.instances.schedule import (
     PipelineSchedule,
     ScheduleSolution,
     memory_arcs,
-    reasons,
 )
+from stagepack.instances.schedule.reasons import reasons
 
 LARGEST_VALUE = 2**44
 """Numbers of the model are kept below this, where bounds written as floats are exact."""

@@ -1,23 +1,26 @@
 """LMEM rectangle packing: instances, solutions, their checker and their normal form."""
 
-from stagepack.instances.packing.check import Measure, check, evaluate
-from stagepack.instances.packing.data import KIND, Allowed, Banks, Gap, Memory, Objective
-from stagepack.instances.packing.instance import LmemPacking, measure
-from stagepack.instances.packing.solution import PackingSolution
-from stagepack.instances.violation import Violation
+from __future__ import annotations
 
-__all__ = [
-    "KIND",
-    "Allowed",
-    "Banks",
-    "Gap",
-    "LmemPacking",
-    "Measure",
-    "Memory",
-    "Objective",
-    "PackingSolution",
-    "Violation",
-    "check",
-    "evaluate",
-    "measure",
-]
+from typing import TYPE_CHECKING
+
+from stagepack.kinds import later
+
+if TYPE_CHECKING:
+    from stagepack.instances.packing.data import Allowed as Allowed
+    from stagepack.instances.packing.data import Banks as Banks
+    from stagepack.instances.packing.data import Gap as Gap
+    from stagepack.instances.packing.data import Memory as Memory
+    from stagepack.instances.packing.instance import LmemPacking as LmemPacking
+    from stagepack.instances.packing.instance import measure as measure
+    from stagepack.instances.packing.solution import PackingSolution as PackingSolution
+    from stagepack.instances.packing.words import KIND as KIND
+    from stagepack.instances.packing.words import Objective as Objective
+else:
+    __getattr__ = later(
+        __name__,
+        words="KIND Objective",
+        data="Allowed Banks Gap Memory",
+        instance="LmemPacking measure",
+        solution="PackingSolution",
+    )

@@ -18,8 +18,8 @@ from functools import cached_property
 
 import numpy as np
 
-from stagepack.instances.packing.data import Objective
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
 
 Piece = tuple[int, int, int, int, int]

@@ -8,29 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
 
+from stagepack.instances.packing.words import KIND, Objective
 from stagepack.instances.profile import Array
-
-KIND = "lmem-packing"
-
-
-class Objective(StrEnum):
-    """What an allocation should minimise."""
-
-    PEAK = "peak"
-    """The highest address used; a capacity is not enforced."""
-    FIT = "fit"
-    """The highest address used, but whatever fits the capacity will do."""
-    BANK_CONFLICTS = "bank-conflicts"
-    """First the pairs of buffers that share a bank, then the peak (or a weighted sum)."""
-    MOVES = "moves"
-    """The bytes of buffers that leave their previous offset, within the capacity."""
-    SPILL = "spill"
-    """The cost of accesses, over which memory each buffer lives in."""
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,10 @@ from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.packing import validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
-from stagepack.instances.packing.data import (
-    KIND,
-    Allowed,
-    Banks,
-    Gap,
-    Memory,
-    Objective,
-    PackingData,
-)
+from stagepack.instances.packing.data import Allowed, Banks, Gap, Memory, PackingData
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.packing.validate import integers
+from stagepack.instances.packing.words import KIND, Objective
 from stagepack.result import Result
 
 

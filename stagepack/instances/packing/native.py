@@ -17,8 +17,9 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.documents.lines import Rows, unless
-from stagepack.instances.packing.data import Banks, Gap, Objective
+from stagepack.instances.packing.data import Banks, Gap
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Bytes
 
 Moment = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]

@@ -1,25 +1,24 @@
 """Phase scheduling: instances, plans, their checker, their simulator and their programs."""
 
-from stagepack.instances.phases.check import check, evaluate
-from stagepack.instances.phases.data import KIND, Figures, Objective, Policy
-from stagepack.instances.phases.instance import PhaseSchedule
-from stagepack.instances.phases.modes import Mode
-from stagepack.instances.phases.solution import Phase, PhaseKind, PhaseSolution
-from stagepack.instances.profile import Chip
-from stagepack.instances.violation import Violation
+from __future__ import annotations
 
-__all__ = [
-    "KIND",
-    "Chip",
-    "Figures",
-    "Mode",
-    "Objective",
-    "Phase",
-    "PhaseKind",
-    "PhaseSchedule",
-    "PhaseSolution",
-    "Policy",
-    "Violation",
-    "check",
-    "evaluate",
-]
+from typing import TYPE_CHECKING
+
+from stagepack.kinds import later
+
+if TYPE_CHECKING:
+    from stagepack.instances.phases.data import Policy as Policy
+    from stagepack.instances.phases.instance import PhaseSchedule as PhaseSchedule
+    from stagepack.instances.phases.modes import Mode as Mode
+    from stagepack.instances.phases.solution import PhaseSolution as PhaseSolution
+    from stagepack.instances.phases.words import KIND as KIND
+    from stagepack.instances.phases.words import Objective as Objective
+else:
+    __getattr__ = later(
+        __name__,
+        words="KIND Objective",
+        data="Policy",
+        modes="Mode",
+        instance="PhaseSchedule",
+        solution="PhaseSolution",
+    )

@@ -24,33 +24,23 @@ Everything is integers (bytes, cycles); rates may be fractional.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.phases.modes import Mode
+from stagepack.instances.phases.words import KIND, Objective
 from stagepack.instances.profile import Array, Chip, TileCounts
-
-KIND = "phase-schedule"
 
 SEPARATE = 4096
 """Pairs of microbatch and number of I/O tiles up to which each is a problem of its own."""
 
 FIGURES = 16
 """Microbatches whose figures are kept at a time."""
-
-
-class Objective(StrEnum):
-    """What a plan should minimise."""
-
-    TIME = "time"
-    """Cycles of the whole global batch: all phases, less what prefetching hides."""
 
 
 class Policy(StrEnum):
@@ -277,10 +267,6 @@ class PhaseData:
             else:
                 whole.update(repr(value).encode())
         return whole.hexdigest()[:16]
-
-    def __getstate__(self) -> Mapping[str, Any]:
-        """Pickle the fields alone; what follows from them is derived again."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.n} layers"

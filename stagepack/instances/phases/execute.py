@@ -74,11 +74,6 @@ class Execution:
     errors: list[str] = field(default_factory=list)
 
 
-def is_program(document: Mapping[str, Any]) -> bool:
-    """Return whether a document is a program, as :func:`.program.program` writes it."""
-    return document.get("program") == "phases"
-
-
 def check_program(
     instance: PhaseData, program: Mapping[str, Any]
 ) -> tuple[tuple[Violation, ...], int]:
@@ -103,7 +98,7 @@ def check_program(
     InputError
         For what is no program, or cannot be run for lack of a part.
     """
-    if not is_program(program) or program.get("version") != 1:
+    if program.get("program") != "phases" or program.get("version") != 1:
         raise InputError(
             "no program of phases", field="program", remedy="give what solve --export wrote"
         )

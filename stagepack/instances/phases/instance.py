@@ -12,9 +12,10 @@ from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.check import check, evaluate, shape
-from stagepack.instances.phases.data import Objective, PhaseData, Policy
+from stagepack.instances.phases.data import PhaseData, Policy
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
+from stagepack.instances.phases.words import Objective
 from stagepack.instances.pipeline.arrays import integer, whole_bytes
 from stagepack.instances.profile import Chip, ModelProfile
 

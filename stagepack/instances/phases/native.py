@@ -16,9 +16,10 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.documents.lines import Rows, unless, unusual
-from stagepack.instances.phases.data import Objective, Policy
+from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
+from stagepack.instances.phases.words import Objective
 from stagepack.instances.profile import Bytes, Chip
 
 Cycles = Annotated[int, msgspec.Meta(ge=0, le=2**62)]

@@ -1,20 +1,22 @@
 """Pipeline partitioning: instances, solutions, their checker and their range costs."""
 
-from stagepack.instances.pipeline.check import check, evaluate
-from stagepack.instances.pipeline.data import KIND, Objective, Variable
-from stagepack.instances.pipeline.instance import PipelinePartition
-from stagepack.instances.pipeline.shared import SharedBytes
-from stagepack.instances.pipeline.solution import PipelineSolution
-from stagepack.instances.violation import Violation
+from __future__ import annotations
 
-__all__ = [
-    "KIND",
-    "Objective",
-    "PipelinePartition",
-    "PipelineSolution",
-    "SharedBytes",
-    "Variable",
-    "Violation",
-    "check",
-    "evaluate",
-]
+from typing import TYPE_CHECKING
+
+from stagepack.kinds import later
+
+if TYPE_CHECKING:
+    from stagepack.instances.pipeline.data import Variable as Variable
+    from stagepack.instances.pipeline.instance import PipelinePartition as PipelinePartition
+    from stagepack.instances.pipeline.solution import PipelineSolution as PipelineSolution
+    from stagepack.instances.pipeline.words import KIND as KIND
+    from stagepack.instances.pipeline.words import Objective as Objective
+else:
+    __getattr__ = later(
+        __name__,
+        words="KIND Objective",
+        data="Variable",
+        instance="PipelinePartition",
+        solution="PipelineSolution",
+    )

@@ -10,7 +10,6 @@ import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -19,22 +18,8 @@ import msgspec
 import numpy as np
 
 from stagepack.instances.pipeline.shared import SharedBytes
+from stagepack.instances.pipeline.words import KIND, Objective
 from stagepack.instances.profile import Array, Cluster
-
-KIND = "pipeline-partition"
-
-
-class Objective(StrEnum):
-    """What a partition should minimise (compute and transfer in cycles, over the stages)."""
-
-    BOTTLENECK = "bottleneck"
-    """The largest compute."""
-    TRANSFER_BOUNDED = "transfer-bounded"
-    """The largest compute plus the largest transfer: devices exchange after all have computed."""
-    SUM = "sum"
-    """The largest sum of compute and transfer: each device exchanges when it is ready."""
-    OVERLAP = "overlap"
-    """The largest single term of compute, receive and send: transfers hide behind compute."""
 
 
 @dataclass(frozen=True)
@@ -200,10 +185,6 @@ class PartitionData:
             for part in _parts(value):
                 whole.update(part)
         return whole.hexdigest()[:16]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle the fields alone: what was derived from them is made anew."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.n} layers, {self.k} devices, {self.objective}"

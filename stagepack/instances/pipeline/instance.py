@@ -11,9 +11,10 @@ from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.pipeline import arrays, validate
 from stagepack.instances.pipeline.check import check, evaluate, shape
-from stagepack.instances.pipeline.data import Objective, PartitionData, Variable
+from stagepack.instances.pipeline.data import PartitionData, Variable
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array, Cluster, Device, Lifetimes, Link, ModelProfile
 from stagepack.result import Number
 

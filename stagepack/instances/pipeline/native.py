@@ -18,9 +18,10 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters
 from stagepack.instances.documents.lines import Rows, unless, unusual
-from stagepack.instances.pipeline.data import Objective, Variable
+from stagepack.instances.pipeline.data import Variable
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.shared import SharedBytes
+from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array, Bytes, Cluster, LayerProfile, ModelProfile
 
 Time = (

@@ -20,7 +20,6 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.pipeline.arrays import LARGEST
-from stagepack.instances.pipeline.data import Objective
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
 from stagepack.instances.pipeline.solution import PipelineSolution
@@ -34,6 +33,7 @@ from stagepack.instances.pipeline.ticks import (
     running_on_binary_grid,
     ticks,
 )
+from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array, Link
 from stagepack.result import Number
 

@@ -1,28 +1,27 @@
 """Pipeline schedules: instances, operations, solutions, their checker and their timing."""
 
-from stagepack.instances.schedule.check import Measure, check, evaluate
-from stagepack.instances.schedule.data import KIND, Objective
-from stagepack.instances.schedule.instance import PipelineSchedule, measure
-from stagepack.instances.schedule.memory import memory_arcs
-from stagepack.instances.schedule.operations import Operations
-from stagepack.instances.schedule.reasons import least_memory, reasons
-from stagepack.instances.schedule.solution import ScheduleSolution
-from stagepack.instances.schedule.timing import earliest
-from stagepack.instances.violation import Violation
+from __future__ import annotations
 
-__all__ = [
-    "KIND",
-    "Measure",
-    "Objective",
-    "Operations",
-    "PipelineSchedule",
-    "ScheduleSolution",
-    "Violation",
-    "check",
-    "earliest",
-    "evaluate",
-    "least_memory",
-    "measure",
-    "memory_arcs",
-    "reasons",
-]
+from typing import TYPE_CHECKING
+
+from stagepack.kinds import later
+
+if TYPE_CHECKING:
+    from stagepack.instances.schedule.instance import PipelineSchedule as PipelineSchedule
+    from stagepack.instances.schedule.instance import measure as measure
+    from stagepack.instances.schedule.memory import memory_arcs as memory_arcs
+    from stagepack.instances.schedule.reasons import least_memory as least_memory
+    from stagepack.instances.schedule.solution import ScheduleSolution as ScheduleSolution
+    from stagepack.instances.schedule.timing import earliest as earliest
+    from stagepack.instances.schedule.words import KIND as KIND
+    from stagepack.instances.schedule.words import Objective as Objective
+else:
+    __getattr__ = later(
+        __name__,
+        words="KIND Objective",
+        instance="PipelineSchedule measure",
+        solution="ScheduleSolution",
+        memory="memory_arcs",
+        reasons="least_memory",
+        timing="earliest",
+    )

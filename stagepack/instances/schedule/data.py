@@ -21,24 +21,12 @@ import hashlib
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
 
 from stagepack.instances.profile import Array
-
-KIND = "pipeline-schedule"
-
-
-class Objective(StrEnum):
-    """What a schedule should minimise, in cycles."""
-
-    MAKESPAN = "makespan"
-    """The end of the step: of the last operation and the optimizer after it."""
-    SPAN = "span"
-    """The longest time any device is taken, from its first start to its last end: the period of
-    steps whose optimizer needs no barrier."""
+from stagepack.instances.schedule.words import KIND, Objective
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -15,11 +15,12 @@ from stagepack.instances.profile import Array
 from stagepack.instances.schedule import validate
 from stagepack.instances.schedule.check import Measure, check, evaluate, shape
 from stagepack.instances.schedule.check import measure as measured
-from stagepack.instances.schedule.data import KIND, Objective, ScheduleData
+from stagepack.instances.schedule.data import ScheduleData
 from stagepack.instances.schedule.operations import Operations
 from stagepack.instances.schedule.partition import arguments
 from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.instances.schedule.validate import integer, integers
+from stagepack.instances.schedule.words import KIND, Objective
 from stagepack.result import Result
 
 

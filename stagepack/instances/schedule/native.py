@@ -14,8 +14,8 @@ import msgspec
 
 from stagepack.instances.documents.lines import unusual
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule.data import Objective
 from stagepack.instances.schedule.instance import PipelineSchedule
+from stagepack.instances.schedule.words import Objective
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Cycles = Annotated[int, msgspec.Meta(ge=1, le=2**62)]

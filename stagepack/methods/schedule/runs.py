@@ -13,7 +13,8 @@ from stagepack.heuristics.schedule.rules import RULES, apply, in_groups, one_by_
 from stagepack.heuristics.schedule.rules import warm_up as warm_up_rules
 from stagepack.heuristics.schedule.timing import Timing, tighten
 from stagepack.heuristics.schedule.timing import warm_up as warm_up_timing
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, reasons
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule.reasons import reasons
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.schedule.reasons import conclude_infeasible

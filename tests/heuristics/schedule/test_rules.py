@@ -11,8 +11,8 @@ from stagepack.instances.schedule import (
     ScheduleSolution,
     measure,
     memory_arcs,
-    reasons,
 )
+from stagepack.instances.schedule.reasons import reasons
 from tests.heuristics.schedule.cases import looped, vee, zero_bubble
 from tests.random_schedules import random_schedule
 

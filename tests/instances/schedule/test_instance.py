@@ -12,8 +12,8 @@ from stagepack.instances.schedule import (
     PipelineSchedule,
     ScheduleSolution,
     least_memory,
-    reasons,
 )
+from stagepack.instances.schedule.reasons import reasons
 from tests.random_schedules import by_list, random_schedule
 
 

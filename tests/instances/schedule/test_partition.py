@@ -10,7 +10,8 @@ from stagepack.errors import InputError
 from stagepack.instances import catalog
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Device, Link
-from stagepack.instances.schedule import PipelineSchedule, reasons
+from stagepack.instances.schedule import PipelineSchedule
+from stagepack.instances.schedule.reasons import reasons
 
 CLUSTER = Cluster(
     devices=(

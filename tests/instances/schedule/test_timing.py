@@ -9,8 +9,8 @@ from stagepack.instances.schedule import (
     ScheduleSolution,
     earliest,
     least_memory,
-    reasons,
 )
+from stagepack.instances.schedule.reasons import reasons
 from tests.random_schedules import Orders, best, by_list, least, optimum, orders_of, random_schedule
 
 

@@ -14,8 +14,8 @@ from stagepack.instances.packing.catalog import (
     training,
 )
 from stagepack.instances.packing.catalog.activations import activations
-from stagepack.instances.packing.data import Objective
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.words import Objective
 from stagepack.instances.problem import Generator
 
 __all__ = ["GENERATORS", "SUITE"]

@@ -55,3 +55,8 @@ class KnapsackData(Shown):
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.n} things"
+
+
+def packed(instance: KnapsackData, solution: KnapsackSolution) -> dict[str, Any]:
+    """Return what goes into the bag, for other tools."""
+    return {"packed": list(solution.taken)}

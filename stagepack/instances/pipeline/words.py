@@ -1,0 +1,34 @@
+"""Words of pipeline partitions: their kind, their objectives, what may be said of them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from stagepack.instances.words import Parameter
+
+KIND = "pipeline-partition"
+
+
+class Objective(StrEnum):
+    """What a partition should minimise (compute and transfer in cycles, over the stages)."""
+
+    BOTTLENECK = "bottleneck"
+    """The largest compute."""
+    TRANSFER_BOUNDED = "transfer-bounded"
+    """The largest compute plus the largest transfer: devices exchange after all have computed."""
+    SUM = "sum"
+    """The largest sum of compute and transfer: each device exchanges when it is ready."""
+    OVERLAP = "overlap"
+    """The largest single term of compute, receive and send: transfers hide behind compute."""
+
+
+WORDS = (
+    Parameter(
+        "host_transfer",
+        bool,
+        "every device waits for the exchange with the host",
+        option="machine",
+    ),
+    Parameter("fewer_stages", bool, "devices may stay unused", option="freedom"),
+    Parameter("free_order", bool, "stages may run on the devices in any order", option="freedom"),
+)
