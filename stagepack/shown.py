@@ -6,7 +6,9 @@ it when something is shown: nothing here is loaded before that.
 
 from __future__ import annotations
 
+import html
 import importlib
+import importlib.util
 import logging
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,6 +61,8 @@ class Shown:
             return repr(self)
 
     def _repr_html_(self) -> str:
+        if importlib.util.find_spec("jinja2") is None:  # which writes the HTML
+            return f"<pre>{html.escape(str(self))}</pre>"
         return self._html()
 
 

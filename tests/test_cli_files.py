@@ -154,6 +154,13 @@ def test_without_the_report_extra(chain: Path, tmp_path: Path) -> None:  # noqa:
     done = run(*compare, env=bare, cwd=tmp_path)
     assert done.returncode == 0
     assert "no report: it needs plotly" in done.stderr
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jinja2'] = None\n")
+    done = run("plot", chain, solution, "-o", tmp_path / "map.html", env=bare)
+    assert done.returncode == 2
+    assert "the report needs jinja2" in done.stderr
+    done = run(*compare, env=bare, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "no report: it needs jinja2" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,10 @@ def test_the_wheel_holds_the_package_alone_and_works_elsewhere(tmp_path: Path) -
         archive.extractall(tmp_path / "site")
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"stagepack"}
-    assert {"stagepack/py.typed", "stagepack/report/static/page.css"} <= set(names)
+    for pattern in ("py.typed", "instances/catalog/*.csv", "*/static/*", "*/templates/*.html"):
+        data = {str(path.relative_to(ROOT)) for path in PACKAGE.glob(pattern)}
+        assert data
+        assert data <= set(names)
     code = f"""
         import sys
         sys.path.insert(0, {str(tmp_path / "site")!r})

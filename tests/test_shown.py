@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import pickle
 import re
 import sys
@@ -194,6 +195,17 @@ def test_notebooks_show_the_picture_where_matplotlib_is_there(
     alone = results[kind]._repr_html_()
     assert "<img" not in alone
     assert "<table" in alone
+
+
+def test_notebooks_print_where_the_writer_of_html_is_missing(
+    results: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    compared = sp.compare(INSTANCES["packing"], "auto", jobs=0)
+    for thing in (*results.values(), *INSTANCES.values(), compared):
+        text = thing._repr_html_()
+        assert text == f"<pre>{html.escape(str(thing))}</pre>"
+        assert "\n" in text
 
 
 @pytest.mark.parametrize("kind", KINDS)

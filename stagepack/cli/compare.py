@@ -151,21 +151,24 @@ def _suite(context: dict[str, Any]) -> list[Any]:
 
 
 def _page(directory: Path | None) -> Path | None:
-    """Return the page to write; None where nobody asked for it and plotly is not installed.
+    """Return the page to write; None where nobody asked for it and it cannot be made.
 
     Raises
     ------
     InputError
         When a page that was asked for could not be made or written.
     """
-    missing = importlib.util.find_spec("plotly") is None
+    needed = (name for name in ("plotly", "jinja2") if importlib.util.find_spec(name) is None)
+    missing = next(needed, None)
     if missing and directory is None:
-        complain("no report: it needs plotly (pip install 'stagepack[report]')")
+        complain(f"no report: it needs {missing} (pip install 'stagepack[report]')")
         return None
     directory = directory or REPORT
     if missing:
         raise InputError(
-            "the report needs plotly", field="--html", remedy="pip install 'stagepack[report]'"
+            f"the report needs {missing}",
+            field="--html",
+            remedy="pip install 'stagepack[report]'",
         )
     files.require_directory(directory, REPORT_PAGE)
     return directory / REPORT_PAGE

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from stagepack.compare.outcomes import Outcomes
 from stagepack.errors import shown
 from stagepack.report import format as as_text
-from stagepack.report.format import escape
-from stagepack.report.parts import sheet_html
 from stagepack.report.table import SPACE, Sheet
+from stagepack.report.templating import part
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -204,5 +203,5 @@ def fragment(comparison: Outcomes) -> str:
     several_seeds = len({row["seed"] for row in comparison.rows}) > 1
     cells = [_cells(comparison, row, several_seeds) for row in comparison.rows]
     rows = [list(line.values()) for line in cells]
-    notes = [f"<p><b>Contradiction:</b> {escape(claim)}</p>" for claim in comparison.contradictions]
-    return sheet_html(Sheet(LAYOUTS[0], rows, WORDS, most=MOST_ROWS)) + "".join(notes)
+    notes = [part("lines", [("Contradiction:", claim)]) for claim in comparison.contradictions]
+    return "".join([part("sheet", Sheet(LAYOUTS[0], rows, WORDS, most=MOST_ROWS)), *notes])

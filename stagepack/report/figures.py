@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 from stagepack.errors import InputError, shown
-from stagepack.report.format import escape
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
@@ -122,4 +122,4 @@ def limit_line(name: str, end: float, height: float) -> Any:
 
 def text(label: str) -> str:
     """Return a name that plotly shows as it is, shortened if it is long."""
-    return escape(shown(label, LONGEST_NAME), quote=False)
+    return html.escape(shown(label, LONGEST_NAME), quote=False)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import math
 from typing import Any
 
-from stagepack.errors import shown
 from stagepack.report.style import byte_unit
 
 NOTHING = "–"
-
-
-def escape(text: object, quote: bool = True) -> str:
-    """Return a name as HTML that shows it as it is written, control characters escaped."""
-    return html.escape(shown(text), quote)
 
 
 def standing(status: str, objective: Any, instance: Any) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from stagepack import files
 from stagepack.errors import InputError
-from stagepack.report.format import escape
+from stagepack.report.templating import render
 from stagepack.report.view import view
 
 POLICY = (
@@ -29,45 +29,50 @@ def write_figure(instance: Any, solution: Any, path: str | Path, scale: str | No
     """
     kind = view(instance.kind)
     section = kind.page(instance, solution, scale)
-    body = [
-        f"<header><h1>{escape(instance.name)}</h1>"
-        f'<p class="muted">{escape(kind.headline(instance))}</p></header>',
-        "<main>",
-        section.html,
-        "</main>",
-    ]
-    files.write(path, document(instance.name, body, section.figures))
+    text = page(
+        "report/templates/figure.html",
+        instance.name,
+        section.figures,
+        headline=kind.headline(instance),
+        section=section.html,
+    )
+    files.write(path, text)
 
 
-def document(title: str, body: Iterable[str], figures: Mapping[str, Any]) -> str:
-    """Return a whole page, with everything that its figures need."""
+def page(template: str, title: str, figures: Mapping[str, Any], **given: Any) -> str:
+    """Return a whole page, with everything that its figures need.
+
+    Parameters
+    ----------
+    template : str
+        One that extends ``report/templates/page.html``.
+    title : str
+    figures : mapping
+        By the ids of their elements.
+    given : anything
+        What else the template is about.
+
+    Raises
+    ------
+    InputError
+        When plotly or jinja2 is not installed.
+    """
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise InputError(
             "the report needs plotly", remedy="pip install 'stagepack[report]'"
         ) from error
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            f"<title>{escape(title)}</title>",
-            f"<style>{_static('page.css')}</style>",
-            "</head>",
-            "<body>",
-            *body,
-            f'<script type="application/json" id="figures">{_embedded(figures)}</script>',
-            f"<script>{get_plotlyjs()}</script>",
-            f"<script>{_static('painting.js')}{_static('page.js')}</script>",
-            "</body>",
-            "</html>",
-            "",
-        ]
+    html = render(
+        template,
+        title=title,
+        policy=POLICY,
+        style=_static("page.css"),
+        figures=_embedded(figures),
+        scripts=[get_plotlyjs(), _static("painting.js") + _static("page.js")],
+        **given,
     )
+    return str(html)
 
 
 def _static(name: str) -> str:

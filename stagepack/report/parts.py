@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagepack.report.format import escape
-from stagepack.report.table import Account, Sheet
+from stagepack.report.templating import part, render
 from stagepack.result import Result, Status
 
 TOP = 38  # pixels above a plot, for its buttons
@@ -44,21 +43,47 @@ def choose(
     start = next(
         (i for i, (_, result) in enumerate(found) if best and result.solution == best.solution), 0
     )
-    options = "".join(
-        f'<option value="{i}"{" selected" if i == start else ""}>{escape(name)}: '
-        f"{escape(worth(result.objective))}</option>"
-        for i, (name, result) in enumerate(found)
+    options = [(name, worth(result.objective)) for name, result in found]
+    return part("choose", what, options, start), start
+
+
+def section(
+    figures: dict[str, Any],
+    selector: str,
+    start: int,
+    *,
+    above: Sequence[str] = (),
+    panels: Sequence[str] = (),
+    accounts: Iterable[str] = (),
+    title: str = "",
+) -> Section:
+    """Return the section of an instance, in which people choose among solutions.
+
+    Parameters
+    ----------
+    figures : dict
+        All its figures by the ids of their elements.
+    selector, start
+        Where people choose, and the first choice, as :func:`choose` returns them.
+    above : sequence of HTML
+        Panels of all solutions.
+    panels : sequence of HTML
+        Panels of the chosen solution.
+    accounts : iterable of HTML
+        What each solution amounts to.
+    title : str
+        Of the accounts; with one they can be opened and closed.
+    """
+    html = render(
+        "report/templates/section.html",
+        above=above,
+        selector=selector,
+        start=start,
+        panels=panels,
+        accounts=accounts,
+        title=title,
     )
-    label = f'<label>{escape(what)} <select class="method">{options}</select></label>'
-    return f'<p class="choose">{label}</p>', start
-
-
-def chosen(parts: Iterable[str], start: int) -> list[str]:
-    """Return one element a choice, of which only the one chosen shows."""
-    return [
-        f'<div class="scroll" data-choice="{i}"{"" if i == start else " hidden"}>{part}</div>'
-        for i, part in enumerate(parts)
-    ]
+    return Section(html, figures)
 
 
 def panel(
@@ -93,43 +118,4 @@ def panel(
         drawn[name]["choices"] = [f["data"] for f in plain]
     if painting:
         drawn[name]["painting"] = {**painting, "choice": start}
-    marker = " data-choices" if several else ""
-    return (
-        f'<div class="panel"><h3>{escape(title)}</h3>'
-        f'<div class="figure" id="{name}"{marker} style="height:{layout["height"]}px"></div></div>'
-    )
-
-
-def account_html(account: Account) -> str:
-    """Return what a solution amounts to, as HTML without scripts or styles."""
-    parts = [] if not account.lines else [facts_html(account.lines, wide=True)]
-    return "".join(parts if account.sheet is None else [*parts, sheet_html(account.sheet)])
-
-
-def facts_html(lines: Iterable[tuple[str, str]], *, wide: bool = False) -> str:
-    """Return facts as (what, text) in columns."""
-    pairs = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in lines
-    )
-    return f'<dl class="facts{" wide" if wide else ""}">{pairs}</dl>'
-
-
-def sheet_html(sheet: Sheet) -> str:
-    """Return a sheet as a table; one with a title can be opened."""
-    kinds = ["" if name in sheet.words else ' class="number"' for name in sheet.header]
-    head = "".join(
-        f"<th{kind}>{escape(name[:1].upper() + name[1:])}</th>"
-        for name, kind in zip(sheet.header, kinds, strict=True)
-    )
-    over = {row for (row, _), style in sheet.marks.items() if "red" in style}
-    body = "".join(
-        f"<tr{' class=over' if at in over else ''}>"
-        + "".join(f"<td{k}>{escape(text)}</td>" for text, k in zip(row, kinds, strict=True))
-        + "</tr>"
-        for at, row in enumerate(sheet.shown)
-    )
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    table += f"<p>{sheet.more}</p>" if sheet.more else ""
-    if not sheet.title:
-        return table
-    return f"<details><summary>{escape(sheet.title)}</summary>{table}</details>"
+    return part("panel", name, title, layout["height"], several)

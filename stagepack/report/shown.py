@@ -20,9 +20,8 @@ from stagepack.instances.answer import Answered, require_instance
 from stagepack.report import format as as_text
 from stagepack.report import summary
 from stagepack.report.canvas import close
-from stagepack.report.format import escape
-from stagepack.report.parts import account_html, sheet_html
 from stagepack.report.table import Account, Head, Sheet, methods_table
+from stagepack.report.templating import part, render
 from stagepack.report.view import View, view
 from stagepack.result import Result, Termination, Trace
 from stagepack.shown import FEW
@@ -70,27 +69,27 @@ def rendered(content: RenderableType, width: int) -> str:
 
 def html(given: Any) -> str:
     """Return HTML without scripts or styles, for a notebook."""
-    parts = [_fragment(part) for part in contents(given, whole=True)]
+    parts = [_fragment(content) for content in contents(given, whole=True)]
+    name, picture = "", ""
     if isinstance(given, Result) and given.problem is not None and given.solution is not None:
-        parts.append(_picture(given))
-    return f"<div>{''.join(parts)}</div>"
+        name, picture = given.instance, _picture(given)
+    return render("report/templates/notebook.html", parts=parts, name=name, picture=picture)
 
 
-def _fragment(part: Content) -> str:
-    match part:
+def _fragment(content: Content) -> str:
+    match content:
         case Sheet():
-            return sheet_html(part.first(MOST_ROWS))
+            return part("sheet", content.first(MOST_ROWS))
         case Account():
-            return account_html(part.first(MOST_ROWS))
+            return part("account", content.first(MOST_ROWS))
         case Head():
-            lines = [f"<b>{escape(bold)}</b> {escape(rest)}" for bold, rest in part.in_columns()]
+            return part("lines", content.in_columns())
         case _:
-            lines = list(map(escape, part.splitlines()))
-    return f"<p>{'<br>'.join(lines)}</p>"
+            return part("lines", [("", line) for line in content.splitlines()])
 
 
 def _picture(result: Result[Any]) -> str:
-    """Return the picture of a solution as part of HTML; nothing where matplotlib is missing."""
+    """Return the picture of a solution in base 64; nothing where matplotlib is missing."""
     try:
         figure = _view(result).picture(result.problem, result.solution).figure
     except StagepackError:
@@ -98,8 +97,7 @@ def _picture(result: Result[Any]) -> str:
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=DPI)
     close(figure)
-    data = base64.b64encode(stream.getvalue()).decode()
-    return f'<img alt="{escape(result.instance)}" src="data:image/png;base64,{data}">'
+    return base64.b64encode(stream.getvalue()).decode()
 
 
 def columns(instance: Any, solution: Any) -> Mapping[str, Any] | list[dict[str, Any]]:

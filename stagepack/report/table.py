@@ -63,6 +63,11 @@ class Sheet:
         return self.rows[: self.most]
 
     @property
+    def over(self) -> set[int]:
+        """Rows of which a cell is marked red: something is over its limit."""
+        return {row for (row, _), style in self.marks.items() if "red" in style}
+
+    @property
     def more(self) -> str:
         """A word about the rows that are not shown."""
         hidden = len(self.rows) - len(self.shown)

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from stagepack import kinds
 from stagepack.errors import InputError
 from stagepack.report import format as as_text
-from stagepack.report.parts import Section, account_html, choices, choose, chosen, panel
+from stagepack.report.parts import Section, choices, choose, panel, section
 from stagepack.report.table import Account, Head, Sheet
+from stagepack.report.templating import part
 from stagepack.result import Result
 
 
@@ -185,17 +186,18 @@ class View:
         selector, start = choose(self.chosen, found, best, lambda v: self.worth(instance, v))
         solutions: list[Any] = [result.solution for _, result in found]
         drawn: dict[str, Any] = {}
-        parts = [selector]
+        panels = []
         if self._figures is not None:
             charts = self.charts(instance, solutions)
             name = f"{anchor}-chart"
-            parts.append(panel(name, charts.figures, drawn, start=start, painting=charts.painting))
-        parts += chosen((self.html(instance, solution) for solution in solutions), start)
-        return Section("\n".join(parts), drawn)
+            chart = panel(name, charts.figures, drawn, start=start, painting=charts.painting)
+            panels.append(chart)
+        accounts = [self.html(instance, solution) for solution in solutions]
+        return section(drawn, selector, start, panels=panels, accounts=accounts)
 
     def html(self, instance: Any, solution: Any) -> str:
         """Return what a solution amounts to, as HTML without scripts or styles."""
-        return account_html(self.account(instance, solution))
+        return part("account", self.account(instance, solution))
 
 
 def view(kind: str) -> View:

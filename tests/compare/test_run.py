@@ -256,7 +256,7 @@ class TestComparison:
 
 SCRIPT = """
 import sys
-from tests import test_compare as t
+from tests.compare import test_run as t
 t.install()
 from stagepack.compare import compare
 print("begun", flush=True)

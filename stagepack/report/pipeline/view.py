@@ -14,11 +14,12 @@ from stagepack.instances.pipeline.check import host_cycles
 from stagepack.instances.pipeline.estimate import Estimate, estimate, read_measured
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.report import format as as_text
-from stagepack.report.parts import Section, choices, choose, chosen, panel, sheet_html
+from stagepack.report.parts import Section, choices, choose, panel, section
 from stagepack.report.pipeline import figure as figures
 from stagepack.report.pipeline.numbers import SCALES
 from stagepack.report.pipeline.picture import stage_map
 from stagepack.report.table import Account, Head, Sheet
+from stagepack.report.templating import part
 from stagepack.report.view import View
 from stagepack.result import Result
 from stagepack.shown import some
@@ -192,19 +193,24 @@ class PipelineView(View):
     ) -> Section:
         """Return the map of all solutions and, for a choice of them, the bars and the stages."""
         drawn: dict[str, Any] = {}
-        parts = [panel(f"{anchor}-map", figures.stage_map(instance, solved), drawn)]
+        stage_map = panel(f"{anchor}-map", figures.stage_map(instance, solved), drawn)
         found = choices(solved)
         estimates = [estimate(instance, r.solution) for _, r in found if r.solution]
         selector, start = choose("Stages of", found, best, as_text.number)
-        parts += [selector, '<div class="pair">']
         cycles = [figures.device_bars(e) for e in estimates]
-        parts.append(panel(f"{anchor}-cycles", cycles, drawn, start=start))
+        panels = [panel(f"{anchor}-cycles", cycles, drawn, start=start)]
         if any(stage.memory for e in estimates for stage in e.stages):
             memory = [figures.memory_bars(e, estimates) for e in estimates]
-            parts.append(panel(f"{anchor}-memory", memory, drawn, start=start))
-        tables = chosen((sheet_html(stages(one)) for one in estimates), start)
-        parts += ["</div>", "<details><summary>Stages in figures</summary>", *tables, "</details>"]
-        return Section("\n".join(parts), drawn)
+            panels.append(panel(f"{anchor}-memory", memory, drawn, start=start))
+        return section(
+            drawn,
+            selector,
+            start,
+            above=[stage_map],
+            panels=panels,
+            accounts=[part("sheet", stages(one)) for one in estimates],
+            title="Stages in figures",
+        )
 
 
 def stages(estimate: Estimate) -> Sheet:

@@ -1,0 +1,77 @@
+"""HTML from templates: whatever is put into one is escaped, unless it is HTML already."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stagepack.errors import InputError, shown
+from stagepack.report import format as as_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+PACKAGE = Path(__file__).parent.parent
+PARTS = "report/templates/parts.html"
+
+
+def render(template: str, **given: Any) -> Markup:
+    """Return a template, filled in.
+
+    Parameters
+    ----------
+    template : str
+        Its file, relative to the package.
+    given : anything
+        What the template calls by these names.
+
+    Raises
+    ------
+    InputError
+        When jinja2 is not installed.
+    """
+    from markupsafe import Markup
+
+    return Markup(_environment().get_template(template).render(given))
+
+
+def part(name: str, *given: Any) -> Markup:
+    """Return one of the parts that pages are made of: a macro of ``parts.html``.
+
+    Raises
+    ------
+    InputError
+        When jinja2 is not installed.
+    """
+    macros: Any = _environment().get_template(PARTS).module
+    found: Markup = getattr(macros, name)(*given)
+    return found
+
+
+@cache
+def _environment() -> Environment:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise InputError(
+            "the report needs jinja2", remedy="pip install 'stagepack[report]'"
+        ) from error
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PACKAGE),
+        autoescape=True,
+        finalize=_visible,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    for words in (as_text.number, as_text.gap, as_text.seconds, as_text.ratio, as_text.plural):
+        environment.filters[words.__name__] = words
+    return environment
+
+
+def _visible(value: Any) -> Any:
+    """Return text with its control characters escaped; HTML as it is."""
+    return value if hasattr(value, "__html__") else shown(value)
