@@ -219,7 +219,8 @@ class Search:
             if not careful:
                 self.lists = Lists(self.instance, careful=False, look=self.effort.look)
             first = careful and self.progress.solution is None
-            for policy in policies(self.instance, None if lower is None else int(lower)):
+            known = None if lower is None else int(lower)
+            for policy in policies(self.instance, known, bounds.Looks(self._look)):
                 if not first and not self.progress.keep_going():
                     return
                 value = self._try(policy, first)
@@ -229,6 +230,10 @@ class Search:
                     self._good = sorted(good, key=lambda row: row[0])[:GOOD]
             if self.policy is not None:
                 return
+
+    def _look(self, steps: int) -> bool:
+        self.effort.look(steps)
+        return True
 
     def adopt(self, solution: ScheduleSolution) -> None:
         """Anneal from the orders of a better solution that was found elsewhere."""
@@ -313,18 +318,21 @@ def evaluation(instance: PipelineSchedule) -> int:
     return 20_000 + 100 * instance.p + 2 * len(instance.operations)
 
 
-def policies(instance: PipelineSchedule, lower: int | None = None) -> Iterator[Policy]:
+def policies(
+    instance: PipelineSchedule, lower: int | None = None, looks: bounds.Looks | None = None
+) -> Iterator[Policy]:
     """Yield policies that may well be the best, the most promising first.
 
     `lower` is a bound on the objective if one is known, or found here.
     """
+    looks = looks or bounds.Looks()
     if lower is None:
         lower = bounds.bound(instance)[0]
     depth = np.array(depths(instance), dtype=np.int64)
     debts = [np.full(instance.p, FAR, dtype=np.int64)]
     if instance.split:
         debts += [depth.max() - depth, np.zeros(instance.p, dtype=np.int64)]
-    caps = _caps(instance, depth, lower)
+    caps = _caps(instance, depth, lower, looks)
     combined = [policies_of(instance, depth, *both) for both in itertools.product(caps, debts)]
     for row in zip(*combined, strict=True):
         yield from row
@@ -350,7 +358,7 @@ def policies_of(
         yield Policy(cap, debt, rank, wait, np.full(d, strict, dtype=np.int64))
 
 
-def _caps(instance: PipelineSchedule, depth: Array, lower: int) -> list[Array]:
+def _caps(instance: PipelineSchedule, depth: Array, lower: int, looks: bounds.Looks) -> list[Array]:
     """Return caps on the F's ahead of the B's, each of shape (p,).
 
     What the least ramps of :class:`.bounds.Ramps` need; the number of stages below (1F1B), almost
@@ -363,7 +371,7 @@ def _caps(instance: PipelineSchedule, depth: Array, lower: int) -> list[Array]:
     if not instance.training or instance.backward is None:
         return [most]
     caps = [depth, 2 * depth - 1, most]
-    least = bounds.Ramps(instance).warm_up(lower)
+    least = bounds.Ramps(instance, looks).warm_up(lower)
     if least is not None:
         caps.insert(0, np.array(least, dtype=np.int64))
     trip = np.zeros(instance.p, dtype=np.int64)  # from the start of F to that of B
@@ -371,6 +379,7 @@ def _caps(instance: PipelineSchedule, depth: Array, lower: int) -> list[Array]:
         for t, lag in instance.consumers[s]:
             trip[s] = max(trip[s], trip[t] + int(instance.backward[t]) + 2 * lag)
         trip[s] += instance.forward[s]
+        looks.at(EDGE * (1 + len(instance.consumers[s])))
     shortest = float((instance.work / most.max()).max()) / 3
     longest = max(shortest, float(trip.max()))
     periods = np.geomspace(shortest, longest, PERIODS)

@@ -8,6 +8,7 @@ import pytest
 from stagepack.heuristics.schedule import annealing, greedy
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.progress import Stopped
 from stagepack.result import Status
 from tests.heuristics.schedule.cases import FOUR, PUBLISHED, looped, run, vee, zero_bubble
 from tests.random_schedules import lone_microbatches, optimum, random_schedule
@@ -194,7 +195,8 @@ def test_an_interrupted_search_tries_nothing(monkeypatch: pytest.MonkeyPatch) ->
     progress = run(lambda *_: None, instance)
     search = greedy.Search(instance, progress, 0)
     progress.interrupt()
-    search.first_round()
+    with pytest.raises(Stopped):
+        search.first_round()
     assert progress.objective is None
 
 
