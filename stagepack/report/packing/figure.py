@@ -94,14 +94,17 @@ def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit
         anchor="y",
         showgrid=False,
     )
+    highest = int(max(in_use, default=0))
+    loads = range(0, 2 * highest + 2, byte_step(highest, 3))  # in the unit of the addresses
     figure.update_layout(
         yaxis={
             "domain": [0, 0.77], "title": {"text": f"Address ({unit})"}, "showgrid": False,
             "range": [0, top * 1.02 / factor], **_ticks(drawn, top, factor),
         },
         yaxis2={
-            "domain": [0.81, 1], "anchor": "x", "title": {"text": "Load (bytes)"},
-            "rangemode": "tozero", "tickformat": "~s", "nticks": 4, "fixedrange": True,
+            "domain": [0.81, 1], "anchor": "x", "title": {"text": f"Load ({unit})"},
+            "rangemode": "tozero", "fixedrange": True,
+            "tickvals": list(loads), "ticktext": [f"{load / factor:g}" for load in loads],
         },
     )  # fmt: skip
     return figure

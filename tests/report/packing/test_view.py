@@ -183,6 +183,18 @@ def test_page_of_one_solution(tmp_path: Path) -> None:
         assert VIEW.headline(instance) in page.text
 
 
+def test_load_and_addresses_share_a_unit() -> None:
+    instance = LmemPacking.from_arrays([2**20, 3 * 2**20], [0, 1], [2, 3])
+    layout = VIEW.charts(instance, [stacked(instance)]).figures[0].layout
+    assert layout.yaxis.title.text == "Address (MiB)"
+    assert layout.yaxis2.title.text == "Load (MiB)"
+    assert list(zip(layout.yaxis2.tickvals, layout.yaxis2.ticktext, strict=True))[:3] == [
+        (0, "0"),
+        (2**20, "1"),
+        (2**21, "2"),
+    ]
+
+
 def test_names_cannot_break_out(tmp_path: Path) -> None:
     hostile = "</script><img src='http://x.y/z'>"
     instance = plain(2, ids=[hostile, "b"], name=hostile)
