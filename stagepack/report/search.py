@@ -46,6 +46,7 @@ class Curve:
     values: tuple[float, ...]
 
 
+NEAR = 8  # whole objectives no further apart have a tick each
 SHORTEST = 1e-4  # seconds: a logarithmic axis of time begins here
 
 
@@ -167,6 +168,8 @@ def trace_figure(results: Any, unit: str = "") -> Any:
             )
     times = [time for line in lines for time in line.x]
     decades: Any = 1 if not times or max(times) > 100 * min(times) else "D2"
+    values = [float(value) for line in lines for value in line.y]
+    near = bool(values) and max(values) - min(values) <= NEAR and all(map(float.is_integer, values))
     figure = go.Figure(lines)
     figure.update_layout(**look("Incumbents (solid) and bounds (dashed) over time"), height=360)
     figure.update_layout(
@@ -179,5 +182,9 @@ def trace_figure(results: Any, unit: str = "") -> Any:
         ),
     )
     figure.update_xaxes(title_text="Time (s)", type="log", tickformat="~g", dtick=decades)
-    figure.update_yaxes(title_text="Objective" + (f" ({unit})" if unit else ""), tickformat="~s")
+    figure.update_yaxes(
+        title_text="Objective" + (f" ({unit})" if unit else ""),
+        tickformat="," if near else "~s",
+        dtick=1 if near else None,
+    )
     return figure

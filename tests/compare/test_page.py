@@ -15,6 +15,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report.pipeline import figure as pipeline_figures
 from stagepack.report.search import trace_figure
+from stagepack.result import Event, Trace
 from tests.compare.sample import METHODS, comparison
 
 
@@ -172,3 +173,12 @@ def test_choices_share_a_unit() -> None:
     drawn = [pipeline_figures.memory_bars(one, ends) for one in ends]
     assert {figure.layout.yaxis.title.text for figure in drawn} == {"Memory (KiB)"}
     assert drawn[0].data[0].y[0] == pytest.approx(600 / 1024)
+
+
+def test_few_whole_values_have_a_tick_each() -> None:
+    compared = comparison(((12, 4),))
+    result = next(r for r in compared.results.values() if r.method == "dp")
+    assert trace_figure(result).layout.yaxis.dtick is None
+    result.trace = Trace([Event(0.1, "bound", 7, "dp"), Event(0.2, "incumbent", 8, "dp")])
+    result.bound = result.objective = 8
+    assert trace_figure(result).layout.yaxis.dtick == 1
