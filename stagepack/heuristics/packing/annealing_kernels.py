@@ -75,9 +75,7 @@ REORDERED, RETARGETED = -1, -2
 
 
 @compiled
-def meetings(
-    first: Array, end: Array, order: Array, wanted: Array
-) -> tuple[Array, Array]:  # pragma: no cover - compiled
+def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Array, Array]:
     """Return who meets each wanted block, as rows (ptr, other); those of others are empty.
 
     Blocks are alive in the sections [first, end) and ascend in `first` by `order`.  O(b + pairs),
@@ -113,7 +111,7 @@ def meetings(
 
 
 @inner
-def _draw(search: Search, below: int) -> int:  # pragma: no cover - compiled
+def _draw(search: Search, below: int) -> int:
     """Return a random number in [0, below): xorshift64*, Vigna 2016."""
     x = search.random[0]
     x ^= x >> np.uint64(12)
@@ -125,7 +123,7 @@ def _draw(search: Search, below: int) -> int:  # pragma: no cover - compiled
 
 
 @inner
-def _trailing_zeros(x: Any) -> int:  # pragma: no cover - compiled
+def _trailing_zeros(x: Any) -> int:
     """Return the number of zeros below the lowest one of a word that is not 0."""
     count, width = 0, 32
     while width > 0:
@@ -137,7 +135,7 @@ def _trailing_zeros(x: Any) -> int:  # pragma: no cover - compiled
 
 
 @inner
-def _next(bits: Array, at: int, end: int, flip: Any) -> int:  # pragma: no cover - compiled
+def _next(bits: Array, at: int, end: int, flip: Any) -> int:
     """Return the first bit from `at` on that differs from those of `flip`, at most `end`."""
     word = at >> 6
     x = (bits[word] ^ flip) >> np.uint64(at & 63)
@@ -153,7 +151,7 @@ def _next(bits: Array, at: int, end: int, flip: Any) -> int:  # pragma: no cover
 
 
 @inner
-def _fit_bits(i: int, search: Search) -> Any:  # pragma: no cover - compiled
+def _fit_bits(i: int, search: Search) -> Any:
     """Return the lowest offset of block i beside those before it, by marking units of memory."""
     ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
     full = ~np.uint64(0)
@@ -204,7 +202,7 @@ def _fit_bits(i: int, search: Search) -> Any:  # pragma: no cover - compiled
 
 
 @inner
-def _fit_heap(i: int, search: Search) -> int:  # pragma: no cover - compiled
+def _fit_heap(i: int, search: Search) -> int:
     """Return the lowest offset of block i beside those before it, by a heap of what they take."""
     ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
     size, step, at = search.size[i], search.alignment[i], place[i]
@@ -224,9 +222,7 @@ def _fit_heap(i: int, search: Search) -> int:  # pragma: no cover - compiled
 
 
 @inner
-def _raise(
-    i: int, cost: int, peak: int, search: Search
-) -> tuple[int, int]:  # pragma: no cover - compiled
+def _raise(i: int, cost: int, peak: int, search: Search) -> tuple[int, int]:
     """Count what block i sticks out above the target; return the energy and highest excess."""
     excess = search.excess
     height = search.offsets[i] + search.size[i] - search.state[TARGET]
@@ -244,9 +240,7 @@ def _raise(
 
 
 @inner
-def _replace(
-    begin: int, limit: int, search: Search
-) -> tuple[int, int, int]:  # pragma: no cover - compiled
+def _replace(begin: int, limit: int, search: Search) -> tuple[int, int, int]:
     """Place the marked blocks from `begin` on again, and those their moves concern.
 
     Returns
@@ -292,7 +286,7 @@ def _replace(
 
 
 @inner
-def _shift(source: int, target: int, search: Search) -> None:  # pragma: no cover - compiled
+def _shift(source: int, target: int, search: Search) -> None:
     """Move the block at `source` in the order to `target`."""
     order, place = search.order, search.place
     i = order[source]
@@ -308,7 +302,7 @@ def _shift(source: int, target: int, search: Search) -> None:  # pragma: no cove
 
 
 @inner
-def _choose(search: Search) -> Any:  # pragma: no cover - compiled
+def _choose(search: Search) -> Any:
     """Return a block to move: any, one above the target, or one that meets such a block."""
     offsets, other = search.offsets, search.other
     order, ptr = search.order, search.ptr
@@ -330,7 +324,7 @@ def _choose(search: Search) -> Any:  # pragma: no cover - compiled
 
 
 @compiled
-def anneal(search: Search, temperature: float, budget: int) -> int:  # pragma: no cover - compiled
+def anneal(search: Search, temperature: float, budget: int) -> int:
     """Try moves in the order until the energy is 0 or `budget` steps are done.
 
     A move takes a block, more often than not one that sticks out or meets one that does, next to

@@ -18,7 +18,7 @@ def forbidden(
     ptr: Array,
     low: Array,
     high: Array,
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Write the forbidden distances o_i - o_j of the entries (i, j) of `near` as rows of runs.
 
     Parameters
@@ -77,9 +77,7 @@ def forbidden(
 
 
 @inner
-def _without_zero(
-    low: Array, high: Array, begin: int, used: int
-) -> int:  # pragma: no cover - compiled
+def _without_zero(low: Array, high: Array, begin: int, used: int) -> int:
     """Take zero out of the runs begin .. used - 1; return where they end."""
     for k in range(begin, used):
         if low[k] <= 0 <= high[k]:

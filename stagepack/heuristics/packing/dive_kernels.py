@@ -34,7 +34,7 @@ class Dive(NamedTuple):
 
 
 @compiled
-def begin(b: int, sections: int) -> Dive:  # pragma: no cover - compiled
+def begin(b: int, sections: int) -> Dive:
     """Return a dive with an empty skyline and all blocks to come."""
     leaves = 1
     while leaves < sections:
@@ -51,7 +51,7 @@ def begin(b: int, sections: int) -> Dive:  # pragma: no cover - compiled
 @compiled
 def proceed(
     dive: Dive, order: Array, first: Array, end: Array, size: Array, offsets: Array, steps: int
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Place blocks on the skyline, always the one that can go lowest, until `steps` are done.
 
     A step takes the top of the heap: it is placed if the skyline under it is no higher than its

@@ -61,9 +61,7 @@ from stagepack.instances.profile import Array
 
 
 @numba.njit(inline="always")
-def _settle(
-    block: int, at: int, blocks: Array, windows: Array
-) -> int:  # pragma: no cover - compiled
+def _settle(block: int, at: int, blocks: Array, windows: Array) -> int:
     """Return the lowest legal offset of a block from `at` up, or NOWHERE."""
     b: Record = blocks[block]
     if b.step > 1:
@@ -79,9 +77,7 @@ def _settle(
 
 
 @inner
-def _undo(
-    mark: int, blocks: Array, sections: Array, trail: Array, control: Array
-) -> None:  # pragma: no cover - compiled
+def _undo(mark: int, blocks: Array, sections: Array, trail: Array, control: Array) -> None:
     """Take back all changes since the trail had `mark` rows."""
     for t in range(control[TRAIL] - 1, mark - 1, -1):
         change = trail[t]
@@ -105,7 +101,7 @@ def _undo(
 @numba.njit(inline="always")
 def _raise(
     block: int, effective: int, blocks: Array, windows: Array, trail: Array, control: Array
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Raise the effective offset of a block and of its later twins; return the highest top."""
     top = effective
     while block >= 0 and blocks[block].effective < effective:
@@ -133,7 +129,7 @@ def _fits(
     lists: Array,
     trail: Array,
     control: Array,
-) -> bool:  # pragma: no cover - compiled
+) -> bool:
     """Update the floors of sections lists[begin:end]; return whether what is unplaced may fit."""
     for q in range(begin, end):
         s = lists[q]
@@ -172,7 +168,7 @@ def _in_lowest_section(
     member_ptr: Array,
     members: Array,
     lists: Array,
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Return where in the part's list the block to branch on is, or -1.
 
     It is the member of least base, then rank, of the section of least floor (then most unplaced),
@@ -241,7 +237,7 @@ def search(
     part_rows: Array,
     queue: Array,
     control: Array,
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Go on with the search until it ends, `work` steps are done or an array is too short.
 
     Parameters

@@ -50,7 +50,7 @@ class Slabs(NamedTuple):
 @compiled
 def make_slabs(
     placed: Array, todo: Array, first: Array, end: Array, size: Array, offsets: Array, shift: int
-) -> Slabs:  # pragma: no cover - compiled
+) -> Slabs:
     """Return slabs that hold the blocks `placed` and have room for the blocks `todo`.
 
     O(slabs + entries).
@@ -105,7 +105,7 @@ def fill_slabs(
     offsets: Array,
     budget: int,
     spent: Array,
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Place the blocks todo[begin:], in that order; none longer than a slab.
 
     Returns
@@ -226,9 +226,7 @@ class Lists(NamedTuple):
 
 
 @inner
-def push_interval(
-    low: int, high: int, filled: int, heap_low: Array, heap_high: Array
-) -> int:  # pragma: no cover - compiled
+def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: Array) -> int:
     """Add offsets [low, high) to the heap; return its new length."""
     if high <= low or high <= 0:
         return filled
@@ -243,9 +241,7 @@ def push_interval(
 
 
 @inner
-def pop_interval(
-    filled: int, heap_low: Array, heap_high: Array
-) -> int:  # pragma: no cover - compiled
+def pop_interval(filled: int, heap_low: Array, heap_high: Array) -> int:
     """Take the lowest interval off the heap; return its new length."""
     filled -= 1
     low, high = heap_low[filled], heap_high[filled]
@@ -267,9 +263,7 @@ def pop_interval(
 
 
 @inner
-def _forbid(
-    i: int, ceiling: int, pieces: Pieces, lists: Lists, offsets: Array
-) -> tuple[int, int]:  # pragma: no cover - compiled
+def _forbid(i: int, ceiling: int, pieces: Pieces, lists: Lists, offsets: Array) -> tuple[int, int]:
     """Fill the heap with the offsets block i may not take; return its length and the work done."""
     heap_low, heap_high, shift = lists.heap_low, lists.heap_high, lists.shift
     size = pieces.size[i]
@@ -305,9 +299,7 @@ def _forbid(
 
 
 @inner
-def _bank_cost(
-    i: int, offset: int, pieces: Pieces, offsets: Array
-) -> int:  # pragma: no cover - compiled
+def _bank_cost(i: int, offset: int, pieces: Pieces, offsets: Array) -> int:
     """Return twice the partners of block i in its banks, plus 1 if it straddles without need."""
     nbytes, size = pieces.bank_bytes, pieces.size[i]
     low, high = offset // nbytes, (offset + size - 1) // nbytes
@@ -337,7 +329,7 @@ def fill_lists(
     offsets: Array,
     budget: int,
     spent: Array,
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Place the blocks todo[begin:], in that order, whatever their pieces, ranges and partners.
 
     O(m log m) a block with m placed pieces in its time.

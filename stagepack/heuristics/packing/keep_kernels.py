@@ -9,9 +9,7 @@ from stagepack.instances.profile import Array
 
 
 @compiled
-def sieve(
-    events: Array, low: Array, high: Array, weight: Array
-) -> Array:  # pragma: no cover - compiled
+def sieve(events: Array, low: Array, high: Array, weight: Array) -> Array:
     """Return which rectangles to drop so that no others intersect; O(n (log n + alive)).
 
     Plays births and deaths in time and keeps what is alive sorted by address.  A newcomer stays if

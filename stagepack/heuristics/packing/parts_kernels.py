@@ -12,9 +12,7 @@ from stagepack.instances.profile import Array
 
 
 @compiled
-def linear_neighbours(
-    first: Array, last: Array
-) -> tuple[Array, Array]:  # pragma: no cover - compiled
+def linear_neighbours(first: Array, last: Array) -> tuple[Array, Array]:
     """Return the blocks that share a section with each, as rows (ptr, other), ascending.
 
     The blocks are alive in the sections first .. last, and ascend in `first`.  O(b + pairs).
@@ -44,9 +42,7 @@ def linear_neighbours(
 
 
 @numba.njit(inline="always")
-def remember(
-    control: Array, trail: Array, what: int, index: int, a: int, b: int, c: int
-) -> None:  # pragma: no cover - compiled
+def remember(control: Array, trail: Array, what: int, index: int, a: int, b: int, c: int) -> None:
     """Note values that are about to change."""
     top = control[TRAIL]
     change = trail[top]
@@ -72,7 +68,7 @@ def label(
     members: Array,
     lists: Array,
     queue: Array,
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Label what the frame's part falls into after its choice was placed; return how many parts.
 
     Linear time is cut where no unplaced block crosses; otherwise the conflicts are searched.
@@ -154,7 +150,7 @@ def divide(
     part_rows: Array,
     trail: Array,
     control: Array,
-) -> None:  # pragma: no cover - compiled
+) -> None:
     """Write the labelled parts as lists of blocks and of sections, and rank their blocks anew.
 
     The new rank is by descending weight times the largest load unplaced in a section of the

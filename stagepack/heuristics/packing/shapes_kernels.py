@@ -82,7 +82,7 @@ from stagepack.instances.profile import Array
 
 
 @inner
-def _legal(block: Record, at: int, ranges: Array) -> int:  # pragma: no cover - compiled
+def _legal(block: Record, at: int, ranges: Array) -> int:
     """Return the lowest offset from `at` up that the block's ranges allow, or NOWHERE."""
     at = max(0, (at + block.step - 1) // block.step * block.step)
     if block.range == block.range_end:
@@ -94,7 +94,7 @@ def _legal(block: Record, at: int, ranges: Array) -> int:  # pragma: no cover - 
 
 
 @inner
-def _forbids(entry: Record, distance: int, runs: Array) -> int:  # pragma: no cover - compiled
+def _forbids(entry: Record, distance: int, runs: Array) -> int:
     """Return the run of an entry of `near` that holds a distance, or -1."""
     for r in range(entry.run, entry.run_end):
         if distance <= runs[r].high:
@@ -103,9 +103,7 @@ def _forbids(entry: Record, distance: int, runs: Array) -> int:  # pragma: no co
 
 
 @inner
-def _free(
-    block: Record, at: int, shapes: Shapes, control: Array
-) -> int:  # pragma: no cover - compiled
+def _free(block: Record, at: int, shapes: Shapes, control: Array) -> int:
     """Return the lowest legal offset from `at` up that no placed block forbids, or NOWHERE."""
     while True:
         at = _legal(block, at, shapes.ranges)
@@ -125,9 +123,7 @@ def _free(
 
 
 @inner
-def _resting(
-    block: Record, at: int, shapes: Shapes, control: Array
-) -> int:  # pragma: no cover - compiled
+def _resting(block: Record, at: int, shapes: Shapes, control: Array) -> int:
     """Return the lowest free offset from `at` up where the block may rest, or NOWHERE.
 
     On what is placed, on a bound of its ranges, or on an unplaced block that may lie just there.
@@ -171,9 +167,7 @@ def _resting(
 
 
 @inner
-def _remember(
-    what: int, index: int, old: int, trail: Array, control: Array
-) -> None:  # pragma: no cover - compiled
+def _remember(what: int, index: int, old: int, trail: Array, control: Array) -> None:
     top = control[TRAIL]
     trail[top, 0] = what
     trail[top, 1] = index
@@ -182,9 +176,7 @@ def _remember(
 
 
 @inner
-def _undo(
-    mark: int, blocks: Array, trail: Array, control: Array
-) -> None:  # pragma: no cover - compiled
+def _undo(mark: int, blocks: Array, trail: Array, control: Array) -> None:
     for top in range(control[TRAIL] - 1, mark - 1, -1):
         block, old = blocks[trail[top, 1]], trail[top, 2]
         if trail[top, 0] == LOWEST:
@@ -197,15 +189,13 @@ def _undo(
 
 
 @inner
-def _cut(height: int, control: Array) -> None:  # pragma: no cover - compiled
+def _cut(height: int, control: Array) -> None:
     """Note that the tree is cut here, because what is below it has at least this height."""
     control[LEAST] = min(control[LEAST], height)
 
 
 @inner
-def _await(
-    i: int, blocks: Array, queue: Array, control: Array
-) -> None:  # pragma: no cover - compiled
+def _await(i: int, blocks: Array, queue: Array, control: Array) -> None:
     block = blocks[i]
     if block.offset < 0 and not block.waiting:
         block.waiting = 1
@@ -214,7 +204,7 @@ def _await(
 
 
 @inner
-def _touch(block: Record, shapes: Shapes, control: Array) -> None:  # pragma: no cover - compiled
+def _touch(block: Record, shapes: Shapes, control: Array) -> None:
     """Have the sections and neighbours of a block looked at."""
     for r in range(block.section, block.section_end):
         s = shapes.section_of[r]
@@ -229,9 +219,7 @@ def _touch(block: Record, shapes: Shapes, control: Array) -> None:  # pragma: no
 
 
 @inner
-def _absorbed(
-    member: Record, blocks: Array, partners: Array
-) -> bool:  # pragma: no cover - compiled
+def _absorbed(member: Record, blocks: Array, partners: Array) -> bool:
     """Return whether an unplaced member may lie within what another one of its section holds."""
     i = member.block
     for r in range(member.partner, member.partner_end):
@@ -245,7 +233,7 @@ def _absorbed(
 
 
 @inner
-def _top(s: int, shapes: Shapes, control: Array) -> int:  # pragma: no cover - compiled
+def _top(s: int, shapes: Shapes, control: Array) -> int:
     """Return how high a section must reach: unplaced pieces cut to slices fill what is free."""
     blocks, members, order = shapes.blocks, shapes.members, shapes.order
     begin, end = shapes.sections[s].member, shapes.sections[s].member_end
@@ -281,9 +269,7 @@ def _top(s: int, shapes: Shapes, control: Array) -> int:  # pragma: no cover - c
 
 
 @inner
-def _deduce(
-    count: int, capacity: int, shapes: Shapes, trail: Array, control: Array
-) -> bool:  # pragma: no cover - compiled
+def _deduce(count: int, capacity: int, shapes: Shapes, trail: Array, control: Array) -> bool:
     """Raise lowest places until they hold, then look at the sections touched; False: failure."""
     raises, fits, until = 0, True, control[WORK] + STEPS
     while control[WAITING] > 0:
@@ -320,9 +306,7 @@ def _deduce(
 
 
 @inner
-def _blockable(
-    block: Record, shapes: Shapes, control: Array
-) -> bool:  # pragma: no cover - compiled
+def _blockable(block: Record, shapes: Shapes, control: Array) -> bool:
     """Return whether something may still keep an unplaced block from its excluded place."""
     control[WORK] += block.near_end - block.near
     for e in range(block.near, block.near_end):
@@ -339,9 +323,7 @@ def _blockable(
 
 
 @inner
-def _exclude(
-    i: int, capacity: int, shapes: Shapes, trail: Array, control: Array
-) -> bool:  # pragma: no cover - compiled
+def _exclude(i: int, capacity: int, shapes: Shapes, trail: Array, control: Array) -> bool:
     """Raise an unplaced block from its lowest place, which something must forbid in the end."""
     block = shapes.blocks[i]
     kept = block.hole >= 0
@@ -366,7 +348,7 @@ def _exclude(
 
 
 @compiled
-def least_peak(shapes: Shapes, control: Array) -> int:  # pragma: no cover - compiled
+def least_peak(shapes: Shapes, control: Array) -> int:
     """Return a lower bound on the peak, from what is known about all blocks."""
     peak = 0
     for i in range(len(shapes.blocks)):
@@ -378,9 +360,7 @@ def least_peak(shapes: Shapes, control: Array) -> int:  # pragma: no cover - com
 
 
 @inner
-def _chosen(
-    begin: int, end: int, focus: int, shapes: Shapes, lists: Array
-) -> int:  # pragma: no cover - compiled
+def _chosen(begin: int, end: int, focus: int, shapes: Shapes, lists: Array) -> int:
     """Return the block of lists[begin : end] of the lowest place, then of the least rank.
 
     Of those in the section that had to reach highest, with the focus on sections.
@@ -405,9 +385,7 @@ def _chosen(
 
 
 @inner
-def _divide(
-    frame: Array, shapes: Shapes, lists: Array, parts: Array, control: Array
-) -> None:  # pragma: no cover - compiled
+def _divide(frame: Array, shapes: Shapes, lists: Array, parts: Array, control: Array) -> None:
     """Write the connected parts of a frame's unplaced blocks to `lists` and `parts`."""
     blocks = shapes.blocks
     first, end = frame[BEGIN], frame[BEGIN] + frame[COUNT]
@@ -458,7 +436,7 @@ def search(
     lists: Array,
     parts: Array,
     control: Array,
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Search until something is known or the work is done.
 
     Parameters

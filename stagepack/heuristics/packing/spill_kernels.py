@@ -18,7 +18,7 @@ def fill(
     load: Array,
     taken: Array,
     budget: int,
-) -> tuple[int, int]:  # pragma: no cover - compiled
+) -> tuple[int, int]:
     """Take blocks, one after the other, whose pieces fit on the load.
 
     Parameters

@@ -78,7 +78,7 @@ class Skyline(NamedTuple):
 
 
 @compiled
-def plant(classes: Classes) -> None:  # pragma: no cover - compiled
+def plant(classes: Classes) -> None:
     """Fill the trees and the shortest lengths; O(entries)."""
     for k in range(len(classes.ptr) - 1):
         base = classes.tree_ptr[k]
@@ -97,7 +97,7 @@ def plant(classes: Classes) -> None:  # pragma: no cover - compiled
 
 
 @compiled
-def outline(ground: Array, circular: bool) -> Skyline:  # pragma: no cover - compiled
+def outline(ground: Array, circular: bool) -> Skyline:
     """Return the skyline whose height in each section is given; O(sections)."""
     sections = len(ground)
     height = np.full(sections, -1, np.int64)
@@ -120,7 +120,7 @@ def outline(ground: Array, circular: bool) -> Skyline:  # pragma: no cover - com
 
 
 @inner
-def _at_or_after(a: int, k: int, classes: Classes) -> int:  # pragma: no cover - compiled
+def _at_or_after(a: int, k: int, classes: Classes) -> int:
     """Return the first entry of class k that does not start before section a.
 
     Gallops from where the last look began: looks are mostly near one another.
@@ -157,7 +157,7 @@ def _at_or_after(a: int, k: int, classes: Classes) -> int:  # pragma: no cover -
 
 
 @inner
-def _choose(a: int, b: int, classes: Classes) -> tuple[int, int]:  # pragma: no cover - compiled
+def _choose(a: int, b: int, classes: Classes) -> tuple[int, int]:
     """Return a block that lives within the sections [a, b), and its class; -1 if there is none.
 
     It is of the first class that has one, and there the one that starts first.
@@ -193,7 +193,7 @@ def _choose(a: int, b: int, classes: Classes) -> tuple[int, int]:  # pragma: no 
 
 
 @inner
-def _remove(x: int, k: int, classes: Classes) -> None:  # pragma: no cover - compiled
+def _remove(x: int, k: int, classes: Classes) -> None:
     tree, base = classes.tree, classes.tree_ptr[k]
     node = ((classes.tree_ptr[k + 1] - base) >> 1) + x - classes.ptr[k]
     tree[base + node] = NEVER
@@ -206,7 +206,7 @@ def _remove(x: int, k: int, classes: Classes) -> None:  # pragma: no cover - com
 
 
 @inner
-def _settled(x: int, h: int, classes: Classes) -> int:  # pragma: no cover - compiled
+def _settled(x: int, h: int, classes: Classes) -> int:
     """Return the lowest offset that entry x may have from h up."""
     i, size, step = classes.block[x], classes.size[x], classes.alignment[x]
     at = (h + step - 1) // step * step
@@ -218,9 +218,7 @@ def _settled(x: int, h: int, classes: Classes) -> int:  # pragma: no cover - com
 
 
 @compiled
-def fill(
-    classes: Classes, skyline: Skyline, offsets: Array, steps: int
-) -> bool:  # pragma: no cover - compiled
+def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> bool:
     """Fill valleys until all blocks are placed or `steps` are done; return whether all are placed.
 
     A step goes to a lower neighbour, places a block in a valley, or raises one to its lower wall.
@@ -322,7 +320,7 @@ def around(
     ring: int,
     offsets: Array,
     lows: Array,
-) -> bool:  # pragma: no cover - compiled
+) -> bool:
     """Place blocks one after another around a ring; return whether all found a place; O(b).
 
     Addresses run on from lap to lap; what is in use lies between the lowest block alive and the

@@ -142,9 +142,7 @@ class Scratch(NamedTuple):
 
 
 @compiled
-def fewest_stages(
-    source: Array, target: Array, accepting: Array
-) -> tuple[Array, Array]:  # pragma: no cover - compiled
+def fewest_stages(source: Array, target: Array, accepting: Array) -> tuple[Array, Array]:
     """Return `before` and `after` of an automaton, as :class:`Chain` has them."""
     before, after = np.empty((2, len(accepting)), dtype=np.int64)
     after[:], after[0] = UNLIMITED, 0
@@ -160,7 +158,7 @@ def fewest_stages(
 @numba.njit(inline="always")
 def _within(
     mode: int, work: int, recv: int, send: int, host: int, compute_limit: int, transfer_limit: int
-) -> bool:  # pragma: no cover - compiled
+) -> bool:
     """Return whether a stage of these costs is within the limits of the mode."""
     if mode == SUM:
         return work + recv + send + host <= compute_limit
@@ -172,9 +170,7 @@ def _within(
 
 
 @compiled
-def measure(
-    chain: Chain, compute_limit: int, scratch: Scratch
-) -> int:  # pragma: no cover - compiled
+def measure(chain: Chain, compute_limit: int, scratch: Scratch) -> int:
     """Prepare a probe: set the windows of all states, and return how many cells they need.
 
     O(transitions * log n).
@@ -198,7 +194,7 @@ def place_tails(
     compute_limit: int,
     transfer_limit: int,
     scratch: Scratch,
-) -> tuple[int, int]:  # pragma: no cover - compiled
+) -> tuple[int, int]:
     """Place tails along the transitions from `begin` on, for about `budget` elementary steps.
 
     O(window of the target) a transition, O(n^2) for tables.  Begin with 0, after `measure`.
@@ -234,9 +230,7 @@ def place_tails(
 
 
 @compiled
-def _look_ahead(
-    chain: Chain, compute_limit: int, scratch: Scratch
-) -> None:  # pragma: no cover - compiled
+def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
     """Set `ahead`: how far the stages before a tail reach, each as long as compute and reach allow.
 
     No further than its own stages leave room.  One bisection a transition, from the head of the
@@ -269,9 +263,7 @@ def _look_ahead(
 
 
 @compiled
-def _look_behind(
-    chain: Chain, compute_limit: int, scratch: Scratch
-) -> None:  # pragma: no cover - compiled
+def _look_behind(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
     """Set `behind`: how far back the stages of a tail reach, each as far as it may.
 
     No further than leaves room for the stages before it.
@@ -302,7 +294,7 @@ def _look_behind(
 @compiled
 def _place_by_window(
     t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
-) -> None:  # pragma: no cover - compiled
+) -> None:
     """Follow one transition of a chain whose costs add up.
 
     Both ends of the window of feasible stage ends fall with the first layer, so a monotone queue
@@ -360,7 +352,7 @@ def _place_by_window(
 @compiled
 def _place_by_table(
     t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
-) -> None:  # pragma: no cover - compiled
+) -> None:
     """Follow one transition of a chain given by tables without structure."""
     q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
     cells, at, at0 = scratch.cells, scratch.offset[q], scratch.offset[q0]
@@ -389,7 +381,7 @@ def _place_by_table(
 @compiled
 def read_partition(
     budget: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Read a partition off the cells, from the first layer on, into `ends` and `classes`.
 
     Goes on from `reading`, which says in the end what limits the partition needs, for about
@@ -440,9 +432,7 @@ def read_partition(
 
 
 @compiled
-def search(
-    state: Array, budget: int, chain: Chain, scratch: Scratch
-) -> int:  # pragma: no cover - compiled
+def search(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
     """Go on with a search from where `state` left it, for about `budget` elementary steps.
 
     Returns what is left of the budget; early, with more CELLS than there are, when the next probe
@@ -476,7 +466,7 @@ def search(
 
 
 @compiled
-def _conclude(state: Array, found: bool, next_compute: int) -> None:  # pragma: no cover - compiled
+def _conclude(state: Array, found: bool, next_compute: int) -> None:
     """Draw the conclusion from a probe and set the limit of the next.
 
     Below `next_compute` nothing more could be placed than was.

@@ -54,7 +54,7 @@ class Walk(NamedTuple):
 
 
 @compiled
-def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
+def _energy(graph: Graph, walk: Walk) -> float:
     """Return the objective of the orders and a little of its mean over devices; -1: deadlock.
 
     Spans are those of the earliest ends with the latest first starts, which is no less than what
@@ -81,9 +81,7 @@ def _energy(graph: Graph, walk: Walk) -> float:  # pragma: no cover - compiled
 
 
 @compiled
-def _shift(
-    order: Array, position: Array, source: int, target: int
-) -> None:  # pragma: no cover - compiled
+def _shift(order: Array, position: Array, source: int, target: int) -> None:
     """Move the operation at place `source` to place `target`; those between make room."""
     v = order[source]
     step = 1 if target > source else -1
@@ -97,9 +95,7 @@ def _shift(
 
 
 @compiled
-def _fits(
-    graph: Graph, order: Array, low: int, high: int, limit: int
-) -> bool:  # pragma: no cover - compiled
+def _fits(graph: Graph, order: Array, low: int, high: int, limit: int) -> bool:
     """Whether the device that runs order[low:high] keeps within its memory."""
     held = 0
     for at in range(low, high):
@@ -110,7 +106,7 @@ def _fits(
 
 
 @compiled
-def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:  # pragma: no cover
+def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:
     """Try `moves` random moves at temperature `heat`.
 
     A move takes one operation to another place on its device, without passing one of the same

@@ -8,9 +8,7 @@ from stagepack.instances.profile import Array
 
 
 @compiled
-def by_source(
-    before: Array, place: Array, by: Array, low: int, high: int
-) -> None:  # pragma: no cover - compiled
+def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> None:
     """Put the arcs [low, high) where `place` says for the operation they leave, and move it on."""
     for arc in range(low, high):
         v = before[arc]
@@ -21,7 +19,7 @@ def by_source(
 @compiled
 def heads(
     graph: Graph, first: Array, after: Array, visit: Array, head: Array, low: int, high: int
-) -> None:  # pragma: no cover - compiled
+) -> None:
     """Raise head[v] to the longest path to the start of v from whatever has a head > -FAR.
 
     Along visit[low:high], after what comes before in `visit`; by the arcs of `graph` and to
@@ -44,7 +42,7 @@ def heads(
 @compiled
 def tails(
     graph: Graph, first: Array, after: Array, visit: Array, tail: Array, low: int, high: int
-) -> None:  # pragma: no cover - compiled
+) -> None:
     """Raise tail[v] to the longest path from the end of v to whatever has a tail > -FAR.
 
     Along visit[low:high], backward, after what comes later in `visit`; arcs as in :func:`heads`.
@@ -72,7 +70,7 @@ def one_machine(
     heap: Array,
     state: Array,
     most: int,
-) -> bool:  # pragma: no cover - compiled
+) -> bool:
     """Schedule jobs with heads and tails on one machine, with preemption; True: all are done.
 
     `by_head` are the jobs in the order of their heads (sorting takes long to compile).  Among the

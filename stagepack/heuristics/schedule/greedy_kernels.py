@@ -113,7 +113,7 @@ class Policy(NamedTuple):
 
 
 @compiled
-def _ready(shop: Shop, s: int, k: int, i: int, done: Array, end: Array) -> Any:  # pragma: no cover
+def _ready(shop: Shop, s: int, k: int, i: int, done: Array, end: Array) -> Any:
     """Return when operation (s, k, i) could start as its predecessors see it; FAR: not known."""
     m, at = shop.microbatches[s], shop.base[s]
     ready = 0
@@ -137,9 +137,7 @@ def _ready(shop: Shop, s: int, k: int, i: int, done: Array, end: Array) -> Any: 
 
 
 @compiled
-def _safe(
-    shop: Shop, d: int, s: int, k: int, done: Array, held: int, work: Array
-) -> bool:  # pragma: no cover - compiled
+def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int, work: Array) -> bool:
     """Whether, after the next operation k of stage s, memory suffices to finish everything.
 
     The banker's test: the microbatches can be finished one after another, the oldest first, each
@@ -186,7 +184,7 @@ def _safe(
 @compiled
 def _choose(
     shop: Shop, policy: Policy, d: int, now: int, held: int, done: Array, end: Array, work: Array
-) -> tuple[int, int, int]:  # pragma: no cover - compiled
+) -> tuple[int, int, int]:
     """Return (stage, kind, now) of what device d starts now, or (-1, 0, when to ask again)."""
     best_s, best_k, best_rank = -1, 0, -FAR
     again, full = FAR, False
@@ -239,7 +237,7 @@ def _choose(
 
 
 @compiled
-def _set(turn: Array, first: Array, d: int, value: int) -> None:  # pragma: no cover - compiled
+def _set(turn: Array, first: Array, d: int, value: int) -> None:
     """Let device d decide again at `value`."""
     turn[d] = value
     node = (len(turn) + d) >> 1
@@ -250,9 +248,7 @@ def _set(turn: Array, first: Array, d: int, value: int) -> None:  # pragma: no c
 
 
 @compiled
-def list_schedule(
-    shop: Shop, policy: Policy, plan: Plan, most: int, work: int
-) -> int:  # pragma: no cover - compiled
+def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) -> int:
     """Place up to `most` more operations, and return how many; -1 when none can start anything.
 
     The device that can decide first does; it starts the operation of highest rank.  Ends when

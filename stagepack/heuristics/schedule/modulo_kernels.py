@@ -10,9 +10,7 @@ from stagepack.instances.profile import Array
 
 
 @compiled
-def _free(
-    shop: Shop, period: int, time: Array, d: int, at: int, length: int
-) -> bool:  # pragma: no cover - compiled
+def _free(shop: Shop, period: int, time: Array, d: int, at: int, length: int) -> bool:
     """Whether [at, at + length) meets nothing placed on device d, modulo `period`."""
     for row in range(shop.own_first[d], shop.own_first[d + 1]):
         s = shop.own_stage[row]
@@ -26,9 +24,7 @@ def _free(
 
 
 @compiled
-def _place(
-    shop: Shop, period: int, time: Array, s: int, k: int, ready: int, close: bool
-) -> bool:  # pragma: no cover - compiled
+def _place(shop: Shop, period: int, time: Array, s: int, k: int, ready: int, close: bool) -> bool:
     """Set time[s, k] to the earliest time from `ready` on at which it fits; False: there is none.
 
     With `close`, only beside something placed before.
@@ -56,7 +52,7 @@ def _place(
 
 
 @compiled
-def _overfull(shop: Shop, period: int, time: Array, d: int) -> bool:  # pragma: no cover - compiled
+def _overfull(shop: Shop, period: int, time: Array, d: int) -> bool:
     """Whether device d exceeds its memory once the period repeats."""
     latest = 0
     own = shop.own_stage[shop.own_first[d] : shop.own_first[d + 1]]
@@ -89,7 +85,7 @@ def place(
     early: int,
     random: Array,
     time: Array,
-) -> bool:  # pragma: no cover - compiled
+) -> bool:
     """Set time[s, k], shape (p, 3), so that all microbatches may repeat it with `period`.
 
     F's are placed along `order`, B's against it.  Of 100 operations `close` are put beside
@@ -144,7 +140,7 @@ def place_best(
     shortest: int,
     time: Array,
     best: Array,
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Set `best`, shape (p, 3), to a placing of shorter passage than `shortest`, and return that.
 
     The passage is from the first start to the last end of one microbatch, W aside.  The random

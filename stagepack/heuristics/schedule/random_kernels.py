@@ -9,7 +9,7 @@ from stagepack.instances.profile import Array
 
 
 @compiled
-def draw(random: Array, below: int) -> int:  # pragma: no cover - compiled
+def draw(random: Array, below: int) -> int:
     """Return a random number in [0, below): xorshift64*, Vigna 2016.
 
     `random`, uint64 of shape (1,), is the state of the generator.

@@ -16,7 +16,7 @@ def unroll(
     order: Array,
     state: Array,
     most: int,
-) -> bool:  # pragma: no cover - compiled
+) -> bool:
     """Write down what runs repeat; return whether that was all.
 
     Run r repeats rounds[r] times its columns first[r] .. first[r + 1] - 1.  Round i of a column
@@ -62,7 +62,7 @@ def grouped(
     order: Array,
     low: int,
     high: int,
-) -> None:  # pragma: no cover - compiled
+) -> None:
     """Write order[low:high]: `size` F's, then B (and W) of each, and again; stage by stage.
 
     The stages run in the order of `stages`; stages[i] is done at place ends[i] of `order`.

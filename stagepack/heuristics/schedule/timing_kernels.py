@@ -48,7 +48,7 @@ class Graph(NamedTuple):
 
 
 @compiled
-def target(graph: Graph, v: int, row: int, arc: int) -> Any:  # pragma: no cover - compiled
+def target(graph: Graph, v: int, row: int, arc: int) -> Any:
     """Return where an arc of `row` leads from its operation v; -1: nowhere, v is the last."""
     other = graph.after[arc]
     if other == row:
@@ -67,7 +67,7 @@ def begin(
     low: int,
     high: int,
     write: int,
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Prepare :func:`advance` for order[low:high], after what comes before; return `write`.
 
     follower[v] becomes what the device of v runs next, -1 after its last operation, waits[v] how
@@ -99,7 +99,7 @@ def advance(
     read: int,
     write: int,
     stop: int,
-) -> int:  # pragma: no cover - compiled
+) -> int:
     """Follow visit[read:write], and what then waits for nothing, up to visit[stop]; return `write`.
 
     Where that is no more than could be read the orders wait for one another.
@@ -131,7 +131,7 @@ def advance(
 @compiled
 def forward(
     graph: Graph, order: Array, follower: Array, start: Array, visit: Array, waits: Array
-) -> bool:  # pragma: no cover - compiled
+) -> bool:
     """Set `start` to the earliest starts; return False when the orders wait for one another.
 
     `follower` becomes what :func:`begin` says, `visit`, shape (n,), a topological order; `waits`
@@ -151,7 +151,7 @@ def backward(
     start: Array,
     low: int,
     high: int,
-) -> None:  # pragma: no cover - compiled
+) -> None:
     """Set `start` of visit[low:high] to the latest at which device d is done by deadline[d].
 
     `visit` is the topological order of :func:`forward`; later parts of it come first.
@@ -171,9 +171,7 @@ def backward(
 
 
 @compiled
-def peaks(
-    graph: Graph, order: Array, held: Array, peak: Array, low: int, high: int
-) -> None:  # pragma: no cover - compiled
+def peaks(graph: Graph, order: Array, held: Array, peak: Array, low: int, high: int) -> None:
     """Raise peak[d] to the most memory device d holds in order[low:high], after `held`."""
     for at in range(low, high):
         row = graph.row[order[at]]
@@ -192,7 +190,7 @@ def reaches(
     distance: Array,
     low: int,
     high: int,
-) -> None:  # pragma: no cover - compiled
+) -> None:
     """Follow visit[low:high] with longest paths; see :meth:`.timing.Timing.shortest_spans`.
 
     distance[v] is the longest path to the start of v, length[e] that to the end of device e, with
@@ -217,7 +215,7 @@ def reaches(
 
 
 @compiled
-def least_period(length: Array) -> int:  # pragma: no cover - compiled
+def least_period(length: Array) -> int:
     """Return the greatest mean weight of a cycle, rounded up; length[d, e] of -FAR: no arc.
 
     Howard would do; the graph has one node a device, so Karp's recursion is short.  O(d**3).

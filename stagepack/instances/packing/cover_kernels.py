@@ -17,7 +17,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @compiled
-def _position(node: int, row: int, ptr: Array, other: Array) -> int:  # pragma: no cover - compiled
+def _position(node: int, row: int, ptr: Array, other: Array) -> int:
     """Return where `node` is in a row of `other`, or -1."""
     low, high = ptr[row], ptr[row + 1]
     while low < high:
@@ -33,7 +33,7 @@ def _position(node: int, row: int, ptr: Array, other: Array) -> int:  # pragma: 
 @compiled
 def clique_cover(
     order: Array, weight: Array, ptr: Array, other: Array, edge: Array, ranked: Array
-) -> tuple[Array, Array, int]:  # pragma: no cover - compiled
+) -> tuple[Array, Array, int]:
     """Return members (node, clique), and the number of cliques; a node alone is one.
 
     O(edges^1.5 log n) at worst, about linear in sparse graphs and in complete ones.

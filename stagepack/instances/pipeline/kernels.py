@@ -64,7 +64,7 @@ class Window(NamedTuple):
 @compiled
 def furthest_fit(
     budget: int, layers: Layers, stashes: int, capacity: int, window: Window, reach: Array
-) -> bool:  # pragma: no cover - compiled
+) -> bool:
     """Find the furthest end of a range that fits, for every first layer.
 
     Two pointers; shared keys are counted in the window, the largest peak is the head of a
@@ -126,9 +126,7 @@ def furthest_fit(
 
 
 @compiled
-def add_keys(
-    span: Array, key: Array, nbytes: Array, seen: Array, needs: Array
-) -> None:  # pragma: no cover - compiled
+def add_keys(span: Array, key: Array, nbytes: Array, seen: Array, needs: Array) -> None:
     """Add to the needs of each span, in order, the bytes of the keys that its uses name, once.
 
     Parameters
