@@ -292,7 +292,9 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path, whole_group: bool) -> None:
     assert process.stdout is not None
     ended = 0
     while ended < 1:  # "best" on the first instance; "waits" is under way by then, or soon
-        ended += process.stdout.readline().startswith("ended")
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        ended += line.startswith("ended")
     time.sleep(1.0)
     sent = time.monotonic()
     if whole_group:
