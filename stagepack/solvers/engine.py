@@ -415,6 +415,32 @@ def _end(worker: threading.Thread) -> None:
     """Raise :class:`Abandoned` in a thread that runs Python; it comes between two of its steps."""
     for handler in logging.getLogger("pyomo").handlers:
         handler.addFilter(_unless_abandoned)  # the same one again adds nothing
+    if not isinstance(sys.unraisablehook, _Again):
+        sys.unraisablehook = _Again(sys.unraisablehook)
+    _raise_in(worker)
+
+
+class _Again:
+    """Raises :class:`Abandoned` anew where it came in a callback, out of which nothing is raised.
+
+    Parameters
+    ----------
+    hook : callable
+        What is told of all other exceptions that are lost.
+    """
+
+    def __init__(self, hook: Callable[[Any], object]) -> None:
+        self._hook = hook
+
+    def __call__(self, unraisable: Any) -> None:
+        """Be told of an exception, in the thread that lost it."""
+        if unraisable.exc_type is Abandoned:
+            _raise_in(threading.current_thread())
+        else:
+            self._hook(unraisable)
+
+
+def _raise_in(worker: threading.Thread) -> None:
     if worker.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(worker.ident), ctypes.py_object(Abandoned)

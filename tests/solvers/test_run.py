@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import time
 from typing import NoReturn
@@ -10,7 +11,15 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from stagepack.solvers.engine import GRACE, Relay, agrees, left_behind, run_cancellable
+from stagepack.solvers.engine import (
+    GRACE,
+    Abandoned,
+    Relay,
+    _Again,
+    agrees,
+    left_behind,
+    run_cancellable,
+)
 
 
 def test_a_value_comes_back() -> None:
@@ -128,3 +137,27 @@ def test_agreement_looks_at_hinted_columns_only() -> None:
     assert agrees(np.array([1, 7, 3]), hint)
     assert not agrees(np.array([1, 7, 4]), hint)
     assert not agrees(None, hint)
+
+
+def test_abandoning_that_is_lost_in_a_callback_is_raised_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Loses:
+        def __del__(self) -> None:
+            raise Abandoned
+
+    ended = []
+
+    def work() -> None:
+        try:
+            Loses()  # collected at once; nothing can be raised out of it
+            for _ in range(200):
+                time.sleep(0.01)
+        except Abandoned:
+            ended.append(True)
+
+    monkeypatch.setattr(sys, "unraisablehook", _Again(sys.unraisablehook))
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert ended
