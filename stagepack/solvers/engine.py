@@ -35,6 +35,7 @@ ShouldStop = Callable[[], bool]
 POLL = 0.05
 """Seconds between two looks of the calling thread at the clock and at `should_stop`."""
 
+SOON = 0.01  # seconds after which what was lost is tried again
 GRACE = 0.15
 """Seconds that a cancelled solver has to return before the run goes on without it.
 
@@ -434,14 +435,16 @@ class _Again:
 
     def __call__(self, unraisable: Any) -> None:
         """Be told of an exception, in the thread that lost it."""
-        if unraisable.exc_type is Abandoned:
-            _raise_in(threading.current_thread())
+        if unraisable.exc_type is Abandoned:  # from elsewhere: here it would be lost as well
+            again = threading.Timer(SOON, _raise_in, (threading.current_thread(),))
+            again.daemon = True
+            again.start()
         else:
             self._hook(unraisable)
 
 
 def _raise_in(worker: threading.Thread) -> None:
-    if worker.ident is not None:
+    if worker.ident is not None and worker.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(worker.ident), ctypes.py_object(Abandoned)
         )
