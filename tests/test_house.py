@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "shown": {"errors"},
     "instances": set(),
     "heuristics": {"instances"},
-    "formulations": {"instances"},
+    "formulations": {"instances", "heuristics"},
     "solvers": set(),
     "methods": {"instances", "heuristics", "formulations", "solvers"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import logging
 import sys
 import time
@@ -33,7 +34,7 @@ def elapsed(seconds: float) -> str:
     return minutes if not hours else f"{hours}:{rest // 60:02d}:{rest % 60:02d}"
 
 
-class _Live:
+class _Live(abc.ABC):
     """Lines on stderr that are drawn anew several times a second, while a person watches."""
 
     def __init__(self) -> None:
@@ -61,9 +62,9 @@ class _Live:
         if self.live is not None:
             self.live.stop()
 
+    @abc.abstractmethod
     def picture(self) -> RenderableType:
         """Return what is drawn now."""
-        raise NotImplementedError
 
 
 class Search(_Live):

@@ -28,17 +28,20 @@ On the clock a phase takes one cycle more, so that the memory of an empty one co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formulations.phases import groups
-from stagepack.formulations.phases.groups import BACKWARD, FORWARD, Groups, Part, Table
+from stagepack.formulations.phases.groups import BACKWARD, FORWARD, Groups, Part
 from stagepack.formulations.phases.linear import LARGEST_SUM, ROUNDING
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
+
+if TYPE_CHECKING:
+    from stagepack.heuristics.phases.options import OptionTable
 
 
 class CpSat:
@@ -53,7 +56,7 @@ class CpSat:
     def __init__(
         self,
         instance: PhaseSchedule,
-        tables: Table | Sequence[Table],
+        tables: OptionTable | Sequence[OptionTable],
         *,
         upper: int | None = None,
     ) -> None:

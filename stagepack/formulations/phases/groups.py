@@ -34,9 +34,9 @@ Without kept bytes, prefetching and budgets nothing but the flow is left: the re
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -47,45 +47,10 @@ from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
+if TYPE_CHECKING:  # else its kernels would be loaded by whoever asks what the models take
+    from stagepack.heuristics.phases.options import Option, OptionTable
+
 FORWARD, BACKWARD = 0, -1
-
-
-class Option(Protocol):
-    """One way to run a group; tuples by phase are in the order of time."""
-
-    @property
-    def first(self) -> int: ...  # noqa: D102
-    @property
-    def end(self) -> int: ...  # noqa: D102
-    @property
-    def modes(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def policy(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def times(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def needs(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def kept(self) -> int: ...  # noqa: D102
-    @property
-    def hideable(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def variables(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def free(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def graphs(self) -> tuple[Hashable, ...]: ...  # noqa: D102
-
-
-class Table(Protocol):
-    """The options of all groups for one microbatch and number of I/O tiles."""
-
-    instance: PhaseSchedule
-    io_tiles: int
-    microbatch: int
-    capacity: int
-
-    def __iter__(self) -> Iterator[Any]: ...
 
 
 def unsupported(instance: PhaseSchedule) -> str:
@@ -131,7 +96,7 @@ class Part:
         Columns a and e.
     """
 
-    def __init__(self, table: Table, program: Linear) -> None:
+    def __init__(self, table: OptionTable, program: Linear) -> None:
         self.table, self.program = table, program
         self.instance = table.instance
         self.n = self.instance.n
@@ -360,13 +325,13 @@ class Groups:
 
     Parameters
     ----------
-    tables : Table or sequence of Table
+    tables : OptionTable or sequence of OptionTable
         Of one instance.
     upper : int, optional
         Cycles of a known plan: what takes longer may be cut off, nothing else is.
     """
 
-    def __init__(self, tables: Table | Sequence[Table], upper: int | None) -> None:
+    def __init__(self, tables: OptionTable | Sequence[OptionTable], upper: int | None) -> None:
         self.program = program = Linear()
         several = list(tables) if isinstance(tables, Sequence) else [tables]
         self.parts = [Part(table, program) for table in several]

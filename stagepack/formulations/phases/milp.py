@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stagepack.formulations.phases import groups
-from stagepack.formulations.phases.groups import Groups, Table
+from stagepack.formulations.phases.groups import Groups
 from stagepack.formulations.phases.linear import TOLERANCE
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
+
+if TYPE_CHECKING:
+    from stagepack.heuristics.phases.options import OptionTable
 
 
 class Milp:
@@ -21,7 +24,7 @@ class Milp:
     Parameters
     ----------
     instance : PhaseSchedule
-    tables : Table or sequence of Table
+    tables : OptionTable or sequence of OptionTable
         Options of all groups, for each number of I/O tiles and microbatch to choose from.
     upper : int, optional
         Cycles of a known plan: what takes longer may be cut off, nothing else is.
@@ -37,7 +40,7 @@ class Milp:
     def __init__(
         self,
         instance: PhaseSchedule,
-        tables: Table | Sequence[Table],
+        tables: OptionTable | Sequence[OptionTable],
         *,
         upper: int | None = None,
     ) -> None:
