@@ -11,7 +11,7 @@ from stagepack.errors import InputError
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
 from stagepack.methods.phases import reasons
-from stagepack.methods.phases.runs import Choices
+from stagepack.methods.phases.searches import Choices
 from stagepack.progress import Progress
 from stagepack.result import Result, Status
 from tests.random_phases import brute_force, random_phases

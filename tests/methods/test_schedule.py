@@ -15,7 +15,7 @@ from stagepack.heuristics.schedule.effort import Effort
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
-from stagepack.methods.schedule import runs
+from stagepack.methods.schedule import searches
 from stagepack.methods.schedule.reasons import conclude_infeasible, sufficient_memory
 from stagepack.progress import Progress
 from stagepack.result import Status, Termination
@@ -239,8 +239,8 @@ def test_auto_searches_a_period_once(monkeypatch: pytest.MonkeyPatch) -> None:
         progress.interrupt()
 
     monkeypatch.setattr(modulo, "search", record)
-    monkeypatch.setattr(runs, "_model", lambda *_: None)
-    monkeypatch.setattr(runs, "_improve", lambda *_: None)
+    monkeypatch.setattr(searches, "_model", lambda *_: None)
+    monkeypatch.setattr(searches, "_improve", lambda *_: None)
     solve(chain(4, 12, (5, 6, 4), limit=10), time_limit=60)
     assert asked == [greedy.ROUND]
 
@@ -378,7 +378,7 @@ def test_work_stands_for_the_limit(method: str, limit: float) -> None:
             spent[:] = [self.spent]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "Effort", Watched)
+        patch.setattr(searches, "Effort", Watched)
         result = solve(
             instance, method, time_limit=limit, options={"deterministic": True}, target=0
         )

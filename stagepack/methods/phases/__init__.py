@@ -7,7 +7,7 @@ from stagepack.methods import Deferred, Method
 
 
 def _run(name: str) -> Deferred:
-    return Deferred("stagepack.methods.phases.runs", name)
+    return Deferred("stagepack.methods.phases.searches", name)
 
 
 def _keeping(instance: PhaseSchedule) -> str:

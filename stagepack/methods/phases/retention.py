@@ -7,8 +7,8 @@ import functools
 from stagepack.formulations.phases import RematMilp
 from stagepack.formulations.phases.remat import Step
 from stagepack.heuristics.phases.cycles import UNLIMITED
+from stagepack.heuristics.phases.enumerate import Pairs
 from stagepack.heuristics.phases.remat import NONE, Found, Labels
-from stagepack.heuristics.phases.sweep import Sweep
 from stagepack.instances.phases import PhaseSchedule, Policy
 from stagepack.instances.phases.modes import Mode
 
@@ -42,25 +42,25 @@ def _warm_up() -> None:
     Labels(Step(instance, 0, 1, instance.modes_with(0)[0]), retaining=True).search(NONE, 1)
 
 
-def retain(sweep: Sweep, source: str) -> None:
-    """Search every pair and mode; the run hears of plans and bounds, the sweep of bounds.
+def retain(pairs: Pairs, source: str) -> None:
+    """Search every pair and mode; the run hears of plans and bounds, the pairs of bounds.
 
     Raises
     ------
     Stopped
         When time runs out.
     """
-    instance, progress = sweep.instance, sweep.progress
+    instance, progress = pairs.instance, pairs.progress
     with progress.setup("loading kernels"):
         _warm_up()
     choices = RematMilp.choices(instance)
-    bounds = {choice: sweep.bounds[choice[1], choice[0]] for choice in choices}
+    bounds = {choice: pairs.bounds[choice[1], choice[0]] for choice in choices}
     for choice in sorted(choices, key=lambda choice: (bounds[choice], choice)):
-        if bounds[choice] < sweep.upper:
-            _Choice(sweep, choice, bounds, source).run()
+        if bounds[choice] < pairs.upper:
+            _Choice(pairs, choice, bounds, source).run()
     for tiles, batch, _ in choices:
-        if sweep.bounds[batch, tiles] >= UNLIMITED:
-            sweep.infeasible.add((batch, tiles))
+        if pairs.bounds[batch, tiles] >= UNLIMITED:
+            pairs.infeasible.add((batch, tiles))
 
 
 class _Choice:
@@ -68,48 +68,48 @@ class _Choice:
 
     def __init__(
         self,
-        sweep: Sweep,
+        pairs: Pairs,
         choice: tuple[int, int, Mode],
         bounds: dict[tuple[int, int, Mode], int],
         source: str,
     ) -> None:
-        self.sweep, self.choice, self.bounds, self.source = sweep, choice, bounds, source
-        self.step = Step(sweep.instance, *choice)
+        self.pairs, self.choice, self.bounds, self.source = pairs, choice, bounds, source
+        self.step = Step(pairs.instance, *choice)
 
     def run(self) -> None:
         """Search with ever more labels, until they prove something or tell no more."""
         if self.step.infeasible:
             self._raise(NONE)
             return
-        chain = self.sweep.instance.chain
+        chain = self.pairs.instance.chain
         labels = Labels(self.step, retaining=not chain)
         self._raise(labels.bound)
         plain: Labels | None = None
         for most in WIDTHS:
-            self.sweep.keep_going()
-            if self.bounds[self.choice] >= self.sweep.upper:
+            self.pairs.keep_going()
+            if self.bounds[self.choice] >= self.pairs.upper:
                 return
             upper = self._upper()
-            found = labels.search(upper, most, self.sweep.time_left)
-            self.sweep.progress.require_time()
+            found = labels.search(upper, most, self.pairs.time_left)
+            self.pairs.progress.require_time()
             if not self._offer(found) and not chain:
                 # What is retained may be too much: recompute in the canonical order.
                 plain = plain or Labels(self.step, retaining=False)
-                self._offer(plain.search(upper, most, self.sweep.time_left))
+                self._offer(plain.search(upper, most, self.pairs.time_left))
             self._raise(found.bound)
             if found.complete:
                 return
 
     def _upper(self) -> int:
         """Return the cycles computed again from which on a plan is no better."""
-        upper = self.sweep.upper
+        upper = self.pairs.upper
         return NONE if upper >= UNLIMITED else self.step.most_again(upper - 1) + 1
 
     def _offer(self, found: Found) -> bool:
         """Offer a plan if there is one and it is possible; return False if it is not."""
         if found.again >= NONE:
             return True
-        instance, step = self.sweep.instance, self.step
+        instance, step = self.pairs.instance, self.step
         policy = [
             Policy.RECOMPUTE if layer in found.dropped else step.idle_policy(layer)
             for layer in range(step.n)
@@ -117,16 +117,16 @@ class _Choice:
         plan = step.plan(policy, None if instance.chain else list(found.recompute))
         if instance.check(plan):
             return False
-        self.sweep.progress.offer(plan, self.source)
+        self.pairs.progress.offer(plan, self.source)
         return True
 
     def _raise(self, again: int) -> None:
         """Note cycles that any better plan computes again, `NONE`: there is none."""
-        sweep, (tiles, batch, _) = self.sweep, self.choice
-        bound = sweep.upper if again >= NONE else min(self.step.time(again), sweep.upper)
+        pairs, (tiles, batch, _) = self.pairs, self.choice
+        bound = pairs.upper if again >= NONE else min(self.step.time(again), pairs.upper)
         self.bounds[self.choice] = max(self.bounds[self.choice], bound)
         least = min(value for (t, b, _), value in self.bounds.items() if (t, b) == (tiles, batch))
-        sweep.bounds[batch, tiles] = max(sweep.bounds[batch, tiles], least)
-        whole = min(sweep.bounds.values())
+        pairs.bounds[batch, tiles] = max(pairs.bounds[batch, tiles], least)
+        whole = min(pairs.bounds.values())
         if whole < UNLIMITED:
-            sweep.progress.raise_bound(min(whole, sweep.upper), "labels along the layers")
+            pairs.progress.raise_bound(min(whole, pairs.upper), "labels along the layers")

@@ -9,7 +9,7 @@ from stagepack.methods import Deferred, Method
 
 
 def _run(name: str) -> Deferred:
-    return Deferred("stagepack.methods.schedule.runs", name)
+    return Deferred("stagepack.methods.schedule.searches", name)
 
 
 class _Periodic:

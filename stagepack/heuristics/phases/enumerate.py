@@ -36,7 +36,7 @@ MANY_LABELS = 16 * MOST_LABELS
 """Labels at each layer beyond which a look takes too long."""
 
 
-class Sweep:
+class Pairs:
     """The pairs (microbatch, I/O tiles) of an instance, with what is known of each.
 
     Methods raise :class:`Stopped` when `progress` runs out of time.
@@ -75,8 +75,8 @@ class Sweep:
         self._policies: dict[tuple[int, bool], PolicyRows] = {}
         self._bounding: dict[tuple[int, bool], PolicyRows] = {}
 
-    def within(self, progress: Progress[PhaseSolution]) -> Sweep:
-        """Return a sweep that knows as much, but tells another `progress`."""
+    def within(self, progress: Progress[PhaseSolution]) -> Pairs:
+        """Return pairs of which as much is known, but that tell another `progress`."""
         other = copy.copy(self)
         other.progress, other.bounds = progress, dict(self.bounds)
         other._most, other._costs = dict(self._most), dict(self._costs)

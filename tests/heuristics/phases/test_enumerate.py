@@ -11,13 +11,13 @@ import pytest
 
 import stagepack as sp
 from stagepack.heuristics.phases import baselines, dp, effort, liveness_kernels, ranges
-from stagepack.heuristics.phases import sweep as sweep_module
+from stagepack.heuristics.phases import enumerate as enumeration
 from stagepack.heuristics.phases.bounds import WorkBounds
+from stagepack.heuristics.phases.enumerate import Pairs
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
 from stagepack.heuristics.phases.options import OptionTable, assemble, group_options
 from stagepack.heuristics.phases.policies import chosen
 from stagepack.heuristics.phases.ranges import RangeCosts
-from stagepack.heuristics.phases.sweep import Sweep
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.progress import Progress, Stopped
 from tests.random_phases import brute_force, random_phases
@@ -28,12 +28,12 @@ SIX = PhaseSchedule.from_arrays(
 )  # fmt: skip
 
 
-def swept(instance: PhaseSchedule) -> tuple[Sweep, Progress[PhaseSolution]]:
+def enumerated(instance: PhaseSchedule) -> tuple[Pairs, Progress[PhaseSolution]]:
     progress: Progress[PhaseSolution] = Progress(instance.evaluate, instance.check)
-    sweep = Sweep(instance, progress)
+    pairs = Pairs(instance, progress)
     with contextlib.suppress(Stopped):
-        sweep.run("sweep")
-    return sweep, progress
+        pairs.run("enumerate")
+    return pairs, progress
 
 
 def test_six_layers() -> None:
@@ -60,12 +60,12 @@ def test_against_brute_force(skips: bool) -> None:
         except OverflowError:
             continue
         looked += 1
-        sweep, progress = swept(instance)
+        pairs, progress = enumerated(instance)
         assert progress.bound is None or value is None or progress.bound <= value
         if value is None:
             assert progress.solution is None
-            assert sweep.none_fits or sweep.inexact
-        elif not sweep.inexact:
+            assert pairs.none_fits or pairs.inexact
+        elif not pairs.inexact:
             assert progress.objective == value
             assert progress.proved
             proved += 1
@@ -164,8 +164,8 @@ def test_many_pairs_are_one_problem_each() -> None:
         [400] * 6, [60] * 6, [80, 80, 20, 80, 20, 80, 20], global_batch=8, forward_fixed=[30] * 6,
         memory=3000, remote_bandwidth=2, tiles=8, io_tiles=(0, 3), tile_bandwidth=1,
     )  # fmt: skip
-    sweep, progress = swept(instance)
-    assert len(sweep.bounds) == 4 * 4
+    pairs, progress = enumerated(instance)
+    assert len(pairs.bounds) == 4 * 4
     best = min(
         dp.rest(group_options(instance, b, t))[0]
         for b in instance.microbatches
@@ -181,19 +181,19 @@ def test_pairs_that_cannot_win_are_left_out(monkeypatch: pytest.MonkeyPatch) -> 
         tiles=40, io_tiles=(1, 30), modes=["io"],
     )  # fmt: skip
     looked: list[tuple[int, int]] = []
-    look = Sweep.look
+    look = Pairs.look
 
-    def noted(self: Sweep, pair: tuple[int, int], source: str) -> None:
+    def noted(self: Pairs, pair: tuple[int, int], source: str) -> None:
         looked.append(pair)
         look(self, pair, source)
 
-    monkeypatch.setattr(Sweep, "look", noted)
-    sweep, progress = swept(instance)
+    monkeypatch.setattr(Pairs, "look", noted)
+    pairs, progress = enumerated(instance)
     assert progress.proved
     assert progress.objective is not None
-    assert 1 <= len(looked) < len(sweep.bounds)
+    assert 1 <= len(looked) < len(pairs.bounds)
     assert len(set(looked)) == len(looked)
-    assert all(sweep.bounds[pair] >= progress.objective for pair in set(sweep.bounds) - {*looked})
+    assert all(pairs.bounds[pair] >= progress.objective for pair in set(pairs.bounds) - {*looked})
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -259,14 +259,14 @@ def test_ranges_of_tiles_agree_with_every_number(
             tile_bandwidth=float(draw.choice([0.25, 0.5, 1.0])), remote_bandwidth=4,
             modes=["compute", "io", "io_overlapped"], prefetch=bool(seed % 2),
         )  # fmt: skip
-        every, whole = swept(instance)
+        every, whole = enumerated(instance)
         with monkeypatch.context() as patch:
-            patch.setattr(sweep_module, "SEPARATE", 0)
-            sweep, progress = swept(instance)
+            patch.setattr(enumeration, "SEPARATE", 0)
+            pairs, progress = enumerated(instance)
         assert progress.objective == whole.objective
-        assert sweep.none_fits == every.none_fits
-        assert progress.bound == whole.bound or sweep.inexact or sweep.none_fits
-        several += sweep.instance.io_tile_choices[-1] > 2 and progress.objective is not None
+        assert pairs.none_fits == every.none_fits
+        assert progress.bound == whole.bound or pairs.inexact or pairs.none_fits
+        several += pairs.instance.io_tile_choices[-1] > 2 and progress.objective is not None
     assert several > 10
 
 
@@ -281,7 +281,7 @@ def test_no_table_is_as_long_as_the_tiles() -> None:
     assert len(instance.io_tile_choices) == tiles - 1
     looked: list[tuple[int, int]] = []
 
-    class Watched(Sweep):
+    class Watched(Pairs):
         def table(self, microbatch: int, io_tiles: int) -> OptionTable:
             looked.append((microbatch, io_tiles))
             return super().table(microbatch, io_tiles)
@@ -304,8 +304,8 @@ def test_only_short_groups_count_where_all_are_too_many(monkeypatch: pytest.Monk
     assert (len(whole), len(some)) == (21, 11)
     assert whole.inexact == ""
     assert "more than 2 layers" in some.inexact
-    sweep, progress = swept(instance)
-    assert "more than 2 layers" in sweep.inexact
+    pairs, progress = enumerated(instance)
+    assert "more than 2 layers" in pairs.inexact
     assert progress.solution is not None
     assert progress.bound is not None
     assert not progress.proved
@@ -351,7 +351,7 @@ def test_work_is_counted_by_what_is_looked_at() -> None:
         instance = PhaseSchedule.from_arrays([1] * n, [1] * n, [1] * (n + 1), memory=2**40)
         progress: Progress[PhaseSolution] = Progress(instance.evaluate, instance.check)
         with effort.counting():
-            Sweep(instance, progress).table(1, 0)
+            Pairs(instance, progress).table(1, 0)
             return effort.spent()
 
     # Groups grow with the square of the layers, layers of all groups with the cube.

@@ -11,10 +11,10 @@ from stagepack.errors import InputError
 from stagepack.formulations import phases as formulations
 from stagepack.heuristics.phases import baselines, dp, effort
 from stagepack.heuristics.phases.cycles import UNLIMITED
+from stagepack.heuristics.phases.enumerate import Pairs
 from stagepack.heuristics.phases.options import GRAPHS, REMOTE, OptionTable, assemble, group_options
 from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
-from stagepack.heuristics.phases.sweep import Sweep
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.least import misfit
 from stagepack.methods import Settings
@@ -35,7 +35,7 @@ SHARE, LONGEST = 0.2, 10.0
 """The part of the time, and the seconds, that the search for a model's start may take."""
 
 
-def begin(instance: PhaseSchedule, progress: PhaseProgress) -> Sweep:
+def begin(instance: PhaseSchedule, progress: PhaseProgress) -> Pairs:
     """Tell `progress` what is known without a search; return what else a run needs.
 
     Raises
@@ -50,9 +50,9 @@ def begin(instance: PhaseSchedule, progress: PhaseProgress) -> Sweep:
         _warm_up(False)
         if instance.training and len(instance.policies) > 1:
             _warm_up(True)
-    sweep = Sweep(instance, progress)
-    sweep.raise_bound()
-    return sweep
+    pairs = Pairs(instance, progress)
+    pairs.raise_bound()
+    return pairs
 
 
 @functools.cache
@@ -83,48 +83,48 @@ STARTS = ("greedy-head", "sqrt-checkpoint", "keep-all")
 """The rules that the start of choice applies."""
 
 
-def apply_rule(name: str, sweep: Sweep) -> None:
+def apply_rule(name: str, pairs: Pairs) -> None:
     """Offer the plans of one naive rule: of the first of its variants that has any."""
     policies, cut = RULES[name]
     trouble = ""
-    for number, attempt in enumerate(baselines.attempts(policies, sweep.instance.n)):
-        found = _apply(name, attempt, cut, sweep, number > 0)
+    for number, attempt in enumerate(baselines.attempts(policies, pairs.instance.n)):
+        found = _apply(name, attempt, cut, pairs, number > 0)
         if not found:
             break
         trouble = trouble or found
-    if sweep.progress.solution is None:
-        sweep.progress.reason = trouble
+    if pairs.progress.solution is None:
+        pairs.progress.reason = trouble
 
 
 def _apply(
     name: str,
     policies: baselines.Policies,
     cut: Callable[[OptionTable], list[int] | None],
-    sweep: Sweep,
+    pairs: Pairs,
     late: bool,
 ) -> str:
     """Offer plans with the policies of a rule; return what is wrong if there is none.
 
     `late`: others were tried before.
     """
-    instance, progress = sweep.instance, sweep.progress
+    instance, progress = pairs.instance, pairs.progress
     trouble, offered = f"{name} finds no plan that fits", False
-    pairs = baselines.pairs(instance)
+    ranked = baselines.pairs(instance)
     budgets = (instance.remote_memory, instance.graphs) != (None, None)
     doubtful = instance.training or budgets  # else the options see to all rules
     first = not late and progress.solution is None
-    few = sweep.few(pairs[0][0])
+    few = pairs.few(ranked[0][0])
     known: tuple[int, PolicyRows] | None = None
-    for at, (microbatch, io_tiles) in enumerate(pairs):
+    for at, (microbatch, io_tiles) in enumerate(ranked):
         # The very first plan is made to its end, however late.
-        going = sweep.insist if first and not at else sweep.keep_going
+        going = pairs.insist if first and not at else pairs.keep_going
         going()
         effort.plan(instance.n, instance.training)
         if few.inexact:
-            costs = _few(name, sweep, microbatch, io_tiles, going)
+            costs = _few(name, pairs, microbatch, io_tiles, going)
             rows = None if costs is None else policies(costs, going)
         else:
-            costs = sweep.costs(microbatch)
+            costs = pairs.costs(microbatch)
             if known is None or known[0] != microbatch:
                 known = microbatch, policies(costs, going)
             rows = known[1]
@@ -145,14 +145,14 @@ def _apply(
 
 
 def _few(
-    name: str, sweep: Sweep, microbatch: int, io_tiles: int, going: Callable[[], bool]
+    name: str, pairs: Pairs, microbatch: int, io_tiles: int, going: Callable[[], bool]
 ) -> RangeCosts | None:
     """Return the costs of groups that a rule needs where all are too many; None: no plan."""
-    instance = sweep.instance
+    instance = pairs.instance
     if name == "layer-per-phase":
         return RangeCosts(instance, microbatch, cuts=range(instance.n + 1))
     if name == "sqrt-checkpoint":
-        return sweep.few(microbatch)
+        return pairs.few(microbatch)
     policy = None
     if instance.training:
         policy = Policy.KEEP if name == "keep-all" else instance.policies[0]
@@ -173,27 +173,27 @@ def searching(name: str) -> Run:
     """Return the `run` of the exact search, over all pairs of microbatch and I/O tiles."""
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        sweep = begin(instance, progress)
-        warm_start(sweep, settings)
-        search(sweep, name)
+        pairs = begin(instance, progress)
+        warm_start(pairs, settings)
+        search(pairs, name)
 
     return run
 
 
-def search(sweep: Sweep, source: str, *, patient: bool = True) -> None:
+def search(pairs: Pairs, source: str, *, patient: bool = True) -> None:
     """Search all pairs exactly; the run hears of the answer, or why there is none.
 
     `patient`: take all the time that may help; else leave it to others.
     """
-    progress = sweep.progress
-    if not retention.unsupported(sweep.instance):
-        retention.retain(sweep, source)
-    if not progress.proved and not sweep.none_fits:
-        sweep.run(source, patient=patient)
-    if progress.solution is None and sweep.none_fits:
-        conclude_infeasible(sweep.instance, progress, source)
-    elif sweep.inexact and not progress.proved:
-        progress.reason = f"{source} proves nothing more here: {sweep.inexact}"
+    progress = pairs.progress
+    if not retention.unsupported(pairs.instance):
+        retention.retain(pairs, source)
+    if not progress.proved and not pairs.none_fits:
+        pairs.run(source, patient=patient)
+    if progress.solution is None and pairs.none_fits:
+        conclude_infeasible(pairs.instance, progress, source)
+    elif pairs.inexact and not progress.proved:
+        progress.reason = f"{source} proves nothing more here: {pairs.inexact}"
 
 
 # ---------------------------------------------------------------------- on an engine
@@ -293,17 +293,17 @@ def _terms(table: OptionTable) -> int:
     return terms
 
 
-def columns(sweep: Sweep, engine: Any, settings: Settings, name: str, model: Any) -> None:
+def columns(pairs: Pairs, engine: Any, settings: Settings, name: str, model: Any) -> None:
     """Solve models whose columns are the options of groups, one for each pair."""
-    instance, progress = sweep.instance, sweep.progress
-    choices = Choices(progress, sweep.bounds)
+    instance, progress = pairs.instance, pairs.progress
+    choices = Choices(progress, pairs.bounds)
     budgets = {REMOTE: instance.remote_memory, GRAPHS: instance.graphs}
     wanted = {key for key, budget in budgets.items() if budget is not None}
     doubt = ""
-    for pair in sweep.ranked():
+    for pair in pairs.ranked():
         if progress.objective is not None and choices.bounds[pair] >= progress.objective:
             continue
-        table = group_options(instance, *pair, distinguish=wanted, keep_going=sweep.keep_going)
+        table = group_options(instance, *pair, distinguish=wanted, keep_going=pairs.keep_going)
         best = progress.solution
         here = best is not None and (best.microbatch, best.io_tiles) == pair
         terms = _terms(table)
@@ -311,7 +311,7 @@ def columns(sweep: Sweep, engine: Any, settings: Settings, name: str, model: Any
         if counted and SOLVED[engine.name] * terms > progress.remaining:
             # Time is better spent on the search than on a model that would not get far.
             progress.reason = f"a model of about {terms:,} terms takes more time than is left"
-            sweep.run("enumerate", patient=False)
+            pairs.run("enumerate", patient=False)
             return
         effort.spend(BUILT * terms)
         progress.require_time()
@@ -331,10 +331,10 @@ def columns(sweep: Sweep, engine: Any, settings: Settings, name: str, model: Any
         progress.reason = f"{name} proves nothing more here: {doubt}"
 
 
-def recomputing(sweep: Sweep, engine: Any, settings: Settings, name: str, model: Any) -> None:
+def recomputing(pairs: Pairs, engine: Any, settings: Settings, name: str, model: Any) -> None:
     """Solve models of recomputation within one group, one for each pair and mode."""
-    instance, progress = sweep.instance, sweep.progress
-    found = {choice: sweep.bounds[choice[1], choice[0]] for choice in model.choices(instance)}
+    instance, progress = pairs.instance, pairs.progress
+    found = {choice: pairs.bounds[choice[1], choice[0]] for choice in model.choices(instance)}
     choices = Choices(progress, found)
     for choice in sorted(found, key=lambda choice: (found[choice], choice)):
         if progress.objective is not None and choices.bounds[choice] >= progress.objective:
@@ -357,17 +357,17 @@ def recomputing(sweep: Sweep, engine: Any, settings: Settings, name: str, model:
 def modelled(
     name: str,
     engine: str,
-    solve: Callable[[Sweep, Any, Settings, str, Any], None],
+    solve: Callable[[Pairs, Any, Settings, str, Any], None],
     model: Any,
 ) -> Run:
     """Return the `run` of a model on an engine, from a start."""
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
         loaded = load_engine(engine, progress, settings)
-        sweep = begin(instance, progress)
-        warm_start(sweep, settings, searched=True)
+        pairs = begin(instance, progress)
+        warm_start(pairs, settings, searched=True)
         progress.require_time()
-        solve(sweep, loaded, settings, name, model)
+        solve(pairs, loaded, settings, name, model)
 
     return run
 
@@ -387,7 +387,7 @@ def cp_sat(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings)
 # ---------------------------------------------------------------------- where to start
 
 
-def warm_start(sweep: Sweep, settings: Settings, *, searched: bool = False) -> None:
+def warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> None:
     """Offer the start that the settings ask for.
 
     Parameters
@@ -400,7 +400,7 @@ def warm_start(sweep: Sweep, settings: Settings, *, searched: bool = False) -> N
     InputError
         For a solution that is not valid, or the name of no method without an engine.
     """
-    instance, progress, wanted = sweep.instance, sweep.progress, settings.warm_start
+    instance, progress, wanted = pairs.instance, pairs.progress, settings.warm_start
     if wanted is None:
         return
     if isinstance(wanted, Mapping):  # as a result records it
@@ -421,10 +421,10 @@ def warm_start(sweep: Sweep, settings: Settings, *, searched: bool = False) -> N
             if not _unsupported(name, instance):
                 if name != STARTS[0]:
                     progress.require_time()
-                apply_rule(name, sweep)
+                apply_rule(name, pairs)
         progress.reason = ""
         if searched:
-            _look_for_start(sweep, settings)
+            _look_for_start(pairs, settings)
         return
     if not isinstance(wanted, str) or wanted not in known:
         raise InputError(
@@ -436,9 +436,9 @@ def warm_start(sweep: Sweep, settings: Settings, *, searched: bool = False) -> N
     if reason:
         raise InputError(f"{wanted}: {reason}", field="warm_start")
     if wanted in RULES:
-        apply_rule(wanted, sweep)
+        apply_rule(wanted, pairs)
     else:
-        search(sweep, wanted)
+        search(pairs, wanted)
     progress.reason = ""
 
 
@@ -465,20 +465,20 @@ class _Part(PhaseProgress):
         return better
 
 
-def _look_for_start(sweep: Sweep, settings: Settings) -> None:
+def _look_for_start(pairs: Pairs, settings: Settings) -> None:
     """Search exactly in a part of the time, so that a model has a good plan to start from.
 
     Bounds are the model's own business.
     """
-    progress = sweep.progress
+    progress = pairs.progress
     seconds = min(LONGEST, SHARE * progress.remaining)
-    part = _Part(sweep.instance, progress, seconds)
+    part = _Part(pairs.instance, progress, seconds)
     if settings.deterministic:
         began = effort.spent()
         part.limit_by(lambda: effort.spent() - began, seconds)
     with contextlib.suppress(Stopped):
-        inner = sweep.within(part)
-        if not retention.unsupported(sweep.instance):
+        inner = pairs.within(part)
+        if not retention.unsupported(pairs.instance):
             retention.retain(inner, "enumerate")
         inner.run("enumerate", patient=False)
     progress.require_time()
@@ -501,16 +501,16 @@ def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -
         else:
             milp_remat(instance, progress, settings)
         return
-    sweep = begin(instance, progress)
-    warm_start(sweep, settings)
+    pairs = begin(instance, progress)
+    warm_start(pairs, settings)
     progress.require_time()
     one_group = not formulations.RematCpSat.unsupported(instance)
-    search(sweep, "enumerate", patient=instance.chain or not one_group)
+    search(pairs, "enumerate", patient=instance.chain or not one_group)
     progress.require_time()
     if one_group:
         progress.reason = ""
         engine = load_engine("cp-sat", progress, settings)
-        recomputing(sweep, engine, settings, "cp-sat", formulations.RematCpSat)
+        recomputing(pairs, engine, settings, "cp-sat", formulations.RematCpSat)
     elif instance.remote_memory is None and instance.graphs is None:
         return
     elif formulations.Milp.unsupported(instance):
@@ -518,7 +518,7 @@ def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -
     else:
         progress.reason = ""
         engine = load_engine("highs", progress, settings)
-        columns(sweep, engine, settings, "milp", formulations.Milp)
+        columns(pairs, engine, settings, "milp", formulations.Milp)
 
 
 SEARCHES = ("dp", "enumerate")
