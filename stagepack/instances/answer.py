@@ -157,6 +157,14 @@ def _solution_in(instance: Any, given: Any, expected: type[S], field: str) -> S:
 def require_instance(given: Any, kind: str = "", field: str = "instance") -> None:
     """Refuse what is no instance, or none of the `kind` of problem that is wanted.
 
+    Parameters
+    ----------
+    given : object
+    kind : str
+        The problem it must be of; "": any.
+    field : str
+        Name of the argument, for messages.
+
     Raises
     ------
     InputError

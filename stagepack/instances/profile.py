@@ -79,7 +79,27 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         clock: float = 1_000_000_000,
         name: str = "",
     ) -> Cluster:
-        """Return a cluster of like devices, joined by `link` and to the host by `host`."""
+        """Return a cluster of like devices.
+
+        Parameters
+        ----------
+        devices : int
+            Their number.
+        memory : int, optional
+            Bytes of each; no limit when absent.
+        link : Link, optional
+            Between neighbours, in both directions; costs nothing when absent, as `host`.
+        host : Link, optional
+            From and to the host.
+        clock : float
+            Hz.
+        name : str
+
+        Raises
+        ------
+        InputError
+            For no device.
+        """
         if devices < 1:
             raise InputError(
                 f"{devices} devices", field="devices", remedy="give at least one device"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stagepack import solve
-from stagepack.instances.pipeline import catalog as generators
+from stagepack import load, solve
 from stagepack.solvers import engine
 
 
@@ -29,7 +28,7 @@ def test_the_trace_repeats_how_an_engine_confirmed_its_start(
     method: str, name: str, words: str
 ) -> None:
     ready(name)
-    instance = generators.heterogeneous(24, 4, 2, **generators.JOB)
+    instance = load("pipeline/random/heterogeneous", layers=24, devices=4, seed=2)
     start = solve(instance, "greedy").solution
     assert start is not None
     result = solve(instance, method, engine=name, warm_start=start, time_limit=60)
@@ -40,7 +39,7 @@ def test_the_trace_repeats_how_an_engine_confirmed_its_start(
 
 def test_the_trace_says_that_glpk_takes_no_start() -> None:
     ready("pyomo:glpk")
-    instance = generators.heterogeneous(24, 4, 2, **generators.JOB)
+    instance = load("pipeline/random/heterogeneous", layers=24, devices=4, seed=2)
     result = solve(instance, "milp-interval", engine="pyomo:glpk", time_limit=60)
     assert not result.trace.warm_starts
     (event,) = [e for e in result.trace.events if e.kind == "warm-start-unused"]
@@ -52,8 +51,11 @@ def test_the_trace_says_that_glpk_takes_no_start() -> None:
 @pytest.mark.parametrize("name", ["highs", "pyomo:glpk", "pyomo:cbc"])
 def test_the_time_limit_of_a_run_on_a_large_model(name: str) -> None:
     ready(name)
-    solve(generators.adversarial(12, 3, 1), "milp-interval", engine=name)  # imports, kernels
-    instance = generators.adversarial(1500, 24, 1, **generators.JOB)  # a million columns
+    drawn = {"seed": 1, "host_transfer": True}
+    small = load("pipeline/random/adversarial", layers=12, devices=3, **drawn)
+    solve(small, "milp-interval", engine=name)  # imports, kernels
+    # A million columns:
+    instance = load("pipeline/random/adversarial", layers=1500, devices=24, **drawn)
     result = solve(instance, "milp-interval", engine=name, time_limit=2)
     assert result.runtime <= 2 * 1.1 + 1
     assert result.solution is not None

@@ -164,11 +164,11 @@ def asked(given: Mapping[str, Any], clock: float, base: Cluster | None = None) -
         When no cluster is known at all, or what was given contradicts itself.
     """
     if base is not None:
-        check(base)
+        _check(base)
     named, devices = given.get("cluster"), given.get("devices")
     if isinstance(named, str):
         named = cluster(named)
-    found = base if named is None else at_clock(named, clock)
+    found = base if named is None else _at_clock(named, clock)
     if found is None:
         if devices is None:
             raise InputError(
@@ -185,11 +185,11 @@ def asked(given: Mapping[str, Any], clock: float, base: Cluster | None = None) -
         )
     facts = {name: given.get(name) for name in MACHINE - {"cluster"}}
     found = changed(found, **facts)
-    check(found)
+    _check(found)
     return found
 
 
-def at_clock(cluster: Cluster, clock: float) -> Cluster:
+def _at_clock(cluster: Cluster, clock: float) -> Cluster:
     """Return `cluster` with times counted in cycles of `clock` Hz; the seconds stay the same."""
     if cluster.clock == clock:
         return cluster
@@ -210,7 +210,7 @@ def at_clock(cluster: Cluster, clock: float) -> Cluster:
     )
 
 
-def check(cluster: Cluster) -> None:
+def _check(cluster: Cluster) -> None:
     """Refuse figures of a cluster so extreme that times could not be computed.
 
     Raises

@@ -131,7 +131,15 @@ class Cells:
     def require(
         self, fine: Array, column: int, problem: Callable[[int], str], remedy: str = "correct it"
     ) -> None:
-        """Refuse the first row that is not `fine`, with what `problem` says of it.
+        """Refuse the first row that is not fine.
+
+        Parameters
+        ----------
+        fine : ndarray of bool, shape (lines,)
+        column : int
+        problem : callable
+            From the row to what is wrong with it.
+        remedy : str
 
         Raises
         ------

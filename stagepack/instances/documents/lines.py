@@ -42,7 +42,16 @@ def unless(column: Array, usual: Any = 0) -> Array | None:
 
 
 def unusual(instance: Any, document: type[msgspec.Struct], names: Iterable[str]) -> dict[str, Any]:
-    """Return fields of an instance by name, None for those with the default of its document."""
+    """Return fields of an instance by name, None for those with the default of its document.
+
+    Parameters
+    ----------
+    instance : object
+    document : type
+        A struct with these fields, whose defaults are asked.
+    names : iterable of str
+        Fields that the instance has.
+    """
     usual = {field.name: field.default for field in msgspec.structs.fields(document)}
     values = {name: getattr(instance, name) for name in names}
     return {name: None if value == usual[name] else value for name, value in values.items()}

@@ -149,7 +149,12 @@ def read_all(
     max_bytes: int | None = None,
     **context: Any,
 ) -> list[Any]:
-    """Read every instance of a file (of ``FILE#name`` that one); see :func:`read`.
+    """Read every instance of a file; of ``FILE#name`` that one.
+
+    Parameters
+    ----------
+    path, kind, format, max_bytes, **context
+        As :func:`read` takes them.
 
     Raises
     ------
@@ -196,6 +201,14 @@ def dump(
     format: str | None = None,  # noqa: A002 - the option's name
 ) -> bytes:
     """Return what :func:`write` writes.
+
+    Parameters
+    ----------
+    instance : instance
+    path : str or Path
+        Its end chooses the format, where that is not given.
+    format : str, optional
+        One of :func:`formats`.
 
     Raises
     ------

@@ -67,7 +67,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answers: list[list[int]] = []
 
 
-def sniff(data: bytes) -> bool:
+def _sniff(data: bytes) -> bool:
     """Whether `data` is JSON with the words of a case file and none of a native one."""
     start = strict.first_byte(data)
     if start == b"{":
@@ -75,7 +75,7 @@ def sniff(data: bytes) -> bool:
     return start == b"[" and (b'"connection"' in data or b'"cycles"' in data)
 
 
-def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePartition]:
+def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePartition]:
     """Return the instances of a case file, in its order.
 
     Raises
@@ -85,21 +85,21 @@ def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePart
     """
     del file  # the cases have names
     if strict.first_byte(data) == b"{":
-        return [build(strict.decode(data, Case), given)]
+        return [_build(strict.decode(data, Case), given)]
     cases = strict.decode(data, list[Case])
     if not cases:
         raise InputError("holds no case", remedy="give a file with at least one case")
     instances = []
     for index, case in enumerate(cases):
         try:
-            instances.append(build(case, given))
+            instances.append(_build(case, given))
         except InputError as error:
             error.field = f"[{index}].{error.field}" if error.field else f"[{index}]"
             raise
     return instances
 
 
-def build(case: Case, given: Mapping[str, Any]) -> PipelinePartition:
+def _build(case: Case, given: Mapping[str, Any]) -> PipelinePartition:
     """Return the instance of one case.
 
     Raises
@@ -150,6 +150,6 @@ FORMAT = Format(
     contexts={KIND: GIVEN - {"training", "microbatches"}},
     extensions=(".json",),
     description="Auto Pipeline case files: layer profiles with their cluster, several in a file",
-    sniff=sniff,
-    parse=parse,
+    sniff=_sniff,
+    parse=_parse,
 )

@@ -44,7 +44,7 @@ GAP = re.compile(r"(-?[0-9]{1,19})-(-?[0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}
 NAMED = re.compile(r"(.+)\.([0-9]{1,19})\.[^.]*")
 
 
-def sniff(data: bytes) -> bool:
+def _sniff(data: bytes) -> bool:
     """Whether the first line of `data` looks like a header: two names of columns or more."""
     line = data[:4096].lstrip().partition(b"\n")[0]
     names = {name.strip().lower() for name in line.split(b",")}
@@ -66,7 +66,7 @@ class Table:
     gaps: list[tuple[int, int, int, int, int]]
 
 
-def read_table(data: bytes) -> Table:
+def _read_table(data: bytes) -> Table:
     """Return the columns of a file.
 
     Raises
@@ -199,7 +199,7 @@ def _gaps(
     return found
 
 
-def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]:
+def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]:
     """Return the one instance of a file, its name and capacity from the file's name.
 
     Raises
@@ -207,7 +207,7 @@ def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]
     InputError
         Naming line and column, or the option that does not fit.
     """
-    table = read_table(data)
+    table = _read_table(data)
     chosen = [name for name in ("fixed", "previous") if given.get(name)]
     if len(chosen) == 2:
         raise InputError(
@@ -220,7 +220,7 @@ def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]
             "needs offsets, and there is no such column", field=chosen[0], remedy="leave it out"
         )
     placed, as_hint = table.offset, None if chosen else table.offset
-    name, capacity = name_and_capacity(file)
+    name, capacity = _name_and_capacity(file)
     return [
         LmemPacking.from_arrays(
             table.size,
@@ -241,7 +241,7 @@ def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]
     ]
 
 
-def name_and_capacity(file: str) -> tuple[str, int | None]:
+def _name_and_capacity(file: str) -> tuple[str, int | None]:
     """Return the name and the capacity that a file's name tells: ``A.1048576.csv``."""
     found = NAMED.fullmatch(file.removesuffix(".gz"))
     if found is None or int(found[2]) >= LARGEST:
@@ -257,7 +257,7 @@ def offsets(data: bytes, instance: LmemPacking) -> PackingSolution:
     InputError
         Naming the buffer or line: no offset, or buffers that are not those of `instance`.
     """
-    table = read_table(data)
+    table = _read_table(data)
     if table.offset is None:
         raise InputError(
             "column offset is missing", field="line 1", remedy="give a solution: an offset a buffer"
@@ -339,7 +339,7 @@ def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
     require_instance(instance, KIND)
     data = strict.load(path)
     with strict.located(path):
-        old = named_offsets(data) if sniff(data) else strict.decode(data, _Placed).all_offsets()
+        old = _named_offsets(data) if _sniff(data) else strict.decode(data, _Placed).all_offsets()
         previous = [old.get(instance.buffer_id(i), -1) for i in range(instance.n)]
         if max(previous) < 0:
             raise InputError(
@@ -350,7 +350,7 @@ def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
     return previous
 
 
-def named_offsets(data: bytes) -> dict[str, int]:
+def _named_offsets(data: bytes) -> dict[str, int]:
     """Return the offsets of a file by the names of its buffers, whatever instance they are of.
 
     Raises
@@ -358,14 +358,14 @@ def named_offsets(data: bytes) -> dict[str, int]:
     InputError
         When there is no column of offsets.
     """
-    (instance,) = parse(data, {"previous": True}, "")
+    (instance,) = _parse(data, {"previous": True}, "")
     return {instance.buffer_id(i): at for i, at in enumerate(instance.previous.tolist())}
 
 
 # ---------------------------------------------------------------------- writing
 
 
-def dump(instance: LmemPacking, file: str) -> bytes:
+def _dump(instance: LmemPacking, file: str) -> bytes:
     """Return an instance as CSV.
 
     Raises
@@ -373,7 +373,7 @@ def dump(instance: LmemPacking, file: str) -> bytes:
     InputError
         When it has what the format cannot say, or a capacity that the file's name does not.
     """
-    named = name_and_capacity(file)[1]
+    named = _name_and_capacity(file)[1]
     if instance.capacity is not None and instance.capacity != named:
         stem = file.removesuffix(".gz").removesuffix(".csv")
         raise InputError(
@@ -409,7 +409,7 @@ def dump(instance: LmemPacking, file: str) -> bytes:
     return _csv(instance, columns)
 
 
-def dump_offsets(solution: PackingSolution, instance: LmemPacking) -> bytes:
+def _dump_offsets(solution: PackingSolution, instance: LmemPacking) -> bytes:
     """Return the buffers of an instance as CSV, with the offsets of a solution.
 
     Raises
@@ -455,9 +455,9 @@ FORMAT = Format(
     contexts={KIND: GIVEN | {"fixed", "previous"}},
     extensions=(".csv", ".csv.gz"),
     description="CSV of buffers as MiniMalloc reads it; the capacity in the file's name",
-    sniff=sniff,
-    parse=parse,
-    dump=dump,
+    sniff=_sniff,
+    parse=_parse,
+    dump=_dump,
     solution=offsets,
-    dump_solution=dump_offsets,
+    dump_solution=_dump_offsets,
 )

@@ -52,14 +52,14 @@ def schema(kind: str) -> dict[str, Any]:
     return made
 
 
-def sniff(data: bytes) -> bool:
+def _sniff(data: bytes) -> bool:
     """Whether `data` is JSON that says which problem it is (or nothing better)."""
     if strict.first_byte(data) not in (b"{", b"["):
         return False
     return b'"problem"' in data or not any(word in data for word in FOREIGN)
 
 
-def tell(data: bytes) -> str:
+def _tell(data: bytes) -> str:
     """Return the kind of problem that a native file holds.
 
     Raises
@@ -97,7 +97,7 @@ def tell(data: bytes) -> str:
     return header.problem
 
 
-def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[Any]:
+def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[Any]:
     """Return the one instance of a native file.
 
     Raises
@@ -106,11 +106,11 @@ def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[Any]:
         Naming the field.
     """
     del file  # the instance says its name
-    native = PROBLEMS[tell(data)].native
+    native = PROBLEMS[_tell(data)].native
     return [native.parse(strict.decode(data, native.Document), given)]
 
 
-def dump(instance: Instance, file: str) -> bytes:
+def _dump(instance: Instance, file: str) -> bytes:
     """Return the native file of an instance: columns, a line each, defaults left out.
 
     Raises
@@ -133,8 +133,8 @@ FORMAT = Format(
     contexts=ByKind(lambda kind: PROBLEMS[kind].native.GIVEN),
     extensions=(".json", ".json.gz"),
     description="Stagepack's own JSON: objects or columns, with a published schema",
-    sniff=sniff,
-    parse=parse,
-    dump=dump,
-    tell=tell,
+    sniff=_sniff,
+    parse=_parse,
+    dump=_dump,
+    tell=_tell,
 )

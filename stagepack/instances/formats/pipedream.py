@@ -79,12 +79,12 @@ class Node:
         return [f"{self.id}[{j}]" for j in range(len(self.sizes))]
 
 
-def sniff(data: bytes) -> bool:
+def _sniff(data: bytes) -> bool:
     """Whether `data` has the line of an operator."""
     return b"forward_compute_time=" in data and b" -- " in data and strict.first_byte(data) != b"{"
 
 
-def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePartition]:
+def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePartition]:
     """Return the one instance of a profile, named after its file.
 
     Raises
@@ -94,13 +94,13 @@ def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePart
     """
     unit = given.get("unit", "us")
     cluster = clusters.asked(given, CLOCK[unit])
-    nodes = in_order(pruned(read_nodes(strict.text(data))))
-    profile = chain(nodes, unit, training=given.get("training", False))
+    nodes = _in_order(_pruned(_read_nodes(strict.text(data))))
+    profile = _chain(nodes, unit, training=given.get("training", False))
     name = stem_of(file).removesuffix("_graph")
     return [PipelinePartition.from_profile(profile, cluster, name=name, source=file, **job(given))]
 
 
-def read_nodes(text: str) -> dict[str, Node]:
+def _read_nodes(text: str) -> dict[str, Node]:
     """Return the operators of a profile by id, joined by their edges.
 
     Raises
@@ -179,7 +179,7 @@ def _bytes(line: int, name: str, text: str) -> int:
     return int(value)
 
 
-def pruned(nodes: dict[str, Node]) -> dict[str, Node]:
+def _pruned(nodes: dict[str, Node]) -> dict[str, Node]:
     """Drop the inputs, then the ``__getitem__`` nodes that nobody uses.
 
     Raises
@@ -208,7 +208,7 @@ def pruned(nodes: dict[str, Node]) -> dict[str, Node]:
     return kept
 
 
-def in_order(nodes: dict[str, Node]) -> list[Node]:
+def _in_order(nodes: dict[str, Node]) -> list[Node]:
     """Return the nodes in the topological order that takes the smallest id first.
 
     O((nodes + edges) log nodes).
@@ -246,7 +246,7 @@ def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
-def chain(order: list[Node], unit: str, *, training: bool) -> ModelProfile:
+def _chain(order: list[Node], unit: str, *, training: bool) -> ModelProfile:
     """Return the profile of operators that run one after the other in this order.
 
     Raises
@@ -321,6 +321,6 @@ FORMAT = Format(
     contexts={KIND: GIVEN | {"unit"}},
     extensions=(".txt",),
     description="PipeDream profiles (graph.txt), read as a chain; needs devices or a cluster",
-    sniff=sniff,
-    parse=parse,
+    sniff=_sniff,
+    parse=_parse,
 )

@@ -57,7 +57,7 @@ class Work:
         return f"{self.stage}{self.type}{self.microbatch}"
 
 
-def sniff(data: bytes) -> bool:
+def _sniff(data: bytes) -> bool:
     """Whether the first line of `data` begins with an action."""
     return FIRST.match(data[:65536].lstrip().partition(b"\n")[0]) is not None
 
@@ -65,7 +65,7 @@ def sniff(data: bytes) -> bool:
 # ---------------------------------------------------------------------- reading
 
 
-def actions(data: bytes) -> list[list[Work]]:
+def _actions(data: bytes) -> list[list[Work]]:
     """Return the work of each rank, in order.
 
     Raises
@@ -105,7 +105,7 @@ def _work(cell: str, where: str) -> Iterator[Work]:
             yield Work(int(found[1]), found[2], int(found[3]), where)
 
 
-def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelineSchedule]:
+def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelineSchedule]:
     """Return the instance whose stages, devices and microbatches are those of the file.
 
     Raises
@@ -113,7 +113,7 @@ def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelineSche
     InputError
         Naming line and cell, or the field.
     """
-    ranks = actions(data)
+    ranks = _actions(data)
     everything = [work for row in ranks for work in row]
     device = {work.stage: rank for rank, row in enumerate(ranks) for work in row}
     if not device:
@@ -169,7 +169,7 @@ def solution(data: bytes, instance: PipelineSchedule) -> ScheduleSolution:
         Naming line and cell, when work is unknown, missing, repeated, on another device or out of
         order, and when the ranks wait for one another.
     """
-    ranks = actions(data)
+    ranks = _actions(data)
     orders = _orders(ranks, instance)
     start, waits = longest_path(instance, orders)
     stuck = [next((v for v in order if waits[v]), None) for order in orders]
@@ -373,8 +373,8 @@ FORMAT = Format(
     contexts={KIND: GIVEN},
     extensions=(".csv", ".csv.gz"),
     description="schedules of torch.distributed.pipelining: a line a rank, as 0F0,0F1,0B0",
-    sniff=sniff,
-    parse=parse,
+    sniff=_sniff,
+    parse=_parse,
     solution=solution,
     dump_solution=dump,
 )

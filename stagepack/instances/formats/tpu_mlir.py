@@ -56,14 +56,14 @@ class Document(msgspec.Struct, frozen=True):
     model: str = ""
 
 
-def sniff(data: bytes) -> bool:
+def _sniff(data: bytes) -> bool:
     """Whether `data` is a JSON object with the words of layer groups."""
     return (
         strict.first_byte(data) == b"{" and b'"timestep_table"' in data and b'"problem"' not in data
     )
 
 
-def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]:
+def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]:
     """Return an instance for each group, named after the model and the group's number.
 
     Raises
@@ -76,14 +76,14 @@ def parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]
     instances = []
     for at, group in enumerate(document.groups):
         try:
-            instances.append(build(group, given, f"{model}-g{group.group}", file))
+            instances.append(_build(group, given, f"{model}-g{group.group}", file))
         except InputError as error:
             error.field = f"groups[{at}].{error.field}"
             raise
     return instances
 
 
-def build(group: Group, given: Mapping[str, Any], name: str, source: str) -> LmemPacking:
+def _build(group: Group, given: Mapping[str, Any], name: str, source: str) -> LmemPacking:
     """Return the instance of one group.
 
     Raises
@@ -155,6 +155,6 @@ FORMAT = Format(
     contexts={KIND: GIVEN - {"period"}},
     extensions=(".json",),
     description="TPU-MLIR layer groups: buffers with circular lifetimes, banks and their pairs",
-    sniff=sniff,
-    parse=parse,
+    sniff=_sniff,
+    parse=_parse,
 )

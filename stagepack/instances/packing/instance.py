@@ -58,20 +58,43 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         name: str = "packing",
         source: str = "",
     ) -> LmemPacking:
-        """Build an instance from arrays; see the class for shapes and units.
+        """Build an instance from arrays; see :class:`.data.PackingData` for what the fields mean.
 
         Parameters
         ----------
         size, start, end : array_like of int, shape (n,)
             Bytes and lifetimes [start, end); leave the lifetimes out with `conflicts`.
+        ids : sequence of str, optional
+            Names of the buffers; "0", "1", ... when absent.
+        period : int, optional
+            Lifetimes are circular modulo this.
+        conflicts : array_like of int, shape (pairs, 2), optional
+            Pairs of buffers that must not overlap, in place of lifetimes.
+        capacity : int, optional
+            Bytes of the memory.
         alignment : int or array_like, optional
             One for all buffers or one each; 1 when absent.
+        gaps : iterable of Gap or (buffer, start, end[, low, high])
+            Times in which a buffer is dead, or smaller.
         fixed, previous, hint : array_like of int, shape (n,), optional
             Offsets, -1 for none.
+        allowed : iterable of Allowed or (buffer, low, high)
+            Address ranges of a buffer, which must lie wholly in one of them.
+        reserved : iterable of (low, high)
+            Address ranges that nobody may use.
+        colocated : iterable of groups of int
+            Buffers of one offset; groups that share a buffer are one.
+        in_place : iterable of (int, int)
+            Pairs that may overlap, though only at equal offsets.
+        banks : Banks, optional
+        memories : iterable of Memory or (name, capacity, cost)
+            Several memories to choose from, for the objective ``spill``.
         accesses : array_like of int, shape (n,), optional
             The sizes when absent.
         objective : Objective or str, optional
             "fit" with a capacity, "spill" with memories, otherwise "peak" when absent.
+        name, source : str
+            For tables and reports.
 
         Raises
         ------

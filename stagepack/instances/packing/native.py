@@ -214,7 +214,16 @@ def parse(document: Document, given: Mapping[str, Any]) -> LmemPacking:
 
 
 def aligned(own: Any, n: int, given: Mapping[str, Any]) -> Any:
-    """Return alignments of n buffers: what is `given` for those that have none of their own."""
+    """Return alignments of n buffers: what is `given` for those that have none of their own.
+
+    Parameters
+    ----------
+    own : array_like of int, shape (n,), or None
+        Alignments that the file gives, 1 where it has nothing to say; None: nowhere.
+    n : int
+    given : mapping
+        What was said beside the file; an ``alignment``, if any, is for the buffers without one.
+    """
     if "alignment" not in given:
         return own
     own = np.ones(n, dtype=np.int64) if own is None else np.asarray(own)

@@ -49,7 +49,15 @@ class PackingSolution(ShownSolution):
 
     @classmethod
     def of(cls, instance: PackingData, offsets: Any, memory: Any = None) -> PackingSolution:
-        """Return the solution of `instance` with these offsets (and memories)."""
+        """Return the solution of `instance` with these offsets (and memories).
+
+        Parameters
+        ----------
+        instance : PackingData
+        offsets : array_like of int, shape (n,)
+        memory : array_like of int, shape (n,), optional
+            Index of each buffer's memory, where the instance has several.
+        """
         return cls(
             np.array(offsets, dtype=np.int64),
             None if memory is None else np.array(memory, dtype=np.int64),

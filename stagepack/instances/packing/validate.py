@@ -31,7 +31,22 @@ def integer(value: Any, name: str) -> int:
 
 
 def integers(values: Any, name: str, n: int | None = None) -> Array:
-    """Return `values` as a read-only int64 array of shape (n,)."""
+    """Return `values` as a read-only int64 array of shape (n,).
+
+    Parameters
+    ----------
+    values : array_like of int, shape (n,)
+        Floats are taken where they are whole.
+    name : str
+        The field, for messages.
+    n : int, optional
+        The length wanted; any when absent.
+
+    Raises
+    ------
+    InputError
+        For None, another shape, an entry that is no integer, or one of 2**62 and more.
+    """
     if values is None:
         raise InputError("is missing", field=name, remedy="give one integer a buffer")
     try:
@@ -77,6 +92,19 @@ def pairs(values: Any, name: str, n: int) -> Array:
     """Return pairs of different buffers as int64, shape (pairs, 2), each once, first < second.
 
     The order of a pair in `in_place` or `conflicts` has no meaning.
+
+    Parameters
+    ----------
+    values : array_like of int, shape (pairs, 2)
+    name : str
+        The field, for messages.
+    n : int
+        Number of buffers.
+
+    Raises
+    ------
+    InputError
+        For an index of no buffer, or a buffer paired with itself.
     """
     try:
         array = np.asarray(values, dtype=np.int64).reshape(-1, 2)
@@ -106,7 +134,21 @@ def _require_buffers(array: Array, name: str, n: int) -> None:
 
 
 def records(values: Iterable[Any], shape: type[RecordT], name: str) -> Iterator[RecordT]:
-    """Yield `values` as records, given as such or as tuples of their fields."""
+    """Yield `values` as records, given as such or as tuples of their fields.
+
+    Parameters
+    ----------
+    values : iterable
+    shape : type
+        The dataclass; fields with a default may be left out of a tuple.
+    name : str
+        The field, for messages.
+
+    Raises
+    ------
+    InputError
+        Naming the entry.
+    """
     columns = [(item.name, str(item.type)) for item in fields(shape)]  # type: ignore[arg-type]
     least = sum(item.default is MISSING for item in fields(shape))  # type: ignore[arg-type]
     wanted = "give (" + ", ".join(column for column, _ in columns) + ")"
@@ -165,7 +207,21 @@ def ranges(values: Iterable[Any], name: str) -> tuple[tuple[int, int], ...]:
 
 
 def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[int, ...], ...]:
-    """Return groups of buffers without overlap: groups that share a buffer are one."""
+    """Return groups of buffers without overlap: groups that share a buffer are one.
+
+    Parameters
+    ----------
+    values : iterable of groups of int
+    name : str
+        The field, for messages.
+    n : int
+        Number of buffers.
+
+    Raises
+    ------
+    InputError
+        For an index of no buffer.
+    """
     root = list(range(n))
 
     def find(index: int) -> int:

@@ -61,7 +61,7 @@ JOB = {
 }
 
 
-def network(name: str, *, batch: int, training: bool, **given: Any) -> PhaseSchedule:
+def _network(name: str, *, batch: int, training: bool, **given: Any) -> PhaseSchedule:
     """Return a network of the catalog on the chip ``gc200``.
 
     Figures are for a microbatch of `batch` samples; with a free microbatch they are per sample,
@@ -95,7 +95,7 @@ def network(name: str, *, batch: int, training: bool, **given: Any) -> PhaseSche
     )
 
 
-def mnist(training: bool, capacity: int | None) -> PhaseSchedule:
+def _mnist(training: bool, capacity: int | None) -> PhaseSchedule:
     """Return the network of the tutorial: 784 - 512 - 512 - 512 - 10, a layer a group.
 
     Single precision, microbatch 8, 4 steps, 2 replicas, Adam, 32 I/O tiles, loops of mode ``io``
@@ -131,7 +131,7 @@ def mnist(training: bool, capacity: int | None) -> PhaseSchedule:
     )
 
 
-def six_layers(capacity: int) -> PhaseSchedule:
+def _six_layers(capacity: int) -> PhaseSchedule:
     """Return six layers for which packing phases from the head is not best (404 against 356)."""
     return PhaseSchedule.from_arrays(
         [4] * 6,
@@ -149,7 +149,7 @@ def six_layers(capacity: int) -> PhaseSchedule:
 # ---------------------------------------------------------------------- generators
 
 
-def random_phases(
+def _random_phases(
     layers: int, seed: int, slack: float, training: bool, policies: str, modes: str, **job: Any
 ) -> PhaseSchedule:
     """Draw every layer anew, with up to a tenth as many skips as layers.
@@ -200,7 +200,7 @@ def random_phases(
     return drawn.replace(memory=int((1 + slack) * _peak(drawn, alone)))
 
 
-def chain_remat(layers: int, seed: int, budget: float, recomputations: int) -> PhaseSchedule:
+def _chain_remat(layers: int, seed: int, budget: float, recomputations: int) -> PhaseSchedule:
     """Draw a chain that runs as one phase, one step: what to keep, what to compute again.
 
     A third of the layers have a tape; cycles differ by up to a factor of ten, bytes of four.
@@ -208,7 +208,7 @@ def chain_remat(layers: int, seed: int, budget: float, recomputations: int) -> P
     return _remat("chain-remat", layers, seed, budget, recomputations, ())
 
 
-def skip_remat(layers: int, seed: int, budget: float, recomputations: int) -> PhaseSchedule:
+def _skip_remat(layers: int, seed: int, budget: float, recomputations: int) -> PhaseSchedule:
     """Draw the same with skips: residual ones over two or three layers, a few long ones."""
     rng = np.random.default_rng([seed, 1])
     skips = []
@@ -279,22 +279,22 @@ NETWORKS = tuple(name for name in networks.NETWORKS if name.startswith(("bert", 
 GENERATORS: dict[str, Generator] = {
     **{
         name: Generator(
-            partial(network, name),
+            partial(_network, name),
             {**networks.NETWORKS[name].shape, **SHAPES.get(name, {}), **JOB},
             networks.NETWORKS[name].description + ", on a chip like the GC200",
         )
         for name in NETWORKS
     },
     "mnist": Generator(
-        mnist,
+        _mnist,
         {"training": True, "capacity": None},
         "The phased-execution tutorial's four linear layers: 7 phases of training",
     ),
     "six-layers": Generator(
-        six_layers, {"capacity": 30}, "Six layers: 356 cycles at best, 404 packed from the head"
+        _six_layers, {"capacity": 30}, "Six layers: 356 cycles at best, 404 packed from the head"
     ),
     "random/heterogeneous": Generator(
-        random_phases,
+        _random_phases,
         {
             "layers": 20,
             "seed": 0,
@@ -308,10 +308,10 @@ GENERATORS: dict[str, Generator] = {
         "Unlike layers with a few skips, memory for some of them at a time",
     ),
     "random/chain-remat": Generator(
-        chain_remat, REMAT, "A chain in one phase: what to keep, what to compute again"
+        _chain_remat, REMAT, "A chain in one phase: what to keep, what to compute again"
     ),
     "random/skip-remat": Generator(
-        skip_remat, REMAT, "Layers with skips in one phase: what to keep, what to compute again"
+        _skip_remat, REMAT, "Layers with skips in one phase: what to keep, what to compute again"
     ),
 }
 

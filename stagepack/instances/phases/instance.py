@@ -75,21 +75,45 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         name: str = "phases",
         source: str = "",
     ) -> PhaseSchedule:
-        """Build an instance from arrays; see the class for shapes and units.
+        """Build an instance from arrays; see :class:`.data.PhaseData` for what the fields mean.
 
         Parameters
         ----------
         variables, forward : array_like of int, shape (n,)
+            Bytes and cycles of each layer.
         activations : array_like of int, shape (n + 1,)
-            All further arrays are zeros when left out; `sharding` is ones.
+            Bytes of x_0 ... x_n.
+        backward, state, update, temporary, tape : array_like of int, shape (n,), optional
+            Zeros when absent.
+        sharding : array_like of int, shape (n,), optional
+            Ones when absent.
+        forward_fixed, backward_fixed, temporary_fixed : array_like of int, shape (n,), optional
+            Parts that do not grow with the microbatch; zeros when absent.
+        skips : iterable of (int, int)
+            (u, v): layer v > u + 1 reads the output of layer u, too.
+        layer_class : array_like of int, shape (n,), optional
+            All layers differ when absent.
         chip : Chip
             Or a quick one by its fields: `memory`, `tiles`, `io_tiles`, `remote_bandwidth`,
-            `host_bandwidth`, `tile_bandwidth`, `gather_bandwidth`, `startup`; where both are
-            given the fields replace the chip's.
+            `host_bandwidth`, `tile_bandwidth`, `gather_bandwidth`, `startup`; where both are given
+            the fields replace the chip's.
         microbatch, global_batch, data_parallel, steps : int
             With `steps` the microbatch is given (1 when left out) and the global batch follows.
             With `global_batch` and `microbatch` the steps follow.  With `global_batch` alone the
             microbatch is free.  With none of them there is one step.
+        modes, policies : iterable of str
+            Those that are allowed.
+        training, prefetch : bool
+        recomputations : int
+            How often one layer may be computed again, at most.
+        fixed_boundaries : iterable of int, optional
+            The only boundaries allowed, 0 and n included; any when absent.
+        remote_memory, graphs : int, optional
+            Most bytes of remote memory, most distinct graphs; no limit when absent.
+        layer_names : sequence of str, optional
+        objective : Objective or str
+        name, source : str
+            For tables and reports.
 
         Raises
         ------

@@ -79,8 +79,19 @@ def moments(phase: Phase) -> list[Moment]:
 def spans(instance: PhaseData, figures: Figures, phase: Phase) -> tuple[list[Span], list[Absence]]:
     """Return when each tensor of a step is live, and those that are not there when used.
 
-    What the base holds (kept products of groups of two phases) is left out.
     O(moments * readers).
+
+    Parameters
+    ----------
+    instance : PhaseData
+    figures : Figures
+        ``instance.at(microbatch)``.
+    phase : Phase
+
+    Returns
+    -------
+    list of Span, list of Absence
+        What the base holds (kept products of groups of two phases) is left out.
     """
     order = moments(phase)
     final = len(order) - 1
@@ -173,7 +184,7 @@ def _product(
     return live, missing
 
 
-def kept_bytes(instance: PhaseData, figures: Figures, phase: Phase) -> int:
+def _kept_bytes(instance: PhaseData, figures: Figures, phase: Phase) -> int:
     """Return G times the bytes that a group of two phases keeps between them."""
     if phase.last:
         return 0
@@ -186,12 +197,21 @@ def kept_bytes(instance: PhaseData, figures: Figures, phase: Phase) -> int:
 
 
 def base_bytes(instance: PhaseData, figures: Figures, phases: list[Phase]) -> list[int]:
-    """Return what each phase of a plan holds throughout.  O(layers and readers)."""
+    """Return what each phase of a plan holds throughout, in bytes.  O(layers and readers).
+
+    Parameters
+    ----------
+    instance : PhaseData
+    figures : Figures
+        ``instance.at(microbatch)`` of the plan.
+    phases : list of Phase
+        All of the plan, in order.
+    """
     kept: list[int] = []  # by the groups up to each one; forward phases come first, in order
     for phase in phases:
         if phase.kind.forward:
             before = kept[-1] if kept else 0
-            kept.append(before + kept_bytes(instance, figures, phase))
+            kept.append(before + _kept_bytes(instance, figures, phase))
     found = []
     for index, phase in enumerate(phases):
         held = sum(int(instance.variables[layer]) for layer in phase.layers)
@@ -215,8 +235,17 @@ def profile(
 ) -> list[tuple[str, int]]:
     """Return the bytes in use at every moment of a phase, the epilogue last, each with its name.
 
-    `base` is of :func:`base_bytes`, `live_spans`, where they are known already, of :func:`spans`.
     I/O buffers are not among them: see :func:`buffer_bytes`.
+
+    Parameters
+    ----------
+    instance : PhaseData
+    figures : Figures
+    phase : Phase
+    base : int
+        Bytes held throughout, of :func:`base_bytes`.
+    live_spans : sequence of Span, optional
+        Those of :func:`spans`, where they are known already.
     """
     if live_spans is None:
         live_spans = spans(instance, figures, phase)[0]
@@ -239,7 +268,15 @@ def profile(
 
 
 def buffer_bytes(instance: PhaseData, figures: Figures, phase: Phase) -> int:
-    """Return the bytes that a phase's loop needs on I/O tiles: one more input and output set."""
+    """Return the bytes that a phase's loop needs on I/O tiles: one more input and output set.
+
+    Parameters
+    ----------
+    instance : PhaseData
+    figures : Figures
+    phase : Phase
+        In a mode without overlap, or a loop of one step, it needs none.
+    """
     if phase.mode != "io_overlapped" or figures.steps < 2:
         return 0
     moved = moves(instance, figures, phase)

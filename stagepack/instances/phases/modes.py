@@ -47,7 +47,16 @@ def rate(value: Any) -> Fraction | None:
 
 
 def link_rate(chip: Chip, bandwidth: Any, io_tiles: int) -> Fraction | None:
-    """Return the bytes a cycle that a link moves with `io_tiles` I/O tiles (0: compute tiles)."""
+    """Return the bytes a cycle that a link moves; None: any number, in no time.
+
+    Parameters
+    ----------
+    chip : Chip
+    bandwidth : number or None
+        Of the link alone, bytes a cycle.
+    io_tiles : int
+        Tiles that it goes through; 0: the compute tiles, which are no bottleneck.
+    """
     link = rate(bandwidth)
     if io_tiles == 0 or chip.tile_bandwidth is None:
         return link
@@ -61,7 +70,16 @@ def transfer_cycles(nbytes: int, at: Fraction | None) -> int:
 
 
 def compute_cycles(cycles: int, tiles: int, io_tiles: int) -> int:
-    """Return the cycles of what takes `cycles` on all tiles when some only do I/O."""
+    """Return the cycles of what takes `cycles` on all tiles when some only do I/O, rounded up.
+
+    Parameters
+    ----------
+    cycles : int
+    tiles : int
+        All of the chip.
+    io_tiles : int
+        Those among them that only do I/O, fewer than all.
+    """
     return -(-cycles * tiles // (tiles - io_tiles))
 
 
@@ -88,6 +106,14 @@ def io_slack(mode: Mode | str, load: int, compute: int, store: int, steps: int) 
     """Return the cycles in which the I/O tiles of a phase's loop idle while it computes.
 
     In them the variables of the next phase can be loaded; 0 in the modes without I/O tiles.
+
+    Parameters
+    ----------
+    mode : Mode or str
+    load, compute, store : int
+        Cycles of one step.
+    steps : int
+        Steps of the loop.
     """
     if mode == Mode.IO_OVERLAPPED and steps >= 2:
         steady = (steps - 2) * max(0, compute - load - store)

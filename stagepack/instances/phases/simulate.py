@@ -100,7 +100,15 @@ def loop(
 
 
 def idle(events: list[Event], begin: int, end: int) -> list[tuple[int, int]]:
-    """Return when the I/O engine does nothing in [begin, end)."""
+    """Return the parts of [begin, end) in which the I/O engine does nothing, in order.
+
+    Parameters
+    ----------
+    events : list of Event
+        In any order.
+    begin, end : int
+        Cycles.
+    """
     found = []
     for event in sorted((e for e in events if e.engine == IO), key=lambda e: e.start):
         if event.start > begin:

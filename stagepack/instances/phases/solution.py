@@ -138,9 +138,19 @@ class PhaseSolution(ShownSolution):
 
         Parameters
         ----------
+        instance : PhaseData
+        boundaries : sequence of int
+            Of the groups, from 0 to n.
+        policy : sequence of str, length n
         retained : iterable of int
             Dropped layers whose output the last group retains from its forward part: they are
             computed again just before their own backward pass, for their tapes.
+
+        Returns
+        -------
+        tuple of tuple of int, length n
+            The layers that are computed again just before the backward pass of each layer, in
+            order.
         """
         found: list[tuple[int, ...]] = [()] * instance.n
         if "recompute" not in policy:

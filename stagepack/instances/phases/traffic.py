@@ -124,7 +124,7 @@ def shard(nbytes: int, replicas: int) -> int:
     return -(-nbytes // replicas)
 
 
-def read_inside(instance: PhaseData, layer: int, first: int, end: int) -> bool:
+def _read_inside(instance: PhaseData, layer: int, first: int, end: int) -> bool:
     """Whether a layer of [first, end) reads what `layer`, one of them, writes."""
     return any(first <= reader < end for reader in instance.readers[layer + 1])
 
@@ -132,15 +132,36 @@ def read_inside(instance: PhaseData, layer: int, first: int, end: int) -> bool:
 def products(
     instance: PhaseData, figures: Figures, layer: int, first: int, end: int
 ) -> tuple[Tensor, ...]:
-    """Return what the backward part of [first, end) needs of `layer`: its tape, its output."""
+    """Return what the backward part of [first, end) needs of `layer`: its tape, its output.
+
+    Parameters
+    ----------
+    instance : PhaseData
+    figures : Figures
+    layer : int
+    first, end : int
+        Its group, the layers [first, end).
+
+    Returns
+    -------
+    tuple of Tensor
+        The output only where a layer of the group reads it; none without bytes.
+    """
     found = [Tensor("tape", layer, int(figures.tape[layer]))]
-    if read_inside(instance, layer, first, end):
+    if _read_inside(instance, layer, first, end):
         found.append(Tensor("x", layer + 1, int(figures.activations[layer + 1])))
     return tuple(tensor for tensor in found if tensor.nbytes)
 
 
 def moves(instance: PhaseData, figures: Figures, phase: Phase) -> Moves:
-    """Return what one step of a phase loads and stores.  O(tensors and readers of the group)."""
+    """Return what one step of a phase loads and stores.  O(tensors and readers of the group).
+
+    Parameters
+    ----------
+    instance : PhaseData
+    figures : Figures
+    phase : Phase
+    """
     first, end, training = phase.first, phase.end, instance.training
     nbytes = figures.activations
     read = sorted({tensor for layer in phase.layers for tensor in instance.reads[layer]})
@@ -188,7 +209,16 @@ def compute(figures: Figures, phase: Phase) -> int:
 
 
 def cycles(instance: PhaseData, figures: Figures, phase: Phase, io_tiles: int) -> PhaseCycles:
-    """Return what a phase takes, nothing hidden."""
+    """Return the cycles that a phase takes, nothing hidden behind other phases.
+
+    Parameters
+    ----------
+    instance : PhaseData
+    figures : Figures
+    phase : Phase
+    io_tiles : int
+        Tiles set aside for I/O; 0 in the modes that use none.
+    """
     chip = instance.chip
     remote = link_rate(chip, chip.remote_bandwidth, io_tiles)
     host = link_rate(chip, chip.host_bandwidth, io_tiles)

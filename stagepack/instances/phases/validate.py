@@ -19,7 +19,21 @@ RATES = ("remote_bandwidth", "host_bandwidth", "tile_bandwidth", "gather_bandwid
 
 
 def choices(given: Iterable[Any], words: type[WordT], name: str) -> tuple[WordT, ...]:
-    """Return words in the order in which the vocabulary lists them, each once."""
+    """Return words in the order in which the vocabulary lists them, each once.
+
+    Parameters
+    ----------
+    given : iterable of str, or str
+    words : type
+        The vocabulary, a `StrEnum`.
+    name : str
+        The field, for messages.
+
+    Raises
+    ------
+    InputError
+        For none, or an unknown one.
+    """
     asked = [given] if isinstance(given, str) else list(given)
     for word in asked:
         if word not in list(words):
@@ -74,7 +88,25 @@ def skips(given: Iterable[tuple[int, int]], n: int) -> tuple[tuple[int, int], ..
 def batch(
     microbatch: Any, global_batch: Any, data_parallel: Any, steps: Any
 ) -> tuple[int | None, int]:
-    """Return (microbatch or None where it is free, global batch)."""
+    """Return (microbatch or None where it is free, global batch).
+
+    Parameters
+    ----------
+    microbatch : int, optional
+        Samples of a step on one replica.
+    global_batch : int, optional
+        Samples of all steps on all replicas.
+    data_parallel : int
+        Replicas.
+    steps : int, optional
+        With it the microbatch is given (1 when absent), without it and with a global batch alone
+        free.
+
+    Raises
+    ------
+    InputError
+        Naming the field: for figures that contradict each other, or no whole number of steps.
+    """
     replicas = _positive(data_parallel, "data_parallel")
     size = None if microbatch is None else _positive(microbatch, "microbatch")
     whole = None if global_batch is None else _positive(global_batch, "global_batch")

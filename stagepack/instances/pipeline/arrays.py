@@ -28,7 +28,22 @@ def cuts(cuts: Iterable[int], name: str) -> tuple[int, ...]:
 
 
 def numbers(values: Any, name: str, shape: tuple[int, ...] | None = None) -> Array:
-    """Return `values` as a read-only int64 or float64 array, checked; zeros for None."""
+    """Return `values` as a read-only int64 or float64 array.
+
+    Parameters
+    ----------
+    values : array_like
+        None: zeros, where a shape is given.
+    name : str
+        The field, for messages.
+    shape : tuple of int, optional
+        The shape wanted; any one-dimensional when absent.
+
+    Raises
+    ------
+    InputError
+        Naming the entry that is negative, infinite or NaN; for another shape, or 2**62 and more.
+    """
     if values is None:
         if shape is None:
             raise InputError("is missing", field=name, remedy="give one number a layer")
@@ -70,7 +85,22 @@ def numbers(values: Any, name: str, shape: tuple[int, ...] | None = None) -> Arr
 
 
 def whole_bytes(values: Any, name: str, shape: tuple[int, ...]) -> Array:
-    """Return `values` as a read-only int64 array of bytes, checked; zeros for None."""
+    """Return `values` as a read-only int64 array of bytes.
+
+    Parameters
+    ----------
+    values : array_like
+        None: zeros.  Floats are taken where they are whole.
+    name : str
+        The field, for messages.
+    shape : tuple of int
+        The shape wanted.
+
+    Raises
+    ------
+    InputError
+        As :func:`numbers`, and for parts of a byte.
+    """
     array = numbers(values, name, shape)
     if array.dtype.kind == "f":
         if (array != np.floor(array)).any() or (array.size and array.max() >= LARGEST):
@@ -81,14 +111,48 @@ def whole_bytes(values: Any, name: str, shape: tuple[int, ...]) -> Array:
 
 
 def table(values: Any, name: str, shape: tuple[int, ...], k: int | None = None) -> Array | None:
-    """Return a table of numbers, one for all devices or one each; None stays None."""
+    """Return a table of numbers, one for all devices or one each.
+
+    Parameters
+    ----------
+    values : array_like, optional
+        None stays None.
+    name : str
+        The field, for messages.
+    shape : tuple of int
+        Of the table of one device.
+    k : int, optional
+        Number of devices; when absent there is one table of the shape as it is.
+
+    Raises
+    ------
+    InputError
+        As :func:`numbers`.
+    """
     if values is None:
         return None
     return numbers(values, name, _table_shape(values, shape, k))
 
 
 def byte_table(values: Any, name: str, shape: tuple[int, ...], k: int) -> Array | None:
-    """Return a table of bytes, one for all devices or one each; None stays None."""
+    """Return a table of bytes, one for all devices or one each.
+
+    Parameters
+    ----------
+    values : array_like, optional
+        None stays None.
+    name : str
+        The field, for messages.
+    shape : tuple of int
+        Of the table of one device.
+    k : int
+        Number of devices.
+
+    Raises
+    ------
+    InputError
+        As :func:`whole_bytes`.
+    """
     if values is None:
         return None
     return whole_bytes(values, name, _table_shape(values, shape, k))

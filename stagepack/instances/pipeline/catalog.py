@@ -61,7 +61,7 @@ def of_network(name: str, **given: Any) -> PipelinePartition:
     return PipelinePartition.from_profile(profile, cluster, **{key: given[key] for key in TRAINED})
 
 
-def bert_like(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
+def _bert_like(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
     """Alternate attention-like and feed-forward-like layers: few distinct transfers.
 
     The seed draws the two kinds' cycles and bytes; an attention mask crosses some cuts.
@@ -93,7 +93,7 @@ def bert_like(layers: int, devices: int, seed: int, **job: Any) -> PipelineParti
     )
 
 
-def heterogeneous(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
+def _heterogeneous(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
     """Draw every layer and every cut anew, links of 70 and 50 GB/s by turns.
 
     Nearly all of the O(k n^2) transfers differ.
@@ -123,7 +123,7 @@ def heterogeneous(layers: int, devices: int, seed: int, **job: Any) -> PipelineP
     )
 
 
-def adversarial(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
+def _adversarial(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
     """Trade compute against transfer at a constant sum: about n / k non-dominated partitions.
 
     Equal layers; at the balanced cuts the transfer is largest, and every step away from them
@@ -145,7 +145,7 @@ def adversarial(layers: int, devices: int, seed: int, **job: Any) -> PipelinePar
     return _instance(f"adversarial-{n}x{devices}", cycles, cluster, crossing=crossing, **job)
 
 
-def shared_variables(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
+def _shared_variables(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
     """Tie random spans of two to four layers together, leaving enough cuts for the devices."""
     rng = np.random.default_rng(seed)
     n = _checked(layers, devices)
@@ -170,7 +170,7 @@ def shared_variables(layers: int, devices: int, seed: int, **job: Any) -> Pipeli
     )
 
 
-def tight_memory(
+def _tight_memory(
     layers: int, devices: int, seed: int, slack: float, **job: Any
 ) -> PipelinePartition:
     """Give each device `slack` times more than the least capacity with which a partition exists.
@@ -183,14 +183,14 @@ def tight_memory(
     return _with_capacity(instance, [int(least * (1 + slack))] * devices)
 
 
-def infeasible(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
+def _infeasible(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:
     """Give each device one byte less than the least capacity with which a partition exists."""
     instance = _memory_bound(f"infeasible-{layers}x{devices}", layers, devices, seed, job)
     least = least_capacity(instance, [1] * devices)
     return _with_capacity(instance, [least - 1] * devices)
 
 
-def unlike_devices(
+def _unlike_devices(
     layers: int, devices: int, seed: int, slack: float, free_order: bool, **job: Any
 ) -> PipelinePartition:
     """Draw speeds (half to twice) and memories (one to three parts) of the devices."""
@@ -302,37 +302,37 @@ GENERATORS: dict[str, Generator] = {
         for name, recipe in networks.NETWORKS.items()
     },
     "random/bert-like": Generator(
-        bert_like,
+        _bert_like,
         {"layers": 50, "devices": 8, "seed": 0, **JOB},
         "two kinds of layers by turns: a repeating substructure, few distinct transfers",
     ),
     "random/heterogeneous": Generator(
-        heterogeneous,
+        _heterogeneous,
         {"layers": 60, "devices": 8, "seed": 0, **JOB},
         "all layers, cuts and links unlike: many distinct transfers",
     ),
     "random/adversarial": Generator(
-        adversarial,
+        _adversarial,
         {"layers": 64, "devices": 4, "seed": 0, **JOB, "host_transfer": False},
         "compute traded against transfer at a constant sum: about layers / devices steps",
     ),
     "random/shared-variables": Generator(
-        shared_variables,
+        _shared_variables,
         {"layers": 40, "devices": 4, "seed": 0, **JOB},
         "random spans of layers use one variable and stay together",
     ),
     "random/tight-memory": Generator(
-        tight_memory,
+        _tight_memory,
         {"layers": 40, "devices": 6, "seed": 0, "slack": 0.05, **JOB},
         "capacity just above the least that is feasible",
     ),
     "random/infeasible": Generator(
-        infeasible,
+        _infeasible,
         {"layers": 40, "devices": 6, "seed": 0, **JOB},
         "no solution: the capacity is one byte less than any partition needs",
     ),
     "random/unlike-devices": Generator(
-        unlike_devices,
+        _unlike_devices,
         {"layers": 40, "devices": 6, "seed": 0, "slack": 0.25, "free_order": False, **JOB},
         "speeds and memories differ from device to device",
     ),

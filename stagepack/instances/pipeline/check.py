@@ -118,7 +118,15 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
 
 
 def stage_compute(instance: PartitionData, first: int, end: int, device: int) -> Any:
-    """Return the cycles of the layers [first, end) on `device`, a Fraction where speeds divide."""
+    """Return the cycles of a stage, a Fraction where a speed divides them.
+
+    Parameters
+    ----------
+    instance : PartitionData
+    first, end : int
+        Its layers [first, end).
+    device : int
+    """
     speed = instance.cluster.devices[device].speed
     table = instance.compute_table
     if table is not None:
@@ -138,10 +146,17 @@ def stage_compute(instance: PartitionData, first: int, end: int, device: int) ->
 def stage_memory(
     instance: PartitionData, first: int, end: int, device: int, stages_left: int
 ) -> int:
-    """Return the bytes that the layers [first, end) need on `device`.
+    """Return the bytes that a stage needs.
 
-    `stages_left` counts this stage and those after it: a training stage stashes the activations
-    of min(microbatches, stages_left) microbatches.
+    Parameters
+    ----------
+    instance : PartitionData
+    first, end : int
+        Its layers [first, end).
+    device : int
+    stages_left : int
+        This stage and those after it: a training stage stashes the activations of min(microbatches,
+        stages_left) microbatches.
     """
     layers = slice(first, end)
     stash: int = 0
@@ -161,7 +176,15 @@ def stage_memory(
 
 
 def recv_cycles(instance: PartitionData, device: int, cut: int) -> Number:
-    """Return the cycles in which `device` receives what a stage that begins at `cut` reads."""
+    """Return the cycles in which `device` receives what a stage that begins at `cut` reads.
+
+    Parameters
+    ----------
+    instance : PartitionData
+    device : int
+    cut : int
+        0 ... n; cut c lies before layer c.
+    """
     if instance.recv_cycles is not None:
         return _item(instance.recv_cycles[device, cut])
     link = instance.cluster.devices[device].recv
@@ -169,7 +192,15 @@ def recv_cycles(instance: PartitionData, device: int, cut: int) -> Number:
 
 
 def send_cycles(instance: PartitionData, device: int, cut: int) -> Number:
-    """Return the cycles in which `device` sends what a stage that ends at `cut` hands on."""
+    """Return the cycles in which `device` sends what a stage that ends at `cut` hands on.
+
+    Parameters
+    ----------
+    instance : PartitionData
+    device : int
+    cut : int
+        0 ... n; cut c lies before layer c.
+    """
     if instance.send_cycles is not None:
         return _item(instance.send_cycles[device, cut])
     link = instance.cluster.devices[device].send

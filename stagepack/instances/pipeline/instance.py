@@ -66,22 +66,49 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         name: str = "pipeline",
         source: str = "",
     ) -> PipelinePartition:
-        """Build an instance from arrays; see the class for shapes and units.
+        """Build an instance from arrays; see :class:`.data.PartitionData` for what the fields mean.
 
         Parameters
         ----------
         forward : array_like, shape (n,)
             Cycles of each layer; may be None when `compute_table` is given.
         devices, capacity, speed, bandwidth, clock
-            A quick cluster: `devices` devices, of `capacity` bytes and `speed` (one number or one
-            a device), joined to one another and the host at `bandwidth` GB/s.
+            A quick cluster: `devices` devices, of `capacity` bytes and `speed` (one number or one a
+            device), joined to one another and the host at `bandwidth` GB/s; `clock` in Hz.
         cluster : Cluster
             Instead of these: the cluster in full.
+        backward : array_like, shape (n,), optional
+            Cycles; zeros when absent.
         exclusive : array_like or dict of array_like
             Bytes of each layer, by category if a dict.
         shared : dict
             ``{key: (bytes, layers that use it)}``.
+        temporary, carry, stash : array_like of int, shape (n,), optional
+            Bytes alive while the layer runs; carried past it; kept for its backward pass, per
+            microbatch in flight.  Zeros when absent.
+        in_bytes, out_bytes : array_like of int, shape (n + 1,), optional
+            Bytes that a stage receives that begins, and sends that ends, at each cut; zeros when
+            absent.
+        recv_cycles, send_cycles : array_like, shape (k, n + 1), optional
+            Cycles in place of those of the links.
+        compute_table, memory_table : array_like, shape ([k, ]n + 1, n + 1), optional
+            Cycles and bytes of the layers [a, b), for all devices or each, in place of the figures
+            of the layers.
         variables : iterable of Variable or (name, first, last)
+            Spans of layers, `last` included, that must stay together.
+        forbidden_cuts, fixed_cuts : iterable of int
+            Cuts that no boundary may use, and cuts that must be boundaries.
+        training : bool
+            Count backward cycles and stashes.
+        microbatches : int
+            Of a training step.
+        objective : Objective or str
+        host_transfer, fewer_stages, free_order : bool
+            Every device waits for the host's transfer; devices may stay unused; stages may run on
+            the devices in any order.
+        layer_names : sequence of str, optional
+        name, source : str
+            For tables and reports.
 
         Raises
         ------
@@ -172,8 +199,17 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         """Build an instance from a model profile and a cluster.
 
         Carried bytes and the bytes that cross every cut follow from the tensors' lifetimes, the
-        spans that must stay together from the variables.  `options` go to :meth:`from_arrays`
-        (training, microbatches, objective, ...), and may replace what is derived.
+        spans that must stay together from the variables.
+
+        Parameters
+        ----------
+        profile : ModelProfile
+        cluster : Cluster
+        name : str, optional
+            That of the profile when absent.
+        **options
+            What :meth:`from_arrays` takes (training, microbatches, objective, ...); may replace
+            what is derived.
         """
         layers = profile.layers
         n = len(layers)

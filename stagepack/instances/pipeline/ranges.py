@@ -249,12 +249,27 @@ class RangeCosts:
     # ------------------------------------------------------------------ one stage
 
     def compute(self, first: int, end: int, device_class: int) -> int:
-        """Return the ticks of the layers [first, end) on a device of a class."""
+        """Return the ticks of the layers [first, end) on a device of a class.
+
+        Parameters
+        ----------
+        first, end : int
+        device_class : int
+            An entry of :attr:`device_class`.
+        """
         work = self._work[device_class]
         return int(work[first, end] if work.ndim == 2 else work[end] - work[first])
 
     def transfer(self, first: int, end: int, device_class: int) -> int:
-        """Return the transfer ticks of a stage: receive, send and the host's share."""
+        """Return the transfer ticks of a stage: receive, send and the host's share.
+
+        Parameters
+        ----------
+        first, end : int
+            Its layers [first, end).
+        device_class : int
+            An entry of :attr:`device_class`.
+        """
         return int(self.recv[device_class, first] + self.send[device_class, end]) + self.host
 
     def objective(self, solution: PipelineSolution) -> int:
@@ -293,9 +308,18 @@ class RangeCosts:
     ) -> Array:
         """Return, shape (n,), the furthest end of a stage that begins at each layer.
 
-        The stage [a, b) fits a device of the class, with activations of `stashes` microbatches,
-        and contains no fixed cut, exactly for the ends b in (a, reach[a]] (a, when no end will
-        do).  Non-decreasing.  O(n + uses of shared keys).  Only for instances without tables.
+        The stage [a, b) fits a device of the class and contains no fixed cut exactly for the ends b
+        in (a, reach[a]] (a, when no end will do).  Non-decreasing.  O(n + uses of shared keys).
+        Only for instances without tables.
+
+        Parameters
+        ----------
+        device_class : int
+            An entry of :attr:`device_class`.
+        stashes : int
+            Microbatches whose activations the stage holds.
+        pause : callable
+            Called now and then on the way; what it raises ends the pass.
         """
         assert not self.tabular
         capacity = self.capacity[device_class]
@@ -334,10 +358,21 @@ class RangeCosts:
         return fit
 
     def furthest_end(self, first: int, limit: int, device_class: int, stashes: int) -> int:
-        """Return the furthest end up to `limit` of a stage that begins at `first`, as `reach`.
+        """Return the furthest end of one stage, as `reach`.
 
         Looks no further than twice the stage, so that a few such questions need no pass over all
         layers for every number of stashes.
+
+        Parameters
+        ----------
+        first : int
+            The layer with which it begins.
+        limit : int
+            No end beyond it.
+        device_class : int
+            An entry of :attr:`device_class`.
+        stashes : int
+            Microbatches whose activations the stage holds.
         """
         capacity = self.capacity[device_class]
         limit = min(limit, int(self._next_fixed[first]))
@@ -435,7 +470,16 @@ class RangeCosts:
         return np.asarray(fits)
 
     def fits_from(self, first: int, device_class: int, stashes: int) -> Array:
-        """Return row `first` of :meth:`fits_matrix`, which is kept for the next question."""
+        """Return row `first` of :meth:`fits_matrix`, which is kept for the next question.
+
+        Parameters
+        ----------
+        first : int
+        device_class : int
+            An entry of :attr:`device_class`.
+        stashes : int
+            Microbatches whose activations the stage holds.
+        """
         if (device_class, stashes) not in self._fits_cache:
             self._fits_cache = {(device_class, stashes): self.fits_matrix(device_class, stashes)}
         return np.asarray(self._fits_cache[device_class, stashes][first])
@@ -522,10 +566,18 @@ def _furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:
 def assign_devices(
     costs: RangeCosts, boundaries: list[int], classes: list[int]
 ) -> PipelineSolution:
-    """Return the solution that puts stage j on a device of class classes[j].
+    """Return the solution whose stages run on devices of the given classes.
 
-    In a fixed order the stages take the first devices that will do (any choice among devices of
-    one class is as good as another); the classes must come from a path of the automaton.
+    In a fixed order the stages take the first devices that will do: any choice among devices of
+    one class is as good as another.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    boundaries : list of int
+        c_0 = 0 ... c_s = n of s stages.
+    classes : list of int, length s
+        From a path of the automaton :class:`.order.StageOrder`.
     """
     order = costs.device_class.tolist()
     devices: list[int] = []

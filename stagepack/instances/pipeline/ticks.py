@@ -72,6 +72,16 @@ def running_on_binary_grid(
 
     Whole parts are summed as integers, and only what is left of them in floating point: no error
     accumulates, however many values there are.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+    exponent : int
+        Of :func:`binary_grid`.
+    slowest : float
+        Speed of the slowest device.
+    pause : callable
+        Called before every block of `BLOCK` values; what it raises ends the pass.
     """
     running, whole_before, rest_before = np.zeros(len(values) + 1), 0, 0.0
     for begin in range(0, len(values), BLOCK):

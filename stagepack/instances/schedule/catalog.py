@@ -69,7 +69,7 @@ def _stages(
     )
 
 
-def uniform(
+def _uniform(
     devices: int, microbatches: int, forward: int, backward: int, weight: int, latency: int
 ) -> PipelineSchedule:
     """One stage a device, all alike; without `weight` B is whole, without `backward` inference."""
@@ -82,7 +82,7 @@ def uniform(
     )
 
 
-def interleaved(
+def _interleaved(
     devices: int,
     microbatches: int,
     chunks: int,
@@ -101,7 +101,7 @@ def interleaved(
     )
 
 
-def v_shaped(
+def _v_shaped(
     devices: int, microbatches: int, forward: int, backward: int, weight: int, latency: int
 ) -> PipelineSchedule:
     """Two stages a device, down and up again: the first device has the last stage, too.
@@ -117,7 +117,7 @@ def v_shaped(
     )
 
 
-def bidirectional(
+def _bidirectional(
     devices: int, microbatches: int, forward: int, backward: int, weight: int, latency: int
 ) -> PipelineSchedule:
     """Two replicas of a pipeline that run in opposite directions, half of the microbatches each.
@@ -139,7 +139,7 @@ def bidirectional(
     )
 
 
-def unlike(devices: int, microbatches: int, latency: int, seed: int) -> PipelineSchedule:
+def _unlike(devices: int, microbatches: int, latency: int, seed: int) -> PipelineSchedule:
     """Draw the cycles of every stage and every edge's latency; B and W are near F, as in networks.
 
     Every device may hold one microbatch more than 1F1B holds on the first: 2 * devices + 2 units.
@@ -160,19 +160,19 @@ def unlike(devices: int, microbatches: int, latency: int, seed: int) -> Pipeline
     )
 
 
-def zero_bubble_small(capacity: int) -> PipelineSchedule:
+def _zero_bubble_small(capacity: int) -> PipelineSchedule:
     """A case in which no rule is near the optimum: p = 4, m = 12, F, B, W of 5, 6, 4 cycles."""
     return _zero_bubble("zero-bubble-4x12", 4, 12, (5, 6, 4), 0, (2, -1, -1), capacity)
 
 
-def zero_bubble_4() -> PipelineSchedule:
+def _zero_bubble_4() -> PipelineSchedule:
     """Measured times of the authors of Zero Bubble, who left a gap: p = 4, m = 12."""
     return _zero_bubble(
         "zero-bubble-measured-4x12", 4, 12, (5478, 5806, 3534), 200, (2, -1, -1), 32
     )
 
 
-def zero_bubble_8() -> PipelineSchedule:
+def _zero_bubble_8() -> PipelineSchedule:
     """Measured times of the authors of Zero Bubble, who left a gap: p = 8, m = 32."""
     return _zero_bubble(
         "zero-bubble-measured-8x32",
@@ -213,7 +213,7 @@ def _zero_bubble(
 # ---------------------------------------------------------------------- real networks
 
 
-def of_network(name: str, microbatches: int, split: bool, **parameters: Any) -> PipelineSchedule:
+def _of_network(name: str, microbatches: int, split: bool, **parameters: Any) -> PipelineSchedule:
     """Schedule a network whose layers are cut into stages of about equal cycles.
 
     The stages are those of the least bottleneck; memory and latency follow from the layers and
@@ -298,7 +298,7 @@ GIVEN = {"objective": None, "steps": 1}
 _LIMITED = {"capacity": None, **GIVEN}
 
 
-def limited(
+def _limited(
     instance: PipelineSchedule, capacity: int | None, objective: str | None, steps: int
 ) -> PipelineSchedule:
     """Return a schedule with another limit, objective or number of steps."""
@@ -317,7 +317,7 @@ def _made(
     def build(**chosen: Any) -> PipelineSchedule:
         instance = make(**{key: chosen[key] for key in own})
         rest = {key: chosen[key] for key in given if key not in own}
-        return limited(instance, rest.get("capacity"), chosen["objective"], chosen["steps"])
+        return _limited(instance, rest.get("capacity"), chosen["objective"], chosen["steps"])
 
     return build
 
@@ -334,7 +334,7 @@ def _entry(
 GENERATORS: dict[str, Generator] = {
     **{
         name: _entry(
-            partial(of_network, name),
+            partial(_of_network, name),
             _network_parameters(name),
             f"stages of {recipe.description.partition(',')[0].partition(':')[0]} of equal cycles",
             GIVEN,
@@ -342,41 +342,41 @@ GENERATORS: dict[str, Generator] = {
         for name, recipe in networks.NETWORKS.items()
     },
     "uniform": _entry(
-        uniform,
+        _uniform,
         {"devices": 4, "microbatches": 8, **UNITS},
         "one stage a device, all alike",
     ),
     "interleaved": _entry(
-        interleaved,
+        _interleaved,
         {"devices": 4, "microbatches": 8, "chunks": 2, **UNITS},
         "stages dealt to the devices round after round",
     ),
     "v-shaped": _entry(
-        v_shaped,
+        _v_shaped,
         {"devices": 4, "microbatches": 8, **UNITS},
         "two stages a device, down and up again",
     ),
     "bidirectional": _entry(
-        bidirectional,
+        _bidirectional,
         {"devices": 4, "microbatches": 8, **UNITS},
         "two pipelines in opposite directions on the same devices",
     ),
     "unlike": _entry(
-        unlike,
+        _unlike,
         {"devices": 4, "microbatches": 8, "latency": 10, "seed": 0},
         "stages of unlike cycles, little memory",
     ),
     "zero-bubble/small": _entry(
-        zero_bubble_small,
+        _zero_bubble_small,
         {"capacity": 10},
         "p = 4, m = 12, F, B, W of 5, 6, 4 cycles: no rule comes near the optimum",
         GIVEN,
     ),
     "zero-bubble/measured-4x12": _entry(
-        zero_bubble_4, {}, f"p = 4, m = 12, measured times ({ZERO_BUBBLE})"
+        _zero_bubble_4, {}, f"p = 4, m = 12, measured times ({ZERO_BUBBLE})"
     ),
     "zero-bubble/measured-8x32": _entry(
-        zero_bubble_8, {}, f"p = 8, m = 32, measured times ({ZERO_BUBBLE})"
+        _zero_bubble_8, {}, f"p = 8, m = 32, measured times ({ZERO_BUBBLE})"
     ),
 }
 

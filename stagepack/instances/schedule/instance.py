@@ -64,19 +64,31 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         Parameters
         ----------
         forward, backward, weight : array_like of int, shape (p,)
-            Only `forward` for inference, no `weight` where the backward pass is not split.
+            Cycles; only `forward` for inference, no `weight` where the backward pass is not split.
         microbatches : int or array_like
             One number for all stages or one each.
         devices : array_like of int, shape (p,), optional
             A device a stage when absent.
         edges : iterable of (int, int), optional
             The chain 0 -> 1 -> ... when absent.
-        latency, memory_forward, memory_backward, memory_weight, limit, optimizer
-            One number for all or one each.
+        latency : int or array_like
+            Cycles, one number for all edges or one each.
+        memory_forward, memory_backward, memory_weight : int or array_like
+            Bytes that F, B and W of a microbatch take (negative: release), for all stages or each.
         limit : int or array_like, optional
-            No limit when absent.
+            Bytes of every device or each; no limit when absent.
+        optimizer : int or array_like
+            Cycles of the optimizer's step, for all devices or each.
+        post_validation : bool
+            Each device runs its optimizer at once; otherwise all wait for the last operation.
+        steps : int
+            Optimizer steps of a run.
         objective : Objective or str, optional
             "span" with `post_validation`, otherwise "makespan" when absent.
+        stage_names, device_names : iterable of str, optional
+            Numbers when absent.
+        name, source : str
+            For tables and reports.
 
         Raises
         ------

@@ -60,7 +60,14 @@ class Operations:
         return int(self.base[-1])
 
     def op(self, stage: int, kind: int, microbatch: int) -> int:
-        """Return the index of an operation."""
+        """Return the index of an operation.
+
+        Parameters
+        ----------
+        stage, microbatch : int
+        kind : int
+            0 (F), 1 (B) or 2 (W), of those that the instance has.
+        """
         return int(self.base[stage] + kind * self.microbatches[stage] + microbatch)
 
     @cached_property

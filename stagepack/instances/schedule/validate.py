@@ -19,7 +19,21 @@ MOST_STAGES = 2**14
 
 
 def integer(value: Any, name: str, least: int) -> int:
-    """Return `value` as an int of at least `least`, refused by the `name` of its field."""
+    """Return `value` as an int of at least `least`, refused by the `name` of its field.
+
+    Parameters
+    ----------
+    value : object
+        A float is taken where it is whole; no bool.
+    name : str
+        The field, for messages.
+    least : int
+
+    Raises
+    ------
+    InputError
+        Also from 2**62 on.
+    """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     try:
@@ -145,7 +159,22 @@ def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
 
 
 def names(values: Iterable[Any] | None, name: str, n: int, per: str) -> tuple[str, ...] | None:
-    """Return `n` different names, or None."""
+    """Return `n` names as text, or None where none are given.
+
+    Parameters
+    ----------
+    values : iterable, optional
+    name : str
+        The field, for messages.
+    n : int
+    per : str
+        What there is one name for: "stage", "device".
+
+    Raises
+    ------
+    InputError
+        For another number of them.
+    """
     if values is None:
         return None
     remedy = f"give one name for each {per}"

@@ -26,7 +26,19 @@ def resnet50(
 ) -> Network:
     """Return ResNet-50: stem, 16 bottlenecks, pooling with the classifier.
 
-    With ``granularity="matmul"`` every convolution is a layer, and the shortcuts cross cuts.
+    Parameters
+    ----------
+    batch : int
+        Images of a microbatch.
+    image : int
+        Height and width in pixels.
+    bytes_per_value : int
+        Bytes of a weight and of an activation.
+    granularity : str
+        "block": a bottleneck is a layer; "matmul": every convolution is one, and the shortcuts
+        cross cuts.
+    training : bool
+        Whether labels go in and a loss comes out.
 
     Raises
     ------
@@ -95,6 +107,17 @@ def vgg16(*, batch: int, image: int, bytes_per_value: int, training: bool) -> Ne
 
     Images of another size than 224 are pooled to the 7 x 7 that the first fully connected layer
     reads.
+
+    Parameters
+    ----------
+    batch : int
+        Images of a microbatch.
+    image : int
+        Height and width in pixels.
+    bytes_per_value : int
+        Bytes of a weight and of an activation.
+    training : bool
+        Whether labels go in and a loss comes out.
 
     Raises
     ------

@@ -154,12 +154,30 @@ class Chain:
     tensors: dict[str, int] = field(default_factory=dict)
 
     def tensor(self, name: str, values: int, width: int | None = None) -> str:
-        """Declare a tensor of `values` values of `width` bytes (those of an activation)."""
+        """Declare a tensor and return its name.
+
+        Parameters
+        ----------
+        name : str
+        values : int
+        width : int, optional
+            Bytes of a value; those of an activation when absent.
+        """
         self.tensors[name] = values * (self.bytes_per_value if width is None else width)
         return name
 
     def add(self, name: str, shape: str, pieces: Sequence[Block]) -> None:
-        """Append a group of pieces, as they are or merged into one layer called `name`."""
+        """Append a group of pieces, as they are in a `fine` chain, or merged into one layer.
+
+        Parameters
+        ----------
+        name : str
+            Of the merged layer.
+        shape : str
+            Of the merged layer; layers of one shape run the same code.
+        pieces : sequence of Block
+            In the order in which they run.
+        """
         if self.fine or len(pieces) == 1:
             self.blocks += pieces
         else:

@@ -67,6 +67,21 @@ def bert(
     token, which every attention uses and so every cut before the last one carries; when training
     also a label a sample.
 
+    Parameters
+    ----------
+    size : str
+        A key of `BERT`.
+    batch : int
+        Texts of a microbatch.
+    sequence : int
+        Tokens of a text.
+    bytes_per_value : int
+        Bytes of a weight and of an activation.
+    granularity : str
+        "block": attention and feed-forward are a layer each; "matmul": every product is one.
+    training : bool
+        Whether labels go in and a loss comes out.
+
     Raises
     ------
     InputError
@@ -120,10 +135,26 @@ def gpt2(
 ) -> Network:
     """Return GPT-2 with its language-model head.
 
-    The published head uses the embedding's weights (`tied`), which forces the first and the last
-    layer, and with them the whole chain, into one stage.  By default the head has a copy of its
-    own instead.  Inference computes the logits of the last token only; training those of all
-    tokens, a loss, and hands the token ids down the whole chain, to be compared with.
+    Inference computes the logits of the last token only; training those of all tokens, a loss, and
+    hands the token ids down the whole chain, to be compared with.
+
+    Parameters
+    ----------
+    size : str
+        A key of `GPT2`.
+    batch : int
+        Texts of a microbatch.
+    sequence : int
+        Tokens of a text.
+    bytes_per_value : int
+        Bytes of a weight and of an activation.
+    granularity : str
+        "block": attention and feed-forward are a layer each; "matmul": every product is one.
+    training : bool
+        Whether a loss comes out.
+    tied : bool
+        The head uses the embedding's weights, as published, which forces the first and the last
+        layer, and with them the whole chain, into one stage; otherwise it has a copy of its own.
 
     Raises
     ------
@@ -178,6 +209,21 @@ def vit(
     training: bool,
 ) -> Network:
     """Return ViT with patches of 16 x 16 pixels and a classifier of 1000 classes.
+
+    Parameters
+    ----------
+    size : str
+        A key of `VIT`.
+    batch : int
+        Images of a microbatch.
+    image : int
+        Height and width in pixels.
+    bytes_per_value : int
+        Bytes of a weight and of an activation.
+    granularity : str
+        "block": attention and feed-forward are a layer each; "matmul": every product is one.
+    training : bool
+        Whether labels go in and a loss comes out.
 
     Raises
     ------

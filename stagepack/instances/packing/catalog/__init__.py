@@ -30,7 +30,7 @@ def _shape(network: str) -> dict[str, Any]:
     return {**shape, "granularity": "matmul"} if "granularity" in shape else shape
 
 
-def limited(
+def _limited(
     made: Generator, *, capacity: int | None, objective: str | None, **own: Any
 ) -> LmemPacking:
     """Return a packing with another capacity or objective, where they are not None.
@@ -118,7 +118,7 @@ _OWN: dict[str, Generator] = {
 }
 
 GENERATORS: dict[str, Generator] = {
-    name: Generator(partial(limited, made), {**made.parameters, **GIVEN}, made.description)
+    name: Generator(partial(_limited, made), {**made.parameters, **GIVEN}, made.description)
     for name, made in _OWN.items()
 }
 

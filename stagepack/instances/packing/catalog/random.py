@@ -67,6 +67,14 @@ def pipelined(buffers: int, seed: int, banks: int) -> LmemPacking:
     result, while DMA loads what timestep t + 1 reads and stores what timestep t - 1 wrote.  Pairs:
     the three of one product, and each of them with what DMA touches meanwhile.  The capacity is
     twice the load in whole banks, rounded up to a power of two.
+
+    Parameters
+    ----------
+    buffers : int
+        A third of them (rounded up) is the period, in timesteps.
+    seed : int
+    banks : int
+        Number of banks.
     """
     rng = np.random.default_rng(seed)
     period = max(2, -(-buffers // 3))
