@@ -233,7 +233,17 @@ def _source(source: str, context: dict[str, Any]) -> Any:
 
 
 def instance_and_solution(source: str, solution: Path, context: dict[str, Any]) -> tuple[Any, Any]:
-    """Read both; a solution that cannot belong to the instance is an input error."""
+    """Read both.
+
+    Parameters
+    ----------
+    source : str
+        A file, ``FILE#name``, or a name of the catalog.
+    solution : Path
+        A solution or result file; one that cannot belong to the instance is an input error.
+    context : dict
+        What the options say beside the instance's file.
+    """
     from stagepack.instances import formats
 
     problem = instance_of(source, context)

@@ -26,7 +26,14 @@ def require_exportable(problem: Any, path: Path) -> None:
 
 
 def export_solution(problem: Any, solution: Any, path: Path) -> None:
-    """Write a solution for other tools."""
+    """Write a solution for other tools, checked by :func:`require_exportable`.
+
+    Parameters
+    ----------
+    problem : instance
+    solution : solution
+    path : Path
+    """
     from stagepack.instances import formats
 
     known = PROBLEMS[problem.kind]

@@ -87,7 +87,15 @@ class Search(_Live):
         super().__init__()
 
     def incumbent(self, solution: Any, objective: Any, bound: Any) -> None:
-        """Take an incumbent."""
+        """Take an incumbent, as `on_incumbent` of :func:`stagepack.solve` has it.
+
+        Parameters
+        ----------
+        solution : solution
+        objective : number
+        bound : number or None
+            None: nothing new.
+        """
         self._objective, self._bound = objective, bound if bound is not None else self._bound
 
     def bound(self, bound: Any, source: str) -> None:
@@ -130,12 +138,27 @@ class Cells(_Live):
         super().__init__()
 
     def begun(self, cell: Cell, done: int, total: int) -> None:
-        """Take a cell that begins."""
+        """Take a cell that begins.
+
+        Parameters
+        ----------
+        cell : Cell
+        done, total : int
+            Cells that have ended; all cells.
+        """
         self._running[cell] = time.monotonic()
         self._done, self._total = done, total
 
     def ended(self, row: dict[str, Any], done: int, total: int) -> None:
-        """Take a cell that has ended."""
+        """Take a cell that has ended.
+
+        Parameters
+        ----------
+        row : dict
+            Its line of the table.
+        done, total : int
+            Cells that have ended; all cells.
+        """
         self._done, self._total = done, total
         for cell in list(self._running):
             if (cell.instance, cell.method, cell.seed) == (

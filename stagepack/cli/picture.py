@@ -11,6 +11,14 @@ from stagepack.errors import InputError, StagepackError
 def require_drawable(problem: Any, path: Path, option: str) -> None:
     """Refuse a picture that cannot be drawn: of this kind, in this format, or without the extra.
 
+    Parameters
+    ----------
+    problem : instance
+    path : Path
+        Its end says the format.
+    option : str
+        The option that named it, for messages.
+
     Raises
     ------
     InputError
@@ -40,7 +48,21 @@ def require_drawable(problem: Any, path: Path, option: str) -> None:
 
 
 def draw(problem: Any, answer: Any, path: Path, scale: str | None = None) -> None:
-    """Write the picture of a solution: .html is interactive, all others are drawn by matplotlib."""
+    """Write the picture of a solution: .html is interactive, all others are drawn by matplotlib.
+
+    Parameters
+    ----------
+    problem : instance
+    answer : solution or Result
+    path : Path
+    scale : str, optional
+        One of the view's `scales`.
+
+    Raises
+    ------
+    InputError
+        For a scale that its pictures do not have.
+    """
     from stagepack.report.plot import plot
     from stagepack.report.view import require_scale, view
 

@@ -88,7 +88,16 @@ def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
 
 
 def render(comparison: Outcomes, width: int = 80, *, color: bool = False) -> str:
-    """Return the table as text of at most `width` columns, with terminal colours if asked."""
+    """Return the table as text.
+
+    Parameters
+    ----------
+    comparison : Outcomes
+    width : int
+        Columns that no line exceeds.
+    color : bool
+        With the escape sequences of terminal colours.
+    """
     from rich.console import Console
 
     stream = io.StringIO()

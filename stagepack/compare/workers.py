@@ -51,7 +51,9 @@ DIED = Failure("error", "the worker process died (a crash, or out of memory)")
 Outcome = Result[Any] | Failure
 
 
-def attempt(solve: Callable[..., Result[Any]], instance: Any, arguments: dict[str, Any]) -> Outcome:
+def _attempt(
+    solve: Callable[..., Result[Any]], instance: Any, arguments: dict[str, Any]
+) -> Outcome:
     """Run one cell; whatever goes wrong comes back as a :class:`Failure`."""
     try:
         return solve(instance, **arguments)
@@ -75,7 +77,7 @@ def run_cell(payload: bytes) -> Outcome:
         except Exception as error:
             text = f"cannot be read in a worker: {type(error).__name__}: {error}"
             return Failure("error", text, traceback.format_exc())
-        return attempt(solve, instance, arguments)
+        return _attempt(solve, instance, arguments)
 
 
 _in_worker = False
@@ -148,7 +150,7 @@ class Run:
         while self.queue and not self.interrupted:
             cell = self.queue.popleft()
             self.start(cell)
-            outcome = attempt(self.solve, self.instances[cell.instance], self._arguments(cell))
+            outcome = _attempt(self.solve, self.instances[cell.instance], self._arguments(cell))
             if isinstance(outcome, Failure):
                 self.interrupted = outcome.status == "skipped"
             else:

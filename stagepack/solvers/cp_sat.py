@@ -66,10 +66,12 @@ class CpSatEngine:
         should_stop: ShouldStop | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> Outcome:
-        """Minimise a CpModel; see :meth:`stagepack.solvers.engine.Engine.solve`.
+        """Minimise a CpModel.
 
         Parameters
         ----------
+        model, hint, limits, on_solution, on_bound, should_stop
+            As :meth:`stagepack.solvers.engine.Engine.solve` takes them.
         parameters : mapping, optional
             Settings of CP-SAT that suit the model, by name; limits stay with `limits`.
         """

@@ -488,7 +488,17 @@ TAKES_NO_START = "takes no start"
 
 
 def agrees(first: Array | None, hint: Array, tolerance: float = 1e-6) -> bool:
-    """Whether a solver's first solution equals the hint wherever the hint has a value."""
+    """Whether a solver's first solution equals the hint wherever the hint has a value.
+
+    Parameters
+    ----------
+    first : ndarray, shape (columns,), or None
+        None: it found none.
+    hint : ndarray, shape (columns,)
+        NaN where there is no value.
+    tolerance : float
+        Relative, but absolute for values below 1.
+    """
     if first is None:
         return False
     given = ~np.isnan(hint)

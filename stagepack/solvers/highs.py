@@ -102,10 +102,15 @@ class HighsEngine:
         on_bound: OnBound | None = None,
         should_stop: ShouldStop | None = None,
     ) -> Outcome:
-        """Minimise a HighsLp or a Pyomo model; see :meth:`stagepack.solvers.engine.Engine.solve`.
+        """Minimise a HighsLp or a Pyomo model.
 
         The columns of a Pyomo model are those of :func:`stagepack.solvers.lowering.variables`.
         A hint for a model without integers is never accepted: HiGHS has no use for it.
+
+        Parameters
+        ----------
+        model, hint, limits, on_solution, on_bound, should_stop
+            As :meth:`stagepack.solvers.engine.Engine.solve` takes them.
         """
         self.load()
         is_lp = isinstance(model, _import().HighsLp)

@@ -196,10 +196,15 @@ class PyomoSolverEngine:
         on_bound: OnBound | None = None,
         should_stop: ShouldStop | None = None,
     ) -> Outcome:
-        """Minimise a HighsLp or a Pyomo model; see :meth:`stagepack.solvers.engine.Engine.solve`.
+        """Minimise a HighsLp or a Pyomo model.
 
         `on_solution` and `on_bound` are called once, at the end.  `hint_accepted` is true only
         where the solver's log says so, which CBC's does.  Time spent on writing the model counts.
+
+        Parameters
+        ----------
+        model, hint, limits, on_solution, on_bound, should_stop
+            As :meth:`stagepack.solvers.engine.Engine.solve` takes them.
         """
         self.load()
         import highspy
