@@ -13,9 +13,9 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.profile import Array
+from stagepack.instances.words import LARGEST
 
 COMMA, NEWLINE, MINUS, ZERO = b",\n-0"
-LARGEST = 2**62
 MOST_DIGITS = 19  # such numbers fit 64 bits
 
 

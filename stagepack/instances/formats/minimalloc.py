@@ -29,11 +29,12 @@ from stagepack import files
 from stagepack.errors import InputError, suggest
 from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
-from stagepack.instances.documents.cells import LARGEST, Cells
+from stagepack.instances.documents.cells import Cells
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.packing.native import GIVEN, aligned
 from stagepack.instances.profile import Array
+from stagepack.instances.words import LARGEST
 
 NEEDED = ("id", "lower", "upper", "size")
 COLUMNS = (*NEEDED, "alignment", "hint", "gaps", "offset")

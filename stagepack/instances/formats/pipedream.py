@@ -46,13 +46,13 @@ from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.instances.pipeline.native import GIVEN, job
 from stagepack.instances.profile import LayerProfile, ModelProfile
+from stagepack.instances.words import LARGEST
 
 NODE = re.compile(r"(\S+) -- (.*) -- (forward_compute_time=.*?)(?: -- stage_id=[-\w]*)?")
 NUMBER = re.compile(r"[0-9]{1,25}(\.[0-9]{0,25})?([eE][+-]?[0-9]{1,2})?")
 GETITEM = re.compile(r"__getitem__\((-?[0-9]{1,9})\)")
 FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
 CLOCK = {"us": 1_000_000, "ms": 1_000, "ns": 1_000_000_000}
-LARGEST = 2**62
 LINE = "write id -- description -- " + ", ".join(f"{name}=..." for name in FIELDS)
 
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules, require_instance
+from stagepack.instances.arrays import Given, integer, integers
 from stagepack.instances.packing import validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
 from stagepack.instances.packing.data import Allowed, Banks, Gap, Memory, PackingData
 from stagepack.instances.packing.solution import PackingSolution
-from stagepack.instances.packing.validate import integers
 from stagepack.instances.packing.words import KIND, Objective
 from stagepack.result import Result
 
@@ -34,26 +34,26 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
     @classmethod
     def from_arrays(
         cls,
-        size: Any,
-        start: Any = None,
-        end: Any = None,
+        size: Given,
+        start: Given = None,
+        end: Given = None,
         *,
         ids: Sequence[str] | None = None,
         period: int | None = None,
-        conflicts: Any = None,
+        conflicts: Given = None,
         capacity: int | None = None,
-        alignment: Any = None,
+        alignment: Given = None,
         gaps: Iterable[Gap | tuple[int, ...]] = (),
-        fixed: Any = None,
+        fixed: Given = None,
         allowed: Iterable[Allowed | tuple[int, int, int]] = (),
         reserved: Iterable[tuple[int, int]] = (),
         colocated: Iterable[Iterable[int]] = (),
         in_place: Iterable[tuple[int, int]] = (),
         banks: Banks | None = None,
         memories: Iterable[Memory | tuple[str, int | None, int]] = (),
-        accesses: Any = None,
-        previous: Any = None,
-        hint: Any = None,
+        accesses: Given = None,
+        previous: Given = None,
+        hint: Given = None,
         objective: Objective | str | None = None,
         name: str = "packing",
         source: str = "",
@@ -102,10 +102,10 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             Naming the field: wrong shapes, no integers, empty lifetimes, sizes below 1, numbers
             or sums of 2**62 and more, indices of no buffer, rules that contradict each other.
         """
-        sizes = integers(size, "size")
+        sizes = integers(size, "size", "buffer")
         n = len(sizes)
         if conflicts is not None:
-            if start is not None and (np.any(start) or not np.array_equal(end, np.ones(n))):
+            if start is not None and (np.any(start) or end is None or (np.asarray(end) != 1).any()):
                 raise InputError(
                     "replaces lifetimes", field="conflicts", remedy="give start and end, or this"
                 )
@@ -115,15 +115,15 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         built = cls(
             name=name,
             size=sizes,
-            start=integers(start, "start", n),
-            end=integers(end, "end", n),
+            start=integers(start, "start", "buffer", n),
+            end=integers(end, "end", "buffer", n),
             ids=None if ids is None else tuple(map(str, ids)),
-            period=None if period is None else validate.integer(period, "period"),
+            period=None if period is None else integer(period, "period"),
             conflicts=None if conflicts is None else validate.pairs(conflicts, "conflicts", n),
-            capacity=None if capacity is None else validate.integer(capacity, "capacity"),
-            alignment=integers(np.full(n, one) if np.ndim(one) == 0 else one, "alignment", n),
+            capacity=None if capacity is None else integer(capacity, "capacity"),
+            alignment=integers(one, "alignment", "buffer", n, spread=True),
             gaps=tuple(sorted(validate.records(gaps, Gap, "gaps"), key=_by_time)),
-            fixed=integers(none if fixed is None else fixed, "fixed", n),
+            fixed=integers(none if fixed is None else fixed, "fixed", "buffer", n),
             allowed=tuple(validate.records(allowed, Allowed, "allowed")),
             reserved=validate.ranges(reserved, "reserved"),
             colocated=validate.groups(colocated, "colocated", n),
@@ -132,9 +132,9 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             ),
             banks=None if banks is None else validate.banks(banks, n),
             memories=tuple(validate.records(memories, Memory, "memories")),
-            accesses=integers(sizes if accesses is None else accesses, "accesses", n),
-            previous=integers(none if previous is None else previous, "previous", n),
-            hint=integers(none if hint is None else hint, "hint", n),
+            accesses=integers(sizes if accesses is None else accesses, "accesses", "buffer", n),
+            previous=integers(none if previous is None else previous, "previous", "buffer", n),
+            hint=integers(none if hint is None else hint, "hint", "buffer", n),
             objective=_objective(objective, capacity, memories),
             source=source,
         )
@@ -209,7 +209,9 @@ def _by_time(gap: Gap) -> tuple[int, int]:
     return gap.buffer, gap.start
 
 
-def _objective(given: Any, capacity: Any, memories: Any) -> Objective:
+def _objective(
+    given: Objective | str | None, capacity: int | None, memories: Iterable[object]
+) -> Objective:
     if given is None:
         if memories:
             return Objective.SPILL

@@ -11,8 +11,8 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.packing.data import PackingData
-from stagepack.instances.packing.validate import LARGEST
 from stagepack.instances.profile import Array
+from stagepack.instances.words import LARGEST
 from stagepack.shown import ShownSolution, some
 
 

@@ -1,8 +1,7 @@
-"""What users give, read as arrays and refused by the name of its field."""
+"""Whether the fields of a packing fit one another; pairs, records, ranges and groups of it."""
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, replace
@@ -11,81 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.instances.arrays import integer
 from stagepack.instances.packing.data import Banks, PackingData
 from stagepack.instances.profile import Array
+from stagepack.instances.words import LARGEST
 
 RecordT = TypeVar("RecordT")
-
-LARGEST = 2**62  # numbers and sums beyond this are refused
-
-
-def integer(value: Any, name: str) -> int:
-    """Return `value` as an int below 2**62, refused by the `name` of its field."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(f"{value!r} is no integer", field=name, remedy="give an integer") from None
-    if abs(number) >= LARGEST:
-        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
-    return number
-
-
-def integers(values: Any, name: str, n: int | None = None) -> Array:
-    """Return `values` as a read-only int64 array of shape (n,).
-
-    Parameters
-    ----------
-    values : array_like of int, shape (n,)
-        Floats are taken where they are whole.
-    name : str
-        The field, for messages.
-    n : int, optional
-        The length wanted; any when absent.
-
-    Raises
-    ------
-    InputError
-        For None, another shape, an entry that is no integer, or one of 2**62 and more.
-    """
-    if values is None:
-        raise InputError("is missing", field=name, remedy="give one integer a buffer")
-    try:
-        array = np.asarray(values)
-    except (ValueError, OverflowError):
-        raise InputError(
-            "is no array of integers", field=name, remedy="give one integer a buffer"
-        ) from None
-    if array.ndim != 1 or (n is not None and len(array) != n):
-        want = "" if n is None else f" of {n} integers, one a buffer"
-        raise InputError(
-            f"has shape {array.shape}", field=name, remedy=f"give a one-dimensional array{want}"
-        )
-    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.floor(array)).all():
-        if array.size and np.abs(array).max() >= LARGEST:
-            raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
-        array = array.astype(np.int64)
-    if array.dtype == object or (array.dtype.kind == "u" and array.dtype.itemsize == 8):
-        array = np.array([integer(value, name) for value in array.tolist()], dtype=np.int64)
-    if array.dtype.kind not in "iu" and array.size:
-        at = _first_odd(array)
-        raise InputError(
-            f"entry {at} is {array.tolist()[at]!r}", field=name, remedy="give integers"
-        )
-    if array.dtype == np.int64 and not array.flags.writeable:
-        own = array
-    else:
-        own = np.array(array, dtype=np.int64)
-        own.setflags(write=False)
-    if own.size and (own.max() >= LARGEST or own.min() <= -LARGEST):
-        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
-    return own
-
-
-def _first_odd(array: Array) -> int:
-    for at, value in enumerate(array.tolist()):
-        if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 != 0:
-            return at
-    return 0
 
 
 def pairs(values: Any, name: str, n: int) -> Array:

@@ -10,13 +10,13 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules
+from stagepack.instances.arrays import Given, integer, integers, whole_bytes
 from stagepack.instances.phases import validate
 from stagepack.instances.phases.check import check, evaluate, shape
 from stagepack.instances.phases.data import PhaseData, Policy
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.phases.words import Objective
-from stagepack.instances.pipeline.arrays import integer, whole_bytes
 from stagepack.instances.profile import Chip, ModelProfile
 
 
@@ -34,29 +34,29 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
     @classmethod
     def from_arrays(
         cls,
-        variables: Any,
-        forward: Any,
-        activations: Any,
+        variables: Given,
+        forward: Given,
+        activations: Given,
         *,
-        backward: Any = None,
-        state: Any = None,
-        sharding: Any = None,
-        update: Any = None,
-        temporary: Any = None,
-        tape: Any = None,
-        forward_fixed: Any = None,
-        backward_fixed: Any = None,
-        temporary_fixed: Any = None,
+        backward: Given = None,
+        state: Given = None,
+        sharding: Given = None,
+        update: Given = None,
+        temporary: Given = None,
+        tape: Given = None,
+        forward_fixed: Given = None,
+        backward_fixed: Given = None,
+        temporary_fixed: Given = None,
         skips: Iterable[tuple[int, int]] = (),
-        layer_class: Any = None,
+        layer_class: Given = None,
         chip: Chip | None = None,
         memory: int | None = None,
         tiles: int | None = None,
         io_tiles: tuple[int, int] | None = None,
-        remote_bandwidth: Any = None,
-        host_bandwidth: Any = None,
-        tile_bandwidth: Any = None,
-        gather_bandwidth: Any = None,
+        remote_bandwidth: float | None = None,
+        host_bandwidth: float | None = None,
+        tile_bandwidth: float | None = None,
+        gather_bandwidth: float | None = None,
         startup: int | None = None,
         microbatch: int | None = None,
         global_batch: int | None = None,
@@ -122,7 +122,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
             unknown modes or policies, a batch that is no whole number of steps, numbers of I/O
             tiles that no allowed mode can use, figures whose sums would exceed 2**62.
         """
-        loads = whole_bytes(variables, "variables", np.shape(variables)[:1] or (0,))
+        loads = integers(variables, "variables", "layer", least=0)
         n = len(loads)
         if n == 0:
             raise InputError("no layers", field="layers", remedy="give at least one layer")

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from stagepack.errors import InputError
+from stagepack.instances.arrays import integer
 from stagepack.instances.phases.data import PhaseData
-from stagepack.instances.pipeline.arrays import LARGEST, integer
 from stagepack.instances.profile import Chip, Lifetimes, ModelProfile
+from stagepack.instances.words import LARGEST
 
 WordT = TypeVar("WordT", bound=StrEnum)
 STATE = "optimiser state"
@@ -107,12 +108,12 @@ def batch(
     InputError
         Naming the field: for figures that contradict each other, or no whole number of steps.
     """
-    replicas = _positive(data_parallel, "data_parallel")
-    size = None if microbatch is None else _positive(microbatch, "microbatch")
-    whole = None if global_batch is None else _positive(global_batch, "global_batch")
+    replicas = integer(data_parallel, "data_parallel", 1)
+    size = None if microbatch is None else integer(microbatch, "microbatch", 1)
+    whole = None if global_batch is None else integer(global_batch, "global_batch", 1)
     if steps is not None or whole is None:
         size = 1 if size is None else size
-        total = _positive(1 if steps is None else steps, "steps") * size * replicas
+        total = integer(1 if steps is None else steps, "steps", 1) * size * replicas
         if whole not in (None, total):
             raise InputError(
                 f"a global batch of {whole} is not {total // (size * replicas)} steps of {size} "
@@ -310,10 +311,3 @@ def _classes(profile: ModelProfile, sizes: list[int], skipped: set[tuple[int, in
         key = (*key, sizes[at], sizes[at + 1], tuple(far), host)
         found.append(seen.setdefault(key, len(seen)))
     return found
-
-
-def _positive(value: Any, name: str) -> int:
-    number = integer(value, name)
-    if not 1 <= number < LARGEST:
-        raise InputError(f"{number}", field=name, remedy="give at least 1")
-    return number

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.instances import arrays
 from stagepack.instances.answer import Answered, Rules
-from stagepack.instances.pipeline import arrays, validate
+from stagepack.instances.arrays import Given
+from stagepack.instances.pipeline import validate
 from stagepack.instances.pipeline.check import check, evaluate, shape
 from stagepack.instances.pipeline.data import PartitionData, Variable
 from stagepack.instances.pipeline.shared import SharedBytes
@@ -33,26 +35,26 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
     @classmethod
     def from_arrays(
         cls,
-        forward: Any,
+        forward: Given,
         *,
         devices: int | None = None,
         cluster: Cluster | None = None,
-        backward: Any = None,
-        capacity: Any = None,
-        speed: Any = None,
+        backward: Given = None,
+        capacity: Given = None,
+        speed: Given = None,
         bandwidth: float | None = None,
         clock: float = 1_000_000_000,
-        exclusive: Any = None,
+        exclusive: Given | Mapping[str, Given] = None,
         shared: Mapping[str, tuple[int, Iterable[int]]] | SharedBytes | None = None,
-        temporary: Any = None,
-        carry: Any = None,
-        stash: Any = None,
-        in_bytes: Any = None,
-        out_bytes: Any = None,
-        recv_cycles: Any = None,
-        send_cycles: Any = None,
-        compute_table: Any = None,
-        memory_table: Any = None,
+        temporary: Given = None,
+        carry: Given = None,
+        stash: Given = None,
+        in_bytes: Given = None,
+        out_bytes: Given = None,
+        recv_cycles: Given = None,
+        send_cycles: Given = None,
+        compute_table: Given = None,
+        memory_table: Given = None,
         variables: Iterable[Variable | tuple[str, int, int]] = (),
         forbidden_cuts: Iterable[int] = (),
         fixed_cuts: Iterable[int] = (),
@@ -255,7 +257,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
 
 
 def _quick_cluster(
-    devices: int | None, capacity: Any, speed: Any, bandwidth: float | None, clock: float
+    devices: int | None, capacity: Given, speed: Given, bandwidth: float | None, clock: float
 ) -> Cluster:
     if devices is not None:
         devices = arrays.integer(devices, "devices")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.profile import Array
+from stagepack.instances.words import LARGEST
 
 LARGEST_AUTOMATON = 200_000
 BLOCK = 5_000  # devices between two pauses

@@ -19,7 +19,6 @@ from functools import cached_property
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
 from stagepack.instances.pipeline.solution import PipelineSolution
@@ -35,6 +34,7 @@ from stagepack.instances.pipeline.ticks import (
 )
 from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array, Link
+from stagepack.instances.words import LARGEST
 from stagepack.result import Number
 
 LARGEST_TABLE = 2**27  # entries of a row of all layers for every class of devices

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.pipeline.arrays import LARGEST
 from stagepack.instances.pipeline.data import PartitionData
+from stagepack.instances.words import LARGEST
 
 
 def instance(given: PartitionData) -> None:

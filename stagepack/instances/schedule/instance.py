@@ -10,6 +10,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules, require_instance
+from stagepack.instances.arrays import Given, integer, integers
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import validate
@@ -19,7 +20,6 @@ from stagepack.instances.schedule.data import ScheduleData
 from stagepack.instances.schedule.operations import Operations
 from stagepack.instances.schedule.partition import arguments
 from stagepack.instances.schedule.solution import ScheduleSolution
-from stagepack.instances.schedule.validate import integer, integers
 from stagepack.instances.schedule.words import KIND, Objective
 from stagepack.result import Result
 
@@ -38,19 +38,19 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
     @classmethod
     def from_arrays(
         cls,
-        forward: Any,
-        backward: Any = None,
-        weight: Any = None,
+        forward: Given,
+        backward: Given = None,
+        weight: Given = None,
         *,
-        microbatches: Any,
-        devices: Any = None,
+        microbatches: Given,
+        devices: Given = None,
         edges: Iterable[tuple[int, int]] | None = None,
-        latency: Any = 0,
-        memory_forward: Any = 0,
-        memory_backward: Any = 0,
-        memory_weight: Any = 0,
-        limit: Any = None,
-        optimizer: Any = 0,
+        latency: Given = 0,
+        memory_forward: Given = 0,
+        memory_backward: Given = 0,
+        memory_weight: Given = 0,
+        limit: Given = None,
+        optimizer: Given = 0,
         post_validation: bool = False,
         steps: int = 1,
         objective: Objective | str | None = None,
@@ -114,13 +114,16 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
                 remedy="give backward too, or neither",
             )
         count = np.arange(p) if devices is None else devices
-        device = integers(count, "devices", "stage", n=p, least=0)
+        device = integers(count, "devices", "stage", p, least=0, spread=True)
         validate.devices(device)
         d = int(device.max()) + 1
         pairs = validate.edges(edges, p)
 
-        def per_stage(values: Any, column: str, least: int | None = None) -> Array:
-            return integers(values, column, "stage", n=p, least=least)
+        def per_stage(values: Given, column: str, least: int | None = None) -> Array:
+            return integers(values, column, "stage", p, least=least, spread=True)
+
+        def per_device(values: Given, column: str) -> Array:
+            return integers(values, column, "device", d, least=0, spread=True)
 
         built = cls(
             name=name,
@@ -129,13 +132,15 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
             weight=None if weight is None else per_stage(weight, "weight", 1),
             devices=device,
             edges=pairs,
-            latency=integers(latency, "latency", "edge", n=len(pairs), least=0),
+            latency=integers(latency, "latency", "edge", len(pairs), least=0, spread=True),
             microbatches=per_stage(microbatches, "microbatches", 1),
             memory_forward=per_stage(memory_forward, "memory_forward"),
             memory_backward=per_stage(memory_backward, "memory_backward"),
             memory_weight=per_stage(memory_weight, "memory_weight"),
-            limit=None if limit is None else integers(limit, "limit", "device", n=d, least=0),
-            optimizer=integers(optimizer, "optimizer", "device", n=d, least=0),
+            limit=None
+            if limit is None
+            else integers(limit, "limit", "device", d, least=0, spread=True),
+            optimizer=integers(optimizer, "optimizer", "device", d, least=0, spread=True),
             post_validation=bool(post_validation),
             steps=integer(steps, "steps", 1),
             objective=_objective(objective, bool(post_validation)),
@@ -152,7 +157,7 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         partition: PipelinePartition,
         solution: PipelineSolution | Result[PipelineSolution],
         *,
-        microbatches: Any = None,
+        microbatches: Given = None,
         split: bool = True,
         **options: Any,
     ) -> PipelineSchedule:
@@ -190,7 +195,7 @@ def measure(
     return measured(instance, instance.solution_in(solution))
 
 
-def _objective(given: Any, post_validation: bool) -> Objective:
+def _objective(given: Objective | str | None, post_validation: bool) -> Objective:
     if given is None:
         return Objective.SPAN if post_validation else Objective.MAKESPAN
     try:

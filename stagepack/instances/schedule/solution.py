@@ -12,7 +12,7 @@ from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.data import ScheduleData
-from stagepack.instances.schedule.validate import LARGEST
+from stagepack.instances.words import LARGEST
 from stagepack.shown import ShownSolution, some
 
 SHAPE = 'write {"start": [[[F starts], [B starts], [W starts]], ...]}, one entry a stage'

@@ -1,4 +1,4 @@
-"""What users give of a schedule, read as arrays and refused by the name of its field."""
+"""Whether the fields of a schedule fit one another; edges and names of it."""
 
 from __future__ import annotations
 
@@ -11,102 +11,11 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.data import ScheduleData, topological
+from stagepack.instances.words import LARGEST
 
-LARGEST = 2**62  # cycles, bytes and their sums beyond this are refused
 MOST_OPERATIONS = 2**23
 MOST_STAGES = 2**14
 """Stages and operations up to which every step of every method keeps its time and memory."""
-
-
-def integer(value: Any, name: str, least: int) -> int:
-    """Return `value` as an int of at least `least`, refused by the `name` of its field.
-
-    Parameters
-    ----------
-    value : object
-        A float is taken where it is whole; no bool.
-    name : str
-        The field, for messages.
-    least : int
-
-    Raises
-    ------
-    InputError
-        Also from 2**62 on.
-    """
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(f"{value!r} is no integer", field=name, remedy="give an integer") from None
-    if isinstance(value, bool | np.bool_):
-        raise InputError(f"{value!r} is no integer", field=name, remedy="give an integer")
-    if number < least:
-        raise InputError(f"is {number}", field=name, remedy=f"give an integer of at least {least}")
-    if number >= LARGEST:
-        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
-    return number
-
-
-def integers(
-    values: Any, name: str, per: str, n: int | None = None, least: int | None = None
-) -> Array:
-    """Return `values` as a read-only int64 array of shape (n,); one number stands for all.
-
-    Parameters
-    ----------
-    values : array_like of int, shape (n,) or ()
-        Floats are taken where they are whole.
-    name : str
-        The field, for messages.
-    per : str
-        What there is one number for: "stage", "device", "edge".
-    n : int, optional
-        The length wanted; any (and no lone number) when absent.
-    least : int, optional
-        The least value allowed.
-
-    Raises
-    ------
-    InputError
-        Naming the field and the entry.
-    """
-    wanted = f"give one integer for each {per}" + ("" if n is None else f", {n} in all")
-    if values is None:
-        raise InputError("is missing", field=name, remedy=wanted)
-    try:
-        array = np.asarray(values)
-    except (ValueError, OverflowError):
-        raise InputError("is no array of integers", field=name, remedy=wanted) from None
-    if array.ndim == 0 and n is not None:
-        array = np.broadcast_to(array, (n,))
-    if array.ndim != 1 or (n is not None and len(array) != n):
-        raise InputError(f"has shape {array.shape}", field=name, remedy=wanted)
-    if array.dtype.kind != "i":
-        array = np.array([_whole(value, name, at) for at, value in enumerate(array.tolist())])
-    own = np.array(array, dtype=np.int64)
-    if own.size and (own.max() >= LARGEST or own.min() <= -LARGEST):
-        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
-    if least is not None and own.size and own.min() < least:
-        at = int(own.argmin())
-        raise InputError(
-            f"entry {at} is {own[at]}", field=name, remedy=f"give integers of at least {least}"
-        )
-    own.setflags(write=False)
-    return own
-
-
-def _whole(value: Any, name: str, at: int) -> int:
-    if isinstance(value, float) and not value.is_integer():  # NaN and infinity included
-        raise InputError(
-            f"entry {at} is {value}", field=name, remedy="give integers: choose a finer unit"
-        )
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"entry {at} is {value!r}", field=name, remedy="give integers")
-    if abs(value) >= LARGEST:
-        raise InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
-    return int(value)
 
 
 def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,271 @@
+"""Numbers and arrays as users give them: read, checked, and refused by the name of their field.
+
+One rule for all problems: integers stay integers, floats are integers where they are whole, and
+nothing is as large as 2**62.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from stagepack.errors import InputError
+from stagepack.instances.profile import Array
+from stagepack.instances.words import LARGEST
+
+Given = npt.ArrayLike | None
+"""What is taken for an array: nested lists, numbers, arrays; None where it may be left out."""
+
+
+def integer(value: object, name: str, least: int | None = None) -> int:
+    """Return `value` as an int of at least `least`, refused by the `name` of its field.
+
+    Parameters
+    ----------
+    value : object
+        A float is taken where it is whole; no bool.
+    name : str
+        The field, for messages.
+    least : int, optional
+
+    Raises
+    ------
+    InputError
+        Also from 2**62 on.
+    """
+    try:
+        if isinstance(value, float) and value.is_integer():
+            number = int(value)
+        elif isinstance(value, SupportsIndex) and not isinstance(value, bool | np.bool_):
+            number = operator.index(value)
+        else:
+            raise TypeError
+    except TypeError:  # of an array, too
+        raise InputError(f"{value!r} is no integer", field=name, remedy="give an integer") from None
+    if least is not None and number < least:
+        raise InputError(f"is {number}", field=name, remedy=f"give an integer of at least {least}")
+    if abs(number) >= LARGEST:
+        raise _too_large(name)
+    return number
+
+
+def cuts(cuts: Iterable[int], name: str) -> tuple[int, ...]:
+    """Return cuts in order, each once."""
+    return tuple(sorted({integer(cut, name) for cut in cuts}))
+
+
+def integers(
+    values: Given,
+    name: str,
+    per: str,
+    n: int | None = None,
+    *,
+    least: int | None = None,
+    spread: bool = False,
+) -> Array:
+    """Return `values` as a read-only int64 array of shape (n,).
+
+    Parameters
+    ----------
+    values : array_like of int, shape (n,)
+        Floats are taken where they are whole.
+    name : str
+        The field, for messages.
+    per : str
+        What there is one number for: "stage", "device", "buffer".
+    n : int, optional
+        The length wanted; any when absent.
+    least : int, optional
+        The least value allowed.
+    spread : bool
+        Whether a lone number stands for all.
+
+    Raises
+    ------
+    InputError
+        Naming the field and the entry.
+    """
+    wanted = f"give a one-dimensional array, one integer for each {per}"
+    wanted += "" if n is None else f", {n} in all"
+    if values is None:
+        raise InputError("is missing", field=name, remedy=wanted)
+    return _checked(values, name, (n,), wanted, whole=True, least=least, spread=spread)
+
+
+def numbers(values: Given, name: str, shape: tuple[int, ...] | None = None) -> Array:
+    """Return `values` >= 0 as a read-only int64 or float64 array.
+
+    Parameters
+    ----------
+    values : array_like
+        None: zeros, where a shape is given.
+    name : str
+        The field, for messages.
+    shape : tuple of int, optional
+        The shape wanted; any one-dimensional when absent.
+
+    Raises
+    ------
+    InputError
+        Naming the entry that is negative, infinite or NaN; for another shape, or 2**62 and more.
+    """
+    if shape is not None:
+        values = np.zeros(shape, dtype=np.int64) if values is None else values
+        return _checked(values, name, shape, f"give an array of shape {shape}")
+    wanted = "give a one-dimensional array, one number for each layer"
+    if values is None:
+        raise InputError("is missing", field=name, remedy=wanted)
+    return _checked(values, name, (None,), wanted)
+
+
+def whole_bytes(values: Given, name: str, shape: tuple[int, ...]) -> Array:
+    """Return `values` >= 0 as a read-only int64 array of bytes.
+
+    Parameters
+    ----------
+    values : array_like
+        None: zeros.  Floats are taken where they are whole.
+    name : str
+        The field, for messages.
+    shape : tuple of int
+        The shape wanted.
+
+    Raises
+    ------
+    InputError
+        As :func:`numbers`, and for parts of a byte.
+    """
+    values = np.zeros(shape, dtype=np.int64) if values is None else values
+    return _checked(values, name, shape, f"give an array of shape {shape}", whole=True)
+
+
+def table(values: Given, name: str, shape: tuple[int, ...], k: int | None = None) -> Array | None:
+    """Return a table of numbers, one for all devices or one each.
+
+    Parameters
+    ----------
+    values : array_like, optional
+        None stays None.
+    name : str
+        The field, for messages.
+    shape : tuple of int
+        Of the table of one device.
+    k : int, optional
+        Number of devices; when absent there is one table of the shape as it is.
+
+    Raises
+    ------
+    InputError
+        As :func:`numbers`.
+    """
+    return None if values is None else numbers(values, name, _table_shape(values, shape, k))
+
+
+def byte_table(values: Given, name: str, shape: tuple[int, ...], k: int) -> Array | None:
+    """Return a table of bytes, one for all devices or one each.
+
+    Parameters
+    ----------
+    values : array_like, optional
+        None stays None.
+    name : str
+        The field, for messages.
+    shape : tuple of int
+        Of the table of one device.
+    k : int
+        Number of devices.
+
+    Raises
+    ------
+    InputError
+        As :func:`whole_bytes`.
+    """
+    return None if values is None else whole_bytes(values, name, _table_shape(values, shape, k))
+
+
+def _table_shape(values: npt.ArrayLike, shape: tuple[int, ...], k: int | None) -> tuple[int, ...]:
+    """Return `shape`, or that of one such table a device where `values` are as deep."""
+    try:
+        return shape if k is None or np.ndim(values) != 3 else (k, *shape)
+    except ValueError:  # ragged: said where it is read
+        return shape
+
+
+def _checked(
+    values: npt.ArrayLike,
+    name: str,
+    shape: tuple[int | None, ...],
+    wanted: str,
+    *,
+    whole: bool = False,
+    least: int | None = 0,
+    spread: bool = False,
+) -> Array:
+    """Return an array of int64, or of float64 where it need not be `whole`, that none can change.
+
+    None in `shape` stands for any length; with `spread` a lone number stands for all.
+    """
+    array, noun = _numeric(values, name, wanted), "integer" if whole else "number"
+    if spread and array.ndim == 0:
+        array = np.full([n or 0 for n in shape], array)
+    if array.ndim != len(shape) or any(
+        n not in (None, has) for n, has in zip(shape, array.shape, strict=True)
+    ):
+        raise InputError(f"has shape {array.shape}", field=name, remedy=wanted)
+    if array.dtype.kind == "f":
+        odd = ~np.isfinite(array)
+        finer = ": choose a finer unit" if whole else ""
+        if whole:
+            odd |= array != np.floor(array)
+        _refuse(array, odd, name, f", no {noun}", f"give finite {noun}s{finer}")
+    if least is not None:
+        _refuse(array, array < least, name, "", f"give {noun}s of at least {least}")
+    if array.size and (array.max() >= LARGEST or array.min() <= -LARGEST):
+        raise _too_large(name)
+    own = np.float64 if array.dtype.kind == "f" and not whole else np.int64
+    if array is values and not array.flags.writeable and array.dtype == own:
+        return array  # ours already
+    copy = np.array(array, dtype=own)
+    copy.setflags(write=False)
+    return copy
+
+
+def _numeric(values: npt.ArrayLike, name: str, wanted: str) -> Array:
+    """Return `values` as an array of integers or floats; Python's own integers stay such."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):  # ragged
+        raise InputError("is no array of numbers", field=name, remedy=wanted) from None
+    if array.dtype.kind in "iuf":
+        return array
+    items = array.ravel().tolist()
+    for at, item in enumerate(items):
+        if isinstance(item, bool) or not isinstance(item, int | float | np.integer | np.floating):
+            where = np.unravel_index(at, array.shape)
+            raise InputError(
+                f"{_entry(where)}is {item!r}, no integer", field=name, remedy="give numbers"
+            )
+    try:
+        whole = all(isinstance(item, int | np.integer) for item in items)
+        return np.array(items, dtype=np.int64 if whole else np.float64).reshape(array.shape)
+    except OverflowError:
+        raise _too_large(name) from None
+
+
+def _refuse(array: Array, wrong: Array, name: str, why: str, remedy: str) -> None:
+    """Refuse the first entry that is `wrong`."""
+    if wrong.any():
+        at = np.unravel_index(int(np.argmax(wrong)), array.shape)
+        raise InputError(f"{_entry(at)}is {array[at]}{why}", field=name, remedy=remedy)
+
+
+def _entry(index: tuple[np.intp, ...]) -> str:
+    return f"entry {', '.join(str(int(i)) for i in index)} " if index else ""
+
+
+def _too_large(name: str) -> InputError:
+    return InputError("exceeds 2**62", field=name, remedy="use a coarser unit")
