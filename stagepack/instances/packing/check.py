@@ -313,14 +313,28 @@ def _apart(start: Array, end: Array, low: Array, high: Array) -> bool:
     """Tell whether no two rectangles, shape (n,), intersect."""
     from stagepack.instances.packing import sweep  # compiled code: loaded when used
 
-    by_low = np.argsort(low)
-    start, end, low, high = start[by_low], end[by_low], low[by_low], high[by_low]
-    births, deaths = np.argsort(start), np.argsort(end)
+    by_low, low = _ascending(low)
+    place = np.empty(len(low), dtype=np.int64)
+    place[by_low] = np.arange(len(low))
+    births, start = _ascending(start)
+    deaths, end = _ascending(end)
+    given = sweep.Lives(place[births], start, place[deaths], end, low, high[by_low])
     alive, at = sweep.Alive.of(len(low)), np.zeros(2, dtype=np.int64)
     while at[0] < len(births):
-        if not sweep.apart(births, deaths, start, end, low, high, alive, at, AT_ONCE):
+        if not sweep.apart(given, alive, at, AT_ONCE):
             return False
     return True
+
+
+def _ascending(values: Array) -> tuple[Array, Array]:
+    """Return an order in which values, shape (n,), ascend, and the values in this order."""
+    bits, least = len(values).bit_length(), int(values.min())
+    if int(values.max()) - least >= 1 << (62 - bits):
+        order = np.argsort(values)
+        return order, values[order]
+    # A sort of numbers takes half as long as one of their indices.
+    both = np.sort((values - least << bits) + np.arange(len(values)))
+    return both & ((1 << bits) - 1), (both >> bits) + least
 
 
 def _meeting(

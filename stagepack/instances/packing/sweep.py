@@ -257,41 +257,48 @@ def _higher(alive: Alive, position: int) -> int:
     return -1
 
 
-@compiled
-def apart(
-    births: Array,
-    deaths: Array,
-    start: Array,
-    end: Array,
-    low: Array,
-    high: Array,
-    alive: Alive,
-    at: Array,
-    most: int,
-) -> bool:
-    """Play up to `most` events; False once two rectangles intersect.  O(events).
+class Lives(NamedTuple):
+    """Rectangles, shape (n,) each, numbered by ascending `low`.
 
-    Rectangles are numbered by ascending `low`.
+    Attributes
+    ----------
+    births, start : ndarray of int64
+        Rectangles in order of their start, and when that is.
+    deaths, end : ndarray of int64
+        Rectangles in order of their end, and when that is.
+    low, high : ndarray of int64
+        Addresses [low, high) of each rectangle.
+    """
+
+    births: Array
+    start: Array
+    deaths: Array
+    end: Array
+    low: Array
+    high: Array
+
+
+@compiled
+def apart(given: Lives, alive: Alive, at: Array, most: int) -> bool:
+    """Play up to `most` events; False once two rectangles intersect.  O(events).
 
     Parameters
     ----------
-    births, deaths : ndarray of int64, shape (n,)
-        Rectangles in order of their start, and of their end.
-    start, end, low, high : ndarray of int64, shape (n,)
-        [start, end) in time, [low, high) in addresses.
+    given : Lives
     alive : Alive
         What is alive; kept up to date.
     at : ndarray of int64, shape (2,)
         How many have been born and have died; kept up to date.
     most : int
     """
+    low, high = given.low, given.high
     words, begin = alive
     born, dead = at
     for _ in range(most):
-        if born == len(births):
+        if born == len(given.births):
             break
-        item, gone = births[born], deaths[dead]
-        if end[gone] <= start[item]:  # ends come first: lifetimes are half-open
+        if given.end[dead] <= given.start[born]:  # ends come first: lifetimes are half-open
+            gone = given.deaths[dead]
             dead += 1
             for level in range(len(begin) - 1):
                 word = begin[level] + (gone >> WORD)
@@ -300,6 +307,7 @@ def apart(
                     break
                 gone >>= WORD
             continue
+        item = given.births[born]
         born += 1
         below, above = _lower(alive, item), _higher(alive, item)
         if (below >= 0 and high[below] > low[item]) or (above >= 0 and low[above] < high[item]):

@@ -236,6 +236,8 @@ def test_apart_agrees_with_the_sweep_that_finds_all() -> None:
         found, _ = checking._meeting(n, nobody, buffer, buffer, *sides)
         answers[checking._apart(*sides)] += 1
         assert checking._apart(*sides) == (len(found) == 0)
+        wide = [side << 46 for side in sides]  # too far apart to be sorted with their indices
+        assert checking._apart(*wide) == (len(found) == 0)
     assert min(answers.values()) > 20
 
 
