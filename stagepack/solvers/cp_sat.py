@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import InputError, StagepackError
+from stagepack.linear import Array
 from stagepack.result import Status
 from stagepack.solvers.engine import (
     FIRST_AGREES,
     NOT_CONFIRMED,
-    Array,
     Limits,
     OnBound,
     OnSolution,

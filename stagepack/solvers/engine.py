@@ -24,10 +24,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.linear import Array
 from stagepack.result import Status
 
 T = TypeVar("T")
-Array = np.ndarray[Any, np.dtype[Any]]
 OnSolution = Callable[[Array, float | None], object]
 OnBound = Callable[[float], object]
 ShouldStop = Callable[[], bool]

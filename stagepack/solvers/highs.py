@@ -1,4 +1,4 @@
-"""HiGHS as an engine: models are `highspy.HighsLp`, or Pyomo models, which are lowered to one.
+"""HiGHS as an engine: models are `Linear`, or Pyomo models, which are lowered to one.
 
 Values and hints go by column and are float64; integer columns hold whole numbers up to HiGHS's
 tolerance.  The same seed gives the same answer unless the clock ended the run.
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import StagepackError
+from stagepack.linear import Array, Linear
 from stagepack.result import Status
 from stagepack.solvers.engine import (
     FIRST_AGREES,
     NOT_CONFIRMED,
-    Array,
     Limits,
     OnBound,
     OnSolution,
@@ -102,7 +102,7 @@ class HighsEngine:
         on_bound: OnBound | None = None,
         should_stop: ShouldStop | None = None,
     ) -> Outcome:
-        """Minimise a HighsLp or a Pyomo model.
+        """Minimise a Linear or a Pyomo model.
 
         The columns of a Pyomo model are those of :func:`stagepack.solvers.lowering.variables`.
         A hint for a model without integers is never accepted: HiGHS has no use for it.
@@ -113,8 +113,7 @@ class HighsEngine:
             As :meth:`stagepack.solvers.engine.Engine.solve` takes them.
         """
         self.load()
-        is_lp = isinstance(model, _import().HighsLp)
-        if not is_lp:
+        if not isinstance(model, Linear):
             from stagepack.solvers import lowering
 
             lowering.require_pyomo_model(model)
@@ -123,13 +122,13 @@ class HighsEngine:
         drive = _Drive(relay, limits, began)
 
         def solve() -> Outcome:
-            if is_lp:
+            if isinstance(model, Linear):
                 return drive.solve(model, hint)
             try:
-                lp, _ = lowering.lower(model)
+                program, _ = lowering.lower(model)
             except lowering.InfeasibleRowError as error:
                 return Outcome(status=Status.INFEASIBLE, message=str(error))
-            return drive.solve(lp, hint)
+            return drive.solve(program, hint)
 
         run = run_cancellable(
             solve, drive.cancel, should_stop, relay=relay, time_limit=limits.time_limit
@@ -159,6 +158,25 @@ def _import() -> Any:
     import highspy
 
     return highspy
+
+
+def native(program: Linear) -> Any:
+    """Return a program as a `highspy.HighsLp`."""
+    highspy = _import()
+    lp = highspy.HighsLp()
+    lp.num_row_, lp.num_col_ = program.rows, program.columns
+    lp.col_cost_, lp.offset_ = program.cost, program.offset
+    lp.col_lower_, lp.col_upper_ = program.lower, program.upper
+    lp.row_lower_, lp.row_upper_ = program.low, program.high
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.num_row_, lp.a_matrix_.num_col_ = program.rows, program.columns
+    lp.a_matrix_.start_ = program.start.astype(np.int32)
+    lp.a_matrix_.index_ = program.column.astype(np.int32)
+    lp.a_matrix_.value_ = program.value
+    if program.integral.any():
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[whole] for whole in program.integral.tolist()]
+    return lp
 
 
 class _SolveError(StagepackError):
@@ -211,6 +229,9 @@ class _Drive:
     last_report: float = -math.inf
     loose: bool = False
     presolves: bool = True
+    is_mip: bool = False
+    program: Linear = field(init=False)
+    lp: Any = field(init=False)
     started: bool = False
     passed: bool = False
     log: _Log = field(default_factory=_Log)
@@ -228,15 +249,21 @@ class _Drive:
             solver.setOptionValue("time_limit", 0.0)
         return self.started
 
-    def solve(self, lp: Any, hint: Array | None) -> Outcome:
-        """Run `lp`; once more with HiGHS's own tolerances when it fails with the tight ones."""
+    def solve(self, program: Linear, hint: Array | None) -> Outcome:
+        """Run a program; again with HiGHS's own tolerances when it fails with the tight ones."""
+        self.program, self.lp = program, native(program)
+        self.hint = checked_hint(hint, program.columns)
+        self.is_mip = bool(program.integral.any())
+        # Presolve of HiGHS 1.12 can lose optima of general integers with coefficients above 1.
+        wide = program.upper - program.lower > 1
+        self.presolves = not (program.integral & wide).any()
         try:
-            return self._solve(lp, hint)
+            return self._solve()
         except _SolveError:
             # Bounds of the second run are good to 1e-6 only, not to what we state: unheard.
             self.loose = True
             try:
-                outcome = self._solve(lp, hint)
+                outcome = self._solve()
             except _SolveError as error:
                 return Outcome(status=Status.UNKNOWN, message=str(error))
             if outcome.status is Status.OPTIMAL:
@@ -244,22 +271,12 @@ class _Drive:
             outcome.bound = None
             return outcome
 
-    def _solve(self, lp: Any, hint: Array | None) -> Outcome:
+    def _solve(self) -> Outcome:
         highspy = _import()
-        if lp.sense_ == highspy.ObjSense.kMaximize:
-            raise StagepackError("the model maximises; minimise the negated objective")
-        self.hint = checked_hint(hint, lp.num_col_)
-        kinds = lp.integrality_
-        is_mip = any(kind != highspy.HighsVarType.kContinuous for kind in kinds)
-        # Presolve of HiGHS 1.12 can lose optima of general integers with coefficients above 1.
-        wide = np.flatnonzero(np.asarray(lp.col_upper_) - np.asarray(lp.col_lower_) > 1)
-        self.presolves = not is_mip or all(
-            kinds[column] == highspy.HighsVarType.kContinuous for column in wide.tolist()
-        )
-        start = self._completed(lp, self.hint) if is_mip and self.hint is not None else None
-        solver = self._loaded(lp)
+        start = self._completed(self.hint) if self.is_mip and self.hint is not None else None
+        solver = self._loaded()
         try:
-            self._limit_work(solver, is_mip)
+            self._limit_work(solver)
             if start is not None:
                 solution = highspy.HighsSolution()
                 solution.col_value = start.tolist()
@@ -270,7 +287,7 @@ class _Drive:
                 # With a listener HiGHS hands its log to it and prints nothing.
                 solver.cbLogging += self.log.heed
                 _expect(solver.setOptionValue("output_flag", True), "option output_flag")
-            if is_mip:
+            if self.is_mip:
                 solver.cbMipImprovingSolution += self._improved
                 solver.cbMipInterrupt += self._tick
             else:
@@ -278,13 +295,13 @@ class _Drive:
                 solver.cbIpmInterrupt += self._tick
             self._run(solver)
             if solver.getModelStatus() == highspy.HighsModelStatus.kUnboundedOrInfeasible:
-                return self._infeasible_or_unbounded(lp)
-            return self._read(solver, is_mip)
+                return self._infeasible_or_unbounded()
+            return self._read(solver)
         finally:
             _release(solver)
 
-    def _loaded(self, lp: Any) -> Any:
-        """Return a solver that holds `lp` and the options of every run."""
+    def _loaded(self) -> Any:
+        """Return a solver that holds the program and the options of every run."""
         solver = _import().Highs()
         tolerance = 1e-6 if self.loose else TOLERANCE
         for option, value in {
@@ -299,14 +316,14 @@ class _Drive:
             "mip_abs_gap": float(self.limits.absolute_gap),
         }.items():
             _expect(solver.setOptionValue(option, value), f"option {option} = {value}")
-        _expect(solver.passModel(lp), "the model")
+        _expect(solver.passModel(self.lp), "the model")
         return solver
 
-    def _limit_work(self, solver: Any, is_mip: bool) -> None:
+    def _limit_work(self, solver: Any) -> None:
         if self.limits.work_limit is None:
             return
-        option = "mip_max_nodes" if is_mip else "simplex_iteration_limit"
-        amount = self.limits.work_limit * (NODES_PER_WORK if is_mip else ITERATIONS_PER_WORK)
+        option = "mip_max_nodes" if self.is_mip else "simplex_iteration_limit"
+        amount = self.limits.work_limit * (NODES_PER_WORK if self.is_mip else ITERATIONS_PER_WORK)
         value = int(min(max(amount, 1), 2**31 - 1))
         _expect(solver.setOptionValue(option, value), f"option {option} = {value}")
 
@@ -347,7 +364,7 @@ class _Drive:
         if self.cancelled or self.relay.failure is not None:
             event.interrupt()
 
-    def _completed(self, lp: Any, hint: Array) -> Array | None:
+    def _completed(self, hint: Array) -> Array | None:
         """Return a value for every column that agrees with `hint`, or None if none was found.
 
         HiGHS can complete a hint by itself, but reports the bounds of the restricted model on
@@ -357,10 +374,10 @@ class _Drive:
         if len(given) == len(hint):
             return hint
         fixed = hint[given]
-        lower, upper = np.asarray(lp.col_lower_)[given], np.asarray(lp.col_upper_)[given]
+        lower, upper = self.program.lower[given], self.program.upper[given]
         if (fixed < lower - 1e-6).any() or (fixed > upper + 1e-6).any():
             return None
-        solver = self._loaded(lp)
+        solver = self._loaded()
         try:
             _expect(
                 solver.changeColsBounds(len(given), given, fixed, fixed), "the bounds of the hint"
@@ -372,43 +389,42 @@ class _Drive:
         finally:
             _release(solver)
 
-    def _infeasible_or_unbounded(self, lp: Any) -> Outcome:
-        """Tell the two apart by solving `lp` without its costs."""
+    def _infeasible_or_unbounded(self) -> Outcome:
+        """Tell the two apart by solving the program without its costs."""
         highspy = _import()
-        solver = self._loaded(lp)
+        solver = self._loaded()
         try:
-            columns = np.arange(lp.num_col_, dtype=np.int32)
-            zeros = np.zeros(lp.num_col_)
-            _expect(solver.changeColsCost(lp.num_col_, columns, zeros), "costs of zero")
+            count = self.program.columns
+            columns, zeros = np.arange(count, dtype=np.int32), np.zeros(count)
+            _expect(solver.changeColsCost(count, columns, zeros), "costs of zero")
             self._run(solver)
             if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
                 return Outcome(status=Status.INFEASIBLE, message="Infeasible")
-            return self._with_point(solver, lp, "Primal infeasible or unbounded")
+            return self._with_point(solver, "Primal infeasible or unbounded")
         finally:
             _release(solver)
 
-    @staticmethod
-    def _with_point(solver: Any, lp: Any, message: str) -> Outcome:
+    def _with_point(self, solver: Any, message: str) -> Outcome:
         """Return the outcome of an unbounded model: a point at most, and never a bound."""
         outcome = Outcome(status=Status.UNKNOWN, message=message)
         outcome.values = _point(solver)
         if outcome.values is not None:
             outcome.status = Status.FEASIBLE
-            outcome.objective = float(np.dot(lp.col_cost_, outcome.values) + lp.offset_)
+            outcome.objective = self.program.objective(outcome.values)
             outcome.message = "Unbounded"
         return outcome
 
-    def _read(self, solver: Any, is_mip: bool) -> Outcome:
+    def _read(self, solver: Any) -> Outcome:
         highspy = _import()
         statuses = highspy.HighsModelStatus
         status = solver.getModelStatus()
         info = solver.getInfo()
         message = solver.modelStatusToString(status)
         outcome = Outcome(status=Status.UNKNOWN, message=message)
-        outcome.nodes = max(0, int(info.mip_node_count)) if is_mip else 0
+        outcome.nodes = max(0, int(info.mip_node_count)) if self.is_mip else 0
         outcome.work = (
             outcome.nodes / NODES_PER_WORK
-            if is_mip
+            if self.is_mip
             else max(0, int(info.simplex_iteration_count)) / ITERATIONS_PER_WORK
         )
         if status == statuses.kInfeasible:
@@ -425,9 +441,8 @@ class _Drive:
         }:
             raise _SolveError(f"HiGHS failed: {message}")
         if status == statuses.kModelEmpty:
-            lp = solver.getLp()
-            outcome.status, outcome.values = Status.OPTIMAL, np.zeros(lp.num_col_)
-            outcome.objective = outcome.bound = float(lp.offset_)
+            outcome.status, outcome.values = Status.OPTIMAL, np.zeros(self.program.columns)
+            outcome.objective = outcome.bound = self.program.offset
             return outcome
         # Everything else is an answer or a limit (time, interrupt, nodes, iterations, target):
         # what counts is the point in hand.
@@ -438,9 +453,9 @@ class _Drive:
         optimal = status == statuses.kOptimal and outcome.values is not None
         if optimal:
             outcome.status = Status.OPTIMAL
-        if is_mip and math.isfinite(info.mip_dual_bound) and status != statuses.kUnbounded:
+        if self.is_mip and math.isfinite(info.mip_dual_bound) and status != statuses.kUnbounded:
             outcome.bound = float(info.mip_dual_bound)
-        elif optimal and not is_mip:
+        elif optimal and not self.is_mip:
             outcome.bound = outcome.objective
         return outcome
 

@@ -1,16 +1,16 @@
-"""Linear Pyomo models and HiGHS's arrays: each can be turned into the other."""
+"""Linear Pyomo models and programs as arrays: each can be turned into the other."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from stagepack.errors import StagepackError
-from stagepack.solvers.engine import Array
+from stagepack.linear import Array, Linear
 
 CHUNK = 2000
 """Rows or columns between two looks of a long conversion at its caller's wish to stop."""
@@ -27,7 +27,7 @@ def require_pyomo_model(model: Any) -> None:
     # The base classes are asked for by name, so that a wrong model does not import Pyomo.
     if not any(base.__name__ == "BlockData" for base in type(model).__mro__):
         raise StagepackError(
-            f"takes a HighsLp or a Pyomo ConcreteModel, not a {type(model).__name__}"
+            f"takes a Linear or a Pyomo ConcreteModel, not a {type(model).__name__}"
         )
 
 
@@ -42,7 +42,7 @@ def variables(model: Any) -> list[Any]:
     return list(model.component_data_objects(pyo.Var, active=True))
 
 
-def lower(model: Any) -> tuple[Any, list[Any]]:
+def lower(model: Any) -> tuple[Linear, list[Any]]:
     """Lower a linear Pyomo model to arrays.
 
     Parameters
@@ -52,7 +52,7 @@ def lower(model: Any) -> tuple[Any, list[Any]]:
 
     Returns
     -------
-    lp : highspy.HighsLp
+    program : Linear
         One column for each of `columns`: a fixed variable is a column with equal bounds, a
         variable without a constraint an empty column.  A range constraint becomes two rows.
     columns : list
@@ -66,26 +66,15 @@ def lower(model: Any) -> tuple[Any, list[Any]]:
     StagepackError
         When the model is not linear, maximises, or has several objectives.
     """
-    import highspy
     import pyomo.environ as pyo
-    import scipy.sparse
-    from pyomo.common.errors import InfeasibleConstraintException, PyomoException
-    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+    from scipy.sparse import coo_array
 
     objectives = list(model.component_data_objects(pyo.Objective, active=True))
     if len(objectives) > 1:
         raise StagepackError(f"the model has {len(objectives)} active objectives; keep one")
     if objectives and objectives[0].sense == pyo.maximize:
         raise StagepackError("the model maximises; minimise the negated objective")
-    try:
-        # Pyomo switches garbage collection off meanwhile and on again in strict order: two at
-        # once, one of them left behind, would leave it off for good.
-        with _one_compiler:
-            form = LinearStandardFormCompiler().write(model, mixed_form=True)
-    except InfeasibleConstraintException as error:
-        raise InfeasibleRowError(str(error)) from error
-    except (PyomoException, ValueError) as error:
-        raise StagepackError(f"the Pyomo model cannot be lowered: {error}") from error
+    form = _standard_form(model)
 
     columns = variables(model)
     place = {id(variable): column for column, variable in enumerate(columns)}
@@ -97,32 +86,40 @@ def lower(model: Any) -> tuple[Any, list[Any]]:
 
     kinds = np.array([row.bound_type for row in form.rows], dtype=np.int64)
     sides = np.asarray(form.rhs, dtype=np.float64)
-    coordinates = scipy.sparse.coo_array(form.A)
-    matrix = scipy.sparse.csc_array(
-        (coordinates.data, (coordinates.row, chosen[coordinates.col])),
-        shape=(len(sides), len(columns)),
-    )
+    entries = coo_array(form.A)
     costs = np.zeros(len(columns))
     if objectives:
         costs[chosen] = np.asarray(form.c.todense()).ravel()
-
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = len(columns), len(sides)
-    lp.col_cost_ = costs
-    lp.offset_ = float(form.c_offset[0]) if objectives else 0.0
     lower_bounds, upper_bounds, integral = _domains(columns)
-    lp.col_lower_, lp.col_upper_ = lower_bounds, upper_bounds
-    lp.row_lower_ = np.where(kinds <= 0, sides, -np.inf)
-    lp.row_upper_ = np.where(kinds >= 0, sides, np.inf)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = len(columns), len(sides)
-    lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-    lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
-    lp.a_matrix_.value_ = matrix.data.astype(np.float64)
-    if integral.any():
-        types = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        lp.integrality_ = [types[flag] for flag in integral.astype(int)]
-    return lp, columns
+    program = Linear.of(
+        cost=costs,
+        lower=lower_bounds,
+        upper=upper_bounds,
+        integral=integral,
+        row=entries.row,
+        column=chosen[entries.col],
+        value=entries.data,
+        low=np.where(kinds <= 0, sides, -np.inf),
+        high=np.where(kinds >= 0, sides, np.inf),
+        offset=float(form.c_offset[0]) if objectives else 0.0,
+    )
+    return program, columns
+
+
+def _standard_form(model: Any) -> Any:
+    """Return what Pyomo makes of a linear model: matrix, sides, costs, and whose they are."""
+    from pyomo.common.errors import InfeasibleConstraintException, PyomoException
+    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+
+    try:
+        # Pyomo switches garbage collection off meanwhile and on again in strict order: two at
+        # once, one of them left behind, would leave it off for good.
+        with _one_compiler:
+            return LinearStandardFormCompiler().write(model, mixed_form=True)
+    except InfeasibleConstraintException as error:
+        raise InfeasibleRowError(str(error)) from error
+    except (PyomoException, ValueError) as error:
+        raise StagepackError(f"the Pyomo model cannot be lowered: {error}") from error
 
 
 def _domains(columns: list[Any]) -> tuple[Array, Array, Array]:
@@ -146,13 +143,13 @@ def _domains(columns: list[Any]) -> tuple[Array, Array, Array]:
     return lower_bounds, upper_bounds, integral
 
 
-def lift(lp: Any, check: Callable[[], object] = lambda: None) -> Any:
+def lift(program: Linear, check: Callable[[], object] = lambda: None) -> Any:
     """Wrap arrays as a Pyomo model, so that every solver known to Pyomo can run them.
 
     Parameters
     ----------
-    lp : highspy.HighsLp
-        A minimisation with continuous and integer columns.
+    program : Linear
+        What to wrap.
     check : callable, optional
         Called every now and then; what it raises ends the work.
 
@@ -162,25 +159,18 @@ def lift(lp: Any, check: Callable[[], object] = lambda: None) -> Any:
         Variables ``x[0] .. x[columns - 1]``, constraints ``row[i]`` for every row that bounds
         anything, objective ``cost``.
     """
-    import highspy
     import pyomo.environ as pyo
     from pyomo.core.expr import LinearExpression
 
-    whole = integral(lp)
-    lower_bounds, upper_bounds = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
-    costs = np.asarray(lp.col_cost_)
-    matrix = csr_matrix(lp)
-    row_lower, row_upper = np.asarray(lp.row_lower_), np.asarray(lp.row_upper_)
-
     model = pyo.ConcreteModel()
-    model.x = pyo.Var(range(lp.num_col_))
-    x = [model.x[column] for column in range(lp.num_col_)]
+    model.x = pyo.Var(range(program.columns))
+    x = [model.x[column] for column in range(program.columns)]
     for column, variable in enumerate(x):
         if column % CHUNK == 0:
             check()
-        variable.domain = pyo.Integers if whole[column] else pyo.Reals
-        variable.setlb(_finite(lower_bounds[column]))
-        variable.setub(_finite(upper_bounds[column]))
+        variable.domain = pyo.Integers if program.integral[column] else pyo.Reals
+        variable.setlb(_finite(program.lower[column]))
+        variable.setub(_finite(program.upper[column]))
 
     def expression(indices: Array, weights: Array, constant: float = 0.0) -> Any:
         return LinearExpression(
@@ -189,22 +179,21 @@ def lift(lp: Any, check: Callable[[], object] = lambda: None) -> Any:
             linear_vars=[x[index] for index in indices.tolist()],
         )
 
-    used = np.flatnonzero(costs)
-    sense = pyo.maximize if lp.sense_ == highspy.ObjSense.kMaximize else pyo.minimize
-    model.cost = pyo.Objective(expr=expression(used, costs[used], float(lp.offset_)), sense=sense)
+    used = np.flatnonzero(program.cost)
+    model.cost = pyo.Objective(expr=expression(used, program.cost[used], program.offset))
     model.row = pyo.Constraint(pyo.Any)
-    for row in range(lp.num_row_):
+    for row in range(program.rows):
         if row % CHUNK == 0:
             check()
-        low, high = _finite(row_lower[row]), _finite(row_upper[row])
+        low, high = _finite(program.low[row]), _finite(program.high[row])
         if low is None and high is None:
             continue
-        begin, end = matrix.indptr[row], matrix.indptr[row + 1]
+        begin, end = program.start[row], program.start[row + 1]
         if begin == end:
             _bound_nothing(model, pyo)
             body = model.zero
         else:
-            body = expression(matrix.indices[begin:end], matrix.data[begin:end])
+            body = expression(program.column[begin:end], program.value[begin:end])
         model.row[row] = (low, body, high) if low != high else body == low
     return model
 
@@ -215,7 +204,7 @@ def _bound_nothing(model: Any, pyo: Any) -> None:
         model.zero = pyo.Var(bounds=(0, 0))
 
 
-def write_file(lp: Any, path: Path, check: Callable[[], object] = lambda: None) -> None:
+def write_file(program: Linear, path: Path, check: Callable[[], object] = lambda: None) -> None:
     """Write arrays as a file in CPLEX LP format, far faster than through a Pyomo model.
 
     Column j is called ``xj``, row i ``ril`` or ``riu`` by its side, or ``rie``.  A further column
@@ -223,10 +212,10 @@ def write_file(lp: Any, path: Path, check: Callable[[], object] = lambda: None) 
 
     Parameters
     ----------
-    lp : highspy.HighsLp
-        A minimisation with continuous and integer columns.
-    path : Path
+    program : Linear
         What to write.
+    path : Path
+        Where to.
     check : callable, optional
         Called every now and then; what it raises ends the work.
 
@@ -234,57 +223,23 @@ def write_file(lp: Any, path: Path, check: Callable[[], object] = lambda: None) 
     ------
     InfeasibleRowError
         When a row without entries cannot hold.
-    StagepackError
-        When the model maximises or has columns of another kind.
     """
-    import highspy
-
-    if lp.sense_ == highspy.ObjSense.kMaximize:
-        raise StagepackError("the model maximises; minimise the negated objective")
-    whole = integral(lp)
-    matrix = csr_matrix(lp)
-    matrix.eliminate_zeros()
-    low, high = np.asarray(lp.row_lower_), np.asarray(lp.row_upper_)
-    empty = np.diff(matrix.indptr) == 0
-    if (empty & ((low > 0) | (high < 0))).any():
-        row = int(np.flatnonzero(empty & ((low > 0) | (high < 0)))[0])
-        raise InfeasibleRowError(f"row {row} has no entries and cannot hold")
-    costs = np.asarray(lp.col_cost_, dtype=np.float64)
-    # A column that is in no row is named here, or the bounds below would be of nothing.
-    used = np.zeros(lp.num_col_, dtype=bool)
-    used[matrix.indices] = True
-    named = np.flatnonzero((costs != 0) | ~used)
+    empty = np.diff(program.start) == 0
+    broken = np.flatnonzero(empty & ((program.low > 0) | (program.high < 0)))
+    if len(broken):
+        raise InfeasibleRowError(f"row {int(broken[0])} has no entries and cannot hold")
     with path.open("w", encoding="ascii", newline="\n") as file:
-        file.write("minimize\ncost:\n")
-        for begin in range(0, len(named), CHUNK):
-            check()
-            some = named[begin : begin + CHUNK]
-            file.write(_terms(some, costs[some]))
-        file.write(f"{lp.offset_:+.17g} one\nsubject to\nunit:\n+1 one\n= 1\n")
-        written = 0
-        for row in np.flatnonzero(~empty & (np.isfinite(low) | np.isfinite(high))).tolist():
-            begin, end = matrix.indptr[row], matrix.indptr[row + 1]
-            body = _terms(matrix.indices[begin:end], matrix.data[begin:end])
-            if low[row] == high[row]:
-                file.write(f"r{row}e:\n{body}= {low[row]:.17g}\n")
-            else:
-                if np.isfinite(low[row]):
-                    file.write(f"r{row}l:\n{body}>= {low[row]:.17g}\n")
-                if np.isfinite(high[row]):
-                    file.write(f"r{row}u:\n{body}<= {high[row]:.17g}\n")
-            written += int(end - begin) + 1
-            if written > CHUNK:
-                written = 0
-                check()
+        _write_objective(program, file, check)
+        _write_rows(program, file, check)
         file.write("bounds\n")
-        low, high = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
-        for begin in range(0, lp.num_col_, CHUNK):
+        for begin in range(0, program.columns, CHUNK):
             check()
             span = slice(begin, begin + CHUNK)
-            sides = enumerate(zip(low[span].tolist(), high[span].tolist(), strict=True), begin)
+            low, high = program.lower[span].tolist(), program.upper[span].tolist()
+            sides = enumerate(zip(low, high, strict=True), begin)
             # Infinity comes out as the "inf" that the format wants.
             file.write("".join(f"{a:.17g} <= x{j} <= {b:+.17g}\n" for j, (a, b) in sides))
-        integers = np.flatnonzero(whole).tolist()
+        integers = np.flatnonzero(program.integral).tolist()
         if integers:
             file.write("general\n")
         for begin in range(0, len(integers), CHUNK):
@@ -293,68 +248,42 @@ def write_file(lp: Any, path: Path, check: Callable[[], object] = lambda: None) 
         file.write("end\n")
 
 
+def _write_objective(program: Linear, file: TextIO, check: Callable[[], object]) -> None:
+    # A column that is in no row is named here, or the bounds below would be of nothing.
+    used = np.zeros(program.columns, dtype=bool)
+    used[program.column] = True
+    named = np.flatnonzero((program.cost != 0) | ~used)
+    file.write("minimize\ncost:\n")
+    for begin in range(0, len(named), CHUNK):
+        check()
+        some = named[begin : begin + CHUNK]
+        file.write(_terms(some, program.cost[some]))
+    file.write(f"{program.offset:+.17g} one\nsubject to\nunit:\n+1 one\n= 1\n")
+
+
+def _write_rows(program: Linear, file: TextIO, check: Callable[[], object]) -> None:
+    low, high, written = program.low, program.high, 0
+    some = (np.diff(program.start) > 0) & (np.isfinite(low) | np.isfinite(high))
+    for row in np.flatnonzero(some).tolist():
+        begin, end = program.start[row], program.start[row + 1]
+        body = _terms(program.column[begin:end], program.value[begin:end])
+        if low[row] == high[row]:
+            file.write(f"r{row}e:\n{body}= {low[row]:.17g}\n")
+        else:
+            if np.isfinite(low[row]):
+                file.write(f"r{row}l:\n{body}>= {low[row]:.17g}\n")
+            if np.isfinite(high[row]):
+                file.write(f"r{row}u:\n{body}<= {high[row]:.17g}\n")
+        written += int(end - begin) + 1
+        if written > CHUNK:
+            written = 0
+            check()
+
+
 def _terms(columns: Array, weights: Array) -> str:
     pairs = zip(columns.tolist(), weights.tolist(), strict=True)
     return "".join(f"{weight:+.17g} x{column}\n" for column, weight in pairs)
 
 
-def integral(lp: Any) -> Array:
-    """Return, shape (columns,), which columns of a HighsLp are integers.
-
-    Raises
-    ------
-    StagepackError
-        When a column is neither continuous nor integer.
-    """
-    import highspy
-
-    kinds = lp.integrality_
-    if not kinds:
-        return np.zeros(lp.num_col_, dtype=bool)
-    codes = np.fromiter((kind.value for kind in kinds), dtype=np.int8, count=len(kinds))
-    types = highspy.HighsVarType
-    whole = codes == types.kInteger.value
-    if not (whole | (codes == types.kContinuous.value)).all():
-        raise StagepackError("only continuous and integer columns can be handed to Pyomo")
-    return np.asarray(whole)
-
-
 def _finite(bound: float) -> float | None:
     return float(bound) if np.isfinite(bound) else None
-
-
-def csr_matrix(lp: Any) -> Any:
-    """Return the constraint matrix of a HighsLp as a SciPy CSR array of shape (rows, columns)."""
-    import highspy
-    import scipy.sparse
-
-    shape = (lp.num_row_, lp.num_col_)
-    entries = lp.a_matrix_
-    parts = (np.asarray(entries.value_), np.asarray(entries.index_), np.asarray(entries.start_))
-    if len(parts[2]) == 0:
-        return scipy.sparse.csr_array(shape)
-    if entries.format_ == highspy.MatrixFormat.kColwise:
-        return scipy.sparse.csr_array(scipy.sparse.csc_array(parts, shape=shape))
-    return scipy.sparse.csr_array(parts, shape=shape)
-
-
-def violation(lp: Any, values: Array) -> float:
-    """Return by how much `values` miss the bounds, rows and integrality of `lp` at most.
-
-    Row and bound misses are relative to the magnitude of the broken side (at least 1).
-    """
-    if not np.isfinite(values).all():
-        return float("inf")
-    misses = [0.0]
-    for point, low, high in (
-        (values, np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)),
-        (csr_matrix(lp) @ values, np.asarray(lp.row_lower_), np.asarray(lp.row_upper_)),
-    ):
-        for side, miss in ((low, low - point), (high, point - high)):
-            bounded = np.isfinite(side)
-            scale = np.maximum(1.0, np.abs(side[bounded]))
-            misses.append(float(np.max(miss[bounded] / scale, initial=0.0)))
-    whole = integral(lp)
-    if whole.any():
-        misses.append(float(np.max(np.abs(values - np.rint(values))[whole], initial=0.0)))
-    return max(misses)

@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import InputError, StagepackError
+from stagepack.linear import Array, Linear
 from stagepack.result import Status
 from stagepack.solvers import lowering
 from stagepack.solvers.engine import (
     NOT_CONFIRMED,
     TAKES_NO_START,
-    Array,
     Limits,
     OnBound,
     OnSolution,
@@ -55,7 +55,7 @@ NO_PYOMO = "Pyomo is not installed; run: pip install 'pyomo>=6.10'"
 
 
 class PyomoHighsEngine(HighsEngine):
-    """HiGHS for Pyomo models (and for a HighsLp, as it is)."""
+    """HiGHS for Pyomo models (and for a Linear, as it is)."""
 
     def __init__(self, name: str = "pyomo:highs") -> None:
         super().__init__(name)
@@ -196,7 +196,7 @@ class PyomoSolverEngine:
         on_bound: OnBound | None = None,
         should_stop: ShouldStop | None = None,
     ) -> Outcome:
-        """Minimise a HighsLp or a Pyomo model.
+        """Minimise a Linear or a Pyomo model.
 
         `on_solution` and `on_bound` are called once, at the end.  `hint_accepted` is true only
         where the solver's log says so, which CBC's does.  Time spent on writing the model counts.
@@ -207,10 +207,7 @@ class PyomoSolverEngine:
             As :meth:`stagepack.solvers.engine.Engine.solve` takes them.
         """
         self.load()
-        import highspy
-
-        is_lp = isinstance(model, highspy.HighsLp)
-        if not is_lp:
+        if not isinstance(model, Linear):
             lowering.require_pyomo_model(model)
         began = time.perf_counter()
         relay = Relay(on_solution, on_bound)
@@ -218,7 +215,7 @@ class PyomoSolverEngine:
 
         def solve() -> Outcome:
             try:
-                return call.run(model, is_lp, hint, relay)
+                return call.run(model, hint, relay)
             except lowering.InfeasibleRowError as error:
                 return Outcome(status=Status.INFEASIBLE, message=str(error))
             except _CancelledError as error:
@@ -307,27 +304,27 @@ class _Call:
         self.log, _ = self.process.communicate(command.get("script"))
         return [self.process.returncode, self.log]
 
-    def run(self, model: Any, is_lp: bool, hint: Array | None, relay: Relay) -> Outcome:
+    def run(self, model: Any, hint: Array | None, relay: Relay) -> Outcome:
         """Hand the model over and read the answer."""
         columns: list[Any] = []
-        if is_lp:
-            lp, count = model, model.num_col_
+        if isinstance(model, Linear):
+            program, count = model, model.columns
         else:
-            lp, columns = lower(model)
+            program, columns = lower(model)
             count = len(variables(model))
         start = checked_hint(hint, count)
         if "warm-start" not in self.known.features:
             start = None
         if self.known.reads_files:
-            results, values = self._run_file(lp, start)
+            results, values = self._run_file(program, start)
         else:
-            if is_lp:
-                model = lift(lp, self.check)
+            if model is program:
+                model = lift(program, self.check)
                 columns = [model.x[column] for column in range(count)]
-            results, values = self._run_model(model, lp, columns, start)
+            results, values = self._run_model(model, program, columns, start)
         if results is None:
             return Outcome(status=Status.UNKNOWN, message="cancelled, or no time left to solve")
-        outcome = self._read(results, _accepted(values, lp), lp)
+        outcome = self._read(results, _accepted(values, program), program)
         if outcome.bound is not None:
             relay.lower(outcome.bound)
         if outcome.values is not None:
@@ -335,7 +332,7 @@ class _Call:
             relay.incumbent(outcome.values, outcome.objective)
         return outcome
 
-    def _run_file(self, lp: Any, start: Array | None) -> tuple[Any, Array | None]:
+    def _run_file(self, program: Linear, start: Array | None) -> tuple[Any, Array | None]:
         """Solve by way of a file; return Pyomo's results and the value of every column."""
         from pyomo.common.tempfiles import TempfileManager
 
@@ -343,41 +340,41 @@ class _Call:
             # Pyomo keeps files of a run that was killed; they go with the folder.
             TempfileManager.tempdir = folder
             path, wrote = Path(folder, "model.lp"), time.perf_counter()
-            lowering.write_file(lp, path, self.check)
+            lowering.write_file(program, path, self.check)
             wrote = time.perf_counter() - wrote
             options: dict[str, Any] = {}
-            if start is not None and self._usable(start, lp):
+            if start is not None and self._usable(start, program):
                 options = {"warmstart": True, "warmstart_file": str(Path(folder, "start.txt"))}
-                self._write_start(start, lp, Path(folder, "start.txt"))
+                self._write_start(start, program, Path(folder, "start.txt"))
             # Reading the answer takes about half as long as writing the model.
             results = self._solve(str(path), options, reserve=wrote / 2)
         if results is None or len(results.solution) == 0:
             return results, None
-        values = _unused(lp)
+        values = _unused(program)
         for name, entry in results.solution(0).variable.items():
             if name.startswith("x"):
                 values[int(name[1:])] = entry["Value"]
         return results, values
 
-    def _usable(self, start: Array, lp: Any) -> bool:
+    def _usable(self, start: Array, program: Linear) -> bool:
         """Whether a start is one: CBC, given an infeasible one, has answered wrongly."""
         given = ~np.isnan(start)
-        if not given.all() or lowering.violation(lp, start) > 1e-6:
+        if not given.all() or program.violation(start) > 1e-6:
             return False
-        worth = float(np.dot(lp.col_cost_, start))
-        self.start_worth = (worth, worth + lp.offset_)
+        worth = program.objective(start)
+        self.start_worth = (worth - program.offset, worth)
         return True
 
-    def _write_start(self, start: Array, lp: Any, path: Path) -> None:
+    def _write_start(self, start: Array, program: Linear, path: Path) -> None:
         """Write the integer columns of a start, as CBC wants them; it finds the others."""
         with path.open("w", encoding="ascii", newline="\n") as file:
-            for number, column in enumerate(np.flatnonzero(lowering.integral(lp)).tolist()):
+            for number, column in enumerate(np.flatnonzero(program.integral).tolist()):
                 if number % lowering.CHUNK == 0:
                     self.check()
                 file.write(f"{number} x{column} {round(start[column])}\n")
 
     def _run_model(
-        self, model: Any, lp: Any, columns: list[Any], start: Array | None
+        self, model: Any, program: Linear, columns: list[Any], start: Array | None
     ) -> tuple[Any, Array | None]:
         """Solve a Pyomo model; return Pyomo's results and the value of every column."""
         before = [(v, v.value, v.stale) for v in columns]
@@ -390,7 +387,9 @@ class _Call:
                 if capable is not None and capable():
                     options["warmstart"] = True
             results = self._solve(model, options)
-            return results, None if results is None else _loaded_values(model, results, columns, lp)
+            return results, None if results is None else _loaded_values(
+                model, results, columns, program
+            )
         finally:
             for variable, value, stale in before:
                 variable.set_value(value, skip_validation=True)
@@ -449,7 +448,7 @@ class _Call:
         )
         return said[0] if same else ""
 
-    def _read(self, results: Any, values: Array | None, lp: Any) -> Outcome:
+    def _read(self, results: Any, values: Array | None, program: Linear) -> Outcome:
         from pyomo.opt import TerminationCondition
 
         condition = results.solver.termination_condition
@@ -459,7 +458,7 @@ class _Call:
             return outcome
         if values is not None:
             outcome.status, outcome.values = Status.FEASIBLE, values
-            outcome.objective = float(np.dot(lp.col_cost_, values) + lp.offset_)
+            outcome.objective = program.objective(values)
         optimal = condition == TerminationCondition.optimal and values is not None
         if optimal or self.known.limit_bound:
             outcome.bound = _lower_bound(results, outcome.objective)
@@ -471,7 +470,7 @@ class _Call:
         return outcome
 
 
-def _loaded_values(model: Any, results: Any, columns: list[Any], lp: Any) -> Array | None:
+def _loaded_values(model: Any, results: Any, columns: list[Any], program: Linear) -> Array | None:
     """Return the solution in `results` by column, or None without one."""
     if len(results.solution) == 0:
         return None
@@ -483,29 +482,29 @@ def _loaded_values(model: Any, results: Any, columns: list[Any], lp: Any) -> Arr
             model.solutions.load_from(results)
         except ValueError:  # the solver ended in an error
             return None
-    values = _unused(lp)
+    values = _unused(program)
     for column, variable in enumerate(columns):
         if variable.value is not None:
             values[column] = variable.value
     return values
 
 
-def _unused(lp: Any) -> Array:
+def _unused(program: Linear) -> Array:
     """Return any value in the bounds of each column, for those that no constraint uses."""
-    low, high = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
-    return np.asarray(np.clip(0.0, np.ceil(low), np.maximum(np.ceil(low), np.floor(high))))
+    low, high = np.ceil(program.lower), np.floor(program.upper)
+    return np.asarray(np.clip(0.0, low, np.maximum(low, high)))
 
 
-def _accepted(values: Array | None, lp: Any) -> Array | None:
+def _accepted(values: Array | None, program: Linear) -> Array | None:
     """Return `values`, nearly whole numbers made whole, if they keep to the model."""
     if values is None:
         return None
     # Whole numbers come with their last digits off, which large coefficients multiply.
     near = np.rint(values)
-    values = np.where(lowering.integral(lp) & (np.abs(values - near) <= 1e-4), near, values)
-    largest = float(np.abs(np.asarray(lp.a_matrix_.value_)).max(initial=1.0))
+    values = np.where(program.integral & (np.abs(values - near) <= 1e-4), near, values)
+    largest = float(np.abs(program.value).max(initial=1.0))
     # Some solvers write down their last, infeasible point.
-    return values if lowering.violation(lp, values) <= 1e-5 * largest else None
+    return values if program.violation(values) <= 1e-5 * largest else None
 
 
 def _lower_bound(results: Any, objective: float | None) -> float | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.instances.profile import Array
+from stagepack.linear import Array, Linear
+from stagepack.solvers.highs import native
 
 
 @dataclass
@@ -27,21 +28,19 @@ def solve(formulation: Any, *, fixed: Array | None = None, relaxed: bool = False
     return solve_lp(lowered(formulation), fixed=fixed, relaxed=relaxed)
 
 
-def lowered(formulation: Any) -> Any:
-    """Return a linear model as a `HighsLp`, whatever it is written in."""
-    import highspy
-
-    if isinstance(formulation.model, highspy.HighsLp):
+def lowered(formulation: Any) -> Linear:
+    """Return a linear model as arrays, whatever it is written in."""
+    if isinstance(formulation.model, Linear):
         return formulation.model
     from stagepack.solvers.lowering import lower
 
-    lp, columns = lower(formulation.model)
+    program, columns = lower(formulation.model)
     assert [id(column) for column in columns] == [id(v) for v in formulation.variables]
-    return lp
+    return program
 
 
-def solve_lp(lp: Any, *, fixed: Array | None = None, relaxed: bool = False) -> Answer:
-    """Solve a `HighsLp` without any gap; `relaxed` drops integrality."""
+def solve_lp(program: Linear, *, fixed: Array | None = None, relaxed: bool = False) -> Answer:
+    """Solve a program without any gap; `relaxed` drops integrality."""
     import highspy
 
     highs = highspy.Highs()
@@ -50,7 +49,7 @@ def solve_lp(lp: Any, *, fixed: Array | None = None, relaxed: bool = False) -> A
     for option, value in (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("presolve", "off")):
         highs.setOptionValue(option, value)
     highs.setOptionValue("threads", 1)
-    highs.passModel(lp)
+    highs.passModel(native(program))
     if relaxed:
         highs.setOptionValue("solve_relaxation", True)
     if fixed is not None:
@@ -63,11 +62,10 @@ def solve_lp(lp: Any, *, fixed: Array | None = None, relaxed: bool = False) -> A
     info = highs.getInfo()
     if status == highspy.HighsModelStatus.kModelEmpty:
         # Without rows or columns to decide every column is at its lower bound.
-        values = np.array(lp.col_lower_, dtype=float)
-        cost = float(np.dot(lp.col_cost_, values))
-        return Answer(values, cost, cost)
+        cost = program.objective(program.lower)
+        return Answer(program.lower, cost, cost)
     assert status == highspy.HighsModelStatus.kOptimal
-    integral = not relaxed and highspy.HighsVarType.kInteger in list(lp.integrality_)
+    integral = not relaxed and program.integral.any()
     bound = info.mip_dual_bound if integral else info.objective_function_value
     return Answer(np.array(highs.getSolution().col_value), bound, info.objective_function_value)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.solvers.engine import Array
+from stagepack.linear import Array, Linear
 
 INFINITY = float("inf")
 
@@ -51,24 +51,20 @@ class Milp:
 
         return lift(self.arrays())
 
-    def arrays(self) -> Any:
-        import highspy
-        import scipy.sparse
-
-        matrix = scipy.sparse.csc_array(self.matrix)
-        lp = highspy.HighsLp()
-        lp.num_row_, lp.num_col_ = self.matrix.shape
-        lp.col_cost_, lp.offset_ = self.costs.astype(float), self.offset
-        lp.col_lower_, lp.col_upper_ = self.lower.astype(float), self.upper.astype(float)
-        lp.row_lower_, lp.row_upper_ = self.row_lower.astype(float), self.row_upper.astype(float)
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-        lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
-        lp.a_matrix_.value_ = matrix.data.astype(float)
-        if self.integral.any():
-            kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-            lp.integrality_ = [kinds[flag] for flag in self.integral.astype(int)]
-        return lp
+    def arrays(self) -> Linear:
+        row, column = np.nonzero(self.matrix)
+        return Linear.of(
+            cost=self.costs.astype(float),
+            lower=self.lower.astype(float),
+            upper=self.upper.astype(float),
+            integral=self.integral,
+            row=row,
+            column=column,
+            value=self.matrix[row, column].astype(float),
+            low=self.row_lower.astype(float),
+            high=self.row_upper.astype(float),
+            offset=self.offset,
+        )
 
     def cp_sat(self) -> Any:
         from ortools.sat.python import cp_model
@@ -152,11 +148,8 @@ def random_milp(seed: int) -> Milp:
     )
 
 
-def single_machine(jobs: int = 60, horizon: int = 1000, seed: int = 0) -> Any:
-    """A time-indexed schedule as a HighsLp whose root LP keeps HiGHS deaf for about 10 s."""
-    import highspy
-    import scipy.sparse
-
+def single_machine(jobs: int = 60, horizon: int = 1000, seed: int = 0) -> Linear:
+    """A time-indexed schedule whose root LP keeps HiGHS deaf for about 10 s."""
     rng = np.random.default_rng(seed)
     durations, weights = rng.integers(5, 30, jobs), rng.integers(1, 20, jobs)
     counts = horizon - durations + 1
@@ -168,19 +161,14 @@ def single_machine(jobs: int = 60, horizon: int = 1000, seed: int = 0) -> Any:
         [np.arange(t, t + durations[j]) for j, t in zip(job, begin, strict=True)]
     )
     rows = np.r_[job, jobs + busy_slot]
-    matrix = scipy.sparse.csc_array(
-        (np.ones(len(rows)), (rows, np.r_[np.arange(columns), busy_column])),
-        shape=(jobs + horizon, columns),
+    return Linear.of(
+        cost=(weights[job] * (begin + durations[job])).astype(float),
+        lower=np.zeros(columns),
+        upper=np.ones(columns),
+        integral=np.ones(columns, dtype=bool),
+        row=rows,
+        column=np.r_[np.arange(columns), busy_column],
+        value=np.ones(len(rows)),
+        low=np.r_[np.ones(jobs), np.full(horizon, -np.inf)],
+        high=np.ones(jobs + horizon),
     )
-    lp = highspy.HighsLp()
-    lp.num_row_, lp.num_col_ = matrix.shape
-    lp.col_cost_ = (weights[job] * (begin + durations[job])).astype(float)
-    lp.col_lower_, lp.col_upper_ = np.zeros(columns), np.ones(columns)
-    lp.row_lower_ = np.r_[np.ones(jobs), np.full(horizon, -np.inf)]
-    lp.row_upper_ = np.ones(jobs + horizon)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-    lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
-    lp.a_matrix_.value_ = matrix.data
-    lp.integrality_ = [highspy.HighsVarType.kInteger] * columns
-    return lp

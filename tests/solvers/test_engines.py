@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from stagepack.errors import InputError, StagepackError
+from stagepack.linear import Array
 from stagepack.result import Status
 from stagepack.solvers import Engine, Limits, engine, engines
-from stagepack.solvers.engine import Array
 from tests.solvers.models import (
     Milp,
     contradiction,

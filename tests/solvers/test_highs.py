@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import time
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from stagepack.errors import StagepackError
+from stagepack.linear import Linear
 from stagepack.result import Status
 from stagepack.solvers import Limits, engine
+from stagepack.solvers.lowering import lift
 from tests.solvers.models import INFINITY, Milp, covering, single_machine
 
 
@@ -116,11 +119,10 @@ def test_infeasible_with_an_open_direction(integers: bool) -> None:
 
 
 def test_a_model_without_columns() -> None:
-    import highspy
-
-    lp = highspy.HighsLp()
-    lp.offset_ = 3.0
-    outcome = engine("highs").solve(lp)
+    none = np.zeros(0)
+    columns = {"cost": none, "lower": none, "upper": none, "integral": none.astype(bool)}
+    rows = {"row": none.astype(int), "column": none.astype(int), "value": none}
+    outcome = engine("highs").solve(Linear.of(**columns, **rows, low=none, high=none, offset=3.0))
     assert outcome.status is Status.OPTIMAL
     assert outcome.objective == outcome.bound == 3
     assert outcome.values is not None
@@ -128,23 +130,22 @@ def test_a_model_without_columns() -> None:
 
 
 def test_a_broken_model_is_an_error() -> None:
-    lp = covering().arrays()
-    lp.a_matrix_.index_ = np.full(6, 99, dtype=np.int32)
+    broken = dataclasses.replace(covering().arrays(), column=np.full(6, 99))
     with pytest.raises(StagepackError, match="HiGHS rejects the model"):
-        engine("highs").solve(lp)
+        engine("highs").solve(broken)
 
 
 def test_a_maximisation_is_an_error() -> None:
-    import highspy
+    import pyomo.environ as pyo
 
-    lp = covering().arrays()
-    lp.sense_ = highspy.ObjSense.kMaximize
+    model = lift(covering().arrays())
+    model.cost.sense = pyo.maximize
     with pytest.raises(StagepackError, match="maximises"):
-        engine("highs").solve(lp)
+        engine("highs").solve(model)
 
 
 def test_another_language_is_an_error() -> None:
-    with pytest.raises(StagepackError, match=r"HighsLp or a Pyomo ConcreteModel, not a str"):
+    with pytest.raises(StagepackError, match=r"Linear or a Pyomo ConcreteModel, not a str"):
         engine("highs").solve("model")
     with pytest.raises(StagepackError, match=r"takes a CpModel, not a str"):
         engine("cp-sat").solve("model")

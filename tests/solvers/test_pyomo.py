@@ -14,10 +14,11 @@ import pyomo.environ as pyo
 import pytest
 
 from stagepack.errors import StagepackError
+from stagepack.linear import Array
 from stagepack.result import Status
 from stagepack.solvers import Limits, engine
 from stagepack.solvers.engine import Abandoned, run_cancellable
-from stagepack.solvers.lowering import InfeasibleRowError, csr_matrix, violation, write_file
+from stagepack.solvers.lowering import InfeasibleRowError, write_file
 from stagepack.solvers.pyomo import lift, lower, variables
 from tests.solvers.models import INFINITY, covering, market_split, random_milp
 
@@ -42,16 +43,15 @@ def farm() -> Any:
 
 def test_lower_keeps_every_variable_in_order() -> None:
     model = farm()
-    lp, columns = lower(model)
+    program, columns = lower(model)
     names = ["unused", "x[0]", "x[1]", "fixed", "flag", "inner.y"]
     assert [variable.name for variable in columns] == names
     assert [variable.name for variable in variables(model)] == names
-    assert lp.num_col_ == 6
-    assert lp.offset_ == 21
-    assert list(lp.col_cost_) == [0, 1, 0, 0, 0, 2]
-    assert list(lp.col_lower_) == [2, 0, 0, 4, 0, -np.inf]
-    assert list(lp.col_upper_) == [5, 10, 10, 4, 1, np.inf]
-    assert csr_matrix(lp).shape == (3, 6)
+    assert (program.rows, program.columns) == (3, 6)
+    assert program.offset == 21
+    assert program.cost.tolist() == [0, 1, 0, 0, 0, 2]
+    assert program.lower.tolist() == [2, 0, 0, 4, 0, -np.inf]
+    assert program.upper.tolist() == [5, 10, 10, 4, 1, np.inf]
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_lift_then_lower_says_the_same(seed: int) -> None:
     there = milp.arrays()
     back, _ = lower(lift(there))
     count = len(milp.costs)
-    for name in ("col_cost_", "col_lower_", "col_upper_"):
+    for name in ("cost", "lower", "upper", "integral"):
         assert np.array_equal(getattr(back, name)[:count], getattr(there, name))
-    assert back.offset_ == there.offset_
+    assert back.offset == there.offset
     rng = np.random.default_rng(seed)
     for _ in range(50):
         point = rng.integers(-2, 6, count)
-        padded = np.r_[point, np.zeros(back.num_col_ - count)]
-        assert (violation(back, padded) <= 1e-9) == milp.feasible(point, 1e-9)
+        padded = np.r_[point, np.zeros(back.columns - count)]
+        assert (back.violation(padded) <= 1e-9) == milp.feasible(point, 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -105,18 +105,35 @@ def test_a_file_says_the_same(seed: int, tmp_path: Path) -> None:
     reader.setOptionValue("output_flag", False)
     reader.readModel(str(tmp_path / "model.lp"))
     back = reader.getLp()
-    order = [back.col_names_.index(f"x{column}") for column in range(there.num_col_)]
-    for name in ("col_cost_", "col_lower_", "col_upper_"):
-        assert np.array_equal(np.asarray(getattr(back, name))[order], getattr(there, name))
-    assert [back.integrality_[place] for place in order] == there.integrality_
+    order = [back.col_names_.index(f"x{column}") for column in range(there.columns)]
+    for name in ("cost", "lower", "upper"):
+        read = np.asarray(getattr(back, f"col_{name}_"))[order]
+        assert np.array_equal(read, getattr(there, name))
+    whole = [back.integrality_[place] == highspy.HighsVarType.kInteger for place in order]
+    assert whole == there.integral.tolist()
     one = back.col_names_.index("one")
-    assert back.col_cost_[one] + back.offset_ == there.offset_
+    assert back.col_cost_[one] + back.offset_ == there.offset
     rng = np.random.default_rng(seed)
     for _ in range(50):
-        point = rng.integers(-2, 6, there.num_col_)
+        point = rng.integers(-2, 6, there.columns)
         padded = np.ones(back.num_col_)
         padded[order] = point
-        assert (violation(back, padded) <= 1e-9) == milp.feasible(point, 1e-9)
+        assert fits(back, padded) == milp.feasible(point, 1e-9)
+
+
+def fits(lp: Any, point: Array) -> bool:
+    """Whether a point keeps the bounds and rows of a `HighsLp` as HiGHS reads it."""
+    import highspy
+
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.passModel(lp)
+    columns = np.arange(lp.num_col_, dtype=np.int32)
+    highs.changeColsCost(lp.num_col_, columns, np.zeros(lp.num_col_))
+    inside = (np.asarray(lp.col_lower_) <= point) & (point <= np.asarray(lp.col_upper_))
+    highs.changeColsBounds(lp.num_col_, columns, point, point)
+    highs.run()
+    return bool(inside.all()) and highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
 
 
 def test_a_conversion_can_be_stopped(tmp_path: Path) -> None:
@@ -148,11 +165,11 @@ def test_no_file_is_left_over(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_violation() -> None:
-    lp = covering().arrays()
-    assert violation(lp, np.array([7.0, 0, 6, 0])) == 0
-    assert violation(lp, np.array([7.5, 0, 6, 0])) == pytest.approx(0.5)
-    assert violation(lp, np.array([7.0, 0, 5, 0])) == pytest.approx(1 / 13)
-    assert violation(lp, np.array([np.nan, 0, 5, 0])) == np.inf
+    program = covering().arrays()
+    assert program.violation(np.array([7.0, 0, 6, 0])) == 0
+    assert program.violation(np.array([7.5, 0, 6, 0])) == pytest.approx(0.5)
+    assert program.violation(np.array([7.0, 0, 5, 0])) == pytest.approx(1 / 13)
+    assert program.violation(np.array([np.nan, 0, 5, 0])) == np.inf
 
 
 @pytest.mark.parametrize("name", ["pyomo:highs", "pyomo:glpk"])

@@ -35,7 +35,7 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.formulations.phases import groups
 from stagepack.formulations.phases.groups import BACKWARD, FORWARD, Groups, Part
-from stagepack.formulations.phases.linear import LARGEST_SUM, ROUNDING
+from stagepack.formulations.phases.whole import LARGEST_SUM, ROUNDING
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array

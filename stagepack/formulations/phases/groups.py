@@ -40,8 +40,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagepack.formulations.phases.linear import Linear, Terms, add
 from stagepack.formulations.phases.remat import too_many
+from stagepack.formulations.phases.whole import Terms, WholeProgram, add
 from stagepack.instances.phases.data import Figures
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
@@ -96,7 +96,7 @@ class Part:
         Columns a and e.
     """
 
-    def __init__(self, table: OptionTable, program: Linear) -> None:
+    def __init__(self, table: OptionTable, program: WholeProgram) -> None:
         self.table, self.program = table, program
         self.instance = table.instance
         self.n = self.instance.n
@@ -332,7 +332,7 @@ class Groups:
     """
 
     def __init__(self, tables: OptionTable | Sequence[OptionTable], upper: int | None) -> None:
-        self.program = program = Linear()
+        self.program = program = WholeProgram()
         several = list(tables) if isinstance(tables, Sequence) else [tables]
         self.parts = [Part(table, program) for table in several]
         self.instance = several[0].instance

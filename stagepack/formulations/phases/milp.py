@@ -9,7 +9,7 @@ import numpy as np
 
 from stagepack.formulations.phases import groups
 from stagepack.formulations.phases.groups import Groups
-from stagepack.formulations.phases.linear import TOLERANCE
+from stagepack.formulations.phases.whole import TOLERANCE
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
@@ -49,7 +49,7 @@ class Milp:
         for part in self.groups.parts:
             part.memory()
         self.infeasible = self.groups.program.contradiction
-        self.model: Any = None if self.infeasible else self.groups.program.highs()
+        self.model: Any = None if self.infeasible else self.groups.program.arrays()
 
     @staticmethod
     def unsupported(instance: PhaseSchedule) -> str:

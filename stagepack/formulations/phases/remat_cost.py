@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.formulations.phases.linear import Linear
 from stagepack.formulations.phases.remat import UNLIMITED, Step
+from stagepack.formulations.phases.whole import WholeProgram
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.modes import Mode, compute_cycles, transfer_cycles
 from stagepack.instances.profile import Array
@@ -24,7 +24,7 @@ from stagepack.instances.profile import Array
 class Cost:
     """Collects what choices cost; `column` for each choice, then `close`."""
 
-    def __init__(self, step: Step, program: Linear) -> None:
+    def __init__(self, step: Step, program: WholeProgram) -> None:
         self.step, self.program = step, program
         self.paging = step.allowed[Policy.STASH]
         self.again: dict[int, int] = {}

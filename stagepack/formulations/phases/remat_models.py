@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stagepack.formulations.phases import remat
-from stagepack.formulations.phases.linear import ROUNDING
 from stagepack.formulations.phases.remat import Step
 from stagepack.formulations.phases.remat_path import RematPath
 from stagepack.formulations.phases.remat_stages import RematStages
+from stagepack.formulations.phases.whole import ROUNDING
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
@@ -114,7 +114,7 @@ class RematMilp(_Remat):
     """Checkmate (Jain et al., MLSys 2020) with paging (POET, Patil et al., ICML 2022); HiGHS."""
 
     def _lowered(self) -> Any:
-        return self.form.program.highs()
+        return self.form.program.arrays()
 
 
 class RematCpSat(_Remat):

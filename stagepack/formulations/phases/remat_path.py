@@ -39,9 +39,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.formulations.phases.linear import Linear, Terms, add, merged
 from stagepack.formulations.phases.remat import Step
 from stagepack.formulations.phases.remat_cost import Cost
+from stagepack.formulations.phases.whole import Terms, WholeProgram, add, merged
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
@@ -66,13 +66,13 @@ class RematPath:
 
     Attributes
     ----------
-    program : Linear
+    program : WholeProgram
     infeasible : bool
     """
 
     def __init__(self, step: Step, upper: int | None) -> None:
         self.step = step
-        self.program = Linear()
+        self.program = WholeProgram()
         self.arcs: list[Arc] = []
         self.infeasible = step.infeasible
         if self.infeasible:

@@ -37,9 +37,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.formulations.phases.linear import Linear, Terms, add
 from stagepack.formulations.phases.remat import Step, as_bits
 from stagepack.formulations.phases.remat_cost import Cost
+from stagepack.formulations.phases.whole import Terms, WholeProgram, add
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
@@ -50,13 +50,13 @@ class RematStages:
 
     Attributes
     ----------
-    program : Linear
+    program : WholeProgram
     infeasible : bool
     """
 
     def __init__(self, step: Step, upper: int | None) -> None:
         self.step = step
-        self.program = Linear()
+        self.program = WholeProgram()
         self.infeasible = step.infeasible
         if self.infeasible:
             return

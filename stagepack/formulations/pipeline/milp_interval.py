@@ -34,7 +34,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
-from stagepack.instances.profile import Array
+from stagepack.linear import Array, Linear
 
 LARGEST_MODEL = 3_000_000
 """Arcs beyond which the model is refused."""
@@ -96,7 +95,7 @@ class Arcs:
 
 
 class MilpInterval:
-    """The interval model as a `highspy.HighsLp`; expresses every instance.
+    """The interval model as a `Linear`; expresses every instance.
 
     Columns: x of every arc, then C, then T (`transfer-bounded` only).  Rows: flow, compute,
     transfer, cutoff.  The model's C and T count from P and Q in units of the greatest common
@@ -111,7 +110,7 @@ class MilpInterval:
 
     Attributes
     ----------
-    model : highspy.HighsLp or None
+    model : Linear or None
         None when `infeasible`.
     infeasible : bool
         There is no path: no solution worth at most `upper` exists.
@@ -127,7 +126,7 @@ class MilpInterval:
     def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
         self.costs = costs
         self.upper = generous(costs, upper)
-        self.model: Any = None
+        self.model: Linear | None = None
         self.bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
         self.least = (least_compute(costs), 0)
         order = costs.order
@@ -307,9 +306,6 @@ class MilpInterval:
     # ------------------------------------------------------------------ the model
 
     def _build_model(self) -> None:
-        import highspy
-        from scipy.sparse import coo_array
-
         arcs, extra = len(self.arcs.begin), 2 if self.bounded else 1
         families = [self._flow(), self._compute()]
         if self.bounded:
@@ -318,30 +314,18 @@ class MilpInterval:
             families.append(self._cutoff())
         offsets = np.cumsum([0, *(len(rows.lower) for rows in families)])
         row = [rows.row + offset for rows, offset in zip(families, offsets, strict=False)]
-        matrix = coo_array(
-            (
-                np.concatenate([rows.value for rows in families]),
-                (np.concatenate(row), np.concatenate([rows.column for rows in families])),
-            ),
-            shape=(int(offsets[-1]), arcs + extra),
-        ).tocsc()
-        matrix.eliminate_zeros()
-        lp = highspy.HighsLp()
-        lp.num_row_, lp.num_col_ = matrix.shape
-        lp.col_cost_ = np.concatenate([np.zeros(arcs), np.ones(extra)])
-        lp.col_lower_ = np.zeros(arcs + extra)
         tops = [span * self.scale for span in self._range[:extra]]
-        lp.col_upper_ = np.concatenate([np.ones(arcs), tops])
-        lp.row_lower_ = np.concatenate([rows.lower for rows in families])
-        lp.row_upper_ = np.concatenate([rows.upper for rows in families])
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.num_row_, lp.a_matrix_.num_col_ = matrix.shape
-        lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-        lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
-        lp.a_matrix_.value_ = matrix.data
-        kinds = highspy.HighsVarType
-        lp.integrality_ = [kinds.kInteger] * arcs + [kinds.kContinuous] * extra
-        self.model = lp
+        self.model = Linear.of(
+            cost=np.concatenate([np.zeros(arcs), np.ones(extra)]),
+            lower=np.zeros(arcs + extra),
+            upper=np.concatenate([np.ones(arcs), tops]),
+            integral=np.arange(arcs + extra) < arcs,
+            row=np.concatenate(row),
+            column=np.concatenate([rows.column for rows in families]),
+            value=np.concatenate([rows.value for rows in families]),
+            low=np.concatenate([rows.lower for rows in families]),
+            high=np.concatenate([rows.upper for rows in families]),
+        )
 
     def _flow(self) -> Rows:
         """One unit leaves (0, n); what enters an inner node leaves it."""
@@ -422,7 +406,7 @@ class MilpInterval:
             When the solution is not in the model: infeasible, or worth more than `upper`.
         """
         path = self._path(solution)
-        values = np.zeros(self.model.num_col_)
+        values = np.zeros(len(self.arcs.begin) + (2 if self.bounded else 1))
         values[path] = 1
         columns = [(self.arcs.compute, self.least[0])]
         if self.bounded:

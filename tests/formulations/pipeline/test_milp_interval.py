@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,13 +12,13 @@ from stagepack.formulations.pipeline import MilpInterval
 from stagepack.formulations.pipeline import milp_interval as module
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from tests.formulations.engines import solve, solve_lp
+from tests.formulations.engines import lowered, solve, solve_lp
 from tests.random_pipelines import optimum, random_instance
 
 
 def relaxed_value(formulation: MilpInterval) -> float:
     """Return the value of the relaxation in ticks."""
-    answer = solve_lp(formulation.model, relaxed=True)
+    answer = solve_lp(lowered(formulation), relaxed=True)
     return answer.objective / formulation.scale * formulation.unit + sum(formulation.least)
 
 
@@ -52,15 +54,16 @@ def test_with_thresholds_fixed_the_path_polytope_is_integral() -> None:
             continue
         costs = RangeCosts(instance)
         formulation = MilpInterval(costs, upper=2 * costs.objective(best[1]))
-        lp, arcs = formulation.model, len(formulation.arcs.begin)
+        program, arcs = lowered(formulation), len(formulation.arcs.begin)
         # Any costs of the arcs, C and T at their tops: the rows of C and T bind nobody.
-        lower, upper = np.array(lp.col_lower_), np.array(lp.col_upper_)
-        lower[arcs:] = upper[arcs:]
-        rows = np.array(lp.row_upper_)
-        rows[np.array(lp.row_lower_) == -np.inf] = np.inf
-        lp.col_lower_, lp.row_upper_ = lower, rows
-        lp.col_cost_ = np.append(draw.normal(size=arcs), np.zeros(len(lower) - arcs))
-        values = solve_lp(lp, relaxed=True).values
+        chosen = np.arange(program.columns) < arcs
+        priced = dataclasses.replace(
+            program,
+            cost=np.append(draw.normal(size=arcs), np.zeros(program.columns - arcs)),
+            lower=np.where(chosen, program.lower, program.upper),
+            high=np.where(program.low == -np.inf, np.inf, program.high),
+        )
+        values = solve_lp(priced, relaxed=True).values
         assert values is not None
         assert np.abs(values[:arcs] - np.rint(values[:arcs])).max() < 1e-9
         tried += 1

@@ -1,12 +1,13 @@
-"""Linear integer programs that both kinds of engine take: rows over whole numbers.
+"""Linear programs over whole numbers, which both kinds of engine take.
 
-A program is written once and lowered to a `highspy.HighsLp` or a `cp_model.CpModel`.  All
+A program is written once and comes out as a `Linear` or as a `cp_model.CpModel`.  All
 coefficients are integers; columns that are not declared integral are so at some optimum, and
 become integers where an engine knows nothing else.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.profile import Array
+from stagepack.formulations.program import Program
+from stagepack.linear import Array, Linear
 
 Terms = dict[int, int]
 """Coefficients of a row by column."""
@@ -46,43 +48,23 @@ def merged(one: Terms, other: Terms) -> Terms:
     return found
 
 
-class Linear:
-    """A linear program, to be minimised; columns and rows are added one by one.
+class WholeProgram(Program[int]):
+    """A linear program in whole numbers, to be minimised; costs are not negative.
 
-    Attributes
-    ----------
-    lower, upper, cost : list of int
-        By column.
-    integral : list of bool
-        By column: whether the engine must see to it.
+    Columns that are not declared integral are so at some optimum.
     """
-
-    def __init__(self) -> None:
-        self.lower: list[int] = []
-        self.upper: list[int] = []
-        self.cost: list[int] = []
-        self.integral: list[bool] = []
-        self._columns: list[int] = []
-        self._values: list[int] = []
-        self._ends: list[int] = [0]
-        self._low: list[int | None] = []
-        self._high: list[int | None] = []
-        self.contradiction = False
-
-    def column(
-        self, cost: int = 0, *, lower: int = 0, upper: int = 1, integral: bool = True
-    ) -> int:
-        """Add a column and return its number."""
-        self.lower.append(lower)
-        self.upper.append(upper)
-        self.cost.append(int(cost))
-        self.integral.append(integral)
-        return len(self.cost) - 1
 
     def row(
         self, terms: Mapping[int, int], *, low: int | None = None, high: int | None = None
     ) -> None:
-        """Add low <= sum of coefficient * column <= high; sides left out are infinite."""
+        """Add a row, unless the bounds of its columns say it already.
+
+        Parameters
+        ----------
+        terms : mapping of int to int
+            Factors by column.
+        low, high : int, optional
+        """
         found = [(column, int(value)) for column, value in terms.items() if value]
         least = sum(v * (self.lower[c] if v > 0 else self.upper[c]) for c, v in found)
         most = sum(v * (self.upper[c] if v > 0 else self.lower[c]) for c, v in found)
@@ -93,61 +75,35 @@ class Linear:
         if (low is not None and low > most) or (high is not None and high < least):
             self.contradiction = True
             return
-        self._columns += [column for column, _ in found]
-        self._values += [value for _, value in found]
-        self._ends.append(len(self._columns))
-        self._low.append(low)
-        self._high.append(high)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self._low)
+        super().row(dict(found), low=low, high=high)
 
     @property
     def gain(self) -> int:
         """What every objective value is a multiple of (but for the offset)."""
         return max(1, math.gcd(*self.cost)) if self.cost else 1
 
-    def highs(self) -> Any:
-        """Return the program as a `highspy.HighsLp`, costs in units of `gain`.
+    def arrays(self) -> Linear:
+        """Return the program for an engine that computes in floats, costs in units of `gain`.
 
         Wide rows are scaled, and their sides moved out by half a unit: no point of whole numbers
         is gained, and none is lost to a rounding error.
         """
-        import highspy
-        from scipy.sparse import csr_array
-
-        count, rows = len(self.cost), self.rows
-        values = np.array(self._values, dtype=np.float64)
-        ends = np.array(self._ends, dtype=np.int64)
-        low = np.array([-math.inf if v is None else v for v in self._low], dtype=np.float64)
-        high = np.array([math.inf if v is None else v for v in self._high], dtype=np.float64)
-        if rows:
-            largest = np.maximum.reduceat(np.abs(values), ends[:-1])
-            wide = largest > LARGEST_COEFFICIENT
-            scale = np.ones(rows)
-            scale[wide] = 2.0 ** -np.ceil(np.log2(largest[wide] / LARGEST_COEFFICIENT))
-            slack = np.where(wide & (low != high), 0.5, 0.0)
-            low, high = (low - slack) * scale, (high + slack) * scale
-            values = values * np.repeat(scale, np.diff(ends))
-        matrix = csr_array(
-            (values, np.array(self._columns, dtype=np.int64), ends), shape=(rows, count)
-        ).tocsc()
-        lp = highspy.HighsLp()
-        lp.num_row_, lp.num_col_ = rows, count
-        lp.col_cost_ = np.array(self.cost, dtype=np.float64) / self.gain
-        lp.col_lower_ = np.array(self.lower, dtype=np.float64)
-        lp.col_upper_ = np.array(self.upper, dtype=np.float64)
-        lp.row_lower_, lp.row_upper_ = low, high
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.num_row_, lp.a_matrix_.num_col_ = rows, count
-        lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-        lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
-        lp.a_matrix_.value_ = matrix.data
-        kinds = highspy.HighsVarType
-        lp.integrality_ = [kinds.kInteger if i else kinds.kContinuous for i in self.integral]
-        return lp
+        plain = super().arrays()
+        entries = np.diff(plain.start)
+        largest = np.ones(plain.rows)
+        if plain.rows:
+            largest = np.maximum.reduceat(np.abs(plain.value), plain.start[:-1])
+        wide = largest > LARGEST_COEFFICIENT
+        scale = np.ones(plain.rows)
+        scale[wide] = 2.0 ** -np.ceil(np.log2(largest[wide] / LARGEST_COEFFICIENT))
+        slack = np.where(wide & (plain.low != plain.high), 0.5, 0.0)
+        return dataclasses.replace(
+            plain,
+            cost=plain.cost / self.gain,
+            value=plain.value * np.repeat(scale, entries),
+            low=(plain.low - slack) * scale,
+            high=(plain.high + slack) * scale,
+        )
 
     def cp_sat(self) -> Any:
         """Return the program as a `cp_model.CpModel`, costs in units of `gain`.
