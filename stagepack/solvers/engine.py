@@ -435,12 +435,15 @@ class _Again:
 
     def __call__(self, unraisable: Any) -> None:
         """Be told of an exception, in the thread that lost it."""
-        if unraisable.exc_type is Abandoned:  # from elsewhere: here it would be lost as well
-            again = threading.Timer(SOON, _raise_in, (threading.current_thread(),))
-            again.daemon = True
-            again.start()
-        else:
+        if unraisable.exc_type is not Abandoned:
             self._hook(unraisable)
+            return
+        while True:  # from elsewhere and later: here it would be lost as well
+            with contextlib.suppress(Abandoned):  # a machine so busy that later came at once
+                again = threading.Timer(SOON, _raise_in, (threading.current_thread(),))
+                again.daemon = True
+                again.start()
+                return
 
 
 def _raise_in(worker: threading.Thread) -> None:

@@ -139,9 +139,21 @@ def test_agreement_looks_at_hinted_columns_only() -> None:
     assert not agrees(None, hint)
 
 
+@pytest.mark.parametrize("busy", [False, True])
 def test_abandoning_that_is_lost_in_a_callback_is_raised_again(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, busy: bool
 ) -> None:
+    class Late(threading.Timer):
+        delays = itertools.chain([1.0 if busy else 0.0], itertools.repeat(0.0))
+
+        def start(self) -> None:  # comes back when its time is over, on a busy machine
+            super().start()
+            until = time.monotonic() + next(self.delays)
+            while time.monotonic() < until:
+                time.sleep(0.01)
+
+    monkeypatch.setattr(threading, "Timer", Late)
+
     class Loses:
         def __del__(self) -> None:
             raise Abandoned
