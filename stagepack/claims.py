@@ -573,9 +573,21 @@ def _records(case: _Case) -> list[Claim]:
             verdict, detail = Verdict.DIFFERS, f"the instance is called {_short(instance.name)}"
         elif not detail and name == "instance_fields" and not case.foreign:
             detail = _unlike(claimed, instance.fingerprints, claimed)
+        elif not detail and name == "options":
+            detail = _contradicted(claimed, case.document)
         if detail:
             found.append(Claim(name, claimed, None, verdict, detail))
     return found
+
+
+def _contradicted(options: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """Say where the options of a run are not those that the rest of the result tells of."""
+    told = {"method": document.get("method"), "objective": document.get("objective_name")}
+    return "; ".join(
+        f"{name} is {_short(options[name])} there, {_short(own)} in the result"
+        for name, own in told.items()
+        if own is not None and options.get(name, own) != own
+    )
 
 
 # ---------------------------------------------------------------------- solving again

@@ -358,15 +358,21 @@ def pack(
             field=unknown[0],
             remedy="see the help of stagepack.pack",
         )
-    instance = LmemPacking.from_arrays(
-        sizes,
-        starts,
-        ends,
-        capacity=capacity,
-        alignment=alignment,
-        objective=rest.pop("objective", None),
-        **fields,
-    )
+    try:
+        instance = LmemPacking.from_arrays(
+            sizes,
+            starts,
+            ends,
+            capacity=capacity,
+            alignment=alignment,
+            objective=rest.pop("objective", None),
+            **fields,
+        )
+    except InputError as error:  # which names fields of a packing
+        error.field = {"size": "sizes", "start": "starts", "end": "ends"}.get(
+            error.field, error.field
+        )
+        raise
     result: Result[PackingSolution] = solve(instance, **rest)
     return (None if result.solution is None else result.solution.offsets), result
 

@@ -11,7 +11,7 @@ import pytest
 import stagepack as sp
 from stagepack.claims import Verdict
 from stagepack.instances.fields import fields_of
-from tests.test_cli import run
+from tests.cli.shell import run
 
 INSTANCES: dict[str, Any] = {
     "pipeline": sp.PipelinePartition.from_arrays(
@@ -251,6 +251,17 @@ def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
 def test_claims_are_told_as_they_stand_in_the_file(lie: dict[str, Any], said: str) -> None:
     found = sp.check_result(INSTANCES["pipeline"], {**TRUE["pipeline"], **lie})
     assert any(str(claim).startswith(said) for claim in found.false), list(map(str, found.false))
+
+
+@pytest.mark.parametrize(("option", "lie"), [("objective", "sum"), ("method", "greedy")])
+def test_options_that_contradict_the_result_are_false(option: str, lie: str) -> None:
+    true = TRUE["pipeline"]
+    found = sp.check_result(
+        INSTANCES["pipeline"], {**true, "options": {**true["options"], option: lie}}
+    )
+    (claim,) = found.false
+    assert claim.name == "options"
+    assert claim.detail.startswith(f"{option} is {lie} there, ")
 
 
 @pytest.mark.parametrize("name", INSTANCES)

@@ -19,7 +19,7 @@ import stagepack as sp
 from stagepack.compare.page import to_html
 from stagepack.errors import shown
 from stagepack.files import guarded, unguarded
-from tests.test_cli import run
+from tests.cli.shell import run
 
 EVIL = "a\x1b[31mb\u202ec\nOPTIMAL\x9b2J<b>[red]"
 STEERING = ("\x1b", "\u202e", "\x9b", "\nOPTIMAL\x9b", "\nOPTIMAL\\x9b")

@@ -47,7 +47,11 @@ def test_it_is_listed_and_loaded(bag: Knapsack) -> None:
         sp.load("toy/stairs", things=1000)
     assert [instance.digest for instance in sp.suite("toy")] == [bag.digest]
     assert json.loads(run("list", "toy", "--json"))[0]["name"] == "toy/stairs"
-    assert "number of things" in run("list", "toy/stairs")
+    listed = run("list", "toy/stairs")
+    assert "number of things" in listed
+    assert "room in the bag" in listed, "not what others call a capacity"
+    with pytest.raises(sp.InputError, match="from 0 to 10,000"):
+        sp.load("toy/stairs", capacity=20_000)
 
 
 def test_its_files_are_read_and_written(bag: Knapsack, tmp_path: Path) -> None:
@@ -60,7 +64,9 @@ def test_its_files_are_read_and_written(bag: Knapsack, tmp_path: Path) -> None:
         sp.read(path, devices=3)
     with pytest.raises(sp.InputError, match="choose one of left-behind"):
         sp.read(path, objective="peak")
-    assert sp.schema("toy")["$defs"]["Document"]["properties"]["capacity"]["description"]
+    assert sp.schema("toy")["$defs"]["Document"]["properties"]["capacity"]["description"] == (
+        "room in the bag"
+    )
     assert json.loads(run("schema", "toy")) == sp.schema(KIND)
     assert KIND in {kind for known in sp.formats() for kind in known.kinds}
     run("convert", path, tmp_path / "again.json")
@@ -78,6 +84,13 @@ def test_it_is_solved_and_compared(bag: Knapsack) -> None:
     assert json.loads(run("solve", "toy/stairs", "--json"))["objective"] == 14
     assert "14" in str(result)
     assert result._repr_html_()
+
+
+def test_limits_end_a_search(bag: Knapsack) -> None:
+    many: Any = sp.load("toy/stairs", things=40, capacity=400)
+    result = sp.solve(many, target=sp.solve(many, "greedy").objective)
+    assert str(result.termination) == "TARGET"
+    assert result.bound is None
 
 
 def test_its_solutions_are_written_read_and_checked(bag: Knapsack, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -21,7 +22,7 @@ from stagepack.cli.compare import compare
 from stagepack.cli.context import takes_context
 from stagepack.cli.examples import epilog
 from stagepack.cli.listing import catalog, convert, methods, schema
-from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED
+from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, Group
 from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters
 from stagepack.cli.show import plot, show
 from stagepack.cli.solve import solve
@@ -30,6 +31,7 @@ from stagepack.files import NO_MEMORY
 
 app = typer.Typer(
     name="stagepack",
+    cls=Group,
     help="Optimal pipeline stages, schedules, phases and memory maps for neural networks on "
     "accelerators, with certificates.",
     rich_markup_mode="rich",
@@ -50,17 +52,15 @@ def _root(
     context: typer.Context,
     quiet: Annotated[
         bool,
-        typer.Option(
-            "-q", "--quiet", metavar="", help="Say nothing on stderr.", show_default=False
-        ),
+        typer.Option("-q", "--quiet", help="Say nothing on stderr.", show_default=False),
     ] = False,
     verbose: Annotated[
         bool,
-        typer.Option("-v", "--verbose", metavar="", help="Log every step.", show_default=False),
+        typer.Option("-v", "--verbose", help="Log every step.", show_default=False),
     ] = False,
     version: Annotated[
         bool,
-        typer.Option("--version", metavar="", help="Print the version.", show_default=False),
+        typer.Option("--version", help="Print the version.", show_default=False),
     ] = False,
 ) -> None:
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
@@ -77,15 +77,19 @@ def _root(
         typer.echo(context.get_help())
 
 
-app.command(epilog=epilog("solve"))(takes_context(solve))
-app.command(epilog=epilog("compare"))(takes_context(compare))
-app.command(epilog=epilog("check"))(takes_context(check))
-app.command(epilog=epilog("show"))(takes_context(show))
-app.command(epilog=epilog("plot"))(takes_context(plot))
-app.command("list", epilog=epilog("list"))(catalog)
-app.command(epilog=epilog("convert"))(takes_context(convert))
-app.command(epilog=epilog("methods"))(takes_context(methods))
-app.command(epilog=epilog("schema"))(schema)
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "solve": takes_context(solve),
+    "compare": takes_context(compare),
+    "check": takes_context(check),
+    "show": takes_context(show),
+    "plot": takes_context(plot),
+    "list": catalog,
+    "convert": takes_context(convert),
+    "methods": takes_context(methods),
+    "schema": schema,
+}
+for name, command in COMMANDS.items():
+    app.command(name, cls=Command, epilog=epilog(name))(command)
 
 
 def main() -> NoReturn:

@@ -18,7 +18,6 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.screen import engines_silenced, print_json
-from stagepack.errors import InputError
 
 
 def check(
@@ -38,8 +37,6 @@ def check(
     from stagepack.claims import check_result
     from stagepack.report.shown import check_lines
 
-    if time_limit < 0:
-        raise InputError(f"{time_limit}", field="--time-limit", remedy="give 0 or more")
     problem = instance_of(instance, context)
     with engines_silenced(), Search(problem.name, "solving again" if prove else "checking"):
         found = check_result(

@@ -44,7 +44,7 @@ def compare(
     instances: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[INSTANCE]...",
+            metavar="INSTANCE",
             help=INSTANCE_HELP + " Default: the suite.",
             autocompletion=completion.instances,
         ),

@@ -8,9 +8,10 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
+from typer.models import OptionInfo
 
 from stagepack import files
 from stagepack.cli import completion
@@ -126,6 +127,16 @@ def _options() -> list[inspect.Parameter]:
     ]
 
 
+def _written(parameter: inspect.Parameter) -> str:
+    """Return an option as it is written: ``--time-limit``; "" for what is none."""
+    for about in get_args(parameter.annotation):
+        if isinstance(about, OptionInfo):
+            given = (about.default, *(about.param_decls or ()))  # typer's first is no default here
+            names = [name for name in given if isinstance(name, str) and name.startswith("--")]
+            return names[0].partition("/")[0] if names else f"--{parameter.name.replace('_', '-')}"
+    return ""
+
+
 def _said(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a file does not say of its instance, as the readers understand it."""
     given = {key: value for key, value in options.items() if value not in (None, [])}
@@ -157,11 +168,17 @@ def takes_context(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give `command` the options of :func:`_options`, collected in its argument `context`."""
     own = inspect.signature(command, eval_str=True)
     shared = _options()
+    written = {p.name: _written(p) for p in (*own.parameters.values(), *shared)}
 
     @functools.wraps(command)
     def wrapper(**arguments: Any) -> Any:
         context = {option.name: arguments.pop(option.name) for option in shared}
-        return command(**arguments, context=_said(context))
+        try:
+            return command(**arguments, context=_said(context))
+        except InputError as error:
+            if not error.file:
+                error.field = written.get(error.field) or error.field
+            raise
 
     parameters = [p for name, p in own.parameters.items() if name != "context"]
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*parameters, *shared)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,16 +13,20 @@ from stagepack.cli.context import instance_of
 from stagepack.cli.options import EXIT_INPUT, AsJson, Instance
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import print_json, terminal
-from stagepack.errors import shown
-from stagepack.kinds import KINDS, kind_called
+from stagepack.errors import InputError, shown
+from stagepack.kinds import KINDS, by_family, kind_called
+
+if TYPE_CHECKING:
+    from stagepack.instances.catalog import Entry
 
 
 def catalog(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]",
-            help="One entry, to see its parameters for --set; or a kind, to see its entries.",
+            metavar="NAME",
+            help="One entry, to see its parameters for --set; a kind or the beginning of names, "
+            "to see what is there.",
             autocompletion=completion.entries,
         ),
     ] = None,
@@ -32,9 +36,10 @@ def catalog(
     from stagepack.instances import catalog
     from stagepack.report.table import catalog_table, parameters_table
 
-    kind = None if name is None else kind_called(name.rstrip("/"))
-    one = name is not None and kind is None
-    entries = [catalog.entry(str(name))] if one else catalog.entries(kind)
+    entries = catalog.entries()
+    if name is not None:
+        entries = _under(name, entries) or [catalog.entry(name)]
+    one = name is not None and entries[0].name == by_family(name)
     if as_json:
         print_json(
             [
@@ -52,9 +57,18 @@ def catalog(
     if not one:
         console.print(catalog_table(entries))
         console.print("\nparameters of one: stagepack list NAME", highlight=False)
+        family = entries[0].name.partition("/")[0]
+        if name is not None and len(entries) < len(catalog.entries(family)):
+            console.print(f"all of {family}: stagepack list {family}", highlight=False)
     else:
         console.print(f"[bold]{entries[0].name}[/]: {entries[0].description}\n", highlight=False)
         console.print(parameters_table(entries[0]))
+
+
+def _under(name: str, entries: list[Entry]) -> list[Entry]:
+    """Return the entries whose names begin with `name`, a kind or some first parts of theirs."""
+    above = by_family(f"{name.rstrip('/')}/")
+    return [entry for entry in entries if entry.name.startswith(above)]
 
 
 def convert(
@@ -89,7 +103,7 @@ def methods(
     instance: Annotated[
         str | None,
         typer.Argument(
-            metavar="[INSTANCE]",
+            metavar="INSTANCE",
             help="An instance, to see which methods can solve it.",
             autocompletion=completion.entries,
         ),
@@ -114,11 +128,17 @@ def methods(
 
 def schema(
     kind: Annotated[
-        str,
-        typer.Argument(metavar="[KIND]", help="Kind of problem.", autocompletion=completion.kinds),
-    ] = next(iter(KINDS)),
+        str | None,
+        typer.Argument(
+            metavar="KIND",
+            help="Kind of problem: " + ", ".join(KINDS) + ".",
+            autocompletion=completion.kinds,
+        ),
+    ] = None,
 ) -> None:
     """Print the JSON Schema of native files."""
     from stagepack.instances import formats
 
+    if kind is None:
+        raise InputError("is missing", field="KIND", remedy="choose one of " + ", ".join(KINDS))
     print_json(formats.schema(kind))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from stagepack.cli import completion
+from stagepack.errors import InputError
 
 EXIT_NOTHING, EXIT_INPUT, EXIT_INFEASIBLE, EXIT_VIOLATIONS = 1, 2, 3, 4
 EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
@@ -20,6 +23,29 @@ OUTPUT = "Output"
 INSTANCE = "What the file does not say, or should say otherwise"
 MACHINE = "The machine and its work"
 FREEDOM = "What the solution may do"
+
+
+class Command(TyperCommand):
+    """A command in whose help flags have no type."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return arguments and options, that for help among them."""
+        return _bare(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """The root of the commands, with such a help, too."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return options, those for help and completion among them."""
+        return _bare(super().get_params(ctx))
+
+
+def _bare(parameters: Any) -> Any:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
 
 
 def option(panel: str, about: str, *names: str, metavar: str = "", **more: Any) -> Any:
@@ -45,7 +71,13 @@ def option(panel: str, about: str, *names: str, metavar: str = "", **more: Any) 
 
 def limit_option(about: str, panel: str = LIMITS) -> Any:
     """Return the option that limits the time."""
-    return option(panel, about, "-t", "--time-limit", metavar="SECONDS")
+    return option(panel, about, "-t", "--time-limit", metavar="SECONDS", callback=_seconds)
+
+
+def _seconds(value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise InputError(f"{value:g}", field="-t", remedy="give seconds, or 0 for no limit")
+    return value
 
 
 def method_option(about: str) -> Any:

@@ -21,7 +21,7 @@ def show(
     context: dict[str, Any],
     solution: Annotated[
         Path | None,
-        typer.Argument(metavar="[SOLUTION]", help="Show what this solution amounts to, too."),
+        typer.Argument(metavar="SOLUTION", help="Show what this solution amounts to, too."),
     ] = None,
     measured: Annotated[
         Path | None,

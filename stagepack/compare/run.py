@@ -81,6 +81,7 @@ def compare(
     seeds = list(dict.fromkeys(seeds))
     for wrong, name, given, remedy in (
         (not seeds, "seeds", "no seeds", "give at least one"),
+        (min(seeds, default=0) < 0, "seeds", "a seed below 0", "give integers of at least 0"),
         (time_limit is not None and not time_limit > 0, "time_limit", f"{time_limit} seconds", ""),
         (jobs is not None and jobs < 0, "jobs", f"{jobs} jobs", "give 0 for this process alone"),
         (threads < 1, "threads", f"{threads} threads", "give at least one"),

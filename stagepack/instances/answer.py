@@ -169,11 +169,15 @@ def require_instance(given: Any, kind: str = "", field: str = "instance") -> Non
     ------
     InputError
     """
-    if not isinstance(given, Answered) or (kind and given.kind != kind):
+    if not isinstance(given, Answered):
         raise InputError(
             f"{_what(given)} is no instance" + (f" of {kind}" if kind else ""),
             field=field,
             remedy="give the instance first, then the solution",
+        )
+    if kind and given.kind != kind:
+        raise InputError(
+            f"is a {given.kind}, no {kind}", field=field, remedy=f"give an instance of {kind}"
         )
 
 

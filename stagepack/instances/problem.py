@@ -113,7 +113,7 @@ class Problem:
     needs_instance : bool
         Whether a solution can be read only beside its instance, which names its parts.
     words : tuple of Parameter
-        Words of its own.
+        Words of its own, or shared ones that mean something else here.
     changes : tuple of Change
     export : Export, optional
     public : mapping of str to str
@@ -187,6 +187,12 @@ class _Vocabulary(Mapping[str, Parameter]):
 VOCABULARY: Mapping[str, Parameter] = _Vocabulary()
 
 
+def word(name: str, kind: str) -> Parameter:
+    """Return a word as a kind of problem means it: its own before what is shared."""
+    own = (known for known in PROBLEMS[kind].words if known.name == name)
+    return next(own, None) or VOCABULARY[name]
+
+
 def choices(word: Parameter, kind: str) -> tuple[str, ...]:
     """Return the values that a word has for a kind of problem; () for any."""
     return PROBLEMS[kind].objectives if word.name == "objective" else word.choices
@@ -210,10 +216,10 @@ def coerce(name: str, value: Any, kind: str) -> Any:
         Naming the word, when the value is of another type or out of range, or no objective of
         this `kind` of problem.
     """
-    word = VOCABULARY[name]
+    known = word(name, kind)
     another = (
         isinstance(value, str)
         and name == "objective"
-        and any(value in known.objectives for known in PROBLEMS.values())
+        and any(value in other.objectives for other in PROBLEMS.values())
     )
-    return word.of(value, choices(word, kind), kind if another else "")
+    return known.of(value, choices(known, kind), kind if another else "")

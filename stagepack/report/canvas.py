@@ -213,7 +213,7 @@ def require_picture(path: str | Path) -> str:
     kind = Path(path).suffix.removeprefix(".").lower()
     if kind not in pyplot().FigureCanvasBase.get_supported_filetypes():
         raise InputError(
-            f"{Path(path).name} is no name of a picture",
+            "is no name of a picture",
             file=path,
             remedy="end it in .png, .svg, .pdf or .html",
         )

@@ -203,12 +203,12 @@ def catalog_table(entries: Iterable[Any]) -> RenderableType:
 
 def parameters_table(entry: Any) -> RenderableType:
     """Return the parameters of one entry of the catalog: name, default, meaning."""
-    from stagepack.instances.problem import VOCABULARY, choices
+    from stagepack.instances.problem import choices, word
 
     table = plain(("parameter", "default", "what it is"))
     for name, default in entry.parameters.items():
         shown = as_text.NOTHING if default is None else _figure(default)
-        known = VOCABULARY[name]
+        known = word(name, entry.kind)
         words = ", ".join(choices(known, entry.kind))
         table.add_row(cell(name), cell(shown), cell(known.description + (words and f": {words}")))
     return table

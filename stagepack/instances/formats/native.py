@@ -16,7 +16,7 @@ from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.documents.lines import lines
 from stagepack.instances.formats.registry import Format, Instance
-from stagepack.instances.problem import PROBLEMS, VOCABULARY
+from stagepack.instances.problem import PROBLEMS, word
 from stagepack.kinds import ByKind, kind_of
 
 VERSION = 1
@@ -26,6 +26,7 @@ FOREIGN = (b'"connection"', b'"cycles"', b'"timestep_table"')  # words of other 
 class _Header(msgspec.Struct, frozen=True):
     problem: Any = None
     version: Any = None
+    status: Any = None
 
 
 def schema(kind: str) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def schema(kind: str) -> dict[str, Any]:
             shape["description"] = inspect.cleandoc(shape["description"])
     for name, field in made["$defs"]["Document"]["properties"].items():
         if name in native.GIVEN:
-            field.setdefault("description", VOCABULARY[name].description)
+            field.setdefault("description", word(name, kind).description)
     return made
 
 
@@ -68,6 +69,8 @@ def _tell(data: bytes) -> str:
         Naming the field: no kind, an unknown one, a version that is not known here.
     """
     header = strict.decode(data, _Header)
+    if header.status is not None and header.version is None:
+        raise InputError("holds a result, no instance", remedy="give the instance that it is of")
     known = " or ".join(PROBLEMS)
     if not isinstance(header.problem, str):
         raise InputError(

@@ -11,7 +11,10 @@ PROBLEM = Problem(
     instance="Knapsack",
     objectives=("left-behind",),
     solution_fields=("taken",),
-    words=(Parameter("things", int, "number of things", 1, 100),),
+    words=(
+        Parameter("things", int, "number of things", 1, 100),
+        Parameter("capacity", int, "room in the bag", 0, 10_000),
+    ),
     export=Export(".json", "packed"),
     public={"Knapsack": "", "KnapsackSolution": "", "packed": "data"},
 )

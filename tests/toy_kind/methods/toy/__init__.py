@@ -26,6 +26,8 @@ def everything(instance: Knapsack, progress: ToyProgress, settings: Settings) ->
     greedy(instance, progress, settings)
     for count in range(instance.n + 1):
         for taken in combinations(range(instance.n), count):
+            if not progress.keep_going():
+                return
             if sum(instance.sizes[i] for i in taken) <= instance.capacity:
                 progress.offer(KnapsackSolution(taken), "all sets")
     progress.raise_bound(progress.objective, "exhausted search")

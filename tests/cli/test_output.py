@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.test_cli import chain, run  # noqa: F401 - a fixture
+from tests.cli.shell import run
 
 STAGEPACK = f"{sys.executable} -m stagepack"
 
@@ -24,7 +24,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_outputs_that_cannot_work_are_refused_before_anything_runs(
-    chain: Path,  # noqa: F811
+    chain: Path,
     tmp_path: Path,
 ) -> None:
     solution = tmp_path / "solution.json"
@@ -50,7 +50,7 @@ def test_outputs_that_cannot_work_are_refused_before_anything_runs(
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_what_cannot_be_written_in_the_end_is_on_stdout(chain: Path) -> None:  # noqa: F811
+def test_what_cannot_be_written_in_the_end_is_on_stdout(chain: Path) -> None:
     for option, flags in (("-o", ()), ("--trace", ("--json",)), ("--trace", ())):
         done = run("solve", chain, option, "/dev/full", *flags)
         assert done.returncode == 2
@@ -64,7 +64,7 @@ def test_what_cannot_be_written_in_the_end_is_on_stdout(chain: Path) -> None:  #
     assert json.loads(done.stdout)["rows"][0]["objective"] == 9
 
 
-def test_stdout_is_an_output_like_any_other(chain: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_stdout_is_an_output_like_any_other(chain: Path, tmp_path: Path) -> None:
     before = os.lstat("/dev/stdout")
     out = tmp_path / "out"
     assert shell(f"{STAGEPACK} solve {chain} -o /dev/stdout > {out}").returncode == 0
@@ -82,7 +82,7 @@ def test_a_reader_that_leaves_is_no_failure(command: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_limits_on_what_is_read(chain: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_limits_on_what_is_read(chain: Path, tmp_path: Path) -> None:
     bomb = tmp_path / "b.json"
     bomb.write_bytes(gzip.compress(bytes(2**21)))
     cases: list[tuple[Any, ...]] = [
@@ -125,7 +125,7 @@ def test_too_little_memory_is_one_line_and_exit_2(tmp_path: Path) -> None:
     ids=lambda setting: setting[:16],
 )
 def test_odd_settings_are_one_line_and_exit_2(
-    chain: Path,  # noqa: F811
+    chain: Path,
     setting: str,
 ) -> None:
     for source in ("pipeline/bert-base", chain):
@@ -135,7 +135,7 @@ def test_odd_settings_are_one_line_and_exit_2(
         assert len(done.stderr) < 600
 
 
-def test_without_the_report_extra(chain: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_without_the_report_extra(chain: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nsys.modules['plotly'] = sys.modules['matplotlib'] = None\n"
     )
@@ -172,7 +172,7 @@ def test_without_the_report_extra(chain: Path, tmp_path: Path) -> None:  # noqa:
     ids=["PYTHONIOENCODING", "LC_ALL"],
 )
 def test_terminals_without_unicode(
-    chain: Path,  # noqa: F811
+    chain: Path,
     tmp_path: Path,
     env: dict[str, str],
 ) -> None:

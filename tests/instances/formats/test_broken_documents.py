@@ -12,7 +12,7 @@ import pytest
 import stagepack as sp
 from stagepack.instances import formats
 from stagepack.report import summary
-from tests.broken_documents import mutated, valid_documents
+from tests.instances.formats.broken_documents import mutated, valid_documents
 
 DOCUMENTS = valid_documents()
 SOLUTIONS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import CHAIN, run
+from tests.cli.shell import CHAIN, run
 
 BUFFERS = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21,4\n"
 OFFSETS = {"b1": 8, "b2": 8, "b3": 4, "b4": 4, "b5": 0}

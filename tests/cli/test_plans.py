@@ -9,7 +9,7 @@ import pytest
 
 from stagepack.instances.formats import read, read_solution
 from stagepack.instances.phases.execute import execute
-from tests.test_cli import run
+from tests.cli.shell import run
 
 SCHEDULE = {
     "problem": "pipeline-schedule",

@@ -10,7 +10,7 @@ import pytest
 import stagepack as sp
 from stagepack.plots import device_bars, memory_bars, memory_map, stage_map, trace
 from stagepack.report.view import view
-from tests.plots.boxes import faults
+from tests.report.boxes import faults
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 

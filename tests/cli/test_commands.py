@@ -13,31 +13,7 @@ from typing import Any
 
 import pytest
 
-CHAIN = {
-    "problem": "pipeline-partition",
-    "version": 1,
-    "name": "five",
-    "layers": {"forward": [1, 5, 3, 2, 4], "exclusive": {"weights": [4, 4, 4, 4, 4]}},
-    "cluster": {"devices": [{"memory": 12}, {"memory": 12}]},
-}
-
-
-def run(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "stagepack", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "100", **options.pop("env", {})},
-        **options,
-    )
-
-
-@pytest.fixture
-def chain(tmp_path: Path) -> Path:
-    path = tmp_path / "chain.json"
-    path.write_text(json.dumps(CHAIN))
-    return path
+from tests.cli.shell import CHAIN, run
 
 
 def changed(tmp_path: Path, **changes: Any) -> Path:
@@ -154,6 +130,10 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
     elsewhere.write_text(
         '{"digest": "0123456789abcdef", "solution": {"boundaries": [0, 2, 5], "devices": [0, 1]}}'
     )
+    fitting = tmp_path / "fitting.json"
+    fitting.write_text('{"boundaries": [0, 2, 5]}')
+    result = tmp_path / "result.json"
+    result.write_text('{"problem": "pipeline-partition", "status": "UNKNOWN", "solution": null}')
     cases: list[tuple[tuple[str | Path, ...], str]] = [
         (("solve", tmp_path / "missing.json"), "missing.json"),
         (("solve", tmp_path), str(tmp_path)),
@@ -163,7 +143,11 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("solve", chain, "-m", "dq"), "did you mean dp?"),
         (("solve", chain, "-m", "cp-sat", "-e", "highs"), "engine"),
         (("solve", chain, "-m", "milp-interval", "-e", "pyomo:nonsense"), "nonsense"),
-        (("solve", chain, "--time-limit", "-1"), "time_limit"),
+        (("solve", chain, "-t", "-1"), "error: -t: -1; give seconds, or 0 for no limit"),
+        (("check", chain, other, "--time-limit", "nan"), "error: -t: nan"),
+        (("solve", chain, "--threads", "0"), "error: --threads: 0"),
+        (("solve", chain, "--warm-start", "best"), "error: --warm-start: unknown"),
+        (("compare", chain, "--seed", "-1"), "error: --seed: a seed below 0"),
         (("solve", chain, "--set", "devices"), "--set"),
         (("solve", chain, "--nonsense"), "--nonsense"),
         (("solve", chain, "-o", "/nonexistent/out.json"), "/nonexistent/out.json"),
@@ -177,7 +161,13 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("solve", chain, "--capacity", "1.5"), "16GiB"),
         (("solve", chain, "--target", "nan"), "target"),
         (("compare", chain, "--html", "/dev/null/report"), "/dev/null/report"),
-        (("check", chain, chain), "chain.json"),
+        (("check", chain, chain), "chain.json: holds an instance of pipeline-partition, no"),
+        (("show", chain, chain), "chain.json: holds an instance of pipeline-partition, no"),
+        (("plot", chain, chain, "-o", "a.png"), "holds an instance of pipeline-partition, no"),
+        (("plot", chain, fitting, "-o", "a.txt"), "error: a.txt: --output: is no name of"),
+        (("show", result), "result.json: holds a result, no instance"),
+        (("schema",), "KIND: is missing; choose one of pipeline-partition, lmem-packing"),
+        (("list", "packing/rand"), "did you mean packing/random/"),
         (("show", chain, "--measured", "x.csv"), "solution"),
         (("schema", "nonsense"), "nonsense"),
         (("convert", chain, "/nonexistent/out.json"), "/nonexistent/out.json"),
@@ -199,11 +189,24 @@ def test_show_list_methods_schema_and_convert(chain: Path, tmp_path: Path) -> No
     assert "pipeline/bert-large" in names
     methods = {m["name"]: m for m in json.loads(run("methods", chain, "--json").stdout)}
     assert methods["dp"]["available"]
-    assert json.loads(run("schema").stdout)
+    assert json.loads(run("schema", "pipeline").stdout)
     target = tmp_path / "again.json.gz"
     assert run("convert", chain, target).returncode == 0
     first, again = (json.loads(run("solve", p, "--json").stdout) for p in (chain, target))
     assert first["digest"] == again["digest"]
+
+
+def test_the_beginning_of_names_lists_what_is_below(chain: Path) -> None:
+    def listed(name: str) -> list[str]:
+        return [entry["name"] for entry in json.loads(run("list", name, "--json").stdout)]
+
+    below = listed("packing/random")
+    assert below == listed("lmem-packing/random/")
+    assert {"packing/random/planted", "packing/random/powerlaw"} < set(below)
+    assert set(below) < set(listed("packing"))
+    assert listed("packing") == listed("lmem-packing")
+    assert "all of packing: stagepack list packing" in run("list", "packing/random").stdout
+    assert "all of" not in run("list", "packing").stdout
 
 
 def test_show_estimates_a_solution_against_measured_values(chain: Path, tmp_path: Path) -> None:

@@ -224,6 +224,32 @@ def test_what_is_no_instance_is_refused_by_name(tmp_path: Path) -> None:
             assert caught.value.field in ("instance", "instances", "kind")
 
 
+def test_an_instance_of_another_kind_is_told_apart_from_no_instance() -> None:
+    takers = (sp.estimate, plots.stage_map, plots.device_bars)
+    for take in takers:
+        with pytest.raises(sp.InputError) as caught:
+            take(INSTANCES["packing"], result("packing").solution)
+        assert str(caught.value) == (
+            "instance: is a lmem-packing, no pipeline-partition; "
+            "give an instance of pipeline-partition"
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (([4, -4], [0, 3], [3, 9]), "sizes: -4"),
+        (([4, 4], [0], [3, 9]), "starts: has shape (1,)"),
+        (([4, 4], [0, 3], [3, "x"]), "ends: entry"),
+        (([4, 4], [0, 3], [3, 3]), "ends: 3 of buffer 1"),
+    ],
+)
+def test_pack_names_its_own_arguments(given: Any, name: str) -> None:
+    with pytest.raises(sp.InputError) as caught:
+        sp.pack(*given)
+    assert str(caught.value).startswith(name)
+
+
 def test_offsets_by_name() -> None:
     instance, found = INSTANCES["packing"], result("packing")
     offsets = found.solution.offsets.tolist()

@@ -1,0 +1,53 @@
+"""Help: what every command says of itself, with examples that work."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from stagepack.cli import app
+from stagepack.cli.examples import EXAMPLES
+
+COMMANDS = sorted(EXAMPLES)
+
+
+def test_every_command_has_two_examples() -> None:
+    names = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert names == set(EXAMPLES)
+    assert all(len(lines) >= 2 for lines in EXAMPLES.values())
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_and_shows_examples_whole(command: str, width: int) -> None:
+    done = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": str(width)})
+    assert done.exit_code == 0
+    lines = done.output.splitlines()
+    assert max(map(len, lines)) <= width
+    assert "<bool>" not in done.output
+    assert "[[" not in done.output
+    whole = [line.strip() for line in lines]
+    assert all(f"stagepack {example}" in whole for example in EXAMPLES[command])
+
+
+def test_flags_of_the_root_have_no_type() -> None:
+    assert "bool" not in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_options_are_grouped() -> None:
+    done = CliRunner().invoke(app, ["solve", "--help"], env={"COLUMNS": "100"})
+    titles = [line for line in done.output.splitlines() if line.startswith("╭─")]
+    assert len(titles) >= 7
+    own = done.output.split("─ Options ─")[1].split("╰")[0]
+    assert "--help" in own
+    assert "--method" not in own
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_parse(command: str) -> None:
+    group = typer.main.get_command(app)
+    for line in EXAMPLES[command]:
+        words = line.split(" > ")[0].split()
+        assert words[0] == command
+        group.commands[command].make_context(command, words[1:])  # type: ignore[attr-defined]
