@@ -9,7 +9,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -33,6 +33,15 @@ def terminal() -> Console:
     from stagepack.cli.console import Screen
 
     return Screen(soft_wrap=False)
+
+
+def print_parts(parts: Iterable[Any]) -> None:
+    """Print heads, tables and accounts on stdout, an empty line between any two."""
+    console = terminal()
+    for number, part in enumerate(parts):
+        if number:
+            console.print()
+        console.print(part)
 
 
 def complain(line: str) -> None:

@@ -12,7 +12,7 @@ from stagepack.cli.context import instance_and_solution, instance_of
 from stagepack.cli.options import OUTPUT, AsJson, Instance, Solution, option
 from stagepack.cli.output import require_writable
 from stagepack.cli.picture import draw, require_drawable
-from stagepack.cli.screen import complain, print_json, terminal
+from stagepack.cli.screen import complain, print_json, print_parts
 from stagepack.errors import InputError, shown
 
 
@@ -51,12 +51,12 @@ def show(
             document["against"] = against
         print_json(document)
         return
-    console = terminal()
-    console.print(facts_table(summary.lines(problem, facts)))
+    parts: list[Any] = [facts_table(summary.lines(problem, facts))]
     if answer is not None:
-        console.print(kind.account(problem, answer))
+        parts.append(kind.account(problem, answer))
     if against is not None:
-        console.print(kind.against_sheet(against))
+        parts.append(kind.against_sheet(against))
+    print_parts(parts)
 
 
 def plot(

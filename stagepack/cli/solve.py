@@ -33,7 +33,7 @@ from stagepack.cli.screen import (
     command_line,
     engines_silenced,
     print_json,
-    terminal,
+    print_parts,
     write_json,
 )
 from stagepack.result import Result, Status, Termination
@@ -145,7 +145,7 @@ def solve(
     else:
         from stagepack.report.shown import contents
 
-        terminal().print(*contents(result.of(problem)), sep="\n")
+        print_parts(contents(result.of(problem)))
     raise typer.Exit(EXIT_INPUT if rescue else _exit_code(result))
 
 

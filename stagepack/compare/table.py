@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stagepack.compare.outcomes import Outcomes
 from stagepack.errors import shown
 from stagepack.report import format as as_text
-from stagepack.report.table import SPACE, Sheet
+from stagepack.report.table import Sheet
 from stagepack.report.templating import part
 
 if TYPE_CHECKING:
@@ -29,19 +29,11 @@ STATUS_STYLES = {
     "error": "bold red",
     "skipped": "dim",
 }
-LAYOUTS = (
-    ("instance", "method", "status", "objective", "bound", "gap", "time", "ratio"),
-    ("method", "status", "objective", "bound", "gap", "time", "ratio"),
-    ("method", "status", "objective", "bound", "gap", "time"),
-    ("method", "status", "objective", "gap", "time"),
-    ("method", "status", "objective", "time"),
-    ("method", "objective"),
-)
-"""Columns, from the widest layout to the narrowest; without `instance` it becomes a heading."""
-SHORTEST_NAME = 8  # columns to which the name of an instance or method may be shortened
-PREFERRED_NAME = 28  # and to which it is shortened before columns are given up
-MOST_ROWS = 200  # of a table in a notebook
+HEADER = ("instance", "method", "status", "objective", "bound", "gap", "time", "ratio")
 WORDS = ("instance", "method", "status")
+SPARE = ("instance", "ratio", "bound", "gap", "time", "status")
+"""Columns that narrow terminals do without; instances become headings then."""
+MOST_ROWS = 200  # of a table in a notebook
 
 
 def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
@@ -54,26 +46,24 @@ def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
     from rich.text import Text
 
     rows = comparison.rows
-    several_seeds = len({row["seed"] for row in rows}) > 1
-    lines = [_cells(comparison, row, several_seeds) for row in rows]
-    layout, widths = _fit(lines, width)
+    sheet = _sheet(comparison).fitted(width)
     # One table a kind where instances fit beside their rows, else one an instance.
-    by = "problem" if "instance" in layout else "instance"
+    by = "problem" if sheet.by in sheet.header else "instance"
     kinds = list(dict.fromkeys(row["problem"] for row in rows))
     parts: list[RenderableType] = []
     for kind in kinds:
         if len(kinds) > 1:
             parts.append(Text(f"\n{kind}\n" if parts else f"{kind}\n", style="bold"))
-        of_kind = [row for row in rows if row["problem"] == kind]
-        groups = list(dict.fromkeys(row[by] for row in of_kind))
-        for group in groups:
-            chosen = [i for i, row in enumerate(rows) if (row[by], row["problem"]) == (group, kind)]
+        groups: dict[str, list[int]] = {}
+        for at, row in enumerate(rows):
+            if row["problem"] == kind:
+                groups.setdefault(row[by], []).append(at)
+        for number, (group, chosen) in enumerate(groups.items()):
             if by == "instance":
-                if group != groups[0]:
+                if number:
                     parts.append(Text(""))
                 parts.append(Text(shown(group, width), style="bold cyan", no_wrap=True))
-            some_rows, some_lines = [rows[i] for i in chosen], [lines[i] for i in chosen]
-            parts.append(_table(some_rows, some_lines, layout, widths))
+            parts.append(sheet.part(chosen))
     notes = list(_notes(rows))
     if notes:
         parts.append(Text(""))
@@ -119,75 +109,30 @@ def standing_of(comparison: Outcomes, row: dict[str, Any]) -> str:
     return as_text.standing(row["status"], row["objective"], instance)
 
 
-def _cells(comparison: Outcomes, row: dict[str, Any], several_seeds: bool) -> dict[str, str]:
-    return {
-        "instance": shown(row["instance"]),
-        "method": row["method"] + (f" #{row['seed']}" if several_seeds else ""),
-        "status": standing_of(comparison, row),
-        "objective": as_text.number(row["objective"]),
-        "bound": as_text.number(row["bound"]),
-        "gap": as_text.gap(row["gap"]),
-        "time": as_text.seconds(row["runtime"]),
-        "ratio": as_text.ratio(row["ratio"]),
-    }
-
-
-def _fit(lines: list[dict[str, str]], width: int) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Return the widest layout that fits, and the width of each of its columns."""
-    natural = {
-        column: max([len(column), *(len(line[column]) for line in lines)]) for column in LAYOUTS[0]
-    }
-    for least in (PREFERRED_NAME, SHORTEST_NAME):
-        for layout in LAYOUTS:
-            widths = {column: natural[column] for column in layout}
-            over = sum(widths.values()) + SPACE * (len(layout) - 1) - width
-            for column in ("instance", "method"):
-                if column in widths and over > 0:
-                    cut = min(over, max(0, widths[column] - max(least, len(column))))
-                    widths[column] -= cut
-                    over -= cut
-            if over <= 0:
-                return layout, widths
-    return layout, widths
-
-
-def _table(
-    rows: list[dict[str, Any]],
-    lines: list[dict[str, str]],
-    layout: tuple[str, ...],
-    widths: dict[str, int],
-) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, SPACE, 0, 0))
-    for column in layout:
-        left = column in WORDS
-        table.add_column(
-            column,
-            justify="left" if left else "right",
-            no_wrap=True,
-            min_width=widths[column],
-            max_width=widths[column],
-            header_style="dim",
+def _sheet(comparison: Outcomes) -> Sheet:
+    """Return one row a cell."""
+    rows = comparison.rows
+    several_seeds = len({row["seed"] for row in rows}) > 1
+    marks: dict[tuple[int, str], str] = {}
+    lines = []
+    for at, row in enumerate(rows):
+        status = standing_of(comparison, row)
+        marks[at, "status"] = STATUS_STYLES.get(status, "")
+        if row["best"]:
+            marks[at, "objective"] = marks[at, "ratio"] = "bold green"
+        lines.append(
+            [
+                row["instance"],
+                row["method"] + (f" #{row['seed']}" if several_seeds else ""),
+                status,
+                as_text.number(row["objective"]),
+                as_text.number(row["bound"]),
+                as_text.gap(row["gap"]),
+                as_text.seconds(row["runtime"]),
+                as_text.ratio(row["ratio"]),
+            ]
         )
-    last = None
-    for row, line in zip(rows, lines, strict=True):
-        texts = []
-        for column in layout:
-            text = shown(line[column], widths[column]) if column in WORDS else line[column]
-            if column == "instance" and line[column] == last:
-                text = ""
-            style = STATUS_STYLES.get(line["status"], "") if column == "status" else ""
-            if row["best"] and column in ("objective", "ratio"):
-                style = "bold green"
-            texts.append(Text(text, style=style))
-        first = last is not None and line["instance"] != last
-        last = line["instance"]
-        if first and "instance" in layout:
-            table.add_row()
-        table.add_row(*texts)
-    return table
+    return Sheet(HEADER, lines, WORDS, SPARE, "instance", marks=marks)
 
 
 def _notes(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
@@ -209,8 +154,6 @@ def _notes(rows: list[dict[str, Any]]) -> Iterator[RenderableType]:
 
 def fragment(comparison: Outcomes) -> str:
     """Return the table as HTML without scripts or styles, for a notebook."""
-    several_seeds = len({row["seed"] for row in comparison.rows}) > 1
-    cells = [_cells(comparison, row, several_seeds) for row in comparison.rows]
-    rows = [list(line.values()) for line in cells]
+    sheet = part("sheet", _sheet(comparison).first(MOST_ROWS))
     notes = [part("lines", [("Contradiction:", claim)]) for claim in comparison.contradictions]
-    return "".join([part("sheet", Sheet(LAYOUTS[0], rows, WORDS, most=MOST_ROWS)), *notes])
+    return "".join([sheet, *notes])

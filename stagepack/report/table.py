@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from stagepack.errors import shown
 from stagepack.report import format as as_text
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SPACE = 2  # columns between columns
-BOUNDLESS = 100_000  # columns: more than any table needs
+SHORT, SHORTEST = 28, 8  # columns to which words are cut before others are given up, and after
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,12 @@ class Sheet:
     header : sequence of str
     rows : sequence of sequences of str
     words : container of str
-        Columns of words, which stand on the left and may lose their ends where there is little
+        Columns of words, which stand on the left and may lose their middle where there is little
         room; all others hold numbers, which are never cut.
     spare : sequence of str
         Columns that are given up, in this order, where a terminal is too narrow for all.
+    by : str
+        A column of which a terminal shows equal neighbours once, an empty line between groups.
     title : str
         On a page, where a sheet with a title can be opened and closed.
     above : str
@@ -40,22 +42,36 @@ class Sheet:
         Rows that a terminal shows.
     what : str
         What a row is.
+    widths : sequence of int
+        Those of the columns in a terminal, as :meth:`fitted` finds them.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: Container[str] = ()
     spare: Sequence[str] = ()
+    by: str = ""
     title: str = ""
     above: str = ""
     marks: Mapping[tuple[int, str], str] = field(default_factory=dict)
     most: int | None = None
     what: str = "row"
+    widths: Sequence[int] = ()
 
     def first(self, most: int | None) -> Sheet:
         """Return the sheet of which at most so many rows are shown."""
         known = [limit for limit in (most, self.most) if limit is not None]
         return replace(self, most=min(known, default=None))
+
+    def part(self, rows: Sequence[int]) -> Sheet:
+        """Return the sheet of some rows, its columns as wide as before."""
+        marks = {
+            (at, name): self.marks[row, name]
+            for at, row in enumerate(rows)
+            for name in self.header
+            if (row, name) in self.marks
+        }
+        return replace(self, rows=[self.rows[row] for row in rows], marks=marks)
 
     @property
     def shown(self) -> Sequence[Sequence[str]]:
@@ -73,18 +89,42 @@ class Sheet:
         hidden = len(self.rows) - len(self.shown)
         return f"... and {hidden:,} more {self.what}{'' if hidden == 1 else 's'}" if hidden else ""
 
+    def fitted(self, width: int) -> Sheet:
+        """Return the sheet as it fits so many columns of a terminal.
+
+        Words are cut to `SHORT` columns, then spare columns are given up, then words are cut to
+        `SHORTEST`.  Where even that will not do, nothing is said of the widths.
+        """
+        for least in (SHORT, SHORTEST):
+            sheet = self
+            for column in ("", *self.spare):
+                sheet = sheet._without(column)
+                widths = sheet._narrowed(width, least)
+                if sum(widths) + SPACE * (len(widths) - 1) <= width:
+                    return replace(sheet, widths=widths)
+        return sheet
+
+    def _narrowed(self, width: int, least: int) -> list[int]:
+        """Return the widths of the columns, words cut to no fewer than `least` as far as needed."""
+        from rich.cells import cell_len
+
+        columns = zip(*self.shown, strict=True) if self.shown else [()] * len(self.header)
+        widths = [
+            max(map(cell_len, map(shown, (name, *texts))))
+            for name, texts in zip(self.header, columns, strict=True)
+        ]
+        over = sum(widths) + SPACE * (len(widths) - 1) - width
+        for at, name in enumerate(self.header):
+            if name in self.words:
+                cut = max(0, min(over, widths[at] - max(least, len(name))))
+                widths[at] -= cut
+                over -= cut
+        return widths
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        sheet, table = self, self._table()
-        for column in self.spare:
-            if console.measure(table, options=options.update(width=BOUNDLESS)).maximum <= (
-                options.max_width
-            ):
-                break
-            sheet = sheet._without(column)
-            table = sheet._table()
         if self.above:
             yield cell(self.above, "dim")
-        yield table
+        yield (self if self.widths else self.fitted(options.max_width))._table()
         if self.more:
             yield cell(self.more)
 
@@ -96,15 +136,37 @@ class Sheet:
         return replace(self, header=[self.header[at] for at in keep], rows=rows)
 
     def _table(self) -> Table:
-        table = plain(tuple(self.header), left=self.words, wrap=self.words)
-        for at, row in enumerate(self.shown):
-            table.add_row(
-                *(
-                    cell(text, self.marks.get((at, name), ""), whole=False)
-                    for name, text in zip(self.header, row, strict=True)
-                )
+        table = _empty()
+        for at, name in enumerate(self.header):
+            width = self.widths[at] if self.widths else None
+            word = name in self.words
+            table.add_column(
+                name,
+                justify="left" if word else "right",
+                no_wrap=word,
+                overflow="ellipsis" if word else "fold",
+                min_width=width,
+                max_width=width,
+                header_style="dim",
             )
+        group = self.header.index(self.by) if self.by in self.header else None
+        last = None
+        for at, row in enumerate(self.shown):
+            texts = [self._cell(at, column) for column in range(len(row))]
+            if group is not None:
+                if row[group] == last:
+                    texts[group] = cell("")
+                elif last is not None:
+                    table.add_row()
+                last = row[group]
+            table.add_row(*texts)
         return table
+
+    def _cell(self, at: int, column: int) -> Any:
+        name, text = self.header[column], shown(self.rows[at][column])
+        if self.widths and name in self.words:
+            text = shown(text, self.widths[column])
+        return cell(text, self.marks.get((at, name), ""))
 
 
 @dataclass(frozen=True)
@@ -217,38 +279,36 @@ def parameters_table(entry: Any) -> RenderableType:
 def plain(
     columns: Iterable[str],
     *,
-    left: Container[str] | None = None,
     header: bool = True,
     wrap: Container[str] = ("what it is", "what it does"),
 ) -> Table:
-    """Return an empty table without lines.
+    """Return an empty table of words without lines.
 
     Parameters
     ----------
     columns : iterable of str
-    left : container of str, optional
-        Columns that stand on the left; by default all do.
     header : bool
         Whether it has a line of names.
     wrap : container of str
         Columns that may become narrower than what is in them.
     """
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, SPACE, 0, 0), show_header=header)
+    table = _empty(header)
     for column in columns:
-        on_the_left = left is None or column in left
-        justify: Literal["left", "right"] = "left" if on_the_left else "right"
-        table.add_column(column, justify=justify, no_wrap=column not in wrap, header_style="dim")
+        table.add_column(column, no_wrap=column not in wrap, header_style="dim")
     return table
 
 
-def cell(content: str, style: str = "", *, whole: bool = True) -> Any:
-    """Return a cell that shows `content` as it is; one that need not be `whole` is one line."""
+def _empty(header: bool = True) -> Table:
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, padding=(0, SPACE, 0, 0), show_header=header)
+
+
+def cell(content: str, style: str = "") -> Any:
+    """Return a cell that shows `content` as it is."""
     from rich.text import Text
 
-    one_line: dict[str, Any] = {} if whole else {"no_wrap": True, "overflow": "ellipsis"}
-    return Text(shown(content), style=style, **one_line)
+    return Text(shown(content), style=style)
 
 
 def _figure(value: Any) -> str:

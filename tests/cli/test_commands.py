@@ -316,7 +316,7 @@ def test_compare_takes_a_file_of_several_instances(tmp_path: Path, data_dir: Pat
 
 
 def test_a_full_or_closed_stdout_is_one_line(chain: Path) -> None:
-    command = f"{sys.executable} -m stagepack schema"
+    command = f"{sys.executable} -m stagepack schema packing"
     for redirection, code in ((">/dev/full", 2), (">&-", 0), ("| head -1", 0)):
         done = subprocess.run(
             ["sh", "-c", f"{command} {redirection}"], capture_output=True, text=True, check=False

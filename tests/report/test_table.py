@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from stagepack.report import summary
 from stagepack.report.pipeline import VIEW
 from stagepack.report.pipeline.view import stages
 from stagepack.report.table import (
+    Sheet,
     catalog_table,
     facts_table,
     methods_table,
@@ -94,3 +96,50 @@ def test_lines_for_people() -> None:
     assert lines["Mode"] == "training, 4 microbatches"
     assert lines["Layers"] == "10"
     assert (lines["Problem"], lines["Objective"]) == ("pipeline-partition", "transfer-bounded")
+
+
+LONG = "a-network-with-a-name-that-says-everything-about-it"
+HUGE = [f"{7 * 10**15 + i:,}" for i in range(4)]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_numbers_are_never_cut_and_names_never_vanish(width: int) -> None:
+    header = ("name", "size", "life", "offset", "top")
+    sheet = Sheet(header, [[LONG, *HUGE]], ("name",), spare=("life", "size"))
+    text = printed(sheet, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert not re.search(r"[\d,]…|…[\d,]", text)
+    assert "…" in text.splitlines()[1]
+    shown = [number in text for number in HUGE]
+    if width >= 60:
+        assert shown[2:] == [True, True], "a top and an offset say the size"
+        assert shown[:2] in ([True, True], [True, False], [False, False]), (
+            "spare ones are given up in their order"
+        )
+
+
+def test_columns_are_given_up_before_names_are_cut_short() -> None:
+    sheet = Sheet(("name", "size", "life"), [[LONG, *HUGE[:2]]], ("name",), spare=("size", "life"))
+    for width, header in ((100, ["name", "size", "life"]), (60, ["name", "life"]), (30, ["name"])):
+        lines = printed(sheet, width).splitlines()
+        assert lines[0].split() == header
+        assert len(lines[1].split()[0]) >= 28
+    assert printed(sheet, 20).splitlines()[1].startswith("a-network-…")
+
+
+def test_numbers_too_wide_for_a_terminal_go_on_below() -> None:
+    sheet = Sheet(("a", "b"), [HUGE[:2]])
+    lines = printed(sheet, 20).splitlines()
+    assert max(map(len, lines)) <= 20
+    assert sum(map(str.isdigit, "".join(lines))) == sum(map(str.isdigit, "".join(HUGE[:2])))
+
+
+def test_groups_stand_apart_and_name_themselves_once() -> None:
+    rows = [["x", "1"], ["x", "2"], ["y", "3"]]
+    sheet = Sheet(("group", "value"), rows, ("group",), by="group", marks={(2, "value"): "red"})
+    assert [line.split() for line in printed(sheet, 40).splitlines()[1:]] == [
+        ["x", "1"], ["2"], [], ["y", "3"],
+    ]  # fmt: skip
+    wide = sheet.fitted(40).part([2])
+    assert (list(wide.rows), dict(wide.marks)) == ([["y", "3"]], {(0, "value"): "red"})
+    assert wide.widths == [5, 5]

@@ -333,6 +333,7 @@ def _sheet(instance: LmemPacking, highest: Sequence[Mapping[str, Any]]) -> Sheet
         header,
         rows,
         ("buffer", "memory"),
+        spare=("lifetime", "size"),
         title="The highest buffers",
         above=above if instance.n > HIGHEST else "",
     )

@@ -174,7 +174,9 @@ def _lines(instance: PhaseSchedule, solution: PhaseSolution, found: Plan) -> lis
 
 
 def _seconds(value: float) -> str:
-    for factor, name in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
+    if value >= 1:
+        return as_text.seconds(value)
+    for factor, name in ((1e-3, "ms"), (1e-6, "µs")):
         if value >= factor:
             return f"{value / factor:.4g} {name}"
     return f"{value / 1e-9:.4g} ns"
