@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import StagepackError
-from stagepack.heuristics.packing import conflict, exact, windows
+from stagepack.heuristics.packing import iis, window_bounds
+from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Result, Status
@@ -213,8 +214,8 @@ class Trial:
             if result is not None and result.status is not Status.INFEASIBLE:
                 self.complain(name, f"{result.status} below the optimum {optimum}", lower)
         load = int(blocks.load.max())
-        if not windows.unsupported(blocks):
-            for window in windows.windows(blocks, load, keep_going=_for(0.2)):
+        if not window_bounds.unsupported(blocks):
+            for window in window_bounds.windows(blocks, load, keep_going=_for(0.2)):
                 self.tally.counts["windows", "BOUNDS"] += 1
                 if window.bound > optimum:
                     self.complain("windows", f"{window} exceeds the optimum {optimum}")
@@ -226,7 +227,7 @@ class Trial:
         """See that the buffers named as a conflict do conflict, and no fewer of them."""
         if exact.unsupported(blocks):
             return
-        found = conflict.explain(blocks, capacity, keep_going=_for(1.0))
+        found = iis.find(blocks, capacity, keep_going=_for(1.0))
         if found is None:
             self.tally.counts["conflict", "UNKNOWN"] += 1
             return

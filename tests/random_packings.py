@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.heuristics.packing import exact
+from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.packing import (
     Allowed,
     Banks,

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stagepack.heuristics.packing.rules import RULES
+from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.instances.formats import read
 from stagepack.instances.packing import Objective as PackingObjective
 from stagepack.instances.phases import Mode

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from stagepack.cli.context import instance_of
-from stagepack.cli.live import Search
+from stagepack.cli.live import Solving
 from stagepack.cli.options import (
     CLAIMS,
     EXIT_VIOLATIONS,
@@ -38,7 +38,7 @@ def check(
     from stagepack.report.shown import check_lines
 
     problem = instance_of(instance, context)
-    with engines_silenced(), Search(problem.name, "solving again" if prove else "checking"):
+    with engines_silenced(), Solving(problem.name, "solving again" if prove else "checking"):
         found = check_result(
             problem, solution, anyway=anyway, prove=prove, time_limit=time_limit or None
         )

@@ -67,7 +67,7 @@ class _Live(abc.ABC):
         """Return what is drawn now."""
 
 
-class Search(_Live):
+class Solving(_Live):
     """Seconds, incumbent and bound of a running solve, on one line.
 
     Parameters

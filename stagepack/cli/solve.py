@@ -10,7 +10,7 @@ import typer
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
 from stagepack.cli.export import export_solution, require_exportable
-from stagepack.cli.live import Search
+from stagepack.cli.live import Solving
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
@@ -108,7 +108,7 @@ def solve(
     start: Any = warm_start
     if "/" in warm_start or warm_start.endswith((".json", ".csv")):
         start = formats.read_solution(warm_start, problem)
-    with engines_silenced(), Search(problem.name, method) as search:
+    with engines_silenced(), Solving(problem.name, method) as search:
         result = run(
             problem,
             method,

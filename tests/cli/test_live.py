@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
-from stagepack.cli.live import Cells, Search, elapsed
+from stagepack.cli.live import Cells, Solving, elapsed
 from stagepack.compare.comparison import Cell
 from tests.cli.shell import python
 
@@ -45,7 +45,7 @@ def watched(*arguments: str) -> tuple[str, str]:
 
 
 def test_the_line_of_a_search_says_what_is_known() -> None:
-    search = Search("net", "auto")
+    search = Solving("net", "auto")
     assert search.line() == "0 s   net, auto"
     search.bound(1000, "load")
     search.incumbent(object(), 1234567, None)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import stagepack as sp
 from stagepack.errors import InputError
-from stagepack.heuristics.packing import dive
-from stagepack.heuristics.packing.rules import Measures
+from stagepack.heuristics.packing.constructive import dive
+from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog.dissections import planted

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.packing import dive, exact, valleys
-from stagepack.heuristics.packing.rules import BANKS, RULES
+from stagepack.heuristics.packing.constructive import valleys
+from stagepack.heuristics.packing.constructive.rules import BANKS, RULES
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.local_search import cores
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.methods.packing import quick, runs
+from stagepack.methods.packing import quick, searches
 from stagepack.methods.packing.attempt import Attempt
 from stagepack.progress import Progress
 
@@ -121,7 +123,7 @@ def test_where_time_is_full_evenly_there_is_no_core(monkeypatch: pytest.MonkeyPa
     rng, start = np.random.default_rng(0), np.arange(3000)
     size, lasting = rng.integers(900, 1000, 3000), rng.integers(100, 200, 3000)
     instance = LmemPacking.from_arrays(size, start, start + lasting)
-    monkeypatch.setattr(dive, "best", lambda *_, **__: pytest.fail("a core of everything"))
+    monkeypatch.setattr(cores, "best", lambda *_, **__: pytest.fail("a core of everything"))
     assert sp.solve(instance, "dive", time_limit=0.5).trace.incumbents
 
 
@@ -138,7 +140,7 @@ def test_where_time_is_full_evenly_there_is_no_core(monkeypatch: pytest.MonkeyPa
 def test_many_buffers_of_any_kind_are_placed_anew(
     odd: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "LARGE", 50)
+    monkeypatch.setattr(searches, "LARGE", 50)
     anew: list[object] = []
     monkeypatch.setattr(valleys, "improve", lambda *_, **__: anew.append(1))
     instance = crowd(60)

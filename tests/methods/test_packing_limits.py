@@ -11,24 +11,17 @@ import pytest
 from benchmarks.hostile import FAMILIES
 from stagepack.errors import InputError
 from stagepack.formulations.packing import CpSat, Milp, frame
-from stagepack.heuristics.packing import (
-    annealing,
-    bounds,
-    conflict,
-    effort,
-    exact,
-    greedy,
-    repair,
-    replan,
-    spill,
-    valleys,
-)
-from stagepack.heuristics.packing.rules import RULES
+from stagepack.heuristics.packing import bounds, effort, relocation
+from stagepack.heuristics.packing import iis as iis_of_blocks
+from stagepack.heuristics.packing.constructive import greedy, spill, valleys
+from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.local_search import annealing, repair
 from stagepack.instances import catalog
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
-from stagepack.methods.packing import misfit, quick, runs
+from stagepack.methods.packing import iis, quick, steps
 from stagepack.progress import Progress
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
@@ -90,8 +83,8 @@ def test_dense_instances_need_no_lists_of_pairs(
         raise AssertionError("pairs are listed")
 
     monkeypatch.setattr(Blocks, "neighbours", refused)
-    monkeypatch.setattr(runs, "_model", refused)
-    monkeypatch.setattr(runs, "_exact", refused)
+    monkeypatch.setattr(steps, "solve_model", refused)
+    monkeypatch.setattr(steps, "search_exactly", refused)
     for method in ("auto", "anneal", "repair"):
         result = solve(instance, method, time_limit=0.3, options={"deterministic": True})
         assert result.status is not Status.INFEASIBLE
@@ -183,8 +176,8 @@ def test_old_offsets_are_kept_the_largest_first(seed: int) -> None:
     old = rng.integers(0, 20, instance.n)
     instance = instance.replace(previous=old, capacity=1000, objective="moves", memories=())
     blocks = Blocks.of(instance)
-    kept = replan._consistent(instance, 1000, lambda: True)
-    usable = replan._fits_alone(instance, blocks, 1000)
+    kept = relocation._consistent(instance, 1000, lambda: True)
+    usable = relocation._fits_alone(instance, blocks, 1000)
     if kept.tolist() == usable.tolist():
         return
     ptr, other = blocks.neighbours()
@@ -217,7 +210,7 @@ def test_replan_ends_when_asked_to_before_it_has_compared_all() -> None:
         looks += 1
         return looks <= 10
 
-    replan.place(instance, 2 * load, keep_going=few, on_solution=lambda _: None)
+    relocation.move_less(instance, 2 * load, keep_going=few, on_solution=lambda _: None)
     assert looks < 30
 
 
@@ -324,20 +317,20 @@ def test_spilling_counts_its_work() -> None:
     assert work(2000) > 2 * work(200)
 
 
-def test_no_misfit_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_iis_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     n, now = 200, [0.0]
     instance = LmemPacking.from_arrays([3] * n, [0] * n, [1] * n, capacity=3 * n - 1)
-    part = misfit.part
+    part = iis.part
 
     def slow(*arguments: Any) -> LmemPacking:
         now[0] += 1
         return part(*arguments)
 
-    monkeypatch.setattr(misfit, "part", slow)
-    monkeypatch.setattr(misfit, "SECONDS", 3.0)
+    monkeypatch.setattr(iis, "part", slow)
+    monkeypatch.setattr(iis, "SECONDS", 3.0)
     progress: Any = Progress(instance.evaluate, instance.check)
     progress.limit_by(lambda: now[0], 10.0)
-    misfit.smallest(instance, instance.ceiling, misfit.Questions(progress))
+    iis.find(instance, instance.ceiling, iis.Questions(progress))
     assert now[0] <= 4
 
 
@@ -345,7 +338,9 @@ def test_no_conflict_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch
     blocks, asked = Blocks.of(dense(200, 8, 10)), [0]
     decided = exact.Decision(Status.INFEASIBLE, None, 0, 0, 0)
     monkeypatch.setattr(exact, "decide_packing", lambda *_, **__: decided)
-    monkeypatch.setattr(conflict._Filter, "_narrowed", lambda _, which, first, end: (first, end))
+    monkeypatch.setattr(
+        iis_of_blocks._Filter, "_narrowed", lambda _, which, first, end: (first, end)
+    )
     prepared = [0]
 
     def counted(*_: Any) -> None:
@@ -357,7 +352,7 @@ def test_no_conflict_is_sought_when_time_is_over(monkeypatch: pytest.MonkeyPatch
         asked[0] += 1
         return asked[0] < 4
 
-    conflict._Filter(blocks, 1, keep_going, 10).run(None)
+    iis_of_blocks._Filter(blocks, 1, keep_going, 10).run(None)
     assert prepared[0] <= 4
 
 

@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from stagepack.progress import Stopped
+
 T = TypeVar("T")
+
+Ask = Callable[[], None]
+"""Called now and then by what may take long; raises when it should end."""
 
 LOOK = 3e-5
 """Seconds of a call of a kernel, with what Python does before and after."""
@@ -84,3 +89,13 @@ def counting(limit: float | None = None) -> Iterator[None]:
         yield
     finally:
         clock.seconds, clock.limit = before
+
+
+def asking(keep_going: Callable[[], bool] | None) -> Ask:
+    """Return what raises :class:`~stagepack.progress.Stopped` once `keep_going` says no."""
+
+    def ask() -> None:
+        if keep_going is not None and not keep_going():
+            raise Stopped
+
+    return ask

@@ -15,7 +15,7 @@ from stagepack.errors import InputError
 from stagepack.heuristics.pipeline import staircase
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
-from stagepack.heuristics.pipeline.prober import Search, load_kernels
+from stagepack.heuristics.pipeline.prober import LeastLimit, load_kernels
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.progress import Progress
@@ -44,7 +44,7 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     near = None if progress.solution is None else costs.largest_compute(progress.solution)
     two_limits = costs.instance.objective is Objective.TRANSFER_BOUNDED
     floor = costs.compute_bound() if two_limits else objective_bound(costs)
-    search, offered = Search(costs, floor, progress, near), None
+    search, offered = LeastLimit(costs, floor, progress, near), None
     if two_limits and near is not None and search.first_cells > staircase.MANY_CELLS:
         # Compute does not narrow the windows down, limits on transfer may.
         staircase.descend(search, floor, progress)

@@ -216,7 +216,7 @@ class Prober:
             self._scratch = self._scratch._replace(cells=room)
 
 
-class Search(Prober):
+class LeastLimit(Prober):
     """Finds the least limit on compute, or that there is none, in steps of a fraction of a second.
 
     Parameters
@@ -310,6 +310,6 @@ def _rows(matrices: list[Array]) -> Array:
 def load_kernels() -> None:
     """Compile the kernels or load them from the cache, once per process."""
     one: Any = PipelinePartition.from_arrays([1, 1], devices=2)
-    search = Search(RangeCosts(one), 1)
+    search = LeastLimit(RangeCosts(one), 1)
     search.probe()
     search.go_on()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 import heapq
 
-from stagepack.heuristics.pipeline.prober import Search
+from stagepack.heuristics.pipeline.prober import LeastLimit
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.progress import Progress
 
@@ -50,7 +50,9 @@ class _Floor:
 class _Descent:
     """Closes intervals of transfers until none is left that may hold a better sum."""
 
-    def __init__(self, search: Search, least: int, progress: Progress[PipelineSolution]) -> None:
+    def __init__(
+        self, search: LeastLimit, least: int, progress: Progress[PipelineSolution]
+    ) -> None:
         assert progress.solution is not None
         self._search, self._progress = search, progress
         self._floor = _Floor(least)
@@ -123,12 +125,12 @@ class _Descent:
         heapq.heappush(self._open, (first + least, first, middle, self.best))
 
 
-def descend(search: Search, least: int, progress: Progress[PipelineSolution]) -> None:
+def descend(search: LeastLimit, least: int, progress: Progress[PipelineSolution]) -> None:
     """Find and prove the least sum, from the best partition that `progress` knows.
 
     Parameters
     ----------
-    search : Search
+    search : LeastLimit
     least : int
         No partition computes less, in ticks.
     progress : Progress

@@ -152,7 +152,7 @@ def search(
 def _search(
     instance: PipelineSchedule, progress: Progress[Any], settings: Settings, effort: Effort
 ) -> None:
-    run = Search(instance, progress, settings.seed, effort)
+    run = OrderSearch(instance, progress, settings.seed, effort)
     if progress.solution is not None:
         run.adopt(progress.solution)
     run.first_round()
@@ -174,7 +174,7 @@ def rounds(settings: Settings) -> Iterable[int]:
     return itertools.count()
 
 
-class Search:
+class OrderSearch:
     """A search under way: the best policy, the best orders, and whom to tell.
 
     Parameters

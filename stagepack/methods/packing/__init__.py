@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from stagepack.formulations import packing as formulations
-from stagepack.heuristics.packing.rules import BANKS, RULES, Rule
+from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
 from stagepack.methods import Method, Settings
 from stagepack.progress import Progress, Stopped
@@ -27,10 +27,10 @@ class _Run:
         self, instance: LmemPacking, progress: Progress[PackingSolution], settings: Settings
     ) -> None:
         # Only where there is something to load: to watch over it costs more than a small solve.
-        loaded = f"{__name__}.runs" in sys.modules
+        loaded = f"{__name__}.searches" in sys.modules
         with contextlib.nullcontext() if loaded else progress.setup("loading compiled code"):
             from stagepack.heuristics.packing import effort
-            from stagepack.methods.packing.runs import RUNS
+            from stagepack.methods.packing.searches import RUNS
 
         if settings.deterministic and settings.time_limit is not None:
             progress.limit_by(effort.spent, settings.time_limit)
@@ -50,17 +50,17 @@ class _Run:
         settings: Settings,
     ) -> None:
         """Run, and where there is an old placement see to it that little moves."""
-        from stagepack.methods.packing import moves
+        from stagepack.methods.packing import relocation
 
-        if not moves.matter(self.name, instance):
+        if not relocation.matter(self.name, instance):
             with contextlib.suppress(Stopped):
                 run(instance, progress, settings)
             return
-        moves.before(self.name, instance, progress, settings)
+        relocation.before(self.name, instance, progress, settings)
         if progress.keep_going():
-            with moves.reserved(instance, progress), contextlib.suppress(Stopped):
+            with relocation.reserved(instance, progress), contextlib.suppress(Stopped):
                 run(instance, progress, settings)
-        moves.after(self.name, instance, progress, settings)
+        relocation.after(self.name, instance, progress, settings)
 
     def _conclude(self, instance: LmemPacking, progress: Progress[PackingSolution]) -> None:
         """Offer what is quick where nothing was found; say what is to be known."""
@@ -103,7 +103,7 @@ class _PeakOnly:
 
     def __call__(self, instance: LmemPacking) -> str:
         from stagepack.instances.packing.blocks import Blocks
-        from stagepack.methods.packing.runs import SEARCHES
+        from stagepack.methods.packing.searches import SEARCHES
 
         if instance.objective not in (Objective.PEAK, Objective.FIT):
             return f"looks at the peak, not at {instance.objective}; use cp-sat"

@@ -8,18 +8,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.packing import (
-    annealing,
-    bounds,
-    dive,
-    effort,
-    exact,
-    greedy,
-    keep,
-    spill,
-    valleys,
-)
-from stagepack.heuristics.packing.rules import RULES
+from stagepack.heuristics.packing import bounds, effort, relocation
+from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
+from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.local_search import annealing
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -138,15 +131,15 @@ def nearest(progress: PackingProgress) -> Event | None:
     return next((e for e in reversed(progress.trace.events) if e.kind == OVER), None)
 
 
-def compile_kernels(attempt: Attempt, *parts: str, stiff: bool = False) -> None:
+def compile_kernels(attempt: Attempt, *parts: str, rigid: bool = False) -> None:
     """Compile what a method needs (the first time) outside of the time limit.
 
-    That is for the blocks as they are, or for what their stiffened ones need.
+    That is for the blocks as they are, or for what those made rigid need.
     """
     if "greedy" in parts and not attempt.blocks.plain:
         parts += ("lists",)
-    if not attempt.blocks.rigid and not stiff:
-        parts = tuple("shapes" if part == "exact" else part for part in parts)
+    if not attempt.blocks.rigid and not rigid:
+        parts = tuple("general" if part == "exact" else part for part in parts)
     if parts in _warm:
         return
     with attempt.progress.setup("loading kernels"), effort.counting():
@@ -165,8 +158,8 @@ def warm_up(*parts: str) -> None:
     Parameters
     ----------
     *parts : str
-        Out of "greedy", "lists" (greedy for more than plain blocks), "dive", "exact", "shapes"
-        (exact for blocks of any shape), "anneal", "keep", "spill".
+        Out of "greedy", "lists" (greedy for more than plain blocks), "dive", "exact", "general"
+        (exact for blocks of any shape), "anneal", "relocation", "spill".
     """
     # Its load is 16 and its optimum 17, so that nothing is decided without a search.
     instance = LmemPacking.from_arrays(
@@ -187,7 +180,7 @@ def warm_up(*parts: str) -> None:
         dive.place(blocks, np.arange(8))
     if "exact" in parts:
         exact.decide(blocks, 16)
-    if "shapes" in parts:
+    if "general" in parts:
         exact.decide(Blocks.of(instance.replace(in_place=[(0, 7)])), 16)
     if "anneal" in parts:
         annealing.improve(blocks, low, target=16, legs=1)
@@ -195,6 +188,6 @@ def warm_up(*parts: str) -> None:
         two = [Memory("near", 16, 1), Memory("far", None, 2)]
         apart = instance.replace(memories=two, accesses=[1] * 8, objective="spill")
         spill.place(apart, lambda: True)
-    if "keep" in parts:
-        keep.returned(blocks, low, low)
-        keep.around(blocks, low, 22)
+    if "relocation" in parts:
+        relocation.returned(blocks, low, low)
+        relocation.around(blocks, low, 22)

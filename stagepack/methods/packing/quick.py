@@ -7,8 +7,10 @@ import math
 import weakref
 from typing import NamedTuple
 
-from stagepack.heuristics.packing import effort, hotspots, valleys
-from stagepack.heuristics.packing.baselines import stack
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive import valleys
+from stagepack.heuristics.packing.constructive.stack import stack
+from stagepack.heuristics.packing.local_search import hotspots
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels

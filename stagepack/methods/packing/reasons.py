@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from stagepack.errors import CheckError
-from stagepack.heuristics.packing import conflict, exact
+from stagepack.heuristics.packing import iis as iis_of_blocks
+from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
-from stagepack.methods.packing import misfit
+from stagepack.methods.packing import iis
 from stagepack.methods.packing.attempt import Attempt
 
 NODES = 50_000
@@ -34,8 +35,8 @@ def conclude_infeasible(
         return
     # Established before a reason is looked for, which may be interrupted.
     progress.prove_infeasible(f"{source}: {_summary(instance, ceiling)}")
-    questions = misfit.Questions(progress)
-    found = misfit.smallest(instance, ceiling, questions)
+    questions = iis.Questions(progress)
+    found = iis.find(instance, ceiling, questions)
     parts = [_summary(instance, ceiling) if found is None else _named(instance, found, ceiling)]
     parts += _remedy(attempt, low, found, ceiling, questions)
     progress.prove_infeasible(f"{source}: " + "; ".join(parts))
@@ -48,7 +49,7 @@ def _by_search(
     instance, blocks, progress = attempt.instance, attempt.blocks, attempt.progress
     room = _room(instance, ceiling)
     reason = f"{source}: no placement within {room}"
-    found = conflict.explain(
+    found = iis_of_blocks.find(
         blocks,
         ceiling,
         within=within,
@@ -80,10 +81,10 @@ def _summary(instance: LmemPacking, ceiling: int | None) -> str:
     return f"no placement within {_room(instance, ceiling)}"
 
 
-def _named(instance: LmemPacking, found: misfit.Misfit, ceiling: int | None) -> str:
+def _named(instance: LmemPacking, found: iis.InfeasibleBuffers, ceiling: int | None) -> str:
     """Return which buffers do not fit together, when they are alive, and where."""
     when = ""
-    span = misfit.lifetime(instance, found.buffers)
+    span = iis.lifetime(instance, found.buffers)
     if span is not None:
         when = _when(*span)
     if instance.memories:
@@ -106,14 +107,14 @@ def _named(instance: LmemPacking, found: misfit.Misfit, ceiling: int | None) -> 
 def _remedy(
     attempt: Attempt,
     low: Array | None,
-    found: misfit.Misfit | None,
+    found: iis.InfeasibleBuffers | None,
     ceiling: int | None,
-    questions: misfit.Questions,
+    questions: iis.Questions,
 ) -> list[str]:
     """Return what is known to mend it, by how many bytes."""
     instance = attempt.instance
     if instance.memories:
-        memory = misfit.larger_memory(instance, questions)
+        memory = iis.larger_memory(instance, questions)
         if memory is None:
             return ["give one of them more"]
         index, enough = memory
@@ -122,18 +123,18 @@ def _remedy(
         return [f"a capacity of {enough:,} for {name} would do, {enough - has:,} more"]
     if ceiling is not None and ceiling == instance.capacity:
         known = None if low is None else int((low + attempt.blocks.size).max())
-        least = misfit.larger_capacity(instance, ceiling, questions, known)
+        least = iis.larger_capacity(instance, ceiling, questions, known)
         if least is not None:
             return [_enough(least, ceiling)]
     members = found.buffers if found is not None else tuple(range(instance.n))
-    wider = misfit.wider_range(instance, members, questions)
+    wider = iis.wider_range(instance, members, questions)
     if wider is not None:
         buffer, end, enough = wider
         return [
             f"a range of buffer {instance.buffer_id(buffer)} to {enough:,} would do, "
             f"{enough - end:,} more than now"
         ]
-    loose = misfit.looser(instance, members, questions)
+    loose = iis.looser(instance, members, questions)
     if loose:
         names = " or ".join(instance.buffer_id(i) for i in loose)
         return [f"it would do not to fix buffer {names}"]
@@ -153,7 +154,9 @@ def _least_capacity(attempt: Attempt, low: Array | None) -> int | None:
     return min(peaks, default=None)
 
 
-def _described(instance: LmemPacking, blocks: Blocks, found: conflict.Conflict, room: str) -> str:
+def _described(
+    instance: LmemPacking, blocks: Blocks, found: iis_of_blocks.InfeasibleBlocks, room: str
+) -> str:
     """Return which buffers cannot be packed together, and when they are alive."""
     members = np.flatnonzero(np.isin(blocks.block, found.blocks))
     when = ""

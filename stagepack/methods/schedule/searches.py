@@ -157,7 +157,7 @@ def _out_of_work(progress: ScheduleProgress, settings: Settings) -> None:
 # ---------------------------------------------------------------------- where to start
 
 
-def _start(instance: PipelineSchedule, effort: Effort, settings: Settings) -> greedy.Search:
+def _start(instance: PipelineSchedule, effort: Effort, settings: Settings) -> greedy.OrderSearch:
     """Offer a first solution as the settings want it; return the search that goes on from it."""
     progress = effort.progress
     _given(instance, effort, settings)
@@ -165,7 +165,7 @@ def _start(instance: PipelineSchedule, effort: Effort, settings: Settings) -> gr
         _rules(instance, effort)
     _bound(instance, effort)
     effort.look()
-    search = greedy.Search(instance, progress, settings.seed, effort)
+    search = greedy.OrderSearch(instance, progress, settings.seed, effort)
     if settings.warm_start == "auto":
         search.first_round()  # at least of one list, however late, where there is no rule
     if progress.solution is not None:
@@ -289,7 +289,9 @@ def auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Setti
         longer *= 2
 
 
-def _improve(search: greedy.Search, progress: ScheduleProgress, seed: float, rounds: int) -> None:
+def _improve(
+    search: greedy.OrderSearch, progress: ScheduleProgress, seed: float, rounds: int
+) -> None:
     """Climb and anneal from the best schedule known."""
     for number in range(rounds):
         if progress.solution is not None:

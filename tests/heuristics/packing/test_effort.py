@@ -5,10 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from stagepack.heuristics.packing import annealing, dive, effort, exact, greedy
-from stagepack.heuristics.packing.rules import RULES
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive import dive, greedy
+from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.local_search import annealing
 from stagepack.instances.packing.blocks import Blocks
-from tests.heuristics.packing.test_greedy import random_plain
+from tests.heuristics.packing.constructive.test_greedy import random_plain
 
 
 def test_counts_from_the_begin_of_a_run() -> None:

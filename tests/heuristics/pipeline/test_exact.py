@@ -73,7 +73,7 @@ def test_a_search_in_the_smallest_steps_comes_to_the_same(instance: PipelinePart
     if instance.objective is Objective.TRANSFER_BOUNDED:  # only compute is bisected on
         instance = instance.replace(objective="bottleneck")
         best, costs = brute_force(instance), RangeCosts(instance)
-    search = prober.Search(costs, objective_bound(costs))
+    search = prober.LeastLimit(costs, objective_bound(costs))
     steps, bounds = 0, [search.bound]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prober, "CHUNK", 1)  # one transition at a time
@@ -273,7 +273,7 @@ def test_chains_made_shorter_need_no_kernels_of_their_own(monkeypatch: pytest.Mo
         out_bytes=moved,
         objective="transfer-bounded",
     )
-    search = prober.Search(RangeCosts(instance), 0)
+    search = prober.LeastLimit(RangeCosts(instance), 0)
     search.probe(1000, 2000)
     short = search._affordable(2000)[0]
     assert len(short.allowed) < 41
@@ -364,7 +364,7 @@ def test_a_probe_keeps_the_windows_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     progress = run(dp.solve, instance)
     assert progress.outcome()[0] is Status.OPTIMAL
     costs = RangeCosts(instance)
-    search = prober.Search(costs, costs.compute_bound())
+    search = prober.LeastLimit(costs, costs.compute_bound())
     while not search.done:
         search.go_on()
     assert len(search._scratch.cells) < instance.n * instance.k // 10

@@ -164,7 +164,7 @@ def test_a_search_goes_on_from_a_better_solution() -> None:
     instance = zero_bubble(3, 5, 4, 5, 3, 8)
     poor = lone_microbatches(instance)
     progress = run(lambda *_: None, instance)
-    search = greedy.Search(instance, progress, 0)
+    search = greedy.OrderSearch(instance, progress, 0)
     search.adopt(poor)
     search.anneal(0)
     assert progress.objective is not None
@@ -193,7 +193,7 @@ def test_an_interrupted_search_tries_nothing(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(greedy, "STEPS", 1)
     instance = zero_bubble(3, 5, 4, 5, 3, 8)
     progress = run(lambda *_: None, instance)
-    search = greedy.Search(instance, progress, 0)
+    search = greedy.OrderSearch(instance, progress, 0)
     progress.interrupt()
     with pytest.raises(Stopped):
         search.first_round()

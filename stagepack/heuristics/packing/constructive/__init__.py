@@ -1,0 +1,1 @@
+"""One block after another: rules, dives, valleys, memories by value."""

@@ -1,0 +1,69 @@
+"""The lowest-offset dive: always the block that can go lowest, on a skyline.
+
+The dive keeps a skyline over the sections and always places the block that can go lowest, of
+several the first in a given order.  Nothing is put below the skyline again.  Each block is looked
+at once for every time the skyline under it rose: O((b + rises) log b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive.dive_kernels import begin, proceed
+from stagepack.heuristics.packing.constructive.greedy import KeepGoing
+from stagepack.heuristics.packing.constructive.rules import Measures
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+STEPS = 200_000
+"""Steps of a dive before the kernel returns to Python: about a tenth of a second."""
+
+STEP, EACH = 2e-7, 20
+"""Seconds of a step, and how many a block takes at least."""
+
+ORDERS: dict[str, Callable[[Measures], tuple[Array, ...]]] = {
+    "heaviest-longest": lambda m: (-m.heaviest_load, -m.sections, -m.area),
+    "heaviest-lifetime": lambda m: (-m.heaviest_load, -m.lifetime, -m.area),
+    "area-longest": lambda m: (-m.area, -m.sections, -m.heaviest_load),
+    "longest-area": lambda m: (-m.sections, -m.area, -m.heaviest_load),
+}
+"""Keys by which the blocks that could go equally low are ordered, ascending."""
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why the skyline does not apply to `blocks`, or ''."""
+    if not blocks.plain:
+        return "the dive needs plain blocks: no gaps, circular time, ranges or odd alignments"
+    return ""
+
+
+def place(blocks: Blocks, order: Array, *, keep_going: KeepGoing | None = None) -> Array | None:
+    """Place all blocks by one dive.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Plain ones.
+    order : ndarray of int64, shape (b,)
+        Which of the blocks that could go equally low comes first.
+    keep_going : callable, optional
+        Asked several times a second.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,), or None
+        Offsets; None when time is over.
+    """
+    first, end, size = (np.array(values) for values in (blocks.first, blocks.end, blocks.size))
+    offsets = np.full(blocks.b, -1, dtype=np.int64)
+    dive = begin(blocks.b, blocks.sections)
+    effort.spend(effort.LOOK + effort.ITEM * (blocks.b + blocks.sections))
+    effort.spend(STEP * min(STEPS, EACH * blocks.b))  # the last call
+    while proceed(dive, order, first, end, size, offsets, STEPS):
+        effort.spend(STEP * STEPS)
+        if keep_going is not None and not keep_going():
+            return None
+    return offsets

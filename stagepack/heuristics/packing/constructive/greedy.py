@@ -1,0 +1,338 @@
+"""Greedy rules: take the blocks in some order, put each into a gap between those placed before.
+
+A rule is an order and a choice among the gaps.  Placing n blocks costs O(n * m) steps with m
+blocks placed in the time of a block; orders in which long blocks come before short ones (by
+class: a power of two of sections) keep m near the number of blocks alive together and carry to
+millions of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive.greedy_kernels import (
+    FAR,
+    Lists,
+    Pieces,
+    fill_lists,
+    fill_slabs,
+    make_slabs,
+)
+from stagepack.heuristics.packing.constructive.rules import BANKS, FIRST, RULES, Measures, Rule
+from stagepack.instances.packing import Banks
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+STEP_BUDGET = 20_000_000
+"""List entries a kernel looks at before it returns to Python: some hundredths of a second."""
+
+STEP, LIST_STEP, CALL, ORDERED = 4e-9, 4e-9, 4e-4, 1.6e-6
+"""Seconds of an entry looked at, in slabs and in lists, of a placement and of a block to order."""
+
+MOST_RUNS = 64
+"""Orders that change class more often than this are placed with one slab for all."""
+
+LARGE = 60_000
+"""More blocks than this need a rule that is `scalable`."""
+
+KeepGoing = Callable[[], bool]
+
+
+class BankPairs(NamedTuple):
+    """Banks in terms of blocks.
+
+    Attributes
+    ----------
+    number, nbytes : int
+    ptr, other : ndarray of int64
+        other[ptr[i] : ptr[i + 1]] are the blocks that should not be in a bank of block i; once a
+        pair of buffers.
+    """
+
+    number: int
+    nbytes: int
+    ptr: Array
+    other: Array
+
+    @classmethod
+    def of(cls, blocks: Blocks, banks: Banks) -> BankPairs:
+        """Return the pairs of `banks` between different blocks."""
+        pairs = blocks.block[np.asarray(banks.pairs, dtype=np.int64).reshape(-1, 2)]
+        ptr, other = _rows(pairs[pairs[:, 0] != pairs[:, 1]], blocks.b)
+        return cls(banks.count, banks.nbytes, ptr, other)
+
+
+def whole(blocks: Blocks) -> bool:
+    """Whether every block is one full-height piece that may lie anywhere: slabs apply."""
+    return (
+        blocks.rigid and not len(blocks.range_low) and bool((np.diff(blocks.piece_ptr) == 1).all())
+    )
+
+
+def place(
+    blocks: Blocks,
+    rule: Rule,
+    *,
+    ceiling: int | None = None,
+    keep_going: KeepGoing | None = None,
+    banks: BankPairs | None = None,
+    measures: Measures | None = None,
+) -> Array | None:
+    """Place all blocks by one rule.
+
+    Blocks with given offsets come first, then those with upper limits, whatever the order.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    rule : Rule
+    ceiling : int, optional
+        Address that no block may exceed.
+    keep_going : callable, optional
+        Asked several times a second.
+    banks : BankPairs, optional
+        Nothing is put beyond the last of them; the rule `bank-aware` needs it.
+    measures : Measures, optional
+        Of `blocks`, to be used again.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,), or None
+        Offsets; None when a block finds no place or time is over.
+    """
+    return place_in_order(
+        blocks,
+        rule.order(measures or Measures(blocks)),
+        policy=rule.policy,
+        ceiling=ceiling,
+        keep_going=keep_going,
+        banks=banks,
+    )
+
+
+def place_in_order(
+    blocks: Blocks,
+    order: Array,
+    *,
+    policy: int = FIRST,
+    ceiling: int | None = None,
+    keep_going: KeepGoing | None = None,
+    banks: BankPairs | None = None,
+    placed: Array | None = None,
+) -> Array | None:
+    """Place all blocks in the order given; see :func:`place`.
+
+    With `placed`, int64 of shape (b,), blocks stay at the offsets given there (-1: not placed);
+    only for blocks that are :func:`whole`.
+    """
+    if policy == BANKS and banks is None:
+        raise ValueError("the bank-aware rule needs banks")
+    effort.spend(CALL + ORDERED * blocks.b)
+    offsets = np.full(blocks.b, -1, dtype=np.int64) if placed is None else placed.copy()
+    order = order[offsets[order] < 0]
+    limit = FAR // 2 if ceiling is None else ceiling
+    if banks is not None:
+        limit = min(limit, banks.number * banks.nbytes)
+    if policy != BANKS and whole(blocks):
+        done = _by_slabs(blocks, order, policy, limit, keep_going, offsets)
+    elif placed is not None:
+        raise ValueError("blocks placed before must be whole")
+    else:
+        done = _by_lists(blocks, order, policy, limit, keep_going, banks, offsets)
+    return offsets if done else None
+
+
+def portfolio(
+    blocks: Blocks,
+    *,
+    ceiling: int | None = None,
+    keep_going: KeepGoing | None = None,
+    on_solution: Callable[[Array, str], None] | None = None,
+) -> Array | None:
+    """Run every rule that suits the number of blocks and return the lowest placement.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    ceiling, keep_going
+        As for :func:`place`.
+    on_solution : callable, optional
+        Called with offsets and the rule's name at every improvement.
+    """
+    measures = Measures(blocks)
+    floor = int(blocks.load.max(initial=0))
+    best, least = None, FAR
+    for rule in RULES.values():
+        if rule.policy == BANKS or (blocks.b > LARGE and not rule.scalable):
+            continue
+        if keep_going is not None and not keep_going():
+            break
+        offsets = place(blocks, rule, ceiling=ceiling, keep_going=keep_going, measures=measures)
+        if offsets is None:
+            continue
+        peak = int((offsets + blocks.size).max(initial=0))
+        if peak < least:
+            best, least = offsets, peak
+            if on_solution is not None:
+                on_solution(offsets, rule.name)
+        if least <= floor:
+            break
+    return best
+
+
+def _by_slabs(
+    blocks: Blocks,
+    order: Array,
+    policy: int,
+    ceiling: int,
+    keep_going: KeepGoing | None,
+    offsets: Array,
+) -> bool:
+    """Place blocks of one full-height piece; fill `offsets`, return whether all found a place."""
+    first, end, size, alignment = (
+        np.array(values) for values in (blocks.first, blocks.end, blocks.size, blocks.alignment)
+    )
+    length_class = Measures(blocks).length_class[order]
+    cuts = np.flatnonzero(np.diff(length_class)) + 1
+    if len(cuts) >= MOST_RUNS:
+        cuts, length_class = cuts[:0], np.full(len(order), int(length_class.max()))
+    placed = np.flatnonzero(offsets >= 0)
+    placed = placed[np.argsort(offsets[placed], kind="stable")]
+    begin, spent = 0, np.zeros(1, dtype=np.int64)
+    for todo in np.split(order, cuts) if len(order) else []:
+        shift = int(length_class[begin])
+        begin += len(todo)
+        slabs = make_slabs(placed, todo, first, end, size, offsets, shift)
+        at = 0
+        while at < len(todo):
+            if keep_going is not None and not keep_going():
+                return False
+            at = fill_slabs(
+                todo,
+                at,
+                policy,
+                first,
+                end,
+                size,
+                alignment,
+                ceiling,
+                slabs,
+                offsets,
+                STEP_BUDGET,
+                spent,
+            )
+            _account(spent, STEP)
+            if at < 0:
+                return False
+        placed = np.concatenate([placed, todo])
+        placed = placed[np.argsort(offsets[placed], kind="stable")]
+    return True
+
+
+def _by_lists(
+    blocks: Blocks,
+    order: Array,
+    policy: int,
+    ceiling: int,
+    keep_going: KeepGoing | None,
+    banks: BankPairs | None,
+    offsets: Array,
+) -> bool:
+    """Place blocks of any kind; fill `offsets`, return whether all found a place."""
+    effort.spend(CALL + ORDERED * (blocks.b + len(blocks.first)))
+    pieces, lists = _pieces(blocks, banks), _lists(blocks)
+    limited = np.zeros(blocks.b, dtype=bool)
+    some = np.flatnonzero(np.diff(blocks.range_ptr))
+    limited[some] = blocks.range_high[blocks.range_ptr[some + 1] - 1] < FAR // 2
+    urgency = np.where(blocks.fixed >= 0, 0, np.where(limited, 1, 2))[order]
+    order = np.ascontiguousarray(order[np.argsort(urgency, kind="stable")])
+    at, spent = 0, np.zeros(1, dtype=np.int64)
+    while at < len(order):
+        if keep_going is not None and not keep_going():
+            return False
+        at = fill_lists(order, at, policy, ceiling, pieces, lists, offsets, STEP_BUDGET, spent)
+        _account(spent, LIST_STEP)
+        if at < 0:
+            return False
+    return True
+
+
+def place_limited(
+    blocks: Blocks, members: Array, offsets: Array, *, keep_going: KeepGoing | None = None
+) -> bool:
+    """Place some blocks of any kind, those with given offsets first, then those with upper limits.
+
+    Fills `offsets`, int64 of shape (b,), -1 for what is not placed; returns whether all of them
+    found a place.
+    """
+    return _by_lists(blocks, members, FIRST, FAR // 2, keep_going, None, offsets)
+
+
+def _account(spent: Array, step: float) -> None:
+    """Count the steps of a kernel as work, and begin to count anew."""
+    effort.spend(effort.LOOK + step * int(spent[0]))
+    spent[0] = 0
+
+
+def _pieces(blocks: Blocks, banks: BankPairs | None) -> Pieces:
+    share_ptr, share = _rows(blocks.may_share, blocks.b)
+    none = np.zeros(blocks.b + 1, dtype=np.int64)
+    return Pieces(
+        size=np.array(blocks.size),
+        alignment=np.array(blocks.alignment),
+        piece_ptr=np.array(blocks.piece_ptr),
+        first=np.array(blocks.first),
+        end=np.array(blocks.end),
+        low=np.array(blocks.low),
+        high=np.array(blocks.high),
+        range_ptr=np.array(blocks.range_ptr),
+        range_low=np.array(blocks.range_low),
+        range_high=np.array(blocks.range_high),
+        share_ptr=share_ptr,
+        share=share,
+        bank_ptr=none if banks is None else banks.ptr,
+        bank_other=none[:0] if banks is None else banks.other,
+        bank_bytes=0 if banks is None else banks.nbytes,
+        bank_count=0 if banks is None else banks.number,
+    )
+
+
+def _lists(blocks: Blocks) -> Lists:
+    """Return empty lists for slabs so long that pieces touch three of them on average."""
+    shift = 0
+    while True:
+        left, right = blocks.first >> shift, (blocks.end - 1) >> shift
+        if (right - left).sum() <= 2 * len(left):
+            break
+        shift += 1
+    slabs = (blocks.sections >> shift) + 1
+    entries = np.zeros(slabs + 2, dtype=np.int64)
+    np.add.at(entries, left + 1, 1)
+    np.add.at(entries, right + 2, -1)
+    ptr = np.cumsum(np.cumsum(entries))
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    met = np.zeros(blocks.b, dtype=np.int64)
+    np.add.at(met, owner, Measures(blocks).meetings)
+    room = int((2 * met + np.diff(blocks.range_ptr)).max(initial=0)) + 2
+    return Lists(
+        ptr=ptr,
+        length=np.zeros(slabs + 1, dtype=np.int64),
+        entry=np.empty(int(ptr[-1]), dtype=np.int64),
+        owner=owner,
+        heap_low=np.empty(room, dtype=np.int64),
+        heap_high=np.empty(room, dtype=np.int64),
+        shift=shift,
+    )
+
+
+def _rows(pairs: Array, b: int) -> tuple[Array, Array]:
+    """Return symmetric pairs as rows (ptr, other)."""
+    both = np.concatenate([pairs, pairs[:, ::-1]]).reshape(-1, 2)
+    both = both[np.argsort(both[:, 0], kind="stable")]
+    ptr = np.zeros(b + 1, dtype=np.int64)
+    np.cumsum(np.bincount(both[:, 0], minlength=b), out=ptr[1:])
+    return ptr, np.ascontiguousarray(both[:, 1])

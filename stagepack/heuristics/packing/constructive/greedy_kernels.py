@@ -1,0 +1,392 @@
+"""Compiled kernels of greedy placement: one block after another into a gap between those placed.
+
+Two ways to find the gaps.  *Slabs* are for blocks of one full-height piece: time is cut into slabs
+at least as long as a block, so that a block touches at most two, and each slab keeps the blocks
+placed in it sorted by address; a gap is found by merging two lists.  *Obstacles* are for
+everything else: the offsets a block may not take are intervals, gathered piece by piece into a
+heap and swept from the lowest up.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.packing.constructive.rules import BANKS, BEST, FIRST, TOP
+from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.profile import Array
+
+NOWHERE = -1
+FAR = 1 << 62
+
+
+class Slabs(NamedTuple):
+    """Placed blocks by slab of time, each slab ascending in address.
+
+    Attributes
+    ----------
+    ptr : ndarray of int64, shape (slabs + 1,)
+        Slab c holds the sections [c << shift, (c + 1) << shift) and its list starts at ptr[c].
+    length : ndarray of int64, shape (slabs,)
+        Length of each list.
+    low, high : ndarray of int64, shape (entries,)
+        Address range of each entry.
+    first, end : ndarray of int32, shape (entries,)
+        Sections of each entry.
+    shift : int
+    """
+
+    ptr: Array
+    length: Array
+    low: Array
+    high: Array
+    first: Array
+    end: Array
+    shift: int
+
+
+@compiled
+def make_slabs(
+    placed: Array, todo: Array, first: Array, end: Array, size: Array, offsets: Array, shift: int
+) -> Slabs:
+    """Return slabs that hold the blocks `placed` and have room for the blocks `todo`.
+
+    O(slabs + entries).
+
+    Parameters
+    ----------
+    placed : ndarray of int64
+        Blocks that have offsets, ascending in offset.
+    todo : ndarray of int64
+    first, end, size, offsets : ndarray of int64, shape (b,)
+    shift : int
+    """
+    slabs = 0
+    for i in todo:
+        slabs = max(slabs, ((end[i] - 1) >> shift) + 1)
+    for i in placed:
+        slabs = max(slabs, ((end[i] - 1) >> shift) + 1)
+    ptr = np.zeros(slabs + 1, np.int64)
+    for blocks in (placed, todo):
+        for i in blocks:
+            for c in range(first[i] >> shift, ((end[i] - 1) >> shift) + 1):
+                ptr[c + 1] += 1
+    for c in range(slabs):
+        ptr[c + 1] += ptr[c]
+    length = np.zeros(slabs, np.int64)
+    low = np.empty(ptr[slabs], np.int64)
+    high = np.empty(ptr[slabs], np.int64)
+    starts = np.empty(ptr[slabs], np.int32)
+    stops = np.empty(ptr[slabs], np.int32)
+    for i in placed:
+        for c in range(first[i] >> shift, ((end[i] - 1) >> shift) + 1):
+            k = ptr[c] + length[c]
+            length[c] += 1
+            low[k] = offsets[i]
+            high[k] = offsets[i] + size[i]
+            starts[k] = first[i]
+            stops[k] = end[i]
+    return Slabs(ptr, length, low, high, starts, stops, shift)
+
+
+@compiled
+def fill_slabs(
+    todo: Array,
+    begin: int,
+    policy: int,
+    first: Array,
+    end: Array,
+    size: Array,
+    alignment: Array,
+    ceiling: int,
+    slabs: Slabs,
+    offsets: Array,
+    budget: int,
+    spent: Array,
+) -> int:
+    """Place the blocks todo[begin:], in that order; none longer than a slab.
+
+    Returns
+    -------
+    int
+        Where to go on in `todo` (its length: all are placed) once `budget` entries were looked
+        at; -1 when a block does not fit under `ceiling`.  `spent`, of shape (1,), counts entries.
+    """
+    shift = slabs.shift
+    work = 0
+    for at in range(begin, len(todo)):
+        if work > budget:
+            spent[0] += work
+            return at
+        i = todo[at]
+        a, b, s, step = first[i], end[i], size[i], alignment[i]
+        left, right = a >> shift, (b - 1) >> shift
+        p = slabs.ptr[left]
+        p_end = p + slabs.length[left]
+        q = slabs.ptr[right]
+        q_end = q + slabs.length[right] if right > left else q
+        work += p_end - p + q_end - q + 8
+        lowest, chosen, least = 0, NOWHERE, FAR
+        while p < p_end or q < q_end:
+            if q >= q_end or (p < p_end and slabs.low[p] <= slabs.low[q]):
+                x = p
+                p += 1
+            else:
+                x = q
+                q += 1
+            if slabs.first[x] >= b or slabs.end[x] <= a:
+                continue
+            room = slabs.low[x] - lowest
+            if policy != TOP and room >= s and room < least:
+                chosen, least = lowest, room
+                if policy == FIRST:
+                    break
+            if slabs.high[x] > lowest:
+                lowest = (slabs.high[x] + step - 1) // step * step
+        if chosen == NOWHERE:
+            chosen = lowest
+        if chosen + s > ceiling:
+            spent[0] += work
+            return -1
+        offsets[i] = chosen
+        for c in range(left, right + 1):
+            begin_c = slabs.ptr[c]
+            k = begin_c + slabs.length[c]
+            slabs.length[c] += 1
+            while k > begin_c and slabs.low[k - 1] > chosen:
+                slabs.low[k] = slabs.low[k - 1]
+                slabs.high[k] = slabs.high[k - 1]
+                slabs.first[k] = slabs.first[k - 1]
+                slabs.end[k] = slabs.end[k - 1]
+                k -= 1
+            slabs.low[k] = chosen
+            slabs.high[k] = chosen + s
+            slabs.first[k] = a
+            slabs.end[k] = b
+    spent[0] += work
+    return len(todo)
+
+
+class Pieces(NamedTuple):
+    """Blocks of any kind as the kernel sees them; int64 arrays named as in `Blocks`.
+
+    Attributes
+    ----------
+    share_ptr, share : ndarray
+        Rows of the blocks whose offset block i may take although they overlap.
+    bank_ptr, bank_other : ndarray
+        Rows of the blocks that should not be in a bank of block i.
+    bank_bytes, bank_count : int
+        0: no banks.
+    """
+
+    size: Array
+    alignment: Array
+    piece_ptr: Array
+    first: Array
+    end: Array
+    low: Array
+    high: Array
+    range_ptr: Array
+    range_low: Array
+    range_high: Array
+    share_ptr: Array
+    share: Array
+    bank_ptr: Array
+    bank_other: Array
+    bank_bytes: int
+    bank_count: int
+
+
+class Lists(NamedTuple):
+    """Placed pieces by slab of time, and a heap of forbidden offsets.
+
+    Attributes
+    ----------
+    ptr, length : ndarray of int64
+        As in :class:`Slabs`.
+    entry : ndarray of int64
+        Pieces of placed blocks, in no order.
+    owner : ndarray of int64, shape (pieces,)
+        Block of each piece.
+    heap_low, heap_high : ndarray of int64
+        Offsets [low, high) that the block at hand may not take; a heap by `low`.
+    shift : int
+    """
+
+    ptr: Array
+    length: Array
+    entry: Array
+    owner: Array
+    heap_low: Array
+    heap_high: Array
+    shift: int
+
+
+@inner
+def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: Array) -> int:
+    """Add offsets [low, high) to the heap; return its new length."""
+    if high <= low or high <= 0:
+        return filled
+    k = filled
+    while k > 0 and heap_low[(k - 1) >> 1] > low:
+        heap_low[k] = heap_low[(k - 1) >> 1]
+        heap_high[k] = heap_high[(k - 1) >> 1]
+        k = (k - 1) >> 1
+    heap_low[k] = low
+    heap_high[k] = high
+    return filled + 1
+
+
+@inner
+def pop_interval(filled: int, heap_low: Array, heap_high: Array) -> int:
+    """Take the lowest interval off the heap; return its new length."""
+    filled -= 1
+    low, high = heap_low[filled], heap_high[filled]
+    k = 0
+    while True:
+        child = 2 * k + 1
+        if child >= filled:
+            break
+        if child + 1 < filled and heap_low[child + 1] < heap_low[child]:
+            child += 1
+        if heap_low[child] >= low:
+            break
+        heap_low[k] = heap_low[child]
+        heap_high[k] = heap_high[child]
+        k = child
+    heap_low[k] = low
+    heap_high[k] = high
+    return filled
+
+
+@inner
+def _forbid(i: int, ceiling: int, pieces: Pieces, lists: Lists, offsets: Array) -> tuple[int, int]:
+    """Fill the heap with the offsets block i may not take; return its length and the work done."""
+    heap_low, heap_high, shift = lists.heap_low, lists.heap_high, lists.shift
+    size = pieces.size[i]
+    filled, work, begin = 0, 8, 0
+    for r in range(pieces.range_ptr[i], pieces.range_ptr[i + 1]):
+        filled = push_interval(begin, pieces.range_low[r], filled, heap_low, heap_high)
+        begin = max(begin, pieces.range_high[r] - size + 1)
+    if pieces.range_ptr[i] == pieces.range_ptr[i + 1]:
+        begin = ceiling - size + 1
+    filled = push_interval(max(min(begin, ceiling - size + 1), 0), FAR, filled, heap_low, heap_high)
+    for p in range(pieces.piece_ptr[i], pieces.piece_ptr[i + 1]):
+        a, b = pieces.first[p], pieces.end[p]
+        for c in range(a >> shift, ((b - 1) >> shift) + 1):
+            work += lists.length[c]
+            for k in range(lists.ptr[c], lists.ptr[c] + lists.length[c]):
+                q = lists.entry[k]
+                if pieces.first[q] >= b or pieces.end[q] <= a:
+                    continue
+                # Two pieces that share several slabs meet in the first of these only.
+                if max(a, pieces.first[q]) >> shift != c:
+                    continue
+                j = lists.owner[q]
+                low = offsets[j] + pieces.low[q] - pieces.high[p] + 1
+                high = offsets[j] + pieces.high[q] - pieces.low[p]
+                for r in range(pieces.share_ptr[i], pieces.share_ptr[i + 1]):
+                    if pieces.share[r] == j:
+                        if low <= offsets[j] < high:
+                            filled = push_interval(low, offsets[j], filled, heap_low, heap_high)
+                            low = offsets[j] + 1
+                        break
+                filled = push_interval(low, high, filled, heap_low, heap_high)
+    return filled, work
+
+
+@inner
+def _bank_cost(i: int, offset: int, pieces: Pieces, offsets: Array) -> int:
+    """Return twice the partners of block i in its banks, plus 1 if it straddles without need."""
+    nbytes, size = pieces.bank_bytes, pieces.size[i]
+    low, high = offset // nbytes, (offset + size - 1) // nbytes
+    cost = 1 if high > low and size <= nbytes else 0
+    for r in range(pieces.bank_ptr[i], pieces.bank_ptr[i + 1]):
+        j = pieces.bank_other[r]
+        if offsets[j] >= 0:
+            j_low = offsets[j] // nbytes
+            j_high = (offsets[j] + pieces.size[j] - 1) // nbytes
+            if j_low <= high and low <= j_high:
+                cost += 2
+    return cost
+
+
+LISTED = 16
+"""Steps that an interval is worth when it is put on a heap, and again when it is taken off."""
+
+
+@compiled
+def fill_lists(
+    todo: Array,
+    begin: int,
+    policy: int,
+    ceiling: int,
+    pieces: Pieces,
+    lists: Lists,
+    offsets: Array,
+    budget: int,
+    spent: Array,
+) -> int:
+    """Place the blocks todo[begin:], in that order, whatever their pieces, ranges and partners.
+
+    O(m log m) a block with m placed pieces in its time.
+
+    Returns
+    -------
+    int
+        As :func:`fill_slabs`.
+    """
+    heap_low, heap_high, shift = lists.heap_low, lists.heap_high, lists.shift
+    work = 0
+    for at in range(begin, len(todo)):
+        if work > budget:
+            spent[0] += work
+            return at
+        i = todo[at]
+        filled, looked = _forbid(i, ceiling, pieces, lists, offsets)
+        work += 4 * looked + LISTED * filled
+        step = pieces.alignment[i]
+        lowest, chosen, least, top = 0, NOWHERE, FAR, NOWHERE
+        while filled > 0:
+            work += LISTED
+            low, high = heap_low[0], heap_high[0]
+            filled = pop_interval(filled, heap_low, heap_high)
+            if low > lowest:
+                top = lowest
+                if policy == FIRST and chosen == NOWHERE:
+                    chosen = lowest
+                elif policy == BEST and (
+                    chosen == NOWHERE or (low - lowest < least and high < FAR)
+                ):
+                    chosen, least = lowest, low - lowest
+                elif policy == BANKS:
+                    # The bottom of the gap, and the banks that begin in it.
+                    bank = lowest // pieces.bank_bytes
+                    offset = lowest
+                    while True:
+                        cost = _bank_cost(i, offset, pieces, offsets)
+                        if cost < least:
+                            chosen, least = offset, cost
+                        bank += 1
+                        offset = (bank * pieces.bank_bytes + step - 1) // step * step
+                        if offset >= low or bank > pieces.bank_count:
+                            break
+                if policy == FIRST:
+                    break
+            if high >= FAR:
+                break
+            lowest = max(lowest, (high + step - 1) // step * step)
+        if policy == TOP:
+            chosen = top
+        if chosen == NOWHERE:
+            spent[0] += work
+            return -1
+        offsets[i] = chosen
+        for p in range(pieces.piece_ptr[i], pieces.piece_ptr[i + 1]):
+            for c in range(pieces.first[p] >> shift, ((pieces.end[p] - 1) >> shift) + 1):
+                lists.entry[lists.ptr[c] + lists.length[c]] = p
+                lists.length[c] += 1
+    spent[0] += work
+    return len(todo)

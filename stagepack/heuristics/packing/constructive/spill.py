@@ -1,0 +1,129 @@
+"""Which memory each buffer lives in, by value: the buffers that save most per byte go first.
+
+A memory takes buffers as long as their load fits at every moment, is packed, and passes on what
+ends above its capacity; the last memory must hold the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive import greedy, valleys
+from stagepack.heuristics.packing.constructive.spill_kernels import fill
+from stagepack.instances.packing import LmemPacking, Objective
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+ROUNDS = 20
+"""Times that a memory is packed anew with fewer buffers before it goes without the rest."""
+
+LOOKED_AT, STEP = 20_000_000, 1e-9
+"""Sections that a kernel looks at before it returns to Python, and seconds of each."""
+
+MADE, SOUGHT = 1e-3, 1e-7
+"""Seconds of a normal form apart from what its size costs, and of each buffer that may be in it."""
+
+
+def place(instance: LmemPacking, keep_going: Callable[[], bool]) -> tuple[Array, Array] | None:
+    """Return offsets and memories, shape (n,), or None when the rest does not fit anywhere.
+
+    O(memories * rounds) greedy packings.  When time is over, what has no memory yet goes to the
+    last one, if it is found a place there at once.
+    """
+    blocks = Blocks.of(instance)
+    offsets = np.zeros(instance.n, dtype=np.int64)
+    memory = np.full(instance.n, -1, dtype=np.int64)
+    by_cost = sorted(range(len(instance.memories)), key=lambda m: instance.memories[m].cost)
+    left = _best_first(instance, blocks)
+
+    def settle(chosen: Array, index: int, keep_going: Callable[[], bool]) -> Array | None:
+        """Pack blocks into a memory and return () or those beyond its end, None: all of them."""
+        buffers = np.flatnonzero(np.isin(blocks.block, chosen))
+        found = _pack(instance, buffers, _limit(instance, index), keep_going)
+        if found is None:
+            return None
+        if not len(found[1]):
+            offsets[buffers], memory[buffers] = found[0], index
+        return np.unique(blocks.block[buffers[found[1]]])
+
+    for index in by_cost[:-1]:
+        limit = _limit(instance, index)
+        chosen = left if limit is None else _within(blocks, left, limit, keep_going)
+        for _ in range(ROUNDS):
+            if not keep_going() or not len(chosen):
+                break
+            beyond = settle(chosen, index, keep_going)
+            if beyond is not None and not len(beyond):
+                left = left[~np.isin(left, chosen)]
+                break
+            fewer = chosen if beyond is None else chosen[~np.isin(chosen, beyond)]
+            chosen = fewer if 0 < len(fewer) < len(chosen) else chosen[: len(chosen) // 2]
+        if not keep_going():
+            break
+    if len(left):
+        settle(left, by_cost[-1], keep_going)
+    return None if (memory < 0).any() else (offsets, memory)
+
+
+def _limit(instance: LmemPacking, index: int) -> int | None:
+    """Return the address that ends a memory: its capacity or the last bank."""
+    limits = [instance.memories[index].capacity]
+    if instance.banks is not None:
+        limits.append(instance.banks.count * instance.banks.nbytes)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _best_first(instance: LmemPacking, blocks: Blocks) -> Array:
+    """Return all blocks, those first that save most per byte and moment."""
+    effort.spend(effort.ITEM * (instance.n + len(blocks.first)))
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    weight = np.zeros(blocks.b)
+    np.add.at(weight, owner, (blocks.high - blocks.low) * 1.0 * (blocks.end - blocks.first))
+    accesses = np.zeros(blocks.b)
+    np.add.at(accesses, blocks.block, instance.accesses)
+    return np.argsort(-accesses / np.maximum(1.0, weight), kind="stable")
+
+
+def _within(blocks: Blocks, order: Array, capacity: int, keep_going: Callable[[], bool]) -> Array:
+    """Return the blocks, taken in this order, that the load leaves room for."""
+    load = np.zeros(blocks.sections, dtype=np.int64)
+    taken = np.zeros(len(order), dtype=np.bool_)
+    height, at = blocks.high - blocks.low, 0
+    while at < len(order) and keep_going():
+        at, steps = fill(
+            order,
+            at,
+            np.array(blocks.piece_ptr),
+            np.array(blocks.first),
+            np.array(blocks.end),
+            height,
+            capacity,
+            load,
+            taken,
+            LOOKED_AT,
+        )
+        effort.spend(effort.LOOK + STEP * steps)
+    return order[taken]
+
+
+def _pack(
+    instance: LmemPacking, buffers: Array, capacity: int | None, keep_going: Callable[[], bool]
+) -> tuple[Array, Array] | None:
+    """Return offsets of the buffers and the positions of those that end above the capacity."""
+    effort.spend(MADE + SOUGHT * instance.n + 3 * effort.ITEM * len(buffers))
+    part = instance.select(
+        buffers.tolist(), objective=Objective.PEAK, memories=(), capacity=capacity
+    )
+    blocks = Blocks.of(part)
+    found = greedy.portfolio(blocks, keep_going=keep_going)
+    if found is None and not keep_going():
+        quick = valleys.first(valleys.Spans(blocks.rounded), keep_going=keep_going)
+        found = None if quick is None else quick[0]
+    if found is None:
+        return None
+    offsets = blocks.expand(found)
+    limit = np.iinfo(np.int64).max if capacity is None else capacity
+    return offsets, np.flatnonzero(offsets + part.size > limit)

@@ -1,0 +1,356 @@
+"""Compiled kernels of quick placement: valleys of a skyline filled by class, and a ring."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.profile import Array
+
+NEVER = (1 << 31) - 1
+HERE, PLACED = range(2)
+
+
+class Classes(NamedTuple):
+    """Blocks sorted by class, then by first section.
+
+    In circular time a block comes twice, in one turn and in the next.
+
+    Attributes
+    ----------
+    ptr : ndarray of int64, shape (classes + 1,)
+        Class k has the entries ptr[k] .. ptr[k + 1] - 1, ascending in first section.
+    first, end : ndarray of int32, shape (entries,)
+        Sections.
+    block : ndarray of int64, shape (entries,)
+    size, alignment : ndarray of int64, shape (entries,)
+        Bytes, and what offsets are multiples of.
+    range_ptr, range_low, range_high : ndarray of int64
+        Where blocks may lie, as blocks have it; the last range of each is endless.
+    twin : ndarray of int32, shape (entries,)
+        The same block in the other turn; of no entries where time is not circular.
+    shortest : ndarray of int64, shape (classes,)
+        Fewest sections of a block of the class.
+    tree_ptr : ndarray of int64, shape (classes + 1,)
+    tree : ndarray of int32
+        For each class a segment tree over its entries: the least end of what is not yet placed.
+    finger : ndarray of int64, shape (classes,)
+        Where the last look into each class began.
+    """
+
+    ptr: Array
+    first: Array
+    end: Array
+    block: Array
+    size: Array
+    alignment: Array
+    range_ptr: Array
+    range_low: Array
+    range_high: Array
+    twin: Array
+    shortest: Array
+    tree_ptr: Array
+    tree: Array
+    finger: Array
+
+
+class Skyline(NamedTuple):
+    """A skyline as a list of segments of equal height.
+
+    Attributes
+    ----------
+    height : ndarray of int64, shape (sections,)
+        Of the segment that starts at a section.
+    before, after : ndarray of int32, shape (sections + 1,)
+        First sections of the neighbours of the segment that starts at a section; in linear time
+        -1 and `sections` stand for the ends, in circular time the list closes.
+    state : ndarray of int64, shape (2,)
+        The segment at hand, and how many blocks are placed.
+    """
+
+    height: Array
+    before: Array
+    after: Array
+    state: Array
+
+
+@compiled
+def plant(classes: Classes) -> None:
+    """Fill the trees and the shortest lengths; O(entries)."""
+    for k in range(len(classes.ptr) - 1):
+        base = classes.tree_ptr[k]
+        leaves = (classes.tree_ptr[k + 1] - base) // 2
+        begin, stop = classes.ptr[k], classes.ptr[k + 1]
+        shortest = NEVER
+        for p in range(begin, stop):
+            classes.tree[base + leaves + p - begin] = classes.end[p]
+            shortest = min(shortest, classes.end[p] - classes.first[p])
+        for p in range(leaves + stop - begin, 2 * leaves):
+            classes.tree[base + p] = NEVER
+        for p in range(leaves - 1, 0, -1):
+            classes.tree[base + p] = min(classes.tree[base + 2 * p], classes.tree[base + 2 * p + 1])
+        classes.shortest[k] = shortest
+        classes.finger[k] = begin
+
+
+@compiled
+def outline(ground: Array, circular: bool) -> Skyline:
+    """Return the skyline whose height in each section is given; O(sections)."""
+    sections = len(ground)
+    height = np.full(sections, -1, np.int64)
+    before = np.empty(sections + 1, np.int32)
+    after = np.empty(sections + 1, np.int32)
+    last = 0
+    height[0] = ground[0]
+    before[0] = -1
+    for s in range(1, sections):
+        if ground[s] != ground[last]:
+            height[s] = ground[s]
+            before[s] = last
+            after[last] = s
+            last = s
+    after[last] = sections
+    if circular:
+        after[last] = 0
+        before[0] = last
+    return Skyline(height, before, after, np.zeros(2, np.int64))
+
+
+@inner
+def _at_or_after(a: int, k: int, classes: Classes) -> int:
+    """Return the first entry of class k that does not start before section a.
+
+    Gallops from where the last look began: looks are mostly near one another.
+    """
+    first = classes.first
+    begin, stop = classes.ptr[k], classes.ptr[k + 1]
+    lo, hi, step = classes.finger[k], stop, 1
+    if lo < stop and first[lo] < a:
+        lo += 1
+        while lo < stop:
+            hi = min(lo + step, stop)
+            if first[hi - 1] >= a:
+                break
+            lo = hi
+            step *= 2
+    else:
+        hi = lo
+        while hi > begin:
+            lo = max(hi - step, begin)
+            if first[lo] < a:
+                lo += 1
+                break
+            hi = lo
+            step *= 2
+        lo = min(lo, hi)
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if first[mid] < a:
+            lo = mid + 1
+        else:
+            hi = mid
+    classes.finger[k] = lo
+    return int(lo)
+
+
+@inner
+def _choose(a: int, b: int, classes: Classes) -> tuple[int, int]:
+    """Return a block that lives within the sections [a, b), and its class; -1 if there is none.
+
+    It is of the first class that has one, and there the one that starts first.
+    """
+    tree, first = classes.tree, classes.first
+    for k in range(len(classes.ptr) - 1):
+        latest = b - classes.shortest[k]
+        base = classes.tree_ptr[k]
+        if latest < a or tree[base + 1] > b:
+            continue
+        begin, stop = classes.ptr[k], classes.ptr[k + 1]
+        lo = _at_or_after(a, k, classes)
+        if lo >= stop or first[lo] > latest:
+            continue
+        leaves = (classes.tree_ptr[k + 1] - base) >> 1
+        node, width, left = leaves + lo - begin, 1, lo
+        while True:
+            if tree[base + node] <= b:
+                while node < leaves:
+                    node *= 2
+                    if tree[base + node] > b:
+                        node += 1
+                return node - leaves + begin, k
+            # On to the subtree right of this one, as large as may be.
+            left += width
+            if left >= stop or first[left] > latest:
+                break
+            node += 1
+            while node & 1 == 0:
+                node >>= 1
+                width *= 2
+    return -1, -1
+
+
+@inner
+def _remove(x: int, k: int, classes: Classes) -> None:
+    tree, base = classes.tree, classes.tree_ptr[k]
+    node = ((classes.tree_ptr[k + 1] - base) >> 1) + x - classes.ptr[k]
+    tree[base + node] = NEVER
+    while node > 1:
+        node >>= 1
+        least = min(tree[base + 2 * node], tree[base + 2 * node + 1])
+        if tree[base + node] == least:
+            break
+        tree[base + node] = least
+
+
+@inner
+def _settled(x: int, h: int, classes: Classes) -> int:
+    """Return the lowest offset that entry x may have from h up."""
+    i, size, step = classes.block[x], classes.size[x], classes.alignment[x]
+    at = (h + step - 1) // step * step
+    for r in range(classes.range_ptr[i], classes.range_ptr[i + 1]):
+        at = (max(h, classes.range_low[r]) + step - 1) // step * step
+        if at + size <= classes.range_high[r]:
+            break
+    return int(at)
+
+
+@compiled
+def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> bool:
+    """Fill valleys until all blocks are placed or `steps` are done; return whether all are placed.
+
+    A step goes to a lower neighbour, places a block in a valley, or raises one to its lower wall.
+    Which valley comes first makes no difference, so that the nearest does.
+
+    Parameters
+    ----------
+    classes : Classes
+    skyline : Skyline
+    offsets : ndarray of int64, shape (entries,)
+        Receives the offset of every entry that is placed.
+    steps : int
+    """
+    height, before, after, state = skyline.height, skyline.before, skyline.after, skyline.state
+    sections = len(height)
+    circular = len(classes.twin) > 0
+    blocks = len(classes.first) // (2 if circular else 1)
+    a = state[HERE]
+    while steps > 0 and state[PLACED] < blocks:
+        steps -= 1
+        h = height[a]
+        # Join neighbours of the same height.
+        p, q = before[a], after[a]
+        while 0 <= q < sections and q != a and height[q] == h:
+            height[q] = -1
+            q = after[q]
+            after[a] = q
+            if q < sections:
+                before[q] = a
+        p = before[a]
+        if p >= 0 and p != a and height[p] == h:
+            height[a] = -1
+            after[p] = q
+            if q < sections:
+                before[q] = p
+            a = p
+            continue
+        alone = p == a or (p < 0 and q == sections)
+        left = height[p] if p >= 0 else -1
+        right = height[q] if q < sections else -1
+        if not alone and 0 <= left < h:
+            a = p
+            continue
+        if not alone and 0 <= right < h:
+            a = q
+            continue
+        b = q if q > a else q + sections
+        if alone and circular:
+            # The only segment may start anywhere: where a block does.
+            x, k = _choose(0, NEVER - 1, classes)
+            height[a] = -1
+            a = classes.first[x]
+            height[a] = h
+            before[a] = after[a] = p = q = a
+        else:
+            x, k = _choose(a, b, classes)
+        if x < 0:
+            height[a] = right if left < 0 or (0 <= right < left) else left
+            continue
+        _remove(x, k, classes)
+        f, e = classes.first[x], classes.end[x]
+        at = _settled(x, h, classes)
+        offsets[x] = at
+        if circular:
+            y = classes.twin[x]
+            _remove(y, k, classes)
+            offsets[y] = at
+            f %= sections
+            e %= sections
+            q %= sections
+        state[PLACED] += 1
+        height[f] = at + classes.size[x]
+        right_end = after[a]
+        if f != a:
+            after[a] = f
+            before[f] = a
+        if e != q:
+            height[e] = h
+            after[f] = e
+            before[e] = f
+            after[e] = right_end
+            if right_end < sections:
+                before[right_end] = e
+        else:
+            after[f] = right_end
+            if right_end < sections:
+                before[right_end] = f
+    state[HERE] = a
+    return bool(state[PLACED] == blocks)
+
+
+@compiled
+def around(
+    order: Array,
+    first: Array,
+    end: Array,
+    size: Array,
+    alignment: Array,
+    ring: int,
+    offsets: Array,
+    lows: Array,
+) -> bool:
+    """Place blocks one after another around a ring; return whether all found a place; O(b).
+
+    Addresses run on from lap to lap; what is in use lies between the lowest block alive and the
+    newest.
+
+    Parameters
+    ----------
+    order : ndarray of int64, shape (b,)
+        Blocks by first section.
+    first, end, size, alignment : ndarray of int64, shape (b,)
+    ring : int
+        Bytes of a lap.
+    offsets : ndarray of int64, shape (b,)
+        Receives the offsets.
+    lows : ndarray of int64, shape (b,)
+        For the kernel to work in.
+    """
+    oldest, newest = 0, 0
+    for at in range(len(order)):
+        i = order[at]
+        while oldest < at and end[order[oldest]] <= first[i]:
+            oldest += 1
+        lap = newest // ring * ring
+        place = (newest - lap + alignment[i] - 1) // alignment[i] * alignment[i]
+        if place + size[i] > ring:
+            lap += ring
+            place = 0
+        low = lap + place
+        if oldest < at and low + size[i] - lows[oldest] > ring:
+            return False
+        lows[at] = low
+        offsets[i] = place
+        newest = low + size[i]
+    return True

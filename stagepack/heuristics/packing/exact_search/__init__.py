@@ -1,0 +1,1 @@
+"""Branch and bound over canonical packings: least peaks, or proofs that nothing fits."""

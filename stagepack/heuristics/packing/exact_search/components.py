@@ -1,0 +1,542 @@
+"""What the exact packing search is run on: independent components of a packing instance.
+
+A component is a connected part of the conflicts.  A block that conflicts with all others of its
+component lies, without loss, at the bottom: packings of the rest, moved up by its size, are
+packings of the whole.  It is taken out, and what remains may fall apart again.  Lengths are
+divided by their gcd.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.effort import Ask, asking
+from stagepack.heuristics.packing.exact_search.address_ranges import (
+    Spans,
+    aligned,
+    places,
+    ranges_of,
+)
+from stagepack.heuristics.packing.exact_search.components_kernels import linear_neighbours
+from stagepack.heuristics.packing.exact_search.csr import rows, transposed
+from stagepack.heuristics.packing.exact_search.exact_state import BLOCK, NOWHERE, SECTION
+from stagepack.instances.packing.blocks import Blocks, aligned_unit, distinct
+from stagepack.instances.profile import Array
+
+OFTEN = 256
+"""Quick steps between two calls."""
+
+MADE, ENTRY, CHOSEN = 1e-3, 6e-8, 4e-8
+"""Seconds of making a component, of an entry of its rows, and of a block or piece out of which
+those that may move are chosen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Movable blocks over sections.
+
+    Attributes
+    ----------
+    index : ndarray of int64, shape (b,)
+        Index of each block in the instance.
+    size, alignment, duration : ndarray of int64, shape (b,)
+        Bytes; what offsets are multiples of; time alive.
+    section_ptr, section_of : ndarray of int64, shape (b + 1,), (incidences,)
+        Sections of each block as rows, ascending, never empty.
+    places : dict of int to Spans
+        By position in the group, where a block may lie; blocks not in it may lie anywhere.
+    linear : bool
+        Every row is a run of consecutive sections; the blocks of a part ascend in the first one.
+    """
+
+    index: Array
+    size: Array
+    alignment: Array
+    duration: Array
+    section_ptr: Array
+    section_of: Array
+    places: dict[int, Spans]
+    linear: bool
+
+    @property
+    def b(self) -> int:
+        """Number of blocks."""
+        return len(self.index)
+
+    @property
+    def first(self) -> Array:
+        """First section of each block."""
+        return np.asarray(self.section_of[self.section_ptr[:-1]])
+
+    @property
+    def last(self) -> Array:
+        """Last section of each block."""
+        return np.asarray(self.section_of[self.section_ptr[1:] - 1])
+
+    @property
+    def floating(self) -> bool:
+        """Whether all blocks may be moved up by any block's size."""
+        unit = int(np.gcd.reduce(self.size))
+        return not self.places and not (unit % self.alignment).any()
+
+    def take(self, which: Array) -> Group:
+        """Return the group of some of the blocks."""
+        at, ptr = rows(self.section_ptr, which)
+        places = {}
+        if self.places:
+            places = {
+                new: self.places[old]
+                for new, old in enumerate(which.tolist())
+                if old in self.places
+            }
+        return Group(
+            self.index[which],
+            self.size[which],
+            self.alignment[which],
+            self.duration[which],
+            ptr,
+            self.section_of[at],
+            places,
+            self.linear,
+        )
+
+    def neighbours(self) -> tuple[Array, Array]:
+        """Return the blocks that share a section with each, as rows, ascending."""
+        if self.linear:
+            return linear_neighbours(self.first, self.last)
+        # Runs of consecutive sections that overlap: a section may have many of them in common.
+        owner = np.repeat(np.arange(self.b), np.diff(self.section_ptr))
+        begins = np.append(True, (np.diff(owner) > 0) | (np.diff(self.section_of) != 1))
+        first, end = self.section_of[begins], self.section_of[np.append(begins[1:], True)] + 1
+        order = np.argsort(first, kind="stable")
+        owner, first, end = owner[begins][order], first[order], end[order]
+        count = np.searchsorted(first, end, side="left") - np.arange(len(order)) - 1
+        left = np.repeat(np.arange(len(order)), count)
+        right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
+        i, j = owner[left], owner[right]
+        i, j = i[i != j], j[i != j]
+        codes = distinct(np.concatenate([i * self.b + j, j * self.b + i]))
+        ptr = np.zeros(self.b + 1, dtype=np.int64)
+        np.cumsum(np.bincount(codes // self.b, minlength=self.b), out=ptr[1:])
+        return ptr, codes % self.b
+
+    def parts(self) -> Iterator[Array]:
+        """Yield the positions of the blocks of each connected part."""
+        if self.linear:
+            order = np.argsort(self.first, kind="stable")
+            reach = np.maximum.accumulate(self.last[order])
+            yield from np.split(order, np.flatnonzero(self.first[order][1:] > reach[:-1]) + 1)
+            return
+        ptr, neighbours = (array.tolist() for array in self.neighbours())
+        seen = [False] * self.b
+        for start in range(self.b):
+            if not seen[start]:
+                seen[start], found = True, [start]
+                for i in found:
+                    for j in neighbours[ptr[i] : ptr[i + 1]]:
+                        if not seen[j]:
+                            seen[j] = True
+                            found.append(j)
+                yield np.array(sorted(found))
+
+    def compressed(self) -> Group:
+        """Return the group over the maximal sections of its blocks."""
+        if not self.linear:
+            return self
+        first, end = self.first, self.last + 1
+        starts, ends = np.unique(first), np.sort(end)
+        ended = np.searchsorted(ends, starts, side="right")
+        full = starts[np.append(ended[1:] > ended[:-1], True)]  # something ends before more start
+        first, end = np.searchsorted(full, first), np.searchsorted(full, end)
+        ptr = np.zeros(self.b + 1, dtype=np.int64)
+        np.cumsum(end - first, out=ptr[1:])
+        section_of = np.arange(ptr[-1]) + np.repeat(first - ptr[:-1], end - first)
+        return replace(self, section_ptr=ptr, section_of=section_of)
+
+    def at_bottom(self) -> Array:
+        """Return which blocks conflict with all others, shape (b,)."""
+        if self.linear:
+            return np.asarray((self.first <= self.last.min()) & (self.last >= self.first.max()))
+        return np.asarray(np.diff(self.neighbours()[0]) == self.b - 1)
+
+
+def movable(
+    blocks: Blocks,
+    which: Array | None = None,
+    first: int = 0,
+    end: int = -1,
+    ask: Ask = lambda: None,
+) -> Group:
+    """Return the group of the movable blocks of an instance.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Rigid ones.
+    which : ndarray of int64, optional
+        Only these blocks, movable and fixed (default: all).
+    first, end : int
+        Only these sections [first, end); -1: to the last.
+    ask : callable, optional
+        Called now and then; may raise.
+    """
+    end = blocks.sections if end < 0 else end
+    effort.spend(effort.LOOK + CHOSEN * (blocks.b + len(blocks.first)))
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    begin, stop = np.maximum(blocks.first, first), np.minimum(blocks.end, end)
+    keep = begin < stop
+    if which is not None:
+        chosen = np.zeros(blocks.b, dtype=bool)
+        chosen[which] = True
+        keep &= chosen[owner]
+    owner, begin, stop = owner[keep], begin[keep], stop[keep]
+    linear = blocks.linear and bool((np.diff(blocks.piece_ptr) <= 1).all())
+    after = np.append(blocks.time, blocks.time[-1:] + 1)
+    duration = np.zeros(blocks.b, dtype=np.int64)
+    np.add.at(duration, owner, after[stop] - after[begin])
+    count = stop - begin
+    ptr = np.zeros(blocks.b + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owner, weights=count, minlength=blocks.b), out=ptr[1:])
+    section_of = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
+    whole = Group(
+        np.arange(blocks.b),
+        blocks.size,
+        blocks.alignment,
+        duration,
+        ptr,
+        section_of,
+        places(blocks, ptr, section_of, ask),
+        linear,
+    )
+    alive = np.diff(ptr) > 0
+    return whole.take(np.flatnonzero(alive & (blocks.fixed < 0)))
+
+
+def next_top(blocks: Array, capacity: int) -> int:
+    """Return the least top above a capacity that a block can have: offsets are whole steps.
+
+    Parameters
+    ----------
+    blocks : ndarray
+        Records with the fields `size` and `step`.
+    capacity : int
+        In units.
+    """
+    steps = -(-np.maximum(0, capacity + 1 - blocks["size"]) // blocks["step"])
+    return int((steps * blocks["step"] + blocks["size"]).min())
+
+
+class Component:
+    """A connected group in units of its gcd, as the kernel sees it.
+
+    Parameters
+    ----------
+    group : Group
+        Connected, of at least two blocks.
+    lift : int
+        Bytes below it.
+    bottom : list of (int, int)
+        The blocks that hold these bytes, and their sizes; they conflict with all of the group.
+    ask : callable, optional
+        Called now and then; may raise.
+
+    Attributes
+    ----------
+    unit : int
+        Bytes of a unit.
+    blocks, sections : ndarray of BLOCK, SECTION
+        The state before anything is placed.
+    section_ptr, section_of, neighbour_ptr, neighbours, member_ptr, members, windows, holes
+        As :func:`~stagepack.heuristics.packing.exact_kernels.search` takes them.
+    life : ndarray of int64, shape (b,)
+        A number that is equal for blocks of the same sections.
+    bound : int
+        Lower bound on its peak in bytes, lift included: the largest load of a section.
+    """
+
+    def __init__(
+        self, group: Group, lift: int, bottom: list[tuple[int, int]], ask: Ask = lambda: None
+    ) -> None:
+        self.bottom, self._ask = bottom, ask
+        self.group, self.lift, self.index, self.linear = group, lift, group.index, group.linear
+        self.unit = unit = _unit(group)
+        is_used = np.bincount(group.section_of) > 0
+        used = int(is_used.sum())
+        self.section_of = (np.cumsum(is_used) - 1)[group.section_of]
+        self.section_ptr = group.section_ptr
+        ask()
+        self.neighbour_ptr, self.neighbours = group.neighbours()
+        ask()
+        self.member_ptr, self.members = transposed(self.section_ptr, self.section_of, used)
+        ask()
+        self.blocks = blocks = np.zeros(group.b, dtype=BLOCK)
+        blocks["size"] = group.size // unit
+        blocks["step"] = np.where(unit % group.alignment == 0, 1, group.alignment // unit)
+        blocks["offset"] = blocks["under"] = -1
+        self.windows = self._windows()
+        self._families()
+        ask()
+        self.sections = sections = np.zeros(used, dtype=SECTION)
+        member = self.members
+        np.add.at(sections["total"], self.section_of, blocks["size"][self._owner()])
+        sections["witness"] = member[self.member_ptr[:-1]]
+        np.add.at(sections["crossing"], self.section_of, 1)
+        np.subtract.at(sections["crossing"], self.section_of[self.section_ptr[1:] - 1], 1)
+        self.holes = self._holes()
+        sections["floor"] = np.minimum.reduceat(blocks["effective"][member], self.member_ptr[:-1])
+        self.bound = lift + unit * self._least_peak()
+        effort.spend(MADE + ENTRY * (len(self.neighbours) + len(self.section_of)))
+
+    @property
+    def b(self) -> int:
+        """Number of blocks."""
+        return len(self.blocks)
+
+    def load(self) -> Array:
+        """Return the largest load of a section of each block, in units."""
+        total = self.sections["total"][self.section_of]
+        return np.asarray(np.maximum.reduceat(total, self.section_ptr[:-1]))
+
+    def capacity(self, nbytes: int) -> int:
+        """Return a capacity in bytes in units above the lift."""
+        return (nbytes - self.lift) // self.unit
+
+    def offsets(self, units: Array) -> Array:
+        """Return offsets in bytes, shape (b,), from those in units."""
+        return np.asarray(self.lift + self.unit * units)
+
+    def settled(self, packing: Array) -> Array:
+        """Return its blocks' offsets in a packing, moved so that the bottom blocks lie below.
+
+        Whatever lies above a bottom block lies above it entirely, so that taking the block out
+        and putting it at the bottom leaves a packing.
+        """
+        offsets = packing[self.index]
+        moved = offsets + self.lift
+        for block, nbytes in self.bottom:
+            moved = moved - nbytes * (packing[block] < offsets)
+        return np.asarray(moved)
+
+    def peak(self, offsets: Array) -> int:
+        """Return the highest top of its blocks, given their offsets in bytes."""
+        return int((offsets + self.group.size).max())
+
+    def next_peak(self, nbytes: int) -> int:
+        """Return the least possible peak above a capacity, in bytes."""
+        return self.lift + self.unit * next_top(self.blocks, self.capacity(nbytes))
+
+    def _owner(self) -> Array:
+        return np.repeat(np.arange(self.b), np.diff(self.section_ptr))
+
+    def _windows(self) -> Array:
+        """Return the rows of all windows and set each block's part and lowest place."""
+        found: list[tuple[int, int]] = []
+        unit = self.unit
+        for i, spans in sorted(self.group.places.items()):
+            self.blocks["window"][i] = len(found)
+            found += [(low // unit, min(high, NOWHERE) // unit) for low, high in spans]
+            self.blocks["window_end"][i] = len(found)
+            self.blocks["base"][i] = self.blocks["effective"][i] = spans[0][0] // unit
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+    def _families(self) -> None:
+        """Find blocks of the same sections, and identical ones, which are placed in order."""
+        blocks, group = self.blocks, self.group
+        if self.linear:
+            lives: list[object] = list(zip(group.first.tolist(), group.last.tolist(), strict=True))
+        else:
+            lives = [row.tobytes() for row in np.split(self.section_of, self.section_ptr[1:-1])]
+        known: dict[object, int] = {}
+        self.life = np.array([known.setdefault(life, len(known)) for life in lives])
+        families: dict[object, int] = {}
+        twins: dict[object, int] = {}
+        blocks["family"] = blocks["twin"] = -1
+        columns = zip(lives, blocks["size"].tolist(), blocks["step"].tolist(), strict=True)
+        for i, (life, size, step) in enumerate(columns):
+            if i % OFTEN == 0:
+                self._ask()
+            places = group.places.get(i)
+            if places is None and size % step == 0:
+                blocks["family"][i] = families.setdefault((life, step), len(families))
+            earlier = twins.get((life, size, step, places))
+            if earlier is not None:
+                blocks["twin"][earlier] = i
+                top = int(blocks["effective"][earlier]) + size
+                blocks["effective"][i] = self._settled(i, top)
+            twins[life, size, step, places] = i
+
+    def _settled(self, i: int, at: int) -> int:
+        """Return the lowest legal offset of a block from `at` up, or NOWHERE."""
+        block = self.blocks[i]
+        at = -(-at // int(block["step"])) * int(block["step"])
+        windows = self.windows[block["window"] : block["window_end"]].tolist()
+        if not windows:
+            return at
+        return next((max(at, low) for low, high in windows if high >= at), NOWHERE)
+
+    def _holes(self) -> Array:
+        """Return the addresses that no member of a section may use, and set each section's part."""
+        found: list[tuple[int, int]] = []
+        places, sizes = self.group.places, self.group.size.tolist()
+        for s in range(len(self.sections)) if places else ():
+            self._ask()
+            members = self.members[self.member_ptr[s] : self.member_ptr[s + 1]].tolist()
+            if any(i not in places for i in members):
+                continue
+            self.sections["hole"][s] = len(found)
+            begin = 0
+            spans = [(low, high + sizes[i]) for i in members for low, high in places[i]]
+            for low, high in sorted(spans):
+                if low > begin:
+                    found.append((begin // self.unit, low // self.unit))
+                begin = max(begin, high)
+            if begin < NOWHERE:
+                found.append((begin // self.unit, NOWHERE))
+            self.sections["hole_end"][s] = len(found)
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+    def _least_peak(self) -> int:
+        """Return a lower bound on the peak in units."""
+        peak = int((self.blocks["effective"] + self.blocks["size"]).max())
+        columns = ("floor", "total", "hole", "hole_end")
+        for floor, total, hole, end in zip(
+            *(self.sections[column].tolist() for column in columns), strict=True
+        ):
+            top = floor + total
+            for low, high in self.holes[hole:end].tolist():
+                if high > floor and low < top:
+                    top += high - max(floor, low)
+            peak = max(peak, top)
+        return peak
+
+
+def _unit(group: Group) -> int:
+    """Return the gcd of all lengths an offset of a canonical packing is made of."""
+    lows = [low for spans in group.places.values() for low, _ in spans if low < NOWHERE]
+    return aligned_unit(math.gcd(int(np.gcd.reduce(group.size)), *lows), group.alignment)
+
+
+class Packing:
+    """An instance as blocks whose place is known and components to search.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Rigid ones.
+    which, first, end
+        As :func:`movable` takes them.
+    keep_going : callable, optional
+        Asked now and then; :class:`~stagepack.progress.Stopped` is raised once it says no.
+
+    Attributes
+    ----------
+    offsets : ndarray of int64, shape (blocks.b,)
+        Offsets of the blocks outside the components.
+    peak : int
+        Their highest top.
+    clash : bool
+        Fixed blocks overlap or break a rule, so that there is no packing at all.
+    components : list of Component
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        which: Array | None = None,
+        first: int = 0,
+        end: int = -1,
+        keep_going: Callable[[], bool] | None = None,
+    ) -> None:
+        self._ask = asking(keep_going)
+        self.offsets = np.maximum(blocks.fixed, 0)
+        self.clash = False
+        held = np.flatnonzero(blocks.fixed >= 0)
+        if which is not None:
+            held = np.intersect1d(held, which)
+        self.peak = int((blocks.fixed + blocks.size)[held].max(initial=0))
+        self.components: list[Component] = []
+        if len(held):
+            outside = any(
+                all(not low <= blocks.fixed[i] <= high for low, high in ranges_of(blocks, i))
+                for i in held.tolist()
+            )
+            skew = (blocks.fixed[held] % blocks.alignment[held]).any()
+            self.clash = outside or bool(skew) or _overlap(blocks, held, self._ask)
+        group = movable(blocks, which, first, end, self._ask)
+        waiting: list[tuple[Group, list[tuple[int, int]]]] = [(group, [])] if group.b else []
+        while waiting:
+            group, bottom = waiting.pop()
+            for part in group.parts():
+                self._ask()
+                rest = self._bottom(group.take(part), bottom)
+                if rest is not None:
+                    waiting.append(rest)
+        self._place_dead(blocks, np.arange(blocks.b) if which is None else which)
+        self.components.sort(key=lambda component: -component.bound)
+
+    @property
+    def bound(self) -> int:
+        """Lower bound on the peak in bytes; NOWHERE or more when there is no packing."""
+        if self.clash:
+            return NOWHERE
+        return max([self.peak, *(component.bound for component in self.components)])
+
+    def _place(self, block: int, offset: int, nbytes: int) -> None:
+        self.offsets[block] = offset
+        self.peak = max(self.peak, offset + nbytes)
+
+    def _bottom(
+        self, part: Group, bottom: list[tuple[int, int]]
+    ) -> tuple[Group, list[tuple[int, int]]] | None:
+        """Place the blocks of a connected part that lie at its bottom; return the rest, if any.
+
+        A part without such blocks becomes a component.  `bottom` lists the blocks below the part
+        and their sizes.
+        """
+        lift = sum(nbytes for _, nbytes in bottom)
+        if part.b == 1:
+            spans = part.places.get(0, ((lift, lift),))
+            self._place(int(part.index[0]), spans[0][0], int(part.size[0]))
+            return None
+        lowest = part.at_bottom() if part.floating else np.zeros(part.b, dtype=bool)
+        if not lowest.any():
+            self.components.append(Component(part, lift, bottom, self._ask))
+            return None
+        bottom = list(bottom)
+        for i in np.flatnonzero(lowest).tolist():
+            self._place(int(part.index[i]), lift, int(part.size[i]))
+            bottom.append((int(part.index[i]), int(part.size[i])))
+            lift += int(part.size[i])
+        rest = np.flatnonzero(~lowest)
+        return (part.take(rest).compressed(), bottom) if len(rest) else None
+
+    def _place_dead(self, blocks: Blocks, which: Array) -> None:
+        """Place those of the blocks that are never alive."""
+        dead = (np.diff(blocks.piece_ptr) == 0) & (blocks.fixed < 0)
+        for i in which[dead[which]].tolist():
+            limited = blocks.range_ptr[i] < blocks.range_ptr[i + 1]
+            spans = ranges_of(blocks, i) if limited else [(0, NOWHERE)]
+            offset = aligned(spans, int(blocks.alignment[i]))[0][0]
+            self._place(i, offset, int(blocks.size[i]))
+
+
+def _overlap(blocks: Blocks, held: Array, ask: Ask) -> bool:
+    """Return whether two of these fixed blocks overlap."""
+    at, ptr = rows(blocks.piece_ptr, held)
+    owner = np.repeat(np.arange(len(held)), np.diff(ptr))
+    first, end = blocks.first[at], blocks.end[at]
+    low, high = blocks.fixed[held], (blocks.fixed + blocks.size)[held]
+    order = np.argsort(first, kind="stable")
+    owner, first, end = owner[order], first[order], end[order]
+    later = np.searchsorted(first, end, side="left")
+    for q in range(len(owner)):
+        ask()
+        i, others = owner[q], owner[q + 1 : later[q]]
+        if ((others != i) & (low[others] < high[i]) & (low[i] < high[others])).any():
+            return True
+    return False

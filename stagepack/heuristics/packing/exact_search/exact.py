@@ -1,0 +1,407 @@
+"""Exact packing: branch and bound on canonical packings, component by component.
+
+Every component is searched by :mod:`.exact_kernels` in several orders, round by round
+(:mod:`.portfolio`).  Where blocks shrink for a while, have members of unlike size or may share
+offsets, the components and searches are those of :mod:`.exact_general`, which know all this at some
+ten times the cost.
+
+Source: the recipe extends MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
+Hardware-Accelerated Machine Learning", ASPLOS 2023) by exclusion inference and re-ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagepack.heuristics.packing.exact_search import exact_general
+from stagepack.heuristics.packing.exact_search import exact_state as state
+from stagepack.heuristics.packing.exact_search.components import Component, Packing
+from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
+from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
+from stagepack.heuristics.packing.exact_search.portfolio import Portfolio
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+from stagepack.progress import Stopped
+from stagepack.result import Status
+
+LARGEST_PAIRS = 10_000_000
+"""Pairs of blocks alive together that the search holds in memory: 16 bytes each."""
+
+PATIENT = 8
+"""So many times in a row the bound goes up by the least step before leaps begin."""
+
+SHAPED = 50
+"""How many times as much a pair takes where blocks are not of full height at all times."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is known about one capacity.
+
+    Attributes
+    ----------
+    status : Status
+        FEASIBLE, INFEASIBLE or UNKNOWN.
+    offsets : ndarray of int64, shape (b,), optional
+        Offsets of the blocks, where feasible.
+    bound : int
+        A lower bound on the peak of the blocks; where infeasible it exceeds the capacity.
+    nodes, steps : int
+        Nodes searched, and elementary steps taken.
+    """
+
+    status: Status
+    offsets: Array | None
+    bound: int
+    nodes: int
+    steps: int
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why the exact search does not apply to `blocks`, or ''."""
+    reason = unknown_rule(blocks)
+    if reason:
+        return reason
+    if blocks.pairs > (LARGEST_PAIRS if blocks.rigid else LARGEST_PAIRS // SHAPED):
+        return f"{blocks.pairs:,} pairs of buffers alive together are too many for the exact search"
+    return ""
+
+
+def unknown_rule(blocks: Blocks) -> str:
+    """Return why the numbers in `blocks` are beyond the exact search, or ''."""
+    highest = int(max(blocks.range_low.max(initial=0), blocks.fixed.max(initial=0)))
+    if highest + float(blocks.size.sum()) + float(blocks.alignment.sum()) >= NOWHERE:
+        return "the exact search counts to 2**60 bytes; use a coarser unit"
+    return ""
+
+
+def prepared(
+    blocks: Blocks,
+    which: Array | None = None,
+    first: int = 0,
+    end: int = -1,
+    keep_going: Callable[[], bool] | None = None,
+) -> Packing | ShapedPacking:
+    """Return components to search: of full-height blocks, or of blocks of any shape.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        For which :func:`unsupported` has no objection.
+    which : ndarray of int64, optional
+        Only these blocks (default: all).
+    first, end : int
+        Only these sections [first, end); -1: to the last.
+    keep_going : callable, optional
+        Asked now and then.
+
+    Raises
+    ------
+    Stopped
+        Once it says no.
+    """
+    return (Packing if blocks.rigid else ShapedPacking)(blocks, which, first, end, keep_going)
+
+
+def _portfolio(
+    component: Component | exact_general.Component, warm: Array | None
+) -> Portfolio | exact_general.Portfolio:
+    """Return the searches of a component, given a packing of it."""
+    if isinstance(component, exact_general.Component):
+        return exact_general.Portfolio(component, warm)
+    return Portfolio(component, warm)
+
+
+def decide(
+    blocks: Blocks,
+    capacity: int,
+    *,
+    keep_going: Callable[[], bool] | None = None,
+    node_limit: int | None = None,
+    step_limit: int | None = None,
+    warm: Array | None = None,
+) -> Decision:
+    """Decide whether the blocks can be packed below `capacity`.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        For which :func:`unsupported` has no objection.
+    capacity : int
+        Bytes.
+    keep_going : callable, optional
+        Asked at least every 0.2 s or so; the answer is UNKNOWN once it returns False.
+    node_limit : int, optional
+        Give up after about this many nodes; reproducible, unlike a clock.
+    step_limit : int, optional
+        Give up after about this many elementary steps of the kernels: as reproducible, and of
+        much the same cost whatever the blocks.
+    warm : ndarray of int64, shape (b,), optional
+        Offsets of a packing of any height: parts of it that are low enough are kept, and its
+        order is tried.
+    """
+    try:
+        packing = prepared(blocks, keep_going=keep_going)
+    except Stopped:
+        return Decision(Status.UNKNOWN, None, 0, 0, 0)
+    return decide_packing(
+        packing,
+        capacity,
+        keep_going=keep_going,
+        node_limit=node_limit,
+        step_limit=step_limit,
+        warm=warm,
+    )
+
+
+def decide_packing(
+    packing: Packing | ShapedPacking,
+    capacity: int,
+    *,
+    keep_going: Callable[[], bool] | None = None,
+    node_limit: int | None = None,
+    step_limit: int | None = None,
+    warm: Array | None = None,
+) -> Decision:
+    """Decide for components that are already made; see :func:`decide`."""
+    if packing.bound > capacity:
+        return Decision(Status.INFEASIBLE, None, packing.bound, 0, 0)
+    offsets = packing.offsets.copy()
+    effort = _Effort(keep_going, node_limit, step_limit)
+    waiting: list[tuple[Component | exact_general.Component, Array | None]] = []
+
+    def decision(status: Status, bound: int = packing.bound) -> Decision:
+        found = offsets if status is Status.FEASIBLE else None
+        return Decision(status, found, bound, effort.nodes, effort.steps)
+
+    for component in packing.components:
+        known = None if warm is None else component.settled(warm)
+        if known is not None and component.peak(known) <= capacity:
+            offsets[component.index] = known
+        else:
+            waiting.append((component, known))
+    portfolios: list[Portfolio | exact_general.Portfolio] = []
+    number = 0
+    while waiting or portfolios:
+        undecided = []
+        # In the first round searches are made as they are needed: they may be many.
+        for portfolio in portfolios if number else (_portfolio(*each) for each in waiting):
+            component = portfolio.component
+            outcome = state.RUNNING
+            if effort.go_on():
+                outcome = effort.round(portfolio, component.capacity(capacity), number)
+            if outcome == state.RUNNING:
+                return decision(Status.UNKNOWN)
+            if outcome == state.EXHAUSTED:
+                return decision(Status.INFEASIBLE, portfolio.next_peak(capacity))
+            if outcome == state.FOUND:
+                offsets[component.index] = component.offsets(portfolio.search.units)
+            else:
+                undecided.append(portfolio)
+        waiting, portfolios, number = [], undecided, number + 1
+    return decision(Status.FEASIBLE)
+
+
+class _Effort:
+    """Nodes and steps that the searches of several components have taken, and their limits."""
+
+    def __init__(
+        self,
+        keep_going: Callable[[], bool] | None,
+        node_limit: int | None,
+        step_limit: int | None,
+    ) -> None:
+        self._keep_going = keep_going
+        self._node_limit, self._step_limit = node_limit, step_limit
+        self._portfolio: Portfolio | exact_general.Portfolio | None = None
+        self._nodes = self._steps = 0  # without those of the portfolio at work
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all searches so far."""
+        return self._nodes + (0 if self._portfolio is None else self._portfolio.searched)
+
+    @property
+    def steps(self) -> int:
+        """Elementary steps of all searches so far."""
+        return self._steps + (0 if self._portfolio is None else self._portfolio.search.steps)
+
+    def go_on(self) -> bool:
+        """Return whether there is time and work left."""
+        return (
+            (self._node_limit is None or self.nodes < self._node_limit)
+            and (self._step_limit is None or self.steps < self._step_limit)
+            and (self._keep_going is None or self._keep_going())
+        )
+
+    def round(
+        self, portfolio: Portfolio | exact_general.Portfolio, capacity: int, number: int
+    ) -> int:
+        """Search a component once in every order, within the limits."""
+        nodes, steps = self.nodes, self.steps
+        self._portfolio = portfolio
+        self._nodes, self._steps = nodes - portfolio.searched, steps - portfolio.search.steps
+        return portfolio.round(capacity, number, self.go_on)
+
+
+def minimise(
+    blocks: Blocks,
+    *,
+    upper: Array | None = None,
+    lower: int = 0,
+    on_solution: Callable[[Array], None] | None = None,
+    on_bound: Callable[[int], None] | None = None,
+    keep_going: Callable[[], bool] | None = None,
+    node_limit: int | None = None,
+    step_limit: int | None = None,
+) -> Status:
+    """Find and prove the least peak.
+
+    Round by round, with doubling limits of nodes: from below, is the bound a peak, else raise it;
+    from above, halve the way to the bound, in shorter steps while that fails, by a unit at last.
+    Only the components that decide the peak are searched.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        For which :func:`unsupported` has no objection.
+    upper : ndarray of int64, shape (b,), optional
+        Offsets of a packing to begin with.
+    lower : int
+        A lower bound on the peak in bytes.
+    on_solution : callable, optional
+        Called with the offsets of every packing that is better than all before (and `upper`).
+    on_bound : callable, optional
+        Called with every lower bound that is better than all before, the first one included.
+    keep_going, node_limit, step_limit
+        As in :func:`decide`.
+
+    Returns
+    -------
+    Status
+        OPTIMAL: the last packing is proved; INFEASIBLE: there is none at all; FEASIBLE or
+        UNKNOWN: stopped with or without a packing.
+    """
+    effort = _Effort(keep_going, node_limit, step_limit)
+    try:
+        packing = prepared(blocks, keep_going=keep_going)
+    except Stopped:
+        if on_bound is not None:
+            on_bound(max(lower, int(blocks.load.max())))
+        return Status.UNKNOWN if upper is None else Status.FEASIBLE
+    descent = _Descent(packing, upper, lower, on_solution, on_bound, effort)
+    if upper is not None:  # settling it may have lowered it already
+        descent.known = int((upper + blocks.size).max(initial=0))
+    return descent.run()
+
+
+class _Descent:
+    """The state of :func:`minimise`: what is known about each component and the whole."""
+
+    def __init__(
+        self,
+        packing: Packing | ShapedPacking,
+        upper: Array | None,
+        lower: int,
+        on_solution: Callable[[Array], None] | None,
+        on_bound: Callable[[int], None] | None,
+        effort: _Effort,
+    ) -> None:
+        self.packing = packing
+        self.offsets = packing.offsets.copy()
+        self.high = np.full(len(packing.components), NOWHERE, dtype=np.int64)
+        self._settled: list[Array | None] = []
+        self._portfolios: dict[int, Portfolio | exact_general.Portfolio] = {}
+        components: Sequence[Component | exact_general.Component] = packing.components
+        for at, component in enumerate(components):
+            known = None if upper is None else component.settled(upper)
+            self._settled.append(known)
+            if known is not None:
+                self.high[at] = component.peak(known)
+                self.offsets[component.index] = known
+        self.lower = max(lower, packing.bound)
+        self.known = NOWHERE if upper is None else self.upper
+        self._on_solution, self._on_bound = on_solution, on_bound
+        self._effort = effort
+
+    @property
+    def upper(self) -> int:
+        """Peak of the packing at hand, NOWHERE while there is none."""
+        return max(self.packing.peak, int(self.high.max(initial=0)))
+
+    def run(self) -> Status:
+        """Search until proved or stopped."""
+        if self.lower >= NOWHERE:
+            return Status.INFEASIBLE
+        if self._on_bound is not None:
+            self._on_bound(self.lower)
+        self._report()
+        number = raised = 0
+        while self.upper > self.lower:
+            if not self._effort.go_on():
+                return Status.UNKNOWN if self.upper >= NOWHERE else Status.FEASIBLE
+            if self.upper == NOWHERE:
+                outcome = self._try(NOWHERE - 1, number)
+                if outcome == state.EXHAUSTED:
+                    return Status.INFEASIBLE
+                number += outcome == state.LIMIT
+                continue
+            # Where the bound goes up again and again, it does so in ever longer leaps.
+            unit = self.packing.components[self._highest].unit
+            leap = min(unit * (1 << raised >> PATIENT), (self.upper - self.lower) // 2)
+            outcome = self._try(self.lower + leap, number)
+            if outcome == state.EXHAUSTED:
+                raised += 1
+            elif outcome == state.LIMIT and leap:
+                raised = 0
+            elif outcome == state.LIMIT:
+                self._lower_peak(number)
+                number += 1
+        return Status.OPTIMAL
+
+    def _lower_peak(self, number: int) -> None:
+        """Halve the way to the bound, then lower the packing in shorter and shorter steps."""
+        stride, outcome = max(1, (self.upper - self.lower) // 2), state.FOUND
+        while self.upper > self.lower and stride and outcome != state.RUNNING:
+            if not self._effort.go_on():
+                return
+            unit = self.packing.components[self._highest].unit
+            outcome = self._try(max(self.lower, self.upper - max(stride, unit)), number)
+            if outcome == state.LIMIT:
+                stride = stride // 4 if stride >= unit else 0
+
+    @property
+    def _highest(self) -> int:
+        """The component that decides the peak."""
+        return int(self.high.argmax())
+
+    def _try(self, capacity: int, number: int) -> int:
+        """Search the highest component once in every order; keep what is learned."""
+        at = self._highest
+        component = self.packing.components[at]
+        if at not in self._portfolios:
+            self._portfolios[at] = _portfolio(component, self._settled[at])
+        portfolio = self._portfolios[at]
+        outcome = self._effort.round(portfolio, component.capacity(capacity), number)
+        if outcome == state.FOUND:
+            found = component.offsets(portfolio.search.units)
+            self.offsets[component.index] = found
+            self.high[at] = component.peak(found)
+            self._report()
+        elif outcome == state.EXHAUSTED and capacity < NOWHERE - 1:
+            proved = portfolio.next_peak(capacity)
+            if proved > self.lower:
+                self.lower = proved
+                if self._on_bound is not None:
+                    self._on_bound(self.lower)
+        return outcome
+
+    def _report(self) -> None:
+        """Pass on the packing at hand if it is better than those before."""
+        if self.upper < self.known:
+            self.known = self.upper
+            if self._on_solution is not None:
+                self._on_solution(self.offsets.copy())

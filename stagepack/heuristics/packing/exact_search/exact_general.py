@@ -1,0 +1,599 @@
+"""Exact packing of blocks of any shape: pieces of less height, unlike members, in-place pairs.
+
+A component is a connected part of the conflicts between movable blocks, with the fixed blocks
+beside it; it is searched by :mod:`.exact_general_kernels` in several orders.  What it takes from
+the rest of the exact search is what a component and its search can do, so that
+:func:`.exact.decide` and ``minimise`` serve both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.effort import Ask, asking
+from stagepack.heuristics.packing.exact_search import (
+    distances_kernels,
+    exact_general_kernels,
+    exact_general_state,
+)
+from stagepack.heuristics.packing.exact_search import exact_state as state
+from stagepack.heuristics.packing.exact_search.address_ranges import Spans, spans_of
+from stagepack.heuristics.packing.exact_search.components import next_top
+from stagepack.heuristics.packing.exact_search.csr import rows, transposed
+from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
+from stagepack.instances.packing.blocks import Blocks, aligned_unit, distinct
+from stagepack.instances.profile import Array
+
+WORK = 10_000_000
+"""Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
+
+ORDERS = (
+    (state.LOWEST_SECTION, "ATZ"),
+    (state.LOWEST_BLOCK, "ZAT"),
+    (state.LOWEST_SECTION, "WZA"),
+    (state.LOWEST_BLOCK, "ATZ"),
+    (state.LOWEST_SECTION, "ZAT"),
+    (state.LOWEST_BLOCK, "TAZ"),
+)
+"""Where to branch, and which block is preferred at equal places: by descending area (A), largest
+load of a section (T), size (Z), number of sections (W)."""
+
+FIRST_LIMIT = 4
+"""Nodes a block in the first round; doubled from round to round."""
+
+
+STEP, BEGIN = 1 / 300_000_000, 1e-4
+"""Seconds of a step, and of beginning a search apart from what its size costs."""
+
+MADE, ENTRY, PART = 2e-3, 4e-7, 1e-5
+"""Seconds of making a component, of an entry of its rows, and of finding a connected part."""
+
+
+class Component:
+    """Connected movable blocks and the fixed ones beside them, in units of their gcd.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Blocks with the pieces that count.
+    index : ndarray of int64, shape (b,)
+        The movable blocks.
+    held : ndarray of int64
+        The fixed blocks that share a section with them.
+    ask : callable, optional
+        Called now and then; may raise.
+
+    Attributes
+    ----------
+    unit : int
+        Bytes of a unit.
+    shapes : Shapes
+        The state before anything is placed: the movable blocks, then the held ones.
+    load : ndarray of int64, shape (sections,)
+        Units that the pieces of each section hold.
+    area : ndarray of int64, shape (b + held,)
+        Units that each block holds, over all sections.
+    bound : int
+        Lower bound on its peak in bytes; NOWHERE: no packing of any height.
+    """
+
+    def __init__(self, blocks: Blocks, index: Array, held: Array, ask: Ask = lambda: None) -> None:
+        self.index, self.size = index, blocks.size[index]
+        which = np.concatenate([index, held])
+        at, piece_ptr = rows(blocks.piece_ptr, which)
+        first, end = blocks.first[at], blocks.end[at]
+        low, high = blocks.low[at], blocks.high[at]
+        places = [spans_of(blocks, i) for i in which.tolist()]
+        ask()
+        begins = [low for spans in places for low, _ in spans or () if low < NOWHERE]
+        lengths = (self.size, low, high, np.array(begins, dtype=np.int64))
+        unit = math.gcd(*(int(np.gcd.reduce(part)) for part in lengths if len(part)))
+        self.unit = unit = aligned_unit(unit, blocks.alignment[index])
+        owner = np.repeat(np.arange(len(which)), np.diff(piece_ptr))
+        pieces = np.stack([first, end, low // unit, high // unit], axis=1)
+        near_ptr, near = _neighbours(owner, first, end, len(which))
+        share_ptr, share = _partners(blocks, which)
+        ask()
+        run_ptr, runs = forbidden(near_ptr, near, piece_ptr, pieces, share_ptr, share)
+        ask()
+        sections, piece, section = _incidences(first, end)
+        member_ptr, entry = transposed(np.arange(len(piece) + 1), section, sections)
+        piece, section = piece[entry], section[entry]
+        member = owner[piece]
+        ask()
+        partner_ptr, partners = _partners_here(member, section, share_ptr, share)
+        ask()
+        meetings = np.stack(np.divmod(distinct(member * sections + section), sections))
+        section_ptr = _pointer(meetings[0], len(which))
+        ask()
+        range_ptr, ranges = _ranges(places, unit)
+        step = blocks.alignment[which]
+        self.shapes = exact_general_state.Shapes(
+            blocks=_table(
+                exact_general_state.BLOCK,
+                offset=np.append(np.full(len(index), -1), blocks.fixed[held] // unit),
+                lowest=np.zeros(len(which), dtype=np.int64),
+                hole=np.full(len(which), -1),
+                size=blocks.size[which] // unit,
+                step=np.where(unit % step == 0, 1, step // unit),
+                near=near_ptr,
+                range=range_ptr,
+                section=section_ptr,
+                before=np.full(len(which), -1),
+                after=np.full(len(which), -1),
+            ),
+            near=_table(exact_general_state.NEAR, block=near, run=run_ptr),
+            members=_table(
+                exact_general_state.MEMBER,
+                block=member,
+                low=pieces[piece, 2],
+                high=pieces[piece, 3],
+                partner=partner_ptr,
+            ),
+            sections=_table(exact_general_state.SECTION, member=member_ptr),
+            runs=runs,
+            ranges=ranges,
+            partners=partners,
+            section_of=meetings[1],
+            order=np.arange(len(member)),
+            queue=np.zeros(len(which), dtype=np.int64),
+            touched=np.zeros(sections, dtype=np.int64),
+        )
+        self._order_twins(piece_ptr, pieces, np.diff(share_ptr), places)
+        held_here = pieces[piece, 3] - pieces[piece, 2]
+        self.load = np.zeros(sections, dtype=np.int64)
+        np.add.at(self.load, section, held_here)
+        self.area = np.zeros(len(which), dtype=np.int64)
+        np.add.at(self.area, member, held_here)
+        effort.spend(MADE + ENTRY * (len(near) + len(member) + len(runs)))
+        ask()
+        self.bound = GeneralSearch(self).bound()
+
+    @property
+    def b(self) -> int:
+        """Number of movable blocks."""
+        return len(self.index)
+
+    def capacity(self, nbytes: int) -> int:
+        """Return a capacity in bytes in units."""
+        return nbytes // self.unit
+
+    def offsets(self, units: Array) -> Array:
+        """Return offsets in bytes, shape (b,), from those in units."""
+        return np.asarray(self.unit * units)
+
+    def settled(self, packing: Array) -> Array:
+        """Return its blocks' offsets in a packing."""
+        return np.asarray(packing[self.index])
+
+    def peak(self, offsets: Array) -> int:
+        """Return the highest top of its blocks, given their offsets in bytes."""
+        return int((offsets + self.size).max())
+
+    def _order_twins(
+        self, piece_ptr: Array, pieces: Array, partners: Array, places: list[Spans | None]
+    ) -> None:
+        """Chain identical movable blocks without partners."""
+        blocks, near, runs = self.shapes.blocks, self.shapes.near, self.shapes.runs
+        last: dict[object, int] = {}
+        for i in np.flatnonzero(partners[: self.b] == 0).tolist():
+            shape = pieces[piece_ptr[i] : piece_ptr[i + 1]].tobytes()
+            key = int(blocks["size"][i]), int(blocks["step"][i]), places[i], shape
+            if key in last:
+                below = last[key]
+                row = near["block"][blocks["near"][i] : blocks["near_end"][i]]
+                entry = near[blocks["near"][i] + np.searchsorted(row, below)]
+                # Their pieces coincide at equal offsets, so that a run holds zero.
+                reach = runs["high"][entry["run"] : entry["run_end"]]
+                blocks["before"][i], blocks["after"][below] = below, i
+                blocks["apart"][i] = reach[reach >= 0].min() + 1
+            last[key] = i
+
+
+def _table(dtype: np.dtype[Any], **columns: Array) -> Array:
+    """Return records of these columns; those that begin rows also give where these end."""
+    known = set(dtype.names or ())
+    begins = {name for name in columns if f"{name}_end" in known}
+    fields = {name: columns[name][:-1] if name in begins else columns[name] for name in columns}
+    fields |= {f"{name}_end": columns[name][1:] for name in begins}
+    table = np.zeros(len(next(iter(fields.values()))), dtype=dtype)
+    for name, column in fields.items():
+        table[name] = column
+    return table
+
+
+def _pointer(row: Array, count: int) -> Array:
+    """Return the begins of rows, from the ascending row of each entry."""
+    ptr = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(row, minlength=count), out=ptr[1:])
+    return ptr
+
+
+def _neighbours(owner: Array, first: Array, end: Array, b: int) -> tuple[Array, Array]:
+    """Return the blocks that share a section with each block, as rows, ascending."""
+    order = np.argsort(first, kind="stable")
+    owner, first, end = owner[order], first[order], end[order]
+    count = np.searchsorted(first, end, side="left") - np.arange(len(order)) - 1
+    left = np.repeat(np.arange(len(order)), count)
+    right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
+    i, j = owner[left], owner[right]
+    apart = i != j
+    codes = distinct(np.concatenate([(i * b + j)[apart], (j * b + i)[apart]]))
+    return _pointer(codes // b, b), codes % b
+
+
+def _partners(blocks: Blocks, which: Array) -> tuple[Array, Array]:
+    """Return the positions of those with which each of the blocks may share its offset."""
+    place = np.full(blocks.b, -1)
+    place[which] = np.arange(len(which))
+    pairs = place[blocks.may_share]
+    pairs = pairs[(pairs >= 0).all(axis=1)]
+    i, j = np.concatenate([pairs, pairs[:, ::-1]]).T
+    order = np.lexsort((j, i))
+    return _pointer(i, len(which)), j[order]
+
+
+def forbidden(
+    near_ptr: Array, near: Array, piece_ptr: Array, pieces: Array, share_ptr: Array, share: Array
+) -> tuple[Array, Array]:
+    """Return the forbidden distances o_i - o_j of the entries (i, j) of `near` as rows of spans."""
+    first, end = np.sort(pieces[:, 0]), np.sort(pieces[:, 1])
+    meeting = np.searchsorted(first, end, side="left") - np.arange(1, len(end) + 1)
+    most = 2 * int(meeting.sum()) + len(share) + 1
+    ptr = np.zeros(len(near) + 1, dtype=np.int64)
+    low, high = np.zeros(most, dtype=np.int64), np.zeros(most, dtype=np.int64)
+    used = distances_kernels.forbidden(
+        near_ptr, near, piece_ptr, pieces, share_ptr, share, ptr, low, high
+    )
+    return ptr, _spans(low[:used], high[:used])
+
+
+def _spans(low: Array, high: Array) -> Array:
+    spans = np.zeros(len(low), dtype=exact_general_state.SPAN)
+    spans["low"], spans["high"] = low, high
+    return spans
+
+
+def _partners_here(
+    member: Array, section: Array, share_ptr: Array, share: Array
+) -> tuple[Array, Array]:
+    """Return, for each member of each section, its partners in that section, as rows."""
+    ptr = np.zeros(len(member) + 1, dtype=np.int64)
+    found: list[int] = []
+    if len(share):
+        here = set(zip(section.tolist(), member.tolist(), strict=True))
+        for at, (s, i) in enumerate(zip(section.tolist(), member.tolist(), strict=True)):
+            row = share[share_ptr[i] : share_ptr[i + 1]].tolist()
+            found += [j for j in row if (s, j) in here]
+            ptr[at + 1] = len(found)
+    return ptr, np.array(found, dtype=np.int64)
+
+
+def _incidences(first: Array, end: Array) -> tuple[int, Array, Array]:
+    """Return the number of sections in use, and (piece, section) wherever a piece is."""
+    count = end - first
+    piece = np.repeat(np.arange(len(first)), count)
+    section = np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
+    used, section = np.unique(section, return_inverse=True)
+    return len(used), piece, section
+
+
+def _ranges(places: list[Spans | None], unit: int) -> tuple[Array, Array]:
+    """Return the rows of the offsets where blocks may lie, in units."""
+    found = [spans or () for spans in places]
+    ptr = np.concatenate([[0], np.cumsum([len(spans) for spans in found])])
+    flat = np.array([span for spans in found for span in spans], dtype=np.int64).reshape(-1, 2)
+    low, high = np.where(flat < NOWHERE, flat // unit, NOWHERE).T
+    return ptr, _spans(low, high)
+
+
+class GeneralSearch:
+    """A search of one component for packings within a capacity, which can be paused.
+
+    Parameters
+    ----------
+    component : Component
+
+    Attributes
+    ----------
+    steps : int
+        Elementary steps of the kernel, of all that was begun.
+    """
+
+    def __init__(self, component: Component) -> None:
+        self.component = component
+        self.steps = 0
+        shapes = component.shapes
+        b = len(shapes.blocks)
+        self._shapes = shapes._replace(
+            blocks=shapes.blocks.copy(), sections=shapes.sections.copy(), order=shapes.order.copy()
+        )
+        self._frames = np.zeros((b + 1, 9), dtype=np.int64)
+        self._trail = np.zeros((16 * b + 64, 3), dtype=np.int64)
+        self._lists = np.zeros(8 * b, dtype=np.int64)
+        self._parts = np.zeros((4 * b, 2), dtype=np.int64)
+        self._control = np.zeros(12, dtype=np.int64)
+        self._capacity = 0
+
+    @property
+    def nodes(self) -> int:
+        """Nodes since the start."""
+        return int(self._control[exact_general_state.NODES])
+
+    @property
+    def units(self) -> Array:
+        """Offsets in units, where a packing was found."""
+        return np.asarray(self._shapes.blocks["offset"][: self.component.b].copy())
+
+    @property
+    def least(self) -> int:
+        """Once exhausted: no packing is lower, in units; NOWHERE or more: there is none."""
+        return int(self._control[exact_general_state.LEAST])
+
+    def bound(self) -> int:
+        """Return a lower bound on the peak in bytes."""
+        self.start(NOWHERE - 1, np.arange(len(self._shapes.blocks)), 0)
+        if self.run(0) == state.EXHAUSTED:
+            return NOWHERE
+        peak = exact_general_kernels.least_peak(self._shapes, self._control)
+        return int(peak) * self.component.unit
+
+    def start(self, capacity: int, rank: Array, focus: int) -> None:
+        """Begin anew.
+
+        Parameters
+        ----------
+        capacity : int
+            In units.
+        rank : ndarray of int64, shape (b + held,)
+            Blocks of lower rank are preferred at equal places.
+        focus : int
+            LOWEST_BLOCK or LOWEST_SECTION.
+        """
+        b, shapes, control = self.component.b, self._shapes, self._control
+        effort.spend(BEGIN + effort.ITEM * (b + len(shapes.touched)))
+        shapes.blocks[:] = self.component.shapes.blocks
+        shapes.blocks["rank"] = rank
+        shapes.blocks["waiting"][:b] = 1
+        shapes.sections["stamp"], shapes.sections["top"] = 1, 0
+        shapes.queue[:] = self._lists[: len(rank)] = np.arange(len(rank))
+        shapes.touched[:] = np.arange(len(shapes.touched))
+        control[:] = 0
+        control[exact_general_state.LEAST], control[exact_general_state.FOCUS] = NOWHERE, focus
+        control[exact_general_state.WAITING] = control[exact_general_state.LISTS] = b
+        control[exact_general_state.TOUCHED], control[exact_general_state.STAMP] = (
+            len(shapes.touched),
+            1,
+        )
+        self._frames[0, exact_general_state.STATE] = exact_general_state.BEGUN
+        self._frames[0, exact_general_state.BEGIN], self._frames[0, exact_general_state.COUNT] = (
+            0,
+            b,
+        )
+        self._capacity = capacity
+
+    def run(self, node_limit: int) -> int:
+        """Go on for about :data:`WORK` steps; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
+        while True:
+            outcome = exact_general_kernels.search(
+                self._capacity,
+                node_limit,
+                WORK,
+                self._shapes,
+                self._frames,
+                self._trail,
+                self._lists,
+                self._parts,
+                self._control,
+            )
+            steps = int(self._control[exact_general_state.WORK])
+            self.steps += steps
+            effort.spend(effort.LOOK + STEP * steps)
+            if outcome != state.FULL:
+                return int(outcome)
+            self._trail = np.concatenate([self._trail, np.zeros_like(self._trail)])
+            self._lists = np.concatenate([self._lists, np.zeros_like(self._lists)])
+            self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)])
+
+
+class Portfolio:
+    """Searches of one component in several orders.
+
+    Parameters
+    ----------
+    component : Component
+    warm : ndarray of int64, shape (b,), optional
+        Offsets of some packing of the component's blocks, whose order is then tried too.
+    """
+
+    def __init__(self, component: Component, warm: Array | None = None) -> None:
+        self.component = component
+        self.search = GeneralSearch(component)
+        self._nodes = 0
+        blocks = component.shapes.blocks
+        count = blocks["section_end"] - blocks["section"]
+        load = np.zeros(len(blocks), dtype=np.int64)
+        owner = np.repeat(np.arange(len(blocks)), count)
+        np.maximum.at(load, owner, component.load[component.shapes.section_of])
+        self._keys = {"A": component.area, "T": load, "Z": blocks["size"], "W": count}
+        self._warm = warm
+        self._random = np.random.default_rng(component.b)
+
+    @property
+    def searched(self) -> int:
+        """Nodes of all searches so far."""
+        return self._nodes + self.search.nodes
+
+    def next_peak(self, nbytes: int) -> int:
+        """Return the least possible peak above a capacity that was proved too small, in bytes."""
+        unit, movable = self.component.unit, self.component.shapes.blocks[: self.component.b]
+        return min(NOWHERE, unit * max(self.search.least, next_top(movable, nbytes // unit)))
+
+    def round(self, capacity: int, number: int, go_on: Callable[[], bool]) -> int:
+        """Search once in every order, with a limit of nodes that doubles from round to round.
+
+        Parameters
+        ----------
+        capacity : int
+            In units.
+        number : int
+            Of the round, from 0.
+        go_on : callable
+            Asked between chunks of work.
+
+        Returns
+        -------
+        int
+            FOUND, EXHAUSTED, LIMIT, or RUNNING when told to stop.
+        """
+        limit = (FIRST_LIMIT * self.component.b) << number
+        for focus, rank in self._orders(number):
+            self._nodes = self.searched
+            self.search.start(capacity, rank, focus)
+            outcome = state.RUNNING
+            while outcome == state.RUNNING:
+                outcome = self.search.run(limit)
+                if outcome == state.RUNNING and not go_on():
+                    return state.RUNNING
+            if outcome != state.LIMIT:
+                return outcome
+            if not go_on():
+                return state.RUNNING
+        return state.LIMIT
+
+    def _orders(self, number: int) -> Iterator[tuple[int, Array]]:
+        """Yield focus and ranks; after two rounds the first key is changed by lognormal noise."""
+        held = len(self.component.area) - self.component.b
+        for focus, order in ORDERS:
+            keys = [-self._keys[key].astype(float) for key in order]
+            if number > 1:
+                keys[0] = keys[0] * self._random.lognormal(0.0, 0.1, len(keys[0]))
+            yield focus, _ranks(keys[::-1])
+        if self._warm is not None:
+            yield state.LOWEST_BLOCK, _ranks([np.append(self._warm, np.zeros(held))])
+
+
+def _ranks(keys: list[Array]) -> Array:
+    """Return the rank of each item by ascending keys, the last one first."""
+    rank = np.empty(len(keys[0]), dtype=np.int64)
+    rank[np.lexsort(keys)] = np.arange(len(rank))
+    return rank
+
+
+class ShapedPacking:
+    """An instance of blocks of any shape: those whose place is known, and components to search.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    which : ndarray of int64, optional
+        Only these blocks (default: all).
+    first, end : int
+        Only these sections [first, end); -1: to the last.
+    keep_going : callable, optional
+        Asked now and then; :class:`~stagepack.progress.Stopped` is raised once it says no.
+
+    Attributes
+    ----------
+    offsets, peak, clash, components
+        As in :class:`~stagepack.heuristics.packing.components.Packing`.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        which: Array | None = None,
+        first: int = 0,
+        end: int = -1,
+        keep_going: Callable[[], bool] | None = None,
+    ) -> None:
+        ask = asking(keep_going)
+        which = np.arange(blocks.b) if which is None else np.sort(which)
+        blocks = _clipped(blocks, which, first, blocks.sections if end < 0 else end)
+        self.offsets = np.maximum(blocks.fixed, 0)
+        held = which[blocks.fixed[which] >= 0]
+        self.peak = int((blocks.fixed + blocks.size)[held].max(initial=0))
+        owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+        ptr, near = _neighbours(owner, blocks.first, blocks.end, blocks.b)
+        self.clash = any(spans_of(blocks, i) != _only(blocks, i) for i in held.tolist())
+        self.components: list[Component] = []
+        for part, beside in self._parts(which, blocks.fixed >= 0, ptr, near):
+            effort.spend(PART)
+            ask()
+            if len(part) + len(beside) > 1:
+                self.components.append(Component(blocks, part, beside, ask))
+                continue
+            alone = int(part[0])
+            self.offsets[alone] = (spans_of(blocks, alone) or ((0, 0),))[0][0]
+            self.peak = max(self.peak, int(self.offsets[alone] + blocks.size[alone]))
+        self.clash = self.clash or _overlap(blocks, held)
+        self.components.sort(key=lambda component: -component.bound)
+
+    @property
+    def bound(self) -> int:
+        """Lower bound on the peak in bytes; NOWHERE or more when there is no packing."""
+        if self.clash:
+            return NOWHERE
+        return max([self.peak, *(component.bound for component in self.components)])
+
+    def _parts(
+        self, which: Array, held: Array, ptr: Array, near: Array
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield the movable blocks of every connected part, and the held ones beside them."""
+        row = [near[ptr[i] : ptr[i + 1]].tolist() for i in range(len(held))]
+        fixed, seen = held.tolist(), set[int]()
+        for start in which.tolist():
+            if fixed[start] or start in seen:
+                continue
+            found, beside = [start], set[int]()
+            seen.add(start)
+            for i in found:
+                beside.update(j for j in row[i] if fixed[j])
+                fresh = [j for j in row[i] if not fixed[j] and j not in seen]
+                seen.update(fresh)
+                found += fresh
+            yield np.array(sorted(found)), np.array(sorted(beside), dtype=np.int64)
+
+
+def _only(blocks: Blocks, i: int) -> Spans:
+    """Return the places of a fixed block that breaks no rule of its own."""
+    at = int(blocks.fixed[i])
+    return ((at, at),)
+
+
+def _overlap(blocks: Blocks, held: Array) -> bool:
+    """Return whether two fixed blocks are at a forbidden distance."""
+    at, piece_ptr = rows(blocks.piece_ptr, held)
+    pieces = np.stack([blocks.first[at], blocks.end[at], blocks.low[at], blocks.high[at]], axis=1)
+    owner = np.repeat(np.arange(len(held)), np.diff(piece_ptr))
+    near_ptr, near = _neighbours(owner, pieces[:, 0], pieces[:, 1], len(held))
+    run_ptr, runs = forbidden(near_ptr, near, piece_ptr, pieces, *_partners(blocks, held))
+    i = np.repeat(np.arange(len(held)), np.diff(near_ptr))
+    distance = blocks.fixed[held[i]] - blocks.fixed[held[near]]
+    distance = np.repeat(distance, np.diff(run_ptr))
+    return bool(((runs["low"] <= distance) & (distance <= runs["high"])).any())
+
+
+def _clipped(blocks: Blocks, which: Array, first: int, end: int) -> Blocks:
+    """Return the blocks with the pieces of some of them within some sections only."""
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    chosen = np.zeros(blocks.b, dtype=bool)
+    chosen[which] = True
+    begin, stop = np.maximum(blocks.first, first), np.minimum(blocks.end, end)
+    keep = chosen[owner] & (begin < stop)
+    if keep.all() and first == 0 and end == blocks.sections:
+        return blocks
+    return replace(
+        blocks,
+        piece_ptr=_pointer(owner[keep], blocks.b),
+        first=begin[keep],
+        end=stop[keep],
+        low=blocks.low[keep],
+        high=blocks.high[keep],
+    )

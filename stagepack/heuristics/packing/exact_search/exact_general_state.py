@@ -1,0 +1,117 @@
+"""The state of the exact search for blocks of any shape, as its kernels and Python share it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.packing.exact_search.exact_state import EXCLUDE
+from stagepack.instances.profile import Array
+
+DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, LEAST, WORK, WAITING, TOUCHED, STAMP, FOCUS = range(12)
+"""Entries of `control`: frames; used rows of the arrays; nodes; last answer; the least height at
+which the tree was cut; steps; used rows of `queue` and `touched`; mark of the sections in it; where
+to branch."""
+
+STATE, BEGIN, COUNT, CHOICE, MARK, LISTED, PART, PART_END, NEXT = range(9)
+"""Entries of a frame: what it does next; its unplaced blocks lists[begin : begin + count]; the
+block chosen, and the tops of trail and lists before; its parts, and which is next."""
+
+BEGUN = EXCLUDE + 1
+"""The state of a frame of which nothing was deduced so far."""
+
+LOWEST, OFFSET, HOLE = range(3)
+"""What a change on the trail was of."""
+
+RAISES, STEPS = 4, 1_000_000
+"""Raised places a block, and steps, after which no more follows from a raise: blocks that rest on
+each other only may rise for long."""
+
+SMALL, SOMETIMES = 64, 16
+"""Parts of more blocks than this are divided only as often, because that takes a look at all."""
+
+
+BLOCK = np.dtype(
+    [
+        ("offset", np.int64),  # -1: unplaced
+        ("lowest", np.int64),  # proved lower bound on the offset
+        ("hole", np.int64),  # an excluded place that no placed block forbade then, or -1
+        ("size", np.int64),
+        ("step", np.int64),  # offsets are multiples of this
+        ("rank", np.int64),  # the lower is preferred at equal places
+        ("near", np.int64),  # its rows of `near` are near .. near_end - 1
+        ("near_end", np.int64),
+        ("range", np.int64),  # its rows of `ranges`; none: may lie anywhere
+        ("range_end", np.int64),
+        ("section", np.int64),  # its rows of `section_of`
+        ("section_end", np.int64),
+        ("before", np.int64),  # the identical block next below, or -1
+        ("after", np.int64),  # the identical block next above, or -1
+        ("apart", np.int64),  # least distance from the one below
+        ("waiting", np.int64),  # whether it is in `queue`
+        ("label", np.int64),  # scratch: seen
+    ],
+    align=True,
+)
+
+NEAR = np.dtype([("block", np.int64), ("run", np.int64), ("run_end", np.int64)], align=True)
+"""A block alive together with another one, and which of `runs` are forbidden distances from it."""
+
+SPAN = np.dtype([("low", np.int64), ("high", np.int64)], align=True)
+"""A forbidden run of distances or an allowed range of offsets, low .. high."""
+
+MEMBER = np.dtype(
+    [
+        ("block", np.int64),
+        ("low", np.int64),  # it holds [low, high) above the offset
+        ("high", np.int64),
+        ("partner", np.int64),  # its rows of `partners`
+        ("partner_end", np.int64),
+    ],
+    align=True,
+)
+"""A piece of a block in a section."""
+
+SECTION = np.dtype(
+    [
+        ("member", np.int64),  # its rows of `members`
+        ("member_end", np.int64),
+        ("stamp", np.int64),  # tells whether it is in `touched`
+        ("top", np.int64),  # how high it had to reach when last looked at; 0: nothing waits
+    ],
+    align=True,
+)
+
+
+class Shapes(NamedTuple):
+    """Blocks of any shape over sections, in units.
+
+    Attributes
+    ----------
+    blocks, near, members, sections : ndarray of BLOCK, NEAR, MEMBER, SECTION
+    runs, ranges : ndarray of SPAN
+        Ascending in every row.
+    partners : ndarray of int64
+        Blocks of a member's section with which it may share its offset.
+    section_of : ndarray of int64
+        Sections of each block.
+    order : ndarray of int64, shape (members,)
+        The members of each section, nearly ascending in address.
+    queue : ndarray of int64, shape (b,)
+        Blocks whose place is to be looked at.
+    touched : ndarray of int64, shape (sections,)
+        Sections to be looked at.
+    """
+
+    blocks: Array
+    near: Array
+    members: Array
+    sections: Array
+    runs: Array
+    ranges: Array
+    partners: Array
+    section_of: Array
+    order: Array
+    queue: Array
+    touched: Array

@@ -1,0 +1,1 @@
+"""A packing made lower step by step: annealing, windows of time packed anew, cores."""

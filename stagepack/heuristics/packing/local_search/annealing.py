@@ -1,0 +1,204 @@
+"""Annealing over first-fit orders, from the offset order of the best packing known.
+
+A state is an order of the blocks; its packing is first fit in that order.  The energy is what
+sticks out above a target below the peak, summed over the sections, and three times what the
+peak does; when it reaches zero the target goes down.  A move changes the place of one block in the
+order; only blocks it concerns are placed again.  Where a cooling ends in vain, all blocks are let
+fall to the ceiling, the highest first, and back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive.greedy import KeepGoing
+from stagepack.heuristics.packing.local_search.annealing_kernels import (
+    ENERGY,
+    REORDERED,
+    RETARGETED,
+    TARGET,
+    Annealing,
+    anneal,
+    meetings,
+)
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+WORDS = 512
+"""Words of 64 units of memory that first fit marks; a heap where memory has more units."""
+
+BUDGET = 8_000_000
+"""Steps of a kernel call: about a tenth of a second."""
+
+STEP = 0.1 / BUDGET
+"""Seconds of a step."""
+
+MADE, ENTRY, PAIR = 3e-4, 1e-7, 1e-8
+"""Seconds of making a search, of an entry of its rows, and of a pair looked at for them."""
+
+HOT, COLD = 0.1, 0.01
+"""First and last temperature of a cooling, as parts of the mean size of a block."""
+
+LARGEST_PAIRS = 10_000_000
+"""Pairs of blocks alive together that a search holds in memory: 16 bytes each."""
+
+LEGS = 30
+"""Kernel calls of one cooling."""
+
+STEPS = 256
+"""The target is a unit below the peak, or this part of what the peak exceeds the bound by; in runs
+limited to some kernel calls it starts at half of that and comes nearer with each vain cooling."""
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why first-fit orders do not cover `blocks`, or ''."""
+    if not blocks.rigid:
+        return "annealing needs blocks of full height at all times, without shared offsets"
+    if not (blocks.fixed[np.diff(blocks.range_ptr) > 0] >= 0).all():
+        return "annealing knows fixed offsets, but no ranges of addresses"
+    return ""
+
+
+def too_dense(blocks: Blocks) -> bool:
+    """Whether more pairs of blocks are alive together than a search of all holds in memory."""
+    return blocks.pairs > LARGEST_PAIRS
+
+
+def improve(
+    blocks: Blocks,
+    offsets: Array,
+    *,
+    target: int,
+    seed: int = 0,
+    movable: Array | None = None,
+    legs: int | None = None,
+    keep_going: KeepGoing | None = None,
+    on_solution: Callable[[Array], None] | None = None,
+) -> Array:
+    """Lower the peak of a packing.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Of the supported kind; their neighbours must fit in memory.
+    offsets : ndarray of int64, shape (b,)
+        A packing.
+    target : int
+        Stop at this peak: the best bound known.
+    seed : int
+    movable : ndarray of bool, shape (b,), optional
+        Blocks that may move; None: all that are not fixed.
+    legs : int, optional
+        Stop after so many kernel calls; None: when time is over.
+    keep_going : callable, optional
+        Asked several times a second.
+    on_solution : callable, optional
+        Called with the offsets at every improvement.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,)
+        Offsets of a peak no higher than before.
+    """
+    free = blocks.fixed < 0 if movable is None else movable & (blocks.fixed < 0)
+    # All is counted in units, of which the offsets of what stays are multiples too.
+    unit = math.gcd(blocks.unit, *offsets[~free].tolist())
+    target //= unit
+    best, peak = offsets, -(-int((offsets + blocks.size).max(initial=0)) // unit)
+    if peak <= target or not free.any():
+        return best
+    search = _search(blocks, offsets, free, unit, seed)
+    size = search.size
+    target = max(target, int((search.offsets + size)[~free].max(initial=0)))
+    scale = float(size[free].mean())
+    turnable = bool(free.all() and (search.alignment == 1).all())
+    length = LEGS if legs is None else min(LEGS, legs)
+    # A near target gets further in the end, a far one sooner: it suits runs of a few calls.
+    leg, step = 0, max(1, (peak - target) // 2)
+    search.state[ENERGY] = 0
+    while True:
+        now = int((search.offsets + size).max())
+        if now < peak:
+            best, peak = search.offsets * unit, now
+            if on_solution is not None:
+                on_solution(best)
+        if peak <= target or (legs is not None and legs <= 0):
+            return best
+        if keep_going is not None and not keep_going():
+            return best
+        vain = leg == length and search.state[ENERGY] > 0
+        if vain and turnable:
+            _from_above(search)
+        if vain or search.state[ENERGY] == 0:
+            if legs is None:
+                step = max(1, (peak - target) // STEPS)
+            elif vain:
+                step = max(1, step // 2)
+            search.state[TARGET] = max(target, peak - step)
+            search.state[ENERGY] = REORDERED if leg == 0 else RETARGETED
+        leg %= length
+        left = anneal(search, scale * HOT * math.pow(COLD / HOT, leg / length), BUDGET)
+        effort.spend(effort.LOOK + STEP * (BUDGET - left))
+        leg += 1
+        legs = None if legs is None else legs - 1
+
+
+def _search(blocks: Blocks, offsets: Array, free: Array, unit: int, seed: int) -> Annealing:
+    """Return a search, in units, that starts with the free blocks in the order of offsets."""
+    ptr, other = _rows(blocks, free)
+    effort.spend(MADE + ENTRY * len(other) + PAIR * blocks.pairs + effort.ITEM * blocks.b)
+    order = np.flatnonzero(free)
+    order = order[np.argsort(offsets[order], kind="stable")]
+    place = np.full(blocks.b, -1, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    room = int(np.diff(ptr).max(initial=0)) + 1
+    small = int((offsets + blocks.size).max()) <= 64 * WORDS * unit
+    return Annealing(
+        ptr=ptr,
+        other=other,
+        size=blocks.size // unit,
+        alignment=blocks.alignment // np.gcd(blocks.alignment, unit),
+        piece_ptr=np.array(blocks.piece_ptr),
+        first=np.array(blocks.first),
+        end=np.array(blocks.end),
+        order=order,
+        place=place,
+        offsets=offsets // unit,
+        mark=np.zeros(blocks.b, dtype=np.int64),
+        excess=np.zeros(blocks.sections, dtype=np.int64),
+        undo_block=np.empty(blocks.b, dtype=np.int64),
+        undo_offset=np.empty(blocks.b, dtype=np.int64),
+        heap_low=np.empty(room, dtype=np.int64),
+        heap_high=np.empty(room, dtype=np.int64),
+        bits=np.zeros(WORDS if small else 0, dtype=np.uint64),
+        random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
+        state=np.zeros(3, dtype=np.int64),
+    )
+
+
+def _rows(blocks: Blocks, free: Array) -> tuple[Array, Array]:
+    """Return the blocks that meet each free one, as rows."""
+    if not blocks.linear or len(blocks.first) != blocks.b:
+        return blocks.neighbours()
+    order = np.argsort(blocks.first, kind="stable")
+    return meetings(np.array(blocks.first), np.array(blocks.end), order, free)
+
+
+def place_all(search: Annealing) -> None:
+    """Place all movable blocks anew, in order."""
+    search.state[ENERGY] = REORDERED
+    anneal(search, 0.0, 1)
+
+
+def _from_above(search: Annealing) -> None:
+    """Let all blocks fall to the ceiling, the highest first, then back to the floor."""
+    for _ in range(2):
+        ceiling = int((search.offsets + search.size).max())
+        search.offsets[:] = ceiling - search.offsets - search.size
+        search.order[:] = np.argsort(search.offsets, kind="stable")
+        search.place[search.order] = np.arange(len(search.order))
+        place_all(search)

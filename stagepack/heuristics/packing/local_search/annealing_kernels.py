@@ -1,0 +1,368 @@
+"""Compiled kernels of annealing over first-fit orders."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.packing.constructive.greedy_kernels import pop_interval, push_interval
+from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.profile import Array
+
+
+class Annealing(NamedTuple):
+    """An annealing under way; int64 arrays unless stated otherwise.
+
+    Attributes
+    ----------
+    ptr, other : ndarray, shape (b + 1,), (e,)
+        Rows of the blocks that meet each block.
+    size, alignment : ndarray, shape (b,)
+    piece_ptr, first, end : ndarray
+        Sections of each block.
+    order : ndarray, shape (movable,)
+        Blocks in the order of placing.
+    place : ndarray, shape (b,)
+        Where each block is in `order`; -1: it stays where it is.
+    offsets : ndarray, shape (b,)
+        First-fit offsets of that order.
+    mark : ndarray, shape (b,)
+        Number of the last trial in which a block had to be placed again.
+    excess : ndarray, shape (sections,)
+        Height above the target in each section, of the trial under way.
+    undo_block, undo_offset : ndarray, shape (b,)
+        Blocks moved in the trial under way, and where they were.
+    heap_low, heap_high : ndarray, shape (most neighbours + 1,)
+        Offsets a block may not take.
+    bits : ndarray of uint64
+        One bit a byte of memory; empty: memory is too large, use the heap.
+    random : ndarray of uint64, shape (1,)
+        State of the generator.
+    state : ndarray, shape (3,)
+        Target, energy (below 0: to be found, see REORDERED), number of trials.
+    """
+
+    ptr: Array
+    other: Array
+    size: Array
+    alignment: Array
+    piece_ptr: Array
+    first: Array
+    end: Array
+    order: Array
+    place: Array
+    offsets: Array
+    mark: Array
+    excess: Array
+    undo_block: Array
+    undo_offset: Array
+    heap_low: Array
+    heap_high: Array
+    bits: Array
+    random: Array
+    state: Array
+
+
+TRIAL = 48
+"""Steps that any trial is worth, however few blocks there are: its numbers are drawn."""
+
+TARGET, ENERGY, TRIALS = range(3)
+
+REORDERED, RETARGETED = -1, -2
+"""Energies to be found: all must be placed anew, or the target alone has changed."""
+
+
+@compiled
+def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Array, Array]:
+    """Return who meets each wanted block, as rows (ptr, other); those of others are empty.
+
+    Blocks are alive in the sections [first, end) and ascend in `first` by `order`.  O(b + pairs),
+    in memory only the rows.
+    """
+    b = len(first)
+    ptr = np.zeros(b + 1, dtype=np.int64)
+    other = np.empty(0, dtype=np.int64)
+    used = ptr
+    for writing in range(2):
+        for p in range(b):
+            i = order[p]
+            q = p + 1
+            while q < b and first[order[q]] < end[i]:
+                j = order[q]
+                if writing:
+                    if wanted[i]:
+                        other[used[i]] = j
+                        used[i] += 1
+                    if wanted[j]:
+                        other[used[j]] = i
+                        used[j] += 1
+                else:
+                    ptr[i + 1] += wanted[i]
+                    ptr[j + 1] += wanted[j]
+                q += 1
+        if not writing:
+            for i in range(b):
+                ptr[i + 1] += ptr[i]
+            other = np.empty(ptr[b], dtype=np.int64)
+            used = ptr[:-1].copy()
+    return ptr, other
+
+
+@inner
+def _draw(search: Annealing, below: int) -> int:
+    """Return a random number in [0, below): xorshift64*, Vigna 2016."""
+    x = search.random[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    search.random[0] = x
+    high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
+    return np.int64(high) % below  # type: ignore[return-value]
+
+
+@inner
+def _trailing_zeros(x: Any) -> int:
+    """Return the number of zeros below the lowest one of a word that is not 0."""
+    count, width = 0, 32
+    while width > 0:
+        if x << np.uint64(64 - width) == 0:
+            count += width
+            x >>= np.uint64(width)
+        width >>= 1
+    return count
+
+
+@inner
+def _next(bits: Array, at: int, end: int, flip: Any) -> int:
+    """Return the first bit from `at` on that differs from those of `flip`, at most `end`."""
+    word = at >> 6
+    x = (bits[word] ^ flip) >> np.uint64(at & 63)
+    if x != 0:
+        return min(at + _trailing_zeros(x), end)
+    word += 1
+    while word << 6 < end:
+        x = bits[word] ^ flip
+        if x != 0:
+            return min((word << 6) + _trailing_zeros(x), end)
+        word += 1
+    return end
+
+
+@inner
+def _fit_bits(i: int, search: Annealing) -> Any:
+    """Return the lowest offset of block i beside those before it, by marking units of memory."""
+    ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
+    full = ~np.uint64(0)
+    bits, size, at = search.bits, search.size[i], place[i]
+    step = search.alignment[i]
+    cleared, top = 0, 0
+    for r in range(ptr[i], ptr[i + 1]):
+        j = other[r]
+        if place[j] >= at:
+            continue
+        low = offsets[j]
+        high = low + search.size[j]
+        if high > top:
+            top = high
+            if top > 64 * len(bits):
+                break
+            while cleared << 6 < high:
+                bits[cleared] = 0
+                cleared += 1
+        left, right = low >> 6, (high - 1) >> 6
+        head = full << np.uint64(low & 63)
+        tail = full >> np.uint64(63 - ((high - 1) & 63))
+        if left == right:
+            bits[left] |= head & tail
+        else:
+            bits[left] |= head
+            for word in range(left + 1, right):
+                bits[word] = full
+            bits[right] |= tail
+    lowest: int = 0
+    if top > 64 * len(bits):
+        # Far above any packing of interest: anything valid will do.
+        for r in range(ptr[i], ptr[i + 1]):
+            j = other[r]
+            if place[j] < at:
+                lowest = max(lowest, offsets[j] + search.size[j])
+        return (lowest + step - 1) // step * step
+    while lowest < top:
+        lowest = _next(bits, lowest, top, full)
+        lowest = (lowest + step - 1) // step * step
+        if lowest >= top:
+            break
+        taken = _next(bits, lowest, top, np.uint64(0))
+        if taken >= top or taken - lowest >= size:
+            break
+        lowest = taken
+    return lowest
+
+
+@inner
+def _fit_heap(i: int, search: Annealing) -> int:
+    """Return the lowest offset of block i beside those before it, by a heap of what they take."""
+    ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
+    size, step, at = search.size[i], search.alignment[i], place[i]
+    heap_low, heap_high = search.heap_low, search.heap_high
+    filled = 0
+    for r in range(ptr[i], ptr[i + 1]):
+        j = other[r]
+        if place[j] < at:
+            low, high = offsets[j] - size + 1, offsets[j] + search.size[j]
+            filled = push_interval(low, high, filled, heap_low, heap_high)
+    lowest = 0
+    while filled > 0 and heap_low[0] <= lowest:
+        if heap_high[0] > lowest:
+            lowest = (heap_high[0] + step - 1) // step * step
+        filled = pop_interval(filled, heap_low, heap_high)
+    return lowest
+
+
+@inner
+def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int]:
+    """Count what block i sticks out above the target; return the energy and highest excess."""
+    excess = search.excess
+    height = search.offsets[i] + search.size[i] - search.state[TARGET]
+    if height <= 0:
+        return cost, peak
+    for p in range(search.piece_ptr[i], search.piece_ptr[i + 1]):
+        for s in range(search.first[p], search.end[p]):
+            if excess[s] < height:
+                cost += height - excess[s]
+                excess[s] = height
+    if height > peak:
+        cost += 3 * (height - peak)
+        peak = height
+    return cost, peak
+
+
+@inner
+def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
+    """Place the marked blocks from `begin` on again, and those their moves concern.
+
+    Returns
+    -------
+    cost : int
+        Energy of the trial; more than `limit` when it was given up.
+    moved : int
+        Length of the undo list.
+    work : int
+    """
+    order, ptr, other, offsets, mark = (
+        search.order,
+        search.ptr,
+        search.other,
+        search.offsets,
+        search.mark,
+    )
+    trial = search.state[TRIALS]
+    search.excess[:] = 0
+    cost, peak, moved, work = 0, 0, 0, len(search.excess) // 8 + len(order)
+    for at in range(len(order)):
+        i = order[at]
+        if at >= begin and mark[i] == trial:
+            offset = _fit_bits(i, search) if len(search.bits) else _fit_heap(i, search)
+            work += 2 * (ptr[i + 1] - ptr[i])
+            before = offsets[i]
+            if offset != before:
+                search.undo_block[moved] = i
+                search.undo_offset[moved] = before
+                moved += 1
+                offsets[i] = offset
+                top = offset + search.size[i]
+                # Later blocks are concerned that may now fall, and that are in the way.
+                for r in range(ptr[i], ptr[i + 1]):
+                    j = other[r]
+                    low = offsets[j]
+                    if before < low or (low < top and offset < low + search.size[j]):
+                        mark[j] = trial
+        cost, peak = _raise(i, cost, peak, search)
+        if cost > limit:
+            break
+    return cost, moved, work
+
+
+@inner
+def _shift(source: int, target: int, search: Annealing) -> None:
+    """Move the block at `source` in the order to `target`."""
+    order, place = search.order, search.place
+    i = order[source]
+    step = 1 if target > source else -1
+    at = source
+    while at != target:
+        j = order[at + step]
+        order[at] = j
+        place[j] = at
+        at += step
+    order[target] = i
+    place[i] = target
+
+
+@inner
+def _choose(search: Annealing) -> Any:
+    """Return a block to move: any, one above the target, or one that meets such a block."""
+    offsets, other = search.offsets, search.other
+    order, ptr = search.order, search.ptr
+    at = _draw(search, len(order))
+    i = order[at]
+    kind = _draw(search, 4)
+    if kind == 3:
+        return i
+    for _ in range(len(order)):
+        i = order[at]
+        if offsets[i] + search.size[i] > search.state[TARGET]:
+            break
+        at = at + 1 if at + 1 < len(order) else 0
+    if kind > 0 and ptr[i + 1] > ptr[i]:
+        j = other[ptr[i] + _draw(search, ptr[i + 1] - ptr[i])]
+        if search.place[j] >= 0:
+            i = j
+    return i
+
+
+@compiled
+def anneal(search: Annealing, temperature: float, budget: int) -> int:
+    """Try moves in the order until the energy is 0 or `budget` steps are done.
+
+    A move takes a block, more often than not one that sticks out or meets one that does, next to
+    another that it meets.  It is given up as soon as its energy is above what would be accepted.
+    An energy below 0 says that order or target are new: it is found before the first move.
+    Returns what is left of `budget`; less than 0: the last move went beyond.
+    """
+    ptr, other, offsets, mark = search.ptr, search.other, search.offsets, search.mark
+    order, place, state = search.order, search.place, search.state
+    while state[ENERGY] != 0 and budget > 0:
+        state[TRIALS] += 1
+        begin, last, source, target, limit = 0, 0, 0, 0, 1 << 62
+        if state[ENERGY] == REORDERED:
+            for i in order:
+                mark[i] = state[TRIALS]
+        elif state[ENERGY] == RETARGETED:
+            pass
+        else:
+            i = _choose(search)
+            meets = ptr[i + 1] - ptr[i]
+            source = place[i]
+            if meets > 0:
+                beside = other[ptr[i] + _draw(search, meets)]
+                target = max(place[beside], 0)
+            begin, last = min(source, target), max(source, target)
+            _shift(source, target, search)
+            mark[i] = state[TRIALS]
+            for r in range(ptr[i], ptr[i + 1]):
+                j = other[r]
+                if source <= place[j] < target and offsets[i] < offsets[j]:
+                    mark[j] = state[TRIALS]
+            luck = (_draw(search, 1 << 30) + 1.0) / (1 << 30)
+            limit = state[ENERGY] + np.int64(-temperature * np.log(luck))
+        cost, moved, work = _replace(begin, limit, search)
+        budget -= TRIAL + work + last - begin
+        if cost <= limit:
+            state[ENERGY] = cost
+        else:
+            for k in range(moved - 1, -1, -1):
+                offsets[search.undo_block[k]] = search.undo_offset[k]
+            _shift(target, source, search)
+    return budget

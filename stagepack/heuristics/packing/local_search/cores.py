@@ -1,0 +1,256 @@
+"""Packings built from a core: the blocks alive where memory is nearly full come first.
+
+Where time is long, few sections are nearly full.  The blocks that live in them, the core, are
+packed first and well, by dives and by annealing; all others go into the gaps, greedily.  Those
+that end up too high join the core, and it begins anew: a few rounds reach the load bound or come
+within some thousandths of it.  A round costs a greedy placement of all blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stagepack.heuristics.packing.constructive.dive import ORDERS, place
+from stagepack.heuristics.packing.constructive.greedy import LARGE, KeepGoing, place_in_order
+from stagepack.heuristics.packing.constructive.rules import RULES, Measures
+from stagepack.heuristics.packing.local_search import annealing, repair
+from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+CORE, LEVELS = 0.9, (0.8, 0.7)
+"""Blocks belong to the core, or to the levels around it, by the heaviest load they live under, as
+a part of the greatest load."""
+
+COMPLETING = ("best-fit-lifetime", "classes", "best-fit-heaviest")
+"""Rules that place the other blocks around a core."""
+
+LARGEST_DIVE = 20_000
+"""Blocks in a core that is packed by dives; with more, only rules."""
+
+MOST_MEETINGS = 4_000_000
+"""Pairs of blocks in a core that is annealed."""
+
+ROUNDS = 24
+"""Times that a core grows."""
+
+HASTY = 3
+"""After the first round, which is to give something soon, so many end as soon as a block is to
+join, before the rest is placed."""
+
+MOST_LEGS = 96
+"""Kernel calls of annealing in a round: twice as many as before when nothing joined."""
+
+FEW = 20
+"""Blocks that stick out and may join the core after one round."""
+
+
+def best(
+    blocks: Blocks,
+    *,
+    offsets: Array | None = None,
+    target: int | None = None,
+    seed: int = 0,
+    keep_going: KeepGoing | None = None,
+    on_solution: Callable[[Array, str], None] | None = None,
+) -> Array | None:
+    """Return the lowest packing found by rules, cores and repair.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Plain ones.
+    offsets : ndarray of int64, shape (b,), optional
+        A packing known; only better ones are reported.
+    target : int, optional
+        Stop at this peak; by default at the load bound.
+    seed : int
+    keep_going : callable, optional
+        Asked several times a second.
+    on_solution : callable, optional
+        Called with offsets and a source at every improvement.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,), or None
+        Offsets; None when time was over before the first packing.
+    """
+    bound = int(blocks.load.max(initial=0))
+    found = _Found(blocks, None)
+    found.offer(offsets, "known")
+    found.report = on_solution
+    goal = bound if target is None else max(target, bound)
+    measures = Measures(blocks)
+    if found.peak > goal and blocks.b <= LARGE:
+        # Something soon; the first core of more blocks takes hardly longer than this.
+        rule = RULES[COMPLETING[0]]
+        order = rule.order(measures)
+        packed = place_in_order(blocks, order, policy=rule.policy, keep_going=keep_going)
+        found.offer(packed, rule.name)
+    if found.peak > goal:
+        _by_cores(blocks, measures, goal, seed, keep_going or (lambda: True), found)
+    if found.offsets is not None and found.peak > goal and keep_going is not None:
+        repair.improve(
+            blocks,
+            found.offsets,
+            target=goal,
+            seed=seed,
+            keep_going=keep_going,
+            on_solution=lambda offsets: found.offer(offsets, "repair"),
+        )
+    return found.offsets
+
+
+@dataclass
+class _Found:
+    """The lowest packing so far."""
+
+    blocks: Blocks
+    report: Callable[[Array, str], None] | None
+    offsets: Array | None = None
+    peak: int = field(default=1 << 62)
+
+    def offer(self, offsets: Array | None, source: str) -> None:
+        if offsets is None:
+            return
+        peak = int((offsets + self.blocks.size).max(initial=0))
+        if peak < self.peak:
+            self.offsets, self.peak = offsets, peak
+            if self.report is not None:
+                self.report(offsets, source)
+
+
+def _by_cores(
+    blocks: Blocks,
+    measures: Measures,
+    target: int,
+    seed: int,
+    keep_going: KeepGoing,
+    found: _Found,
+) -> None:
+    """Pack a core, place the others around it, let the core grow by what sticks out."""
+    heaviest = measures.heaviest_load
+    greatest = int(blocks.load.max())
+    core = heaviest >= CORE * greatest
+    offsets = np.full(blocks.b, -1, dtype=np.int64)
+    legs = 6
+    for turn in range(ROUNDS):
+        if turn and not keep_going():
+            return
+        members = np.flatnonzero(core)
+        packed = _pack_core(
+            _part(blocks, members),
+            offsets[members],
+            target,
+            seed + turn,
+            legs if turn else 2,
+            keep_going,
+        )
+        if packed is None:
+            return
+        offsets[:] = -1
+        offsets[members] = packed
+        goal = max(target, int((packed + blocks.size[members]).max()))
+        joining = members[:0]
+        for level in (*LEVELS, 0.0):
+            members = np.flatnonzero(core | (heaviest >= level * greatest))
+            # The last level is everything; it is not cut out again.
+            last = len(members) == blocks.b
+            part = blocks if last else _part(blocks, members)
+            shape = measures if last else Measures(part)
+            tries = _complete(part, shape, offsets[members], goal, keep_going)
+            if not tries:
+                return
+            over, peak, chosen = min(tries, key=lambda item: item[:2])
+            offsets[members] = chosen
+            if over:
+                # What sticks out in the packings that are nearly as good joins as well.
+                similar = [option for count, _, option in tries if count <= 2 * over + 2]
+                high = [part.size + option > goal for option in similar if over <= FEW]
+                joining = members[np.logical_or.reduce(high)] if high else members[:0]
+                joining = joining[~core[joining]]
+                goal = max(goal, peak)
+            if last:
+                found.offer(offsets.copy(), "core")
+                if found.peak <= target:
+                    return
+                break
+            if len(joining) and 0 < turn <= HASTY:
+                break
+        core[joining] = True
+        if not len(joining):
+            legs = min(2 * legs, MOST_LEGS)
+
+
+def _part(blocks: Blocks, members: Array) -> Blocks:
+    """Return some of the blocks as an instance of their own."""
+    return Blocks.of(
+        LmemPacking.from_arrays(
+            blocks.size[members],
+            blocks.time[blocks.first[members]],
+            blocks.time[blocks.end[members] - 1] + 1,
+            alignment=blocks.alignment[members],
+        )
+    )
+
+
+def _pack_core(
+    core: Blocks, before: Array, target: int, seed: int, legs: int, keep_going: KeepGoing
+) -> Array | None:
+    """Return the lowest packing of the core by dives, rules and, failing these, annealing.
+
+    `before` is its packing in the last round, -1 for blocks not yet placed.
+    """
+    measures = Measures(core)
+    found = _Found(core, None)
+    if (before >= 0).all():
+        found.offer(before, "last round")
+    for keys in ORDERS.values() if core.b <= LARGEST_DIVE else ():
+        if found.peak > target:
+            found.offer(
+                place(core, np.lexsort(keys(measures)[::-1]), keep_going=keep_going), "dive"
+            )
+    for name in COMPLETING:
+        rule = RULES[name]
+        if found.peak > target and (core.b <= LARGE or rule.scalable):
+            order = rule.order(measures)
+            found.offer(
+                place_in_order(core, order, policy=rule.policy, keep_going=keep_going), name
+            )
+    if found.offsets is None or found.peak <= target:
+        return found.offsets
+    if int(measures.meetings.sum()) > MOST_MEETINGS:
+        return found.offsets
+    return annealing.improve(
+        core, found.offsets, target=target, seed=seed, legs=legs, keep_going=keep_going
+    )
+
+
+def _complete(
+    part: Blocks, measures: Measures, placed: Array, goal: int, keep_going: KeepGoing
+) -> list[tuple[int, int, Array]]:
+    """Place what is not placed, by several rules until one stays within the goal.
+
+    Returns
+    -------
+    list of (int, int, ndarray)
+        How many blocks of each completed packing stick out above the goal, its peak, its offsets.
+    """
+    tries = []
+    for name in COMPLETING:
+        rule = RULES[name]
+        if part.b > LARGE and not rule.scalable:
+            continue
+        offsets = place_in_order(
+            part, rule.order(measures), policy=rule.policy, keep_going=keep_going, placed=placed
+        )
+        if offsets is None:
+            break
+        top = offsets + part.size
+        tries.append((int((top > goal).sum()), int(top.max()), offsets))
+        if tries[-1][1] <= goal:
+            break
+    return tries

@@ -1,0 +1,149 @@
+"""Large packings lowered where they are highest: a window of time at once, by best fit.
+
+Of a placement of very many blocks, few end high.  All blocks that live wholly within a window
+around the highest one are taken out and placed again between those that reach beyond, the ones
+that live under the heaviest load first.  Where that does not lower it, the window grows; once it
+has become large, the order is disturbed a little.
+
+A window costs O(b) to find, and then a best fit of what is in it: fractions of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive import greedy
+from stagepack.heuristics.packing.constructive.rules import BEST, Measures
+from stagepack.heuristics.packing.local_search.repair import CUT, MEMBER, clipped
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+FEWEST = 500
+"""Blocks in a first window."""
+
+MOST_PAIRS = 20_000_000
+"""Pairs of a block that is placed again and another that it meets: part of a second to place."""
+
+GROWING = 5
+"""Times that a window is doubled at most."""
+
+NOISE = 0.1
+"""How much the order is disturbed after that, as a part of lifetimes."""
+
+WORTH = 300
+"""A peak is reported once it has fallen by this part of itself: to check it takes as long as some
+windows."""
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why windows cannot be packed anew, or ''."""
+    if not blocks.plain:
+        return "windows are for plain blocks: no gaps, circular time, ranges or odd alignments"
+    return ""
+
+
+def improve(
+    blocks: Blocks,
+    offsets: Array,
+    *,
+    target: int,
+    seed: int,
+    keep_going: Callable[[], bool],
+    on_solution: Callable[[Array], None],
+    patience: int | None = None,
+) -> Array:
+    """Lower the peak of a packing window by window.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        That :func:`unsupported` has nothing against.
+    offsets : ndarray of int64, shape (b,)
+        A packing.
+    target : int
+        Stop at this peak: the best bound known.
+    seed : int
+    keep_going : callable
+        Asked several times a second.
+    on_solution : callable
+        Called with offsets when the peak has fallen by a good part, and at the end.
+    patience : int, optional
+        Tries at one place after which to give up.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,)
+        Offsets of a peak no higher than before.
+    """
+    offsets = offsets.copy()
+    top = offsets + blocks.size
+    peak = reported = int(top.max(initial=0))
+    tries = np.zeros(blocks.sections, dtype=np.int64)
+    random = np.random.default_rng(seed)
+    while peak > target and keep_going():
+        if reported - peak > reported // WORTH:
+            reported = peak
+            on_solution(offsets.copy())
+        worst = int(np.argmax(top))
+        here = slice(int(blocks.first[worst]), int(blocks.end[worst]))
+        attempt = int(tries[here].max())
+        if attempt == patience:
+            break
+        tries[here] += 1
+        members, begin, stop = _window(blocks, here, FEWEST << min(attempt, GROWING))
+        window, inside = clipped(blocks, members, begin, stop)
+        effort.spend(CUT + MEMBER * len(members))
+        found = _fitted(window, inside, offsets[members], attempt, random, keep_going)
+        if found is None:
+            break
+        if (found + window.size)[inside].max(initial=0) < peak:
+            offsets[members] = found
+            top[members] = found + window.size
+            peak = int(top.max())
+            tries[here] = 0
+    if peak < reported:
+        on_solution(offsets)
+    return offsets
+
+
+def _window(blocks: Blocks, here: slice, fewest: int) -> tuple[Array, int, int]:
+    """Return the blocks alive around some sections, and a window in which enough of them live.
+
+    It stops growing before what would be placed again meets too much.
+    """
+    margin, found = 8 + here.stop - here.start, None
+    while True:
+        begin, stop = max(0, here.start - margin), min(blocks.sections, here.stop + margin)
+        effort.spend(effort.ITEM * blocks.b / 10)
+        members = np.flatnonzero((blocks.first < stop) & (blocks.end > begin))
+        inside = (blocks.first[members] >= begin) & (blocks.end[members] <= stop)
+        number = int(inside.sum())
+        # What is alive at once is about what reaches beyond.
+        pairs = number * (len(members) - number + 1)
+        if found is not None and pairs > MOST_PAIRS:
+            return found
+        found = members, begin, stop
+        if number >= fewest or stop - begin == blocks.sections:
+            return found
+        margin *= 2
+
+
+def _fitted(
+    window: Blocks,
+    inside: Array,
+    offsets: Array,
+    attempt: int,
+    random: np.random.Generator,
+    keep_going: Callable[[], bool],
+) -> Array | None:
+    """Return all blocks of a window with those inside placed again; None when time is over."""
+    measures = Measures(window)
+    sections = measures.sections
+    if attempt >= GROWING:
+        sections = sections * random.lognormal(0, NOISE, window.b)
+    order = np.lexsort((-measures.area, -sections, -measures.heaviest_load))
+    placed = np.where(inside, -1, offsets)
+    return greedy.place_in_order(window, order, policy=BEST, placed=placed, keep_going=keep_going)

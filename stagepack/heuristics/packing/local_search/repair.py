@@ -1,0 +1,191 @@
+"""Repair of large packings: where they are too high, a window of time is packed anew.
+
+The highest block decides.  Blocks that live wholly within some sections around it are taken out
+and placed again, by annealing over first-fit orders, beside those that reach beyond; the window
+grows where that does not help.  A packing never gets worse.  A window costs O(b) to cut out, and
+then what is spent on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive.greedy import KeepGoing
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.local_search import annealing
+from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+SEARCHED, NODES = 600, 5_000
+"""Blocks of a window up to which it is first searched exhaustively, and nodes of the first try."""
+
+LARGEST_CUT = 30_000
+"""Blocks alive in a window that is wider than the first at its place."""
+
+LARGEST_WINDOW = 4000
+"""Blocks that are placed again; with more, first-fit orders change too slowly."""
+
+MOST_PAIRS = 4_000_000
+"""Pairs of one that is placed again and another that it meets: memory of 8 bytes each."""
+
+CUT, MEMBER = 1e-3, 2e-6
+"""Seconds of cutting a window out: each, and each of its blocks."""
+
+LEGS = 2
+"""Kernel calls of annealing in the first window at a place; doubled as it grows."""
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why windows cannot be repaired, or ''."""
+    if not blocks.plain:
+        return "repair needs plain blocks: no gaps, circular time, ranges or odd alignments"
+    return ""
+
+
+def improve(
+    blocks: Blocks,
+    offsets: Array,
+    *,
+    target: int,
+    seed: int = 0,
+    keep_going: KeepGoing | None = None,
+    on_solution: Callable[[Array], None] | None = None,
+) -> Array:
+    """Lower the peak of a packing window by window.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Plain ones.
+    offsets : ndarray of int64, shape (b,)
+        A packing.
+    target : int
+        Stop at this peak: the best bound known.
+    seed : int
+    keep_going : callable, optional
+        Asked several times a second.
+    on_solution : callable, optional
+        Called with offsets whenever the peak has fallen.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,)
+        Offsets of a peak no higher than before.
+    """
+    offsets = offsets.copy()
+    top = offsets + blocks.size
+    reported = int(top.max(initial=0))
+    tries = np.zeros(blocks.sections, dtype=np.int64)
+    random = np.random.default_rng(seed)
+    while (peak := int(top.max(initial=0))) > target:
+        if peak < reported:
+            reported = peak
+            if on_solution is not None:
+                on_solution(offsets.copy())
+        if keep_going is not None and not keep_going():
+            return offsets
+        effort.spend(effort.ITEM * blocks.b)
+        worst = int(np.argmax(top))
+        first, end = int(blocks.first[worst]), int(blocks.end[worst])
+        attempt = int(tries[first:end].max())
+        tries[first:end] += 1
+        members, begin, stop = _window(blocks, first, end, attempt)
+        window, inside = clipped(blocks, members, begin, stop)
+        effort.spend(CUT + MEMBER * len(members))
+        if inside.sum() > LARGEST_WINDOW or window.pairs > MOST_PAIRS:
+            inside = _chosen(window, inside, members == worst, random)
+        found = _searched(window, inside, offsets[members], target, attempt, keep_going)
+        if found is None:
+            found = annealing.improve(
+                window,
+                offsets[members],
+                target=target,
+                seed=seed + attempt,
+                movable=inside,
+                legs=LEGS << min(attempt, 8),
+                keep_going=keep_going,
+            )
+        offsets[members] = found
+        top[members] = found + blocks.size[members]
+    if peak < reported and on_solution is not None:
+        on_solution(offsets.copy())
+    return offsets
+
+
+def _searched(
+    window: Blocks,
+    inside: Array,
+    offsets: Array,
+    target: int,
+    attempt: int,
+    keep_going: KeepGoing | None,
+) -> Array | None:
+    """Return the offsets of a small window packed as low as its surroundings allow, or None."""
+    if len(inside) > SEARCHED or not inside.any():
+        return None
+    effort.spend(CUT + 2 * effort.ROW * len(inside))
+    around = LmemPacking.from_arrays(
+        window.size,
+        window.time[window.first],
+        window.time[window.end - 1] + 1,
+        alignment=window.alignment,
+        fixed=np.where(inside, -1, offsets),
+    )
+    peak = int((offsets + window.size).max())
+    floor = max(target, int((offsets + window.size)[~inside].max(initial=0)))
+    # First half way down, then anything lower.
+    capacity = max(floor, peak - max(1, (peak - floor) >> (attempt + 1)))
+    if capacity >= peak:  # what may not move is as high
+        return offsets
+    decision = exact.decide(
+        Blocks.of(around),
+        capacity,
+        keep_going=keep_going,
+        node_limit=NODES << min(attempt, 8),
+        warm=offsets,
+    )
+    return decision.offsets
+
+
+def _window(blocks: Blocks, first: int, end: int, attempt: int) -> tuple[Array, int, int]:
+    """Return the blocks alive around [first, end), the more the later the attempt, and where."""
+    while True:
+        margin = (end - first + 8) << min(attempt, 20)
+        begin, stop = max(0, first - margin), min(blocks.sections, end + margin)
+        members = np.flatnonzero((blocks.first < stop) & (blocks.end > begin))
+        if len(members) <= LARGEST_CUT or attempt == 0:
+            return members, begin, stop
+        attempt -= 1
+
+
+def _chosen(window: Blocks, inside: Array, worst: Array, random: np.random.Generator) -> Array:
+    """Return a mask of some blocks out of those inside: the worst one, and any that it meets.
+
+    As many as have no more pairs, all together, than a search may hold.
+    """
+    at = int(np.flatnonzero(worst)[0])
+    meets = (window.first < window.end[at]) & (window.end > window.first[at])
+    order = random.permutation(np.flatnonzero(inside & meets & ~worst))
+    order = np.concatenate([[at], order])[:LARGEST_WINDOW]
+    begun = np.searchsorted(np.sort(window.first), window.end[order], side="left")
+    over = np.searchsorted(np.sort(window.end), window.first[order], side="right")
+    chosen = np.zeros(window.b, dtype=bool)
+    chosen[order[np.cumsum(begun - over) <= MOST_PAIRS]] = True
+    return chosen
+
+
+def clipped(blocks: Blocks, members: Array, begin: int, stop: int) -> tuple[Blocks, Array]:
+    """Return `members` in the sections [begin, stop) alone, and which of them end there."""
+    first, end = blocks.first[members], blocks.end[members]
+    inside = (first >= begin) & (end <= stop)
+    window = LmemPacking.from_arrays(
+        blocks.size[members],
+        np.maximum(first, begin),
+        np.minimum(end, stop),
+        alignment=blocks.alignment[members],
+    )
+    return Blocks.of(window), inside

@@ -1,0 +1,308 @@
+"""Old places kept: a placement within a capacity that moves few bytes of the one before.
+
+Two ways.  *Passes over time*: old places that do not clash are kept, the heavier of two that do,
+and all other blocks go around them; where these end too high, smaller kept blocks near them are
+given up and it begins anew.  Failing that, blocks of a given placement go back to their old places
+unless others lie there.  A pass costs a sort and, for the rest, a greedy placement: it carries to
+millions of blocks.
+
+*Search*, whatever the rules: buffers keep their old offsets as long as these fit together; the
+others go into what is left.  Where they find no room, some of the kept ones are released, the
+smallest first, and then tried again one by one: O(n) greedy placements.
+
+Ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive.greedy import (
+    KeepGoing,
+    place_in_order,
+    portfolio,
+    whole,
+)
+from stagepack.heuristics.packing.constructive.rules import RULES, Measures
+from stagepack.heuristics.packing.relocation_kernels import sieve
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+RULE = "best-fit-lifetime"
+"""How blocks go around those that are kept: of the rules that scale, mostly the lowest."""
+
+ROUNDS = 6
+"""Times that the others are placed, each with about half as many kept blocks near what was too
+high."""
+
+RETURNS = 20
+"""Times that blocks on their way back are looked at again, because one of them gave way."""
+
+ENTRY, CHECKED, MADE = 3e-9, 1e-6, 1e-3
+"""Seconds of a buffer or piece looked at for one other, of a buffer in a check or a normal form,
+and of either apart from that."""
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why old places cannot be kept by passes over time, or ''."""
+    if not whole(blocks):
+        return "keeping needs blocks of one full-height piece that may lie anywhere"
+    return ""
+
+
+def previous(instance: LmemPacking, blocks: Blocks) -> Array:
+    """Return the old offset of each block, shape (b,), or -1: that of its largest such buffer."""
+    old = np.full(blocks.b, -1, dtype=np.int64)
+    by_size = np.argsort(instance.size, kind="stable")
+    by_size = by_size[instance.previous[by_size] >= 0]
+    old[blocks.block[by_size]] = instance.previous[by_size]
+    return old
+
+
+def around(
+    blocks: Blocks, old: Array, ceiling: int, *, keep_going: KeepGoing | None = None
+) -> Array | None:
+    """Keep old places that do not clash, and place the other blocks around them.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Of the supported kind.
+    old : ndarray of int64, shape (b,)
+        Old offsets; -1: none.
+    ceiling : int
+        Address that no block may exceed.
+    keep_going : callable, optional
+        Asked several times a second.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,), or None
+        Offsets; None when the rest never fitted, or time is over.
+    """
+    usable = (old >= 0) & (old + blocks.size <= ceiling) & (old % blocks.alignment == 0)
+    candidates = np.flatnonzero(usable)
+    if not len(candidates):
+        return None
+    clashing = _clashing(blocks, candidates, old[candidates], blocks.size[candidates] * 1.0)
+    kept = np.zeros(blocks.b, dtype=bool)
+    kept[candidates[~clashing]] = True
+    measures = Measures(blocks)
+    rule = RULES[RULE]
+    order = rule.order(measures)
+    for _ in range(ROUNDS):
+        offsets = place_in_order(
+            blocks,
+            order,
+            policy=rule.policy,
+            keep_going=keep_going,
+            placed=np.where(kept, old, -1),
+        )
+        if offsets is None:
+            return None
+        beyond = offsets + blocks.size > ceiling
+        if not beyond.any():
+            return offsets
+        near = np.flatnonzero(kept & _alive_with(blocks, beyond))
+        if not len(near):
+            return None
+        near = near[np.argsort(blocks.size[near], kind="stable")]
+        kept[near[: (len(near) + 1) // 2]] = False
+    return None
+
+
+def returned(blocks: Blocks, offsets: Array, old: Array) -> Array:
+    """Return a packing with blocks moved back to old places, as far as nobody is in their way.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Of the supported kind.
+    offsets : ndarray of int64, shape (b,)
+        A packing; its peak is not exceeded.
+    old : ndarray of int64, shape (b,)
+        Old offsets; -1: none.
+    """
+    peak = int((offsets + blocks.size).max(initial=0))
+    back = (old >= 0) & (old + blocks.size <= peak) & (old % blocks.alignment == 0)
+    everyone = np.arange(blocks.b)
+    for _ in range(RETURNS):
+        found = np.where(back, old, offsets)
+        # Who is not on the way back gives way to nobody.
+        weight = np.where(back & (old != offsets), blocks.size, np.inf)
+        dropped = _clashing(blocks, everyone, found, weight)
+        if not dropped.any():
+            return found
+        back &= ~dropped
+    return offsets
+
+
+def _clashing(blocks: Blocks, members: Array, low: Array, weight: Array) -> Array:
+    """Return which of some blocks are to go so that the others do not intersect."""
+    times = np.concatenate([blocks.end[members], blocks.first[members]])
+    # At equal times ends come first: lifetimes are half-open.
+    events = np.argsort(times, kind="stable")
+    return sieve(events, low, low + blocks.size[members], weight)
+
+
+# ---------------------------------------------------------------------- by search
+
+
+def move_less(
+    instance: LmemPacking,
+    capacity: int,
+    *,
+    keep_going: Callable[[], bool],
+    on_solution: Callable[[Array], object],
+) -> None:
+    """Report placements within `capacity`, shape (n,), each moving fewer bytes than the last.
+
+    Releases kept buffers until the rest fits, then tries to keep each released one again, the
+    largest first.  O(n) greedy packings at most.
+    """
+    kept = _consistent(instance, capacity, keep_going)
+    found = None
+    while found is None and keep_going():
+        found, beyond = _with(instance, kept, capacity, keep_going)
+        if found is None:
+            if not kept.any():
+                return
+            kept &= ~_in_the_way(instance, kept, beyond)
+    if found is None:
+        return
+    on_solution(found)
+    for buffer in sorted(np.flatnonzero(_moved(instance, found)), key=lambda i: -instance.size[i]):
+        if not keep_going():
+            return
+        again = kept.copy()
+        again[buffer] = True
+        again[instance.previous == found] = True
+        if not _agree(instance, again, capacity):
+            continue
+        better, _ = _with(instance, again, capacity, keep_going)
+        if better is not None and _bytes(instance, better) < _bytes(instance, found):
+            found, kept = better, again
+            on_solution(found)
+
+
+def _moved(instance: LmemPacking, offsets: Array) -> Array:
+    return np.asarray((instance.previous >= 0) & (instance.previous != offsets))
+
+
+def _bytes(instance: LmemPacking, offsets: Array) -> int:
+    return int(instance.size[_moved(instance, offsets)].sum())
+
+
+def _consistent(instance: LmemPacking, capacity: int, keep_going: Callable[[], bool]) -> Array:
+    """Return a mask of buffers whose previous offsets are valid together, the largest first.
+
+    O(n) for each buffer, in memory linear in n.
+    """
+    kept = np.zeros(instance.n, dtype=bool)
+    blocks = Blocks.of(instance)
+    alone = np.flatnonzero(_fits_alone(instance, blocks, capacity))
+    if _agree(instance, _mask(alone, instance.n), capacity):
+        return _mask(alone, instance.n)
+    low = np.where(instance.fixed >= 0, instance.fixed, instance.previous)
+    high = low + instance.size
+    placed = instance.fixed >= 0
+    for buffer in sorted(alone.tolist(), key=lambda i: (-int(instance.size[i]), i)):
+        if not keep_going():  # what is known to fit together is kept
+            break
+        effort.spend(effort.LOOK + ENTRY * (instance.n + len(blocks.first)))
+        block = blocks.block[buffer]
+        beside = np.flatnonzero(placed & (low < high[buffer]) & (low[buffer] < high))
+        together = (blocks.block == block) & placed & (low != low[buffer])
+        if not _meets(blocks, block, blocks.block[beside]) and not together.any():
+            kept[buffer] = placed[buffer] = True
+    return kept
+
+
+def _meets(blocks: Blocks, block: int, others: Array) -> bool:
+    """Whether a block shares a section with any of some others."""
+    of_others = np.zeros(blocks.b, dtype=bool)
+    of_others[others] = True
+    of_others[block] = False
+    pieces = np.flatnonzero(np.repeat(of_others, np.diff(blocks.piece_ptr)))
+    first, end = blocks.first[pieces], blocks.end[pieces]
+    own = range(int(blocks.piece_ptr[block]), int(blocks.piece_ptr[block + 1]))
+    return any(bool(((first < blocks.end[p]) & (end > blocks.first[p])).any()) for p in own)
+
+
+def _mask(buffers: Array, n: int) -> Array:
+    mask = np.zeros(n, dtype=bool)
+    mask[buffers] = True
+    return mask
+
+
+def _fits_alone(instance: LmemPacking, blocks: Blocks, capacity: int) -> Array:
+    """Return a mask of buffers whose previous offsets their blocks may have, beside no others."""
+    block, at = blocks.block, instance.previous
+    top = at + blocks.size[block]
+    fits = (at >= 0) & (at % blocks.alignment[block] == 0) & (top <= capacity)
+    for buffer in np.flatnonzero(fits & (np.diff(blocks.range_ptr)[block] > 0)):
+        ranges = slice(blocks.range_ptr[block[buffer]], blocks.range_ptr[block[buffer] + 1])
+        inside = (blocks.range_low[ranges] <= at[buffer]) & (
+            top[buffer] <= blocks.range_high[ranges]
+        )
+        fits[buffer] = inside.any()
+    return np.asarray(fits)
+
+
+def _agree(instance: LmemPacking, kept: Array, capacity: int) -> bool:
+    """Whether the previous offsets of some buffers break no rule, fixed ones in place."""
+    if not kept.any():
+        return True
+    members = np.flatnonzero(kept | (instance.fixed >= 0))
+    effort.spend(MADE + CHECKED * instance.n)
+    offsets = np.where(kept, instance.previous, instance.fixed)[members]
+    part = instance.select(
+        members.tolist(), objective=Objective.FIT, capacity=capacity, memories=()
+    )
+    return not part.check(PackingSolution.of(part, offsets))
+
+
+def _with(
+    instance: LmemPacking, kept: Array, capacity: int, keep_going: Callable[[], bool]
+) -> tuple[Array | None, Array]:
+    """Return a placement that keeps these buffers (None), and the buffers that found no room."""
+    fixed = np.where(kept, instance.previous, instance.fixed)
+    effort.spend(MADE + CHECKED * instance.n)
+    part = instance.replace(fixed=fixed, objective=Objective.PEAK)
+    blocks = Blocks.of(part)
+    found = portfolio(blocks, keep_going=keep_going)
+    if found is None:
+        return None, np.flatnonzero(~kept)
+    offsets = blocks.expand(found)
+    beyond = np.flatnonzero(offsets + instance.size > capacity)
+    return (None, beyond) if len(beyond) else (offsets, beyond)
+
+
+def _in_the_way(instance: LmemPacking, kept: Array, beyond: Array) -> Array:
+    """Return a mask of kept buffers to release: the smaller half of those alive with `beyond`."""
+    blocks = Blocks.of(instance)
+    too_high = np.zeros(blocks.b, dtype=bool)
+    too_high[blocks.block[beyond]] = True
+    near = _alive_with(blocks, too_high)
+    candidates = np.flatnonzero(kept & near[blocks.block])
+    if not len(candidates):
+        candidates = np.flatnonzero(kept)
+    by_size = candidates[np.argsort(instance.size[candidates], kind="stable")]
+    return _mask(by_size[: (len(by_size) + 1) // 2], instance.n)
+
+
+def _alive_with(blocks: Blocks, some: Array) -> Array:
+    """Return which blocks share a section with any of some; both as masks."""
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
+    of_them = some[owner]
+    change = np.zeros(blocks.sections + 1, dtype=np.int64)
+    np.add.at(change, blocks.first[of_them], 1)
+    np.add.at(change, blocks.end[of_them], -1)
+    busy = np.concatenate([[0], np.cumsum(np.cumsum(change)[:-1] > 0)])
+    near = np.zeros(blocks.b, dtype=bool)
+    near[owner[busy[blocks.end] > busy[blocks.first]]] = True
+    return near

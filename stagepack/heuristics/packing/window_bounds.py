@@ -1,0 +1,133 @@
+"""Lower bounds above the load bound: stretches of time that are proved too full.
+
+What is alive in a run of consecutive sections must fit there whatever happens before and after:
+lifetimes are clipped to the run, and blocks that cross all of it are a constant.  Where the exact
+search proves that this window does not fit a capacity, the instance does not either.  Runs of up
+to three sections always meet the load bound, so windows begin at four and double; the certificate
+is the window and its exhausted tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.progress import Stopped
+from stagepack.result import Status
+
+NARROWEST = 4
+"""Sections of the first windows."""
+
+HEAVIEST = 64
+"""How many windows of each width are tried."""
+
+NODES = 1000
+"""Nodes that a window may cost in the first pass; eightfold in every further one."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A run of sections that is too full, and what it proves.
+
+    Attributes
+    ----------
+    first, end : int
+        The sections [first, end).
+    bound : int
+        Every packing of the instance has at least this peak, in bytes.
+    nodes : int
+        Size of the exhausted tree.
+    """
+
+    first: int
+    end: int
+    bound: int
+    nodes: int
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why there are no windows in `blocks`, or ''."""
+    if not blocks.linear:
+        return "windows need lifetimes on a line, neither circular nor a conflict graph"
+    return exact.unknown_rule(blocks)
+
+
+def windows(
+    blocks: Blocks,
+    lower: int = 0,
+    *,
+    keep_going: Callable[[], bool] | None = None,
+    passes: int | None = None,
+    step_limit: int | None = None,
+) -> Iterator[Window]:
+    """Yield windows with ever higher bounds.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        For which :func:`unsupported` has no objection.
+    lower : int
+        A lower bound on the peak that is already known.
+    keep_going : callable, optional
+        Asked at least every 0.2 s or so; the windows end once it returns False.
+    passes : int, optional
+        End after this many passes over all widths.  Otherwise they end when every window tried
+        is known to fit.
+    step_limit : int, optional
+        End after about this many elementary steps of the search.
+    """
+    bound = max(lower, int(blocks.load.max(initial=0)))
+    fitting: list[tuple[int, int]] = []  # windows that fit the bound, so all within them do
+    nodes, number, steps = NODES, 0, 0
+    while passes is None or number < passes:
+        undecided = 0
+        for first, end in _candidates(blocks):
+            if any(a <= first and end <= b for a, b in fitting):
+                continue
+            try:
+                packing = exact.prepared(blocks, None, first, end, keep_going)
+            except Stopped:
+                return
+            while True:
+                decision = exact.decide_packing(
+                    packing,
+                    bound,
+                    keep_going=keep_going,
+                    node_limit=nodes,
+                    step_limit=None if step_limit is None else step_limit - steps,
+                )
+                steps += decision.steps
+                if decision.status is not Status.INFEASIBLE:
+                    break
+                bound = decision.bound
+                yield Window(first, end, bound, decision.nodes)
+                if keep_going is not None and not keep_going():
+                    return
+            if keep_going is not None and not keep_going():
+                return
+            if step_limit is not None and steps >= step_limit:
+                return
+            if decision.status is Status.FEASIBLE:
+                fitting.append((first, end))
+            else:
+                undecided += 1
+        if not undecided:
+            return
+        nodes, number = 8 * nodes, number + 1
+
+
+def _candidates(blocks: Blocks) -> Iterator[tuple[int, int]]:
+    """Yield windows [first, end), the narrower and then the heavier first."""
+    sections, width = blocks.sections, NARROWEST
+    running = np.concatenate([[0], np.cumsum(blocks.load)])
+    while width < sections:
+        first = np.unique(np.append(np.arange(0, sections - width, width // 4), sections - width))
+        heaviest = np.argsort(running[first] - running[first + width], kind="stable")
+        for begin in first[heaviest[:HEAVIEST]].tolist():
+            yield begin, begin + width
+        width *= 2
+    yield 0, sections

@@ -1,0 +1,341 @@
+"""Small groups of buffers that fit nowhere, and what would mend it, where any rule may be in play.
+
+What can be left out without the rest fitting is dropped (a deletion filter: Chinneck and Dravnieks
+1991), and then limits are raised, by bisection, until everything fits.  Each question goes to the
+exact search or, where that does not know a rule, to CP-SAT, with a limit; so many questions and no
+more are asked, and what is known by then is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stagepack import solvers
+from stagepack.errors import InputError
+from stagepack.formulations import packing as formulations
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.instances.packing import LmemPacking, Objective
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+from stagepack.methods.models import PACE
+from stagepack.methods.packing.attempt import PackingProgress
+from stagepack.result import Status
+
+NODES, WORK = 20_000, 0.5
+"""Nodes of the exact search, or work of CP-SAT, that one question may cost."""
+
+QUESTIONS, UNDECIDED = 300, 8
+"""Questions asked, and questions left open, after which nothing more is asked."""
+
+SECONDS = 5.0
+"""Time for all questions of a run that has a time limit; less if that comes first."""
+
+LARGEST = 2_000
+"""Buffers of the largest instance about which anything is asked."""
+
+MADE = 2e-3
+"""Seconds of work to make the instance of a question and its normal form, its size apart."""
+
+PROBED = 4
+"""Limits of one kind that are raised, one after the other."""
+
+
+@dataclass(frozen=True)
+class InfeasibleBuffers:
+    """Buffers that do not fit together.
+
+    Attributes
+    ----------
+    buffers : tuple of int
+        Their indices, ascending.
+    irreducible : bool
+        Without any one of them the others fit.  False: not proved.
+    """
+
+    buffers: tuple[int, ...]
+    irreducible: bool
+
+
+class Questions:
+    """Asks whether instances have any placement, as long as that is cheap.
+
+    Parameters
+    ----------
+    progress : Progress
+        Of the run that wants to know.
+    """
+
+    def __init__(self, progress: PackingProgress) -> None:
+        self.progress = progress
+        self.asked = self.undecided = 0
+        # On the clock that ends the run, so that runs that are to repeat do.
+        self._until = progress.spent + SECONDS
+        self._limited = np.isfinite(progress.remaining)
+
+    def keep_going(self) -> bool:
+        """Whether there is time, and hope, for one more question."""
+        if self.progress.interrupted or self.undecided >= UNDECIDED or self.asked >= QUESTIONS:
+            return False
+        # Without a time limit only work counts, so that such runs repeat.
+        return not self._limited or (
+            self.progress.remaining > 0 and self.progress.spent < self._until
+        )
+
+    def fits(self, instance: LmemPacking) -> Status:
+        """Return FEASIBLE, INFEASIBLE or UNKNOWN."""
+        if not self.keep_going():
+            return Status.UNKNOWN
+        self.asked += 1
+        effort.spend(MADE + effort.ITEM * instance.n)
+        try:
+            found = self._by_search(instance) or self._by_model(instance)
+        except InputError:  # beyond the numbers of one or not installed the other
+            found = Status.UNKNOWN
+        self.undecided += found is Status.UNKNOWN
+        return found
+
+    def _by_search(self, instance: LmemPacking) -> Status | None:
+        if instance.memories:
+            return None
+        blocks = Blocks.of(instance)
+        if exact.unsupported(blocks):
+            return None
+        capacity = instance.ceiling
+        return exact.decide(
+            blocks,
+            stacked(blocks) if capacity is None else capacity,
+            keep_going=self.keep_going,
+            node_limit=NODES,
+        ).status
+
+    def _by_model(self, instance: LmemPacking) -> Status:
+        engine = solvers.engine("cp-sat")
+        if engine.unavailable():
+            return Status.UNKNOWN
+        with self.progress.setup("loading cp-sat"):
+            engine.load()
+        model = formulations.CpSat(instance)
+        if model.infeasible:
+            return Status.INFEASIBLE
+        found: list[object] = []
+        outcome = engine.solve(
+            model.model,
+            limits=solvers.Limits(
+                time_limit=max(0.0, self.progress.remaining) if self._limited else None,
+                work_limit=WORK,
+            ),
+            on_solution=lambda values, bound: found.append(values),
+            should_stop=lambda: bool(found) or not self.keep_going(),
+        )
+        effort.spend(outcome.work / PACE)
+        if outcome.interrupted:
+            self.progress.interrupt()
+        if found or outcome.values is not None:
+            return Status.FEASIBLE
+        return outcome.status
+
+
+def stacked(blocks: Blocks) -> int:
+    """Return a height that suffices: everything on top of one another, on any support."""
+    support = int(blocks.range_low.max(initial=0))
+    return support + int((blocks.size + blocks.alignment).sum())
+
+
+def part(instance: LmemPacking, buffers: list[int], ceiling: int | None) -> LmemPacking:
+    """Return some buffers as an instance that asks for any placement below the ceiling."""
+    chosen = {"accesses": np.zeros(len(buffers), dtype=np.int64), "banks": None}
+    if instance.memories:
+        return instance.select(buffers, **chosen)
+    objective = Objective.PEAK if ceiling is None else Objective.FIT
+    return instance.select(buffers, objective=objective, capacity=ceiling, **chosen)
+
+
+def find(
+    instance: LmemPacking, ceiling: int | None, questions: Questions
+) -> InfeasibleBuffers | None:
+    """Return buffers that do not fit together, as few as can be proved quickly.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        Known to be infeasible.
+    ceiling : int or None
+        Address that no buffer may exceed.
+    questions : Questions
+
+    Returns
+    -------
+    InfeasibleBuffers or None
+        None: nothing could be left out, or too much is to be asked.
+    """
+    if instance.n > LARGEST:
+        return None
+    block = Blocks.of(instance).block
+    groups = [np.flatnonzero(block == at).tolist() for at in range(int(block.max()) + 1)]
+    born = [int(instance.start[group].min()) for group in groups]
+    nbytes = [int(instance.size[group].max()) for group in groups]
+
+    def misfit(kept: list[int]) -> Status:
+        buffers = sorted(i for at in kept for i in groups[at])
+        return questions.fits(part(instance, buffers, ceiling)) if buffers else Status.FEASIBLE
+
+    kept = sorted(range(len(groups)), key=lambda at: (born[at], at))
+    # What is alive at other times goes in large pieces, the rest one by one: of the buffers, the
+    # largest are tried last, for they are hardly ever superfluous.
+    kept, _ = _without(kept, misfit, questions.keep_going, least=max(1, len(kept) // 16))
+    kept.sort(key=lambda at: (nbytes[at], at))
+    kept, irreducible = _without(kept, misfit, questions.keep_going, least=1)
+    if len(kept) == len(groups) and not irreducible:
+        return None
+    return InfeasibleBuffers(tuple(sorted(i for at in kept for i in groups[at])), irreducible)
+
+
+def _without(
+    kept: list[int],
+    decide: Callable[[list[int]], Status],
+    keep_going: Callable[[], bool],
+    least: int,
+) -> tuple[list[int], bool]:
+    """Drop chunks, halved down to `least`, that the rest does not fit without.
+
+    Returns
+    -------
+    kept : list of int
+    irreducible : bool
+        Every chunk of the last size was proved to be needed.
+    """
+    chunk, irreducible = max(least, len(kept) // 2), False
+    while chunk:
+        begin, irreducible = 0, True
+        while begin < len(kept):
+            if not keep_going():
+                return kept, False
+            rest = kept[:begin] + kept[begin + chunk :]
+            status = decide(rest)
+            if status is Status.INFEASIBLE:
+                kept = rest
+                continue
+            irreducible = irreducible and status is Status.FEASIBLE
+            begin += chunk
+        if chunk == least:
+            return kept, irreducible
+        chunk = max(least, chunk // 2)
+    return kept, irreducible
+
+
+def lifetime(instance: LmemPacking, buffers: tuple[int, ...]) -> tuple[int, int] | None:
+    """Return the first and last time at which at least two of some buffers are alive.
+
+    None for conflict graphs, and where no two ever are.
+    """
+    if instance.conflicts is not None:
+        return None
+    blocks = Blocks.of(instance)
+    chosen = np.unique(blocks.block[list(buffers)])
+    alive = np.zeros(blocks.sections + 1, dtype=np.int64)
+    for i in chosen.tolist():
+        for p in range(blocks.piece_ptr[i], blocks.piece_ptr[i + 1]):
+            alive[blocks.first[p]] += 1
+            alive[blocks.end[p]] -= 1
+    crowded: Array = np.flatnonzero(np.cumsum(alive)[:-1] >= min(2, len(chosen)))
+    if not len(crowded):
+        return None
+    return int(blocks.time[crowded[0]]), int(blocks.time[crowded[-1]])
+
+
+# ---------------------------------------------------------------------- what would mend it
+
+
+def least_that_fits(
+    low: int, high: int, unit: int, make: Callable[[int], LmemPacking], questions: Questions
+) -> int | None:
+    """Return the least multiple of `unit` in (low, high] with which an instance is known to fit.
+
+    None when even `high` is not known to do.  Fitting must be monotone.
+    """
+    low, high = low // unit, -(-high // unit)
+    if questions.fits(make(high * unit)) is not Status.FEASIBLE:
+        return None
+    while low + 1 < high and questions.keep_going():
+        middle = (low + high) // 2
+        if questions.fits(make(middle * unit)) is Status.FEASIBLE:
+            high = middle
+        else:
+            low = middle
+    return high * unit
+
+
+def larger_capacity(
+    instance: LmemPacking, ceiling: int, questions: Questions, known: int | None = None
+) -> int | None:
+    """Return a capacity above the ceiling that would do, the least as far as is known."""
+    blocks = Blocks.of(instance)
+    everyone = list(range(instance.n))
+    enough = stacked(blocks) if known is None else known
+    return least_that_fits(
+        ceiling, enough, blocks.unit, lambda at: part(instance, everyone, at), questions
+    )
+
+
+def larger_memory(instance: LmemPacking, questions: Questions) -> tuple[int, int] | None:
+    """Return which memory to enlarge, and to what capacity: the one that takes fewest bytes."""
+    blocks = Blocks.of(instance)
+    everyone = list(range(instance.n))
+    found: list[tuple[int, int, int]] = []
+    for index, memory in enumerate(instance.memories[:PROBED]):
+        if memory.capacity is None:
+            continue
+
+        def enlarged(capacity: int, index: int = index) -> LmemPacking:
+            memories = list(instance.memories)
+            memories[index] = replace(memories[index], capacity=capacity)
+            return part(instance, everyone, None).replace(memories=memories)
+
+        enough = memory.capacity + stacked(blocks)
+        least = least_that_fits(memory.capacity, enough, blocks.unit, enlarged, questions)
+        if least is not None:
+            found.append((least - memory.capacity, index, least))
+    return min(found)[1:] if found else None
+
+
+def wider_range(
+    instance: LmemPacking, buffers: tuple[int, ...], questions: Questions
+) -> tuple[int, int, int] | None:
+    """Return whose last range to extend, where it ends now and where it should: fewest bytes."""
+    blocks = Blocks.of(instance)
+    ends: dict[int, int] = {}
+    for item in instance.allowed:
+        if item.buffer in buffers and instance.fixed[item.buffer] < 0:
+            ends[item.buffer] = max(ends.get(item.buffer, 0), item.high)
+    found: list[tuple[int, int, int, int]] = []
+    for buffer, end in list(ends.items())[:PROBED]:
+
+        def widened(high: int, buffer: int = buffer, end: int = end) -> LmemPacking:
+            allowed = [
+                replace(item, high=high) if item.buffer == buffer and item.high == end else item
+                for item in instance.allowed
+            ]
+            changed = instance.replace(allowed=allowed)
+            return part(changed, list(range(instance.n)), instance.ceiling)
+
+        least = least_that_fits(end, end + stacked(blocks), blocks.unit, widened, questions)
+        if least is not None:
+            found.append((least - end, buffer, end, least))
+    return min(found)[1:] if found else None
+
+
+def looser(instance: LmemPacking, buffers: tuple[int, ...], questions: Questions) -> list[int]:
+    """Return which of some fixed buffers, if it alone were free, would let everything fit."""
+    fixed = [i for i in buffers if instance.fixed[i] >= 0][:PROBED]
+    found = []
+    for buffer in fixed:
+        free = instance.fixed.copy()
+        free[buffer] = -1
+        changed = part(instance.replace(fixed=free), list(range(instance.n)), instance.ceiling)
+        if questions.fits(changed) is Status.FEASIBLE:
+            found.append(buffer)
+    return found

@@ -1,0 +1,327 @@
+"""What the methods of LMEM packing do; loaded, with its compiled kernels, when one runs.
+
+Each is made of :mod:`.steps`; they are listed in ``RUNS``, at the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+
+from stagepack.errors import InputError
+from stagepack.formulations import packing as formulations
+from stagepack.heuristics.packing import effort, window_bounds
+from stagepack.heuristics.packing.constructive import dive, greedy, valleys
+from stagepack.heuristics.packing.constructive.rules import BANKS, RULES
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.local_search import annealing
+from stagepack.heuristics.packing.local_search import repair as repairs
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+from stagepack.methods import Settings
+from stagepack.methods.models import PACE, load_engine
+from stagepack.methods.packing import steps
+from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
+from stagepack.methods.packing.quick import place_anew, place_first, place_more
+
+Run = Callable[[LmemPacking, PackingProgress, Settings], None]
+
+DIVED, DIVE = 500, 2.0
+"""Blocks from which on a short dive comes before the greedy rules, and its seconds of work."""
+
+GROWTH, IMPROVED, SHORTEST = 3.0, 2.0, 0.2
+"""How many times more the exact and the local search of `auto` take in each further turn, and the
+least seconds of work that a search may be cut to."""
+
+NARROWING, MODELLING = 0.5, 1.0
+"""What bounds from windows and a model get of the time of the exact search."""
+
+DIVING, MOST = 0.3, 20.0
+"""Part of what is left that dives get, and then rules, where blocks are too dense to search; and
+the most seconds of work of either."""
+
+LARGE = 20_000
+"""Blocks from which on `auto` keeps to methods whose cost grows like a sort."""
+
+PROPAGATED = 400
+"""Blocks up to which a model takes turns with the exact search."""
+
+
+def run_rule(name: str) -> Run:
+    """Return the `run` of one greedy rule."""
+
+    def run(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
+        attempt = Attempt(instance, progress)
+        compile_kernels(attempt, "greedy", *(["lists"] if RULES[name].policy == BANKS else []))
+        banks = instance.banks
+        pairs = None if banks is None else greedy.BankPairs.of(attempt.blocks, banks)
+        offsets = greedy.place(
+            attempt.blocks, RULES[name], banks=pairs, keep_going=attempt.keep_going
+        )
+        if offsets is not None:
+            attempt.offer(offsets, name)
+        elif attempt.keep_going():
+            progress.reason = progress.reason or f"{name} finds no place for some buffer"
+        else:
+            place_first(attempt)
+            if progress.solution is not None:
+                progress.reason = f"{name} did not end in time; what it had to place fills valleys"
+
+    return run
+
+
+def portfolio(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Run the greedy rules that suit the instance and keep the best."""
+    if _start(Attempt(instance, progress), settings) is None and progress.solution is None:
+        progress.reason = progress.reason or "no greedy rule finds a place for every buffer"
+
+
+def diving(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Place the block with the lowest place first, in several orders."""
+    attempt = Attempt(instance, progress)
+    steps.dive_at_length(attempt, settings)
+
+
+def anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Anneal over first-fit orders, from the best greedy placement or single dive."""
+    attempt = Attempt(instance, progress)
+    low = _start(attempt, settings)
+    if steps.too_crowded(attempt, settings):
+        return
+    if settings.warm_start == "auto":
+        low = steps.best_dive(attempt, low)
+    steps.improve(attempt, low, settings.seed)
+
+
+def searching(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Search exhaustively, from the best greedy placement."""
+    attempt = Attempt(instance, progress)
+    low = _start(attempt, settings)
+    if steps.too_crowded(attempt, settings):
+        return
+    low = steps.search_rigid(attempt, low)
+    steps.search_exactly(attempt, low)
+
+
+def repair(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Pack windows of time anew, from the best dive or greedy placement."""
+    attempt = Attempt(instance, progress)
+    _start(attempt, settings)
+    steps.dive_with_cores(attempt, settings)
+    steps.repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
+
+
+def replan(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Keep what can stay where it was, and place the rest greedily."""
+    attempt = Attempt(instance, progress)
+    steps.replan(attempt)
+
+
+def spill(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
+    """Choose memories by value, then place each memory's buffers greedily."""
+    steps.spill_by_value(Attempt(instance, progress))
+    if progress.solution is None:
+        progress.reason = "spill-by-value finds no memory for some buffers"
+
+
+def _on_engine(formulation: str, own_engine: str) -> Run:
+    """Return the `run` of a method that solves a model on an engine."""
+
+    def run(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+        refusal = getattr(formulations, formulation).unsupported(instance)
+        if refusal:  # asked by `auto` for an engine of the caller's choice
+            raise InputError(refusal, field="engine")
+        engine = load_engine(own_engine, progress, settings)
+        attempt = Attempt(instance, progress)
+        low = _start(attempt, settings)
+        if settings.warm_start == "auto" and attempt.peak_only:
+            low = steps.search_rigid(attempt, low)
+        if progress.keep_going():
+            steps.solve_model(attempt, low, engine, formulation, settings)
+
+    return run
+
+
+def _start(attempt: Attempt, settings: Settings) -> Array | None:
+    """Offer a first solution as the settings want it; return the lowest placement found.
+
+    The placement, shape (b,), may exceed the capacity: searches start from it all the same.
+    """
+    wanted, instance, progress = settings.warm_start, attempt.instance, attempt.progress
+    extended = instance.objective not in (Objective.PEAK, Objective.FIT)
+    compile_kernels(attempt, "greedy", *(["lists"] if extended else []))
+    if wanted is None:
+        return None
+    if isinstance(wanted, Mapping):  # as a result records it
+        wanted = PackingSolution.from_dict(wanted, instance)
+    if isinstance(wanted, PackingSolution):
+        violations = instance.check(wanted)
+        if violations:
+            raise InputError(
+                f"the solution given breaks {violations[0]}",
+                field="warm_start",
+                remedy="give a valid one or none",
+            )
+        progress.offer(wanted, "warm start")
+        return attempt.best
+    if wanted != "auto":
+        _method_start(wanted, instance, progress, settings)
+        return attempt.best
+    _offer_hint(attempt)
+    if instance.objective is Objective.SPILL:
+        steps.spill_by_value(attempt)
+        return None
+    if instance.objective is Objective.MOVES:
+        steps.replan(attempt)
+        return None
+    quick = place_first(attempt)
+    if attempt.blocks.b > LARGE:
+        place_more(attempt, quick)
+    progress.require_time()
+    if attempt.blocks.b >= DIVED and not dive.unsupported(attempt.blocks.rounded):
+        steps.dive_with_cores(attempt, settings, attempt.for_a_while(min(DIVE, effort.left() / 4)))
+        progress.require_time()
+    greedy.portfolio(attempt.blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
+    if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
+        pairs = greedy.BankPairs.of(attempt.blocks, instance.banks)
+        apart = greedy.place(
+            attempt.blocks, RULES["bank-aware"], banks=pairs, ceiling=instance.ceiling
+        )
+        if apart is not None:
+            attempt.offer(apart, "bank-aware")
+    return attempt.best
+
+
+def _offer_hint(attempt: Attempt) -> None:
+    instance = attempt.instance
+    if (instance.hint >= 0).all() and not instance.memories:
+        hinted = PackingSolution.of(instance, instance.hint)
+        if not instance.check(hinted):
+            attempt.progress.offer(hinted, "hint of the instance")
+
+
+def _method_start(
+    wanted: object, instance: LmemPacking, progress: PackingProgress, settings: Settings
+) -> None:
+    if not isinstance(wanted, str) or wanted not in STARTS:
+        raise InputError(
+            f"unknown warm start {wanted!r}",
+            field="warm_start",
+            remedy="choose auto, none, or one of " + ", ".join(STARTS),
+        )
+    RUNS[wanted](instance, progress, dataclasses.replace(settings, warm_start="auto"))
+    progress.reason = ""
+
+
+def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Run greedy rules, then what proves: the exact search, or a model where there is more to say.
+
+    Placements too many to search are dived for, then improved window by window.
+    """
+    if settings.engine is not None:
+        RUNS["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
+        return
+    attempt = Attempt(instance, progress)
+    large = attempt.blocks.b > LARGE or attempt.blocks.pairs > exact.LARGEST_PAIRS
+    dived = attempt.blocks.b > LARGE or not dive.unsupported(attempt.blocks.rounded)
+    if attempt.peak_only and large and dived:
+        if settings.warm_start == "auto":
+            _offer_hint(attempt)
+        else:
+            _start(attempt, settings)
+        _at_scale(attempt, settings)
+        return
+    low = _start(attempt, settings)
+    if attempt.peak_only:
+        low = steps.search_rigid(attempt, low)
+    if attempt.peak_only and not large and not exact.unsupported(attempt.blocks):
+        _search_all(attempt, low, settings)
+    elif attempt.keep_going() and not formulations.CpSat.unsupported(instance):
+        engine = load_engine("cp-sat", progress, settings)
+        steps.solve_model(attempt, low, engine, "CpSat", settings)
+
+
+def _at_scale(attempt: Attempt, settings: Settings) -> None:
+    """Dive, run the rules that remain, pack windows of time anew; in memory linear in blocks."""
+    blocks, odd = attempt.blocks, dive.unsupported(attempt.blocks.rounded)
+    if blocks.b > greedy.LARGE or valleys.meetings(blocks) > steps.CROWDED:
+        steps.dive_at_length(attempt, settings)
+        return
+    quick = place_more(attempt, place_first(attempt))
+    if not odd and attempt.keep_going():
+        steps.dive_with_cores(
+            attempt, settings, attempt.for_a_while(min(MOST, effort.left() * DIVING))
+        )
+    if attempt.keep_going():
+        greedy.portfolio(
+            blocks,
+            keep_going=attempt.for_a_while(min(MOST, effort.left() * DIVING)),
+            on_solution=attempt.offer,
+        )
+    if odd:
+        place_anew(attempt, quick, settings.seed)
+    else:
+        steps.repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
+
+
+def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None:
+    """Take turns, each longer: exhaustive search, local search, bounds from windows of time.
+
+    Turns are measured in work, not in seconds, so that runs that end by themselves repeat.  Near
+    the limit each search leaves half of what is left to those after it.
+    """
+    blocks, seed = attempt.blocks, settings.seed
+    annealed, narrowed = not annealing.unsupported(blocks), not window_bounds.unsupported(blocks)
+    exactly = locally = steps.FIRST
+    for turn in itertools.count(1):
+        # A model is for what resists the search: sooner where it is the slower one.
+        modelled = turn > 1 and blocks.b <= PROPAGATED if blocks.rigid else True
+        if turn > 1:
+            low = steps.search_rigid(attempt, low, _share(exactly) / 4)
+        steps.search_exactly(attempt, low, _share(exactly))
+        if annealed:
+            steps.improve(attempt, attempt.best, seed + turn, _share(locally))
+        if narrowed and attempt.keep_going():
+            steps.raise_by_windows(attempt, turn, attempt.for_a_while(_share(NARROWING * exactly)))
+        low = attempt.best
+        if modelled and attempt.keep_going():
+            engine = load_engine("cp-sat", attempt.progress, settings)
+            work = PACE * min(MODELLING * exactly, max(SHORTEST, effort.left()))
+            steps.solve_model(attempt, low, engine, "CpSat", settings, work=work)
+        if not attempt.keep_going():
+            return
+        exactly, locally = exactly * GROWTH, locally * IMPROVED
+
+
+def _share(seconds: float) -> float:
+    """Return how many of these seconds of work a search gets, others being to come."""
+    return min(seconds, max(SHORTEST, effort.left() / 2))
+
+
+RUNS: dict[str, Run] = {
+    "auto": auto,
+    **{name: run_rule(name) for name in RULES},
+    "portfolio": portfolio,
+    "dive": diving,
+    "repair": repair,
+    "anneal": anneal,
+    "replan": replan,
+    "spill-by-value": spill,
+    "exact": searching,
+    "milp": _on_engine("Milp", "pyomo:highs"),
+    "cp-sat": _on_engine("CpSat", "cp-sat"),
+}
+"""What each method does."""
+
+STARTS = tuple(name for name in RUNS if name not in ("auto", "milp", "cp-sat"))
+"""Methods whose answer another one may start from."""
+
+SEARCHES: dict[str, Callable[[Blocks], str]] = {
+    "dive": lambda blocks: dive.unsupported(blocks.rounded),
+    "repair": repairs.unsupported,
+    "anneal": annealing.unsupported,
+    "exact": exact.unknown_rule,
+}
+"""Why the methods that look at the peak alone cannot take some blocks, or ''."""

@@ -1,0 +1,364 @@
+"""The steps of which methods of LMEM packing are made, on one :class:`Attempt`.
+
+Each takes what is known from the attempt, works for so long, and offers what it finds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.formulations import packing as formulations
+from stagepack.heuristics.packing import bounds, effort, relocation, window_bounds
+from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
+from stagepack.heuristics.packing.constructive.rules import Measures
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.exact_search.rigid import made_rigid
+from stagepack.heuristics.packing.local_search import annealing, cores, repair
+from stagepack.instances.packing import Objective
+from stagepack.instances.profile import Array
+from stagepack.methods import Settings
+from stagepack.methods.models import paced, run_model
+from stagepack.methods.packing.attempt import Attempt, compile_kernels
+from stagepack.methods.packing.quick import POOR, place_anew, place_first, place_more
+from stagepack.methods.packing.reasons import conclude_infeasible
+from stagepack.result import Status
+from stagepack.solvers import Engine
+
+FIRST = 1.0
+"""Seconds of work of the exact and of the local search in the first turn of `auto`."""
+
+RIGID = 0.5
+"""Seconds of work for blocks that are kept from shrinking and sharing."""
+
+LEG = 0.1
+"""Seconds of work of a kernel call of annealing at most."""
+
+TURN, WINDOWS = 6.0, 2.0
+"""Seconds of work for annealing and for packing windows anew, by turns."""
+
+TURNS = 1_000
+"""Seeds of successive turns differ by this."""
+
+CROWDED = 300_000_000
+"""Pairs of blocks alive together from which on rules that look at all of them are left out."""
+
+EVEN = 0.5
+"""Part of time that is nearly full from which on a core would be about everything."""
+
+FIRST_CORE = 3.0
+"""How long the first packing from a core takes, in terms of a first placement by valleys."""
+
+
+def spill_by_value(attempt: Attempt) -> None:
+    """Choose memories by value, then place each memory's buffers greedily."""
+    compile_kernels(attempt, "greedy", "lists", "spill")
+    placed = spill.place(attempt.instance, attempt.keep_going)
+    if placed is not None:
+        attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
+
+
+def replan(attempt: Attempt) -> None:
+    """Keep what can stay where it was within the capacity, and place the rest greedily."""
+    ceiling = attempt.instance.capacity
+    assert ceiling is not None
+    compile_kernels(attempt, "greedy", "lists")
+    relocation.move_less(
+        attempt.instance,
+        ceiling,
+        keep_going=attempt.keep_going,
+        on_solution=lambda offsets: attempt.offer_buffers(offsets, "replan"),
+    )
+    if attempt.progress.solution is None:
+        attempt.progress.reason = "replan finds no placement within the capacity"
+
+
+def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.inf) -> None:
+    """Search exhaustively, for so long: any placement within the capacity, else the least peak."""
+    instance, progress, blocks = attempt.instance, attempt.progress, attempt.blocks
+    if not progress.keep_going():
+        return
+    compile_kernels(attempt, "exact")
+    keep_going = attempt.for_a_while(seconds)
+    if instance.objective is Objective.FIT:
+        assert instance.ceiling is not None
+        asked = min(FIRST, min(seconds, effort.left()) / 2)
+        found = exact.decide(
+            blocks,
+            instance.ceiling,
+            keep_going=_both(keep_going, attempt.for_a_while(asked)),
+            warm=low,
+        )
+        if found.status is Status.INFEASIBLE:
+            conclude_infeasible(attempt, low, "exhausted search")
+        elif found.offsets is not None:
+            attempt.offer(found.offsets, "exact")
+        elif keep_going():
+            _approach(attempt, instance.ceiling, keep_going)
+        return
+    status = exact.minimise(
+        blocks,
+        upper=low,
+        lower=int(progress.bound or 0),
+        on_solution=lambda offsets: attempt.offer(offsets, "exact"),
+        on_bound=lambda bound: progress.raise_bound(bound, "exhausted search"),
+        keep_going=keep_going,
+    )
+    beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
+    if status is Status.INFEASIBLE or beyond:
+        conclude_infeasible(attempt, low, "exhausted search")
+
+
+def _approach(attempt: Attempt, ceiling: int, keep_going: Callable[[], bool]) -> None:
+    """Decide a capacity that resists: lower the best placement towards it, as well as ask anew."""
+    low = attempt.best
+    proved = [ceiling]
+    exact.minimise(
+        attempt.blocks,
+        upper=low,
+        lower=ceiling,
+        on_solution=lambda offsets: attempt.offer(offsets, "exact"),
+        on_bound=proved.append,
+        keep_going=lambda: max(proved) <= ceiling and keep_going(),
+    )
+    if max(proved) > ceiling and attempt.progress.solution is None:
+        conclude_infeasible(attempt, low, "exhausted search")
+
+
+def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = None) -> Array | None:
+    """Search blocks kept from shrinking, pausing and sharing, which is the faster search by far.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    low : ndarray of int64, shape (b,), optional
+        The lowest placement known.
+    seconds : float, optional
+        Of work, for each way to keep them; a little when left out.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,), or None
+        The lowest placement known then; that there is none of these blocks says nothing.
+    """
+    instance, best = attempt.instance, low
+    if seconds is None:
+        seconds = min(RIGID, effort.left() / 4)
+
+    def keep(offsets: Array, source: str = "exact") -> None:
+        nonlocal best
+        size = attempt.blocks.size
+        if best is None or (offsets + size).max() < (best + size).max():
+            best = offsets
+            attempt.offer(offsets, source)
+
+    for blocks in made_rigid(attempt.blocks):
+        bound = bounds.peak_bound(blocks)
+        hopeless = best is not None and bound >= (best + blocks.size).max()
+        if hopeless or exact.unsupported(blocks) or not attempt.keep_going():
+            continue
+        compile_kernels(attempt, "greedy", "exact", rigid=True)
+        found = greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=keep)
+        if not attempt.keep_going():
+            break
+        keep_going = attempt.for_a_while(seconds)
+        if instance.objective is Objective.FIT:
+            assert instance.ceiling is not None
+            decided = exact.decide(
+                blocks,
+                instance.ceiling,
+                keep_going=keep_going,
+                warm=found,
+            )
+            if decided.offsets is not None:
+                keep(decided.offsets)
+            continue
+        exact.minimise(
+            blocks,
+            upper=found,
+            lower=int(attempt.progress.bound or 0),
+            on_solution=keep,
+            keep_going=keep_going,
+        )
+    return best
+
+
+def improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = math.inf) -> None:
+    """Anneal for so long, where that is longer than a turn by turns with packing windows anew.
+
+    Each turn starts from the best placement known, with random numbers of its own.
+    """
+    keep_going = attempt.for_a_while(seconds)
+    if low is None or not keep_going():
+        return
+    compile_kernels(attempt, "anneal")
+    if annealing.too_dense(attempt.blocks):
+        repair_windows(attempt, low, seed, keep_going)
+        return
+    goal, size = attempt.instance.goal, attempt.blocks.size
+    for turn in itertools.count():
+        best, before = attempt.best, effort.spent()
+        low = low if best is None or (low + size).max() < (best + size).max() else best
+        low = annealing.improve(
+            attempt.blocks,
+            low,
+            target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+            seed=seed + turn * TURNS,
+            # How long it may take decides how fast it cools.
+            legs=None if math.isinf(seconds) else max(1, round(min(TURN, seconds) / LEG)),
+            keep_going=_both(keep_going, attempt.for_a_while(TURN)),
+            on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
+        )
+        if seconds <= TURN or not keep_going():
+            return
+        repair_windows(
+            attempt, low, seed + turn * TURNS, _both(keep_going, attempt.for_a_while(WINDOWS))
+        )
+        if effort.spent() == before:  # nothing can move
+            return
+
+
+def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
+    return lambda: one() and other()
+
+
+def dive_at_length(attempt: Attempt, settings: Settings) -> None:
+    """Place quickly, then as time permits: by cores, or where these are too large all anew."""
+    blocks, quick = attempt.blocks, place_first(attempt)
+    if not attempt.keep_going():
+        return
+    even = (blocks.load >= cores.CORE * blocks.load.max(initial=0)).mean() > EVEN
+    odd = bool(dive.unsupported(blocks.rounded))
+    if even or odd or valleys.meetings(blocks) > CROWDED:
+        quick = place_more(attempt, quick, enough=POOR)
+        if odd and attempt.best is None:  # what may lie in few places is in the way
+            greedy.portfolio(blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
+        place_anew(attempt, quick, settings.seed)
+        return
+    quick = place_more(attempt, quick, following=FIRST_CORE)
+    if attempt.progress.remaining < FIRST_CORE * quick.seconds:
+        place_anew(attempt, quick, settings.seed)
+    elif attempt.keep_going():
+        dive_with_cores(attempt, settings)  # and the rules that scale
+
+
+def dive_with_cores(
+    attempt: Attempt, settings: Settings, keep_going: Callable[[], bool] | None = None
+) -> None:
+    """Pack from a core, the rest around it, and repair, as long as there is time."""
+    compile_kernels(attempt, "greedy", "dive", "anneal")
+    cores.best(
+        attempt.blocks.rounded,
+        offsets=attempt.lowest,
+        target=attempt.instance.goal,
+        seed=settings.seed,
+        keep_going=keep_going or attempt.keep_going,
+        on_solution=attempt.offer,
+    )
+
+
+def best_dive(attempt: Attempt, low: Array | None) -> Array | None:
+    """Return the best of a placement and single dives, of which annealing gets further."""
+    blocks, size = attempt.blocks.rounded, attempt.blocks.size
+    if dive.unsupported(blocks) or not attempt.keep_going():
+        return low
+    compile_kernels(attempt, "dive")
+    measures = Measures(blocks)
+    for keys in dive.ORDERS.values():
+        order = np.lexsort(keys(measures)[::-1])
+        found = dive.place(blocks, order, keep_going=attempt.keep_going)
+        if found is not None and (low is None or (found + size).max() < (low + size).max()):
+            low = found
+            attempt.offer(found, "dive")
+    return low
+
+
+def repair_windows(
+    attempt: Attempt, low: Array | None, seed: int, keep_going: Callable[[], bool]
+) -> None:
+    """Pack windows of time anew, from a placement, if there is one."""
+    if low is None or repair.unsupported(attempt.blocks):
+        return
+    compile_kernels(attempt, "anneal", "exact")
+    goal = attempt.instance.goal
+    repair.improve(
+        attempt.blocks,
+        low,
+        target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+        seed=seed,
+        keep_going=keep_going,
+        on_solution=lambda offsets: attempt.offer(offsets, "repair"),
+    )
+
+
+def too_crowded(attempt: Attempt, settings: Settings) -> bool:
+    """Whether more is alive together than a search can hold; then windows are packed anew."""
+    reason = exact.unsupported(attempt.blocks)
+    if not reason:
+        return False
+    repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
+    if not attempt.progress.proved:
+        attempt.progress.reason = f"{reason}; what is quick and repair have run instead"
+    return True
+
+
+def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:
+    """Raise the bound by windows of time that provably need more than the load."""
+    ceiling = attempt.instance.ceiling
+    for window in window_bounds.windows(
+        attempt.blocks,
+        int(attempt.progress.bound or 0),
+        keep_going=keep_going,
+        passes=passes,
+    ):
+        first, last = attempt.blocks.time[window.first], attempt.blocks.time[window.end - 1]
+        source = f"exhausted window [{first:,}, {last:,}]"
+        attempt.progress.raise_bound(window.bound, source)
+        if ceiling is not None and window.bound > ceiling:
+            within = window.first, window.end
+            conclude_infeasible(attempt, attempt.best, source, within)
+            return
+
+
+def solve_model(
+    attempt: Attempt,
+    low: Array | None,
+    engine: Engine,
+    formulation: str,
+    settings: Settings,
+    work: float | None = None,
+) -> None:
+    """Solve a model on an engine, from the best answer known.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    low : ndarray of int64, shape (b,), optional
+        The lowest placement known.
+    engine : Engine
+    formulation : str
+        Name of the model.
+    settings : Settings
+    work : float, optional
+        Limit on the engine's work, besides those of the settings.
+    """
+    instance, progress = attempt.instance, attempt.progress
+    upper = progress.objective
+    lower = progress.bound
+    model = getattr(formulations, formulation)
+    seconds = run_model(
+        engine,
+        effort.carried(lambda: model(instance, upper=upper, lower=lower, spend=effort.spend)),
+        formulation,
+        progress,
+        paced(settings, engine, progress.remaining),
+        start=progress.solution,
+        start_value=upper,
+        work=work,
+        overdue=attempt.overdue(settings.deterministic),
+        conclude_infeasible=lambda: conclude_infeasible(attempt, low, engine.name),
+    )
+    effort.spend(seconds)

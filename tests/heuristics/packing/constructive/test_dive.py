@@ -1,0 +1,52 @@
+"""The dive."""
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.packing.constructive import dive
+from stagepack.heuristics.packing.constructive.rules import Measures
+from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+from tests.heuristics.packing.constructive.test_greedy import random_plain
+
+
+def skyline(blocks: Blocks, order: Array) -> list[int]:
+    """Place the block that can go lowest, of several the first in the order: the definition."""
+    height = np.zeros(blocks.sections, dtype=np.int64)
+    offsets = [-1] * blocks.b
+    left = order.tolist()
+    while left:
+        reach = [int(height[blocks.first[i] : blocks.end[i]].max()) for i in left]
+        at = reach.index(min(reach))
+        i = left.pop(at)
+        offsets[i] = reach[at]
+        height[blocks.first[i] : blocks.end[i]] = reach[at] + blocks.size[i]
+    return offsets
+
+
+@pytest.mark.parametrize("name", dive.ORDERS)
+def test_dive_does_what_the_definition_says(name: str) -> None:
+    rng = np.random.default_rng(1)
+    for n in (1, 2, 3, 17, 120):
+        instance = random_plain(rng, n, longest=60)
+        blocks = Blocks.of(instance)
+        order = np.lexsort(dive.ORDERS[name](Measures(blocks))[::-1])
+        offsets = dive.place(blocks, order)
+        assert offsets is not None
+        assert instance.check(PackingSolution(offsets)) == ()
+        assert offsets.tolist() == skyline(blocks, order)
+
+
+def test_dive_returns_none_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dive, "STEPS", 10)
+    blocks = Blocks.of(random_plain(np.random.default_rng(2), 100))
+    assert dive.place(blocks, np.arange(blocks.b), keep_going=lambda: False) is None
+
+
+def test_unsupported_names_what_is_in_the_way() -> None:
+    plain = LmemPacking.from_arrays([2, 3], [0, 1], [2, 3])
+    assert dive.unsupported(Blocks.of(plain)) == ""
+    assert "circular" in dive.unsupported(
+        Blocks.of(LmemPacking.from_arrays([2, 3], [0, 1], [2, 4], period=3))
+    )

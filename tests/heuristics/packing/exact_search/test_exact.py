@@ -1,0 +1,248 @@
+"""The exact search against trying everything, on instances of every kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.packing.exact_search import components, exact, portfolio
+from stagepack.heuristics.packing.exact_search.portfolio import CanonicalSearch
+from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.result import Status
+from tests.heuristics.packing.oracle import (
+    ABOVE_LOAD,
+    KINDS,
+    above_load,
+    least_peak,
+    planted,
+    random_instance,
+)
+
+CEILING = 40
+SOME_ORDERS = [0, 1, 3, 8]  # either focus, ranks computed anew or not
+
+
+def peak_of(instance: LmemPacking, blocks: Blocks, offsets: Any) -> int:
+    """Return the peak of an allocation after checking it."""
+    solution = PackingSolution.of(instance, blocks.expand(offsets))
+    assert not instance.check(solution)
+    return int((blocks.expand(offsets) + instance.size).max())
+
+
+@pytest.mark.parametrize("order", [None, *SOME_ORDERS])
+@pytest.mark.parametrize("kind", KINDS)
+def test_agrees_with_trying_everything(
+    kind: str, order: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if order is not None:
+        monkeypatch.setattr(portfolio, "ORDERS", portfolio.ORDERS[order : order + 1])
+        monkeypatch.setattr(portfolio, "WORK", 1)  # pause after every node
+    rng = np.random.default_rng(
+        [KINDS.index(kind), len(portfolio.ORDERS) if order is None else order]
+    )
+    for _ in range(5):
+        instance = random_instance(rng, kind)
+        blocks = Blocks.of(instance)
+        assert not exact.unsupported(blocks)
+        best = least_peak(instance, CEILING)
+        found: list[Any] = []
+        bounds: list[int] = []
+        status = exact.minimise(blocks, on_solution=found.append, on_bound=bounds.append)
+        if best is None:
+            assert exact.decide(blocks, CEILING).status is Status.INFEASIBLE
+            assert status is Status.INFEASIBLE or bounds[-1] > CEILING
+            continue
+        assert status is Status.OPTIMAL
+        assert peak_of(instance, blocks, found[-1]) == best == bounds[-1]
+        assert bounds == sorted(set(bounds))
+        for capacity in (best - 1, best, best + 3):
+            decision = exact.decide(blocks, capacity)
+            assert (decision.status is Status.FEASIBLE) == (capacity >= best)
+            assert decision.bound <= best
+            if decision.offsets is not None:
+                assert peak_of(instance, blocks, decision.offsets) <= capacity
+            else:
+                assert decision.bound > capacity
+
+
+@pytest.mark.parametrize("rows", ABOVE_LOAD)
+@pytest.mark.parametrize("order", SOME_ORDERS)
+def test_proves_optima_above_the_load(
+    rows: str, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portfolio, "ORDERS", portfolio.ORDERS[order : order + 1])
+    blocks = Blocks.of(above_load(rows))
+    load = int(blocks.load.max())
+    assert exact.decide(blocks, load).status is Status.INFEASIBLE
+    assert exact.decide(blocks, load).bound == load + 1
+    assert exact.decide(blocks, load + 1).status is Status.FEASIBLE
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_planted_packings_are_never_infeasible(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    instance = planted(rng, 12, 20, int(rng.integers(8, 40)))
+    blocks = Blocks.of(instance)
+    decision = exact.decide(blocks, 20, node_limit=50_000)
+    assert decision.status is not Status.INFEASIBLE
+    if decision.offsets is not None:
+        assert peak_of(instance, blocks, decision.offsets) <= 20
+
+
+def test_arrays_grow_when_they_are_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = planted(np.random.default_rng(3), 12, 20, 30)
+    blocks = Blocks.of(instance)
+    expected = exact.decide(blocks, 20, node_limit=50_000)
+    whole = CanonicalSearch.__init__
+
+    def short(self: CanonicalSearch, component: components.Component) -> None:
+        whole(self, component)
+        self._trail = self._trail[:1]
+        self._parts = self._parts[:1]
+
+    monkeypatch.setattr(CanonicalSearch, "__init__", short)
+    decision = exact.decide(blocks, 20, node_limit=50_000)
+    assert (decision.status, decision.nodes) == (expected.status, expected.nodes)
+
+
+def test_stops_when_told_and_keeps_what_it_found() -> None:
+    instance = above_load(ABOVE_LOAD[-1])
+    blocks = Blocks.of(instance)
+    assert exact.decide(blocks, 17, keep_going=lambda: False).status in (
+        Status.UNKNOWN,
+        Status.FEASIBLE,
+    )
+    upper = np.cumsum(np.append(0, blocks.size[:-1]))
+    bounds: list[int] = []
+    status = exact.minimise(
+        blocks, upper=upper, on_bound=bounds.append, keep_going=lambda: False, node_limit=0
+    )
+    assert status is Status.FEASIBLE
+    assert bounds == [int(blocks.load.max())]
+
+
+def test_a_packing_that_is_low_enough_is_taken() -> None:
+    blocks = Blocks.of(above_load(ABOVE_LOAD[0]))
+    low = exact.decide(blocks, 17).offsets
+    assert low is not None
+    decision = exact.decide(blocks, 17, warm=low)
+    assert decision.nodes == 0
+    assert decision.offsets is not None
+    assert (decision.offsets == low).all()
+
+
+def test_blocks_that_conflict_with_all_others_are_taken_out() -> None:
+    instance = LmemPacking.from_arrays([5, 2, 2, 3], [0, 0, 2, 1], [4, 2, 4, 3])
+    packing = components.Packing(Blocks.of(instance))
+    assert not packing.components
+    assert packing.peak == 10
+
+
+def test_what_is_not_supported_is_named() -> None:
+    high = LmemPacking.from_arrays([4, 4], [0, 0], [9, 3], fixed=[2**60, -1])
+    assert "2**60" in exact.unsupported(Blocks.of(high))
+
+
+@pytest.mark.parametrize("name", ["A", "C", "E", "G", "I", "K"])
+def test_challenging_instances_of_minimalloc(name: str, data_dir: Path) -> None:
+    rows = np.loadtxt(
+        data_dir / "minimalloc" / f"{name}.1048576.csv", delimiter=",", skiprows=1, dtype=np.int64
+    )
+    instance = LmemPacking.from_arrays(rows[:, 3], rows[:, 1], rows[:, 2], capacity=1048576)
+    blocks = Blocks.of(instance)
+    decision = exact.decide(blocks, 1048576, node_limit=500_000)
+    assert decision.offsets is not None
+    assert peak_of(instance, blocks, decision.offsets) <= 1048576
+    if name == "C":
+        found: list[Any] = []
+        status = exact.minimise(blocks, on_solution=found.append, node_limit=500_000)
+        assert status is Status.OPTIMAL
+        assert peak_of(instance, blocks, found[-1]) == 1039360
+
+
+PRIMES = [1000003, 1000033, 1000037, 1000039, 1000081, 1000099, 1000117, 1000121]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": [3, 5, 7], "alignment": PRIMES[:3]},
+        {"size": [3, 5, 7, 9], "alignment": [*PRIMES[:3], 1]},  # any top is possible
+        {"size": [9, 5, 7, 4, 2], "alignment": PRIMES[:5], "gaps": [(1, 1, 3), (2, 0, 2, 0, 3)]},
+        {"size": [3, 5, 7, 4], "alignment": [*PRIMES[:3], 6], "in_place": [(0, 1)]},
+        {"size": [3, 5, 7, 4], "alignment": PRIMES[:4], "fixed": [-1, -1, -1, 5 * PRIMES[3]]},
+        {"size": [3, 5, 7, 4], "alignment": PRIMES[:4], "reserved": [(2, 2_000_001)]},
+        {"size": [3, 5, 7, 11, 13], "alignment": PRIMES[:5], "period": 4},
+        {"size": [3, 5, 7], "alignment": PRIMES[:3], "colocated": [(0, 2)]},
+        {"size": [3, 5, 7, 2], "alignment": PRIMES[:4], "conflicts": [(0, 1), (1, 2), (2, 3)]},
+    ],
+)
+def test_alignments_that_have_nothing_in_common(options: dict[str, Any]) -> None:
+    """The least peak is a million times the load: the bound leaps, and the clock is asked."""
+    n = len(options["size"])
+    times: dict[str, Any] = {} if "conflicts" in options else {"start": [0] * n, "end": [4] * n}
+    instance = LmemPacking.from_arrays(**times, **options)
+    blocks = Blocks.of(instance)
+    found: list[Any] = []
+    bounds: list[int] = []
+    asked = []
+    status = exact.minimise(
+        blocks,
+        on_solution=found.append,
+        on_bound=bounds.append,
+        keep_going=lambda: not asked.append(0) and len(asked) < 3000,  # type: ignore[func-returns-value]
+    )
+    assert status is Status.OPTIMAL
+    assert peak_of(instance, blocks, found[-1]) == bounds[-1]
+    assert len(bounds) < 300
+    assert exact.decide(blocks, bounds[-1]).status is Status.FEASIBLE
+    assert exact.decide(blocks, bounds[-1] - 1).status is Status.INFEASIBLE
+
+
+def test_the_clock_is_asked_for_every_step_of_the_bound() -> None:
+    instance = LmemPacking.from_arrays([3, 5, 7, 9], [0] * 4, [1] * 4, alignment=[*PRIMES[:3], 1])
+    asked: list[int] = []
+    bounds: list[int] = []
+
+    def once() -> bool:
+        asked.append(len(bounds))
+        return len(asked) < 12
+
+    status = exact.minimise(Blocks.of(instance), on_bound=bounds.append, keep_going=once)
+    assert status is not Status.OPTIMAL
+    assert len(asked) == 12
+    assert np.diff(asked).max() <= 1
+
+
+def test_the_clock_is_asked_while_components_are_made() -> None:
+    n = 300
+    times = np.repeat(np.arange(n // 3), 3)
+    apart = LmemPacking.from_arrays(np.arange(n) % 7 + 1, times, times + 1, alignment=3)
+    held = LmemPacking.from_arrays(
+        [8] * n + [4] * n, [0] * 2 * n, [1] * 2 * n, fixed=[*range(0, 12 * n, 12), *[-1] * n]
+    )
+    shaped = apart.replace(in_place=[(3 * i, 3 * i + 1) for i in range(n // 3)])
+    for instance in (apart, held, shaped):
+        asked: list[int] = []
+        exact.prepared(
+            Blocks.of(instance),
+            keep_going=lambda asked=asked: not asked.append(0),  # type: ignore[misc]
+        )
+        assert len(asked) >= n // 3
+        assert exact.minimise(Blocks.of(instance), keep_going=lambda: False) is Status.UNKNOWN
+        found = exact.decide(Blocks.of(instance), 10**6, keep_going=lambda: False)
+        assert found.status is Status.UNKNOWN
+
+
+def test_addresses_beyond_the_search_are_told_of_ranges_and_fixed_offsets() -> None:
+    plain = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1])
+    assert exact.unknown_rule(Blocks.of(plain)) == ""
+    for far in (
+        plain.replace(fixed=[2**60, -1]),
+        plain.replace(allowed=[(0, 2**60, 2**60 + 8)]),
+    ):
+        assert "2**60" in exact.unknown_rule(Blocks.of(far))

@@ -1,0 +1,177 @@
+"""Annealing: never worse, valid, the same for a seed."""
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.packing.constructive import greedy
+from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.local_search import annealing
+from stagepack.heuristics.packing.local_search.annealing_kernels import (
+    ENERGY,
+    RETARGETED,
+    TARGET,
+    Annealing,
+    anneal,
+)
+from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from tests.heuristics.packing.constructive.test_greedy import random_plain, stack_one_by_one
+from tests.packing_cases import random_packing, tight
+
+
+@pytest.fixture(autouse=True)
+def short_legs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(annealing, "BUDGET", 100_000)
+
+
+def poor(blocks: Blocks) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    offsets = greedy.place(blocks, RULES["first-fit-start"])
+    assert offsets is not None
+    return offsets
+
+
+@pytest.mark.parametrize("scale", [1, 1024, 1_000_003])
+def test_peak_falls_for_any_unit(scale: int) -> None:
+    instance = random_plain(np.random.default_rng(1), 150, longest=60)
+    instance = instance.replace(size=instance.size * scale)
+    blocks = Blocks.of(instance)
+    start = poor(blocks)
+    offsets = annealing.improve(blocks, start, target=int(blocks.load.max()), legs=40)
+    assert instance.check(PackingSolution(offsets)) == ()
+    assert blocks.load.max() <= (offsets + blocks.size).max() < (start + blocks.size).max()
+
+
+@pytest.mark.parametrize("words", [1, 512])
+def test_marks_and_heap_place_alike(monkeypatch: pytest.MonkeyPatch, words: int) -> None:
+    monkeypatch.setattr(annealing, "WORDS", words)
+    instance = random_plain(np.random.default_rng(2), 120, longest=60)
+    blocks = Blocks.of(instance)
+    start = poor(blocks)
+    search = annealing._search(blocks, start, np.ones(blocks.b, dtype=bool), 1, 0)
+    assert (len(search.bits) == 0) == (words == 1)
+    rng = np.random.default_rng(3)
+    search.order[:] = rng.permutation(blocks.b)
+    search.place[search.order] = np.arange(blocks.b)
+    search.state[TARGET] = int(blocks.load.max())
+    annealing.place_all(search)
+    expected = stack_one_by_one(instance, search.order, tightest=False)
+    assert search.offsets.tolist() == expected
+    top = np.zeros(blocks.sections, dtype=np.int64)
+    for i in range(blocks.b):
+        part = top[blocks.first[i] : blocks.end[i]]
+        np.maximum(part, search.offsets[i] + blocks.size[i], out=part)
+    excess = np.maximum(top - blocks.load.max(), 0)
+    assert search.state[ENERGY] == excess.sum() + 3 * excess.max()
+
+
+def test_a_new_target_alone_moves_nothing_but_the_energy() -> None:
+    instance = random_plain(np.random.default_rng(9), 120, longest=60)
+    blocks = Blocks.of(instance)
+    search = annealing._search(blocks, poor(blocks), np.ones(blocks.b, dtype=bool), 1, 0)
+    annealing.place_all(search)
+    before = search.offsets.copy()
+    for target in (int(blocks.load.max()), int((before + blocks.size).max()) - 1):
+        search.state[TARGET] = target
+        search.state[ENERGY] = RETARGETED
+        anneal(search, 0.0, 1)
+        counted = int(search.state[ENERGY])
+        annealing.place_all(search)
+        assert (search.offsets == before).all()
+        assert counted == search.state[ENERGY] > 0
+
+
+def test_the_target_is_a_unit_below_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = Blocks.of(random_plain(np.random.default_rng(10), 80, longest=60))
+    start, bound = poor(blocks), int(blocks.load.max())
+    peak = int((start + blocks.size).max())
+    assert peak - bound < annealing.STEPS
+    targets = []
+
+    def watched(search: Annealing, temperature: float, budget: int) -> int:
+        targets.append((int((search.offsets + search.size).max()), int(search.state[TARGET])))
+        return anneal(search, temperature, budget)
+
+    monkeypatch.setattr(annealing, "anneal", watched)
+    reports = [peak]
+    looks = iter(range(12))
+    annealing.improve(
+        blocks,
+        start,
+        target=bound,
+        keep_going=lambda: next(looks, None) is not None,
+        on_solution=lambda found: reports.append(int((found + blocks.size).max())),
+    )
+    assert len(reports) > 2
+    assert {target for _, target in targets} <= {max(bound, value - 1) for value in reports}
+
+
+def test_same_seed_same_answer() -> None:
+    blocks = Blocks.of(random_plain(np.random.default_rng(4), 100, longest=60))
+    bound = int(blocks.load.max())
+    one, two = (
+        annealing.improve(blocks, poor(blocks), target=bound, seed=7, legs=15) for _ in range(2)
+    )
+    assert np.array_equal(one, two)
+
+
+def test_what_may_not_move_stays() -> None:
+    instance = random_plain(np.random.default_rng(5), 100, longest=60)
+    blocks = Blocks.of(instance)
+    start = poor(blocks)
+    movable = start + blocks.size > blocks.load.max() * 3 // 4
+    offsets = annealing.improve(
+        blocks, start, target=int(blocks.load.max()), movable=movable, legs=10
+    )
+    assert np.array_equal(offsets[~movable], start[~movable])
+    assert instance.check(PackingSolution(offsets)) == ()
+
+
+def test_valid_with_circular_time_graphs_alignment_and_fixed_offsets() -> None:
+    rng = np.random.default_rng(6)
+    moved = 0
+    for _ in range(60):
+        features = [
+            name
+            for name in ("alignment", "fixed", "circular", "conflicts", "colocated")
+            if rng.random() < 0.4
+        ]
+        instance = random_packing(rng, features=features)
+        blocks = Blocks.of(instance)
+        start = greedy.place(blocks, RULES["first-fit-start"])
+        if start is None or annealing.unsupported(blocks):
+            continue
+        offsets = annealing.improve(blocks, start, target=int(blocks.load.max()), legs=3)
+        assert instance.check(PackingSolution(blocks.expand(offsets))) == ()
+        assert (offsets + blocks.size).max() <= (start + blocks.size).max()
+        moved += not np.array_equal(offsets, start)
+    assert moved
+
+
+def test_finds_the_optimum_above_the_load() -> None:
+    blocks = Blocks.of(tight())
+    reports: list[int] = []
+    offsets = annealing.improve(
+        blocks,
+        poor(blocks),
+        target=17,
+        legs=20,
+        on_solution=lambda found: reports.append(int((found + blocks.size).max())),
+    )
+    assert (offsets + blocks.size).max() == 17
+    assert reports == sorted(set(reports), reverse=True)
+
+
+def test_stops_when_told() -> None:
+    blocks = Blocks.of(random_plain(np.random.default_rng(8), 100, longest=60))
+    start = poor(blocks)
+    found = annealing.improve(
+        blocks, start, target=int(blocks.load.max()), keep_going=lambda: False
+    )
+    assert (found + blocks.size).max() <= (start + blocks.size).max()
+
+
+def test_unsupported_names_what_is_in_the_way() -> None:
+    ranged = LmemPacking.from_arrays([2, 3], [0, 1], [2, 3], reserved=((4, 5),))
+    assert "ranges" in annealing.unsupported(Blocks.of(ranged))
+    fixed = LmemPacking.from_arrays([2, 3], [0, 1], [2, 3], fixed=np.array([4, -1]))
+    assert annealing.unsupported(Blocks.of(fixed)) == ""

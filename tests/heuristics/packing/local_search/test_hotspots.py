@@ -1,0 +1,78 @@
+"""Hot spots of large packings."""
+
+import numpy as np
+import pytest
+
+from stagepack.heuristics.packing.constructive import valleys
+from stagepack.heuristics.packing.local_search import hotspots
+from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+
+
+def memoryless(n: int, seed: int) -> LmemPacking:
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, n, n)
+    return LmemPacking.from_arrays(
+        rng.integers(1, 1000, n), start, start + 1 + rng.exponential(40, n).astype(np.int64)
+    )
+
+
+def in_valleys(instance: LmemPacking) -> tuple[Blocks, Array]:
+    spans = valleys.Spans(Blocks.of(instance))
+    offsets = valleys.place(spans, valleys.classes_by("length", spans))
+    assert offsets is not None
+    return spans.blocks, offsets
+
+
+def test_where_a_packing_is_highest_it_is_lowered() -> None:
+    before = after = 0
+    for seed in range(2):
+        instance = memoryless(20_000, seed)
+        blocks, start = in_valleys(instance)
+        load, looks, told = int(blocks.load.max()), iter(range(60)), list[Array]()
+        found = hotspots.improve(
+            blocks,
+            start,
+            target=load,
+            seed=0,
+            keep_going=lambda: next(looks, None) is not None,  # noqa: B023 - called at once
+            on_solution=told.append,
+        )
+        assert instance.check(PackingSolution(found)) == ()
+        peaks = [int((offsets + blocks.size).max()) for offsets in (start, *told)]
+        assert peaks == sorted(set(peaks), reverse=True)
+        assert peaks[-1] == (found + blocks.size).max()
+        before, after = before + peaks[0] - load, after + peaks[-1] - load
+    assert after < 0.8 * before, (before, after)
+
+
+def test_a_place_that_resists_is_given_up() -> None:
+    instance = LmemPacking.from_arrays([3, 3, 2], [0, 2, 0], [2, 3, 1])
+    start = np.array([2, 2, 0])  # the two of 3 bytes one after the other, on nothing
+    looks = iter(range(50))
+    hotspots.improve(
+        Blocks.of(instance),
+        start,
+        target=4,  # out of reach
+        seed=0,
+        keep_going=lambda: next(looks, None) is not None,
+        on_solution=lambda _: None,
+        patience=3,
+    )
+    assert next(looks) > 3  # it ended before these were over
+
+
+def test_windows_are_for_plain_blocks() -> None:
+    plain = memoryless(20, 0)
+    assert hotspots.unsupported(Blocks.of(plain)) == ""
+    assert "plain" in hotspots.unsupported(Blocks.of(plain.replace(fixed=[5] + [-1] * 19)))
+
+
+def test_windows_stop_growing_before_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks, _ = in_valleys(memoryless(3000, 1))
+    _, begin, stop = hotspots._window(blocks, slice(1000, 1040), 10**9)
+    assert stop - begin == blocks.sections
+    monkeypatch.setattr(hotspots, "MOST_PAIRS", 1)
+    _, begin, stop = hotspots._window(blocks, slice(1000, 1040), 10**9)
+    assert stop - begin == 3 * 40 + 2 * 8
