@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.hostile import FAMILIES
+from benchmarks.hostile.packing import spilling
 from stagepack.errors import InputError
 from stagepack.formulations.packing import CpSat, Milp, frame
 from stagepack.heuristics.packing import bounds, effort, relocation
@@ -279,22 +280,9 @@ def test_a_model_too_large_to_build_ends_by_the_limit_in_work() -> None:
     assert not result.trace.events[-1].source.endswith("(Milp)")
 
 
-def spilling(buffers: int) -> LmemPacking:
-    random = np.random.default_rng(buffers)
-    start = random.integers(0, buffers, buffers)
-    memories = [(f"m{at}", 2000, at) for at in range(9)] + [("far", None, 1000)]
-    return LmemPacking.from_arrays(
-        random.integers(1, 999, buffers),
-        start,
-        start + random.integers(1, 200, buffers),
-        memories=memories,
-        accesses=random.integers(0, 2**20, buffers),
-    )
-
-
 @pytest.mark.parametrize("asked", [0, 1, 5, 50])
 def test_spilling_ends_soon_after_a_no_and_has_an_answer(asked: int) -> None:
-    instance, since = spilling(300), [0]
+    instance, since = spilling(300, 9), [0]
 
     def keep_going() -> bool:
         since[0] += 1
@@ -311,7 +299,7 @@ def test_spilling_ends_soon_after_a_no_and_has_an_answer(asked: int) -> None:
 def test_spilling_counts_its_work() -> None:
     def work(buffers: int) -> float:
         with effort.counting():
-            spill.place(spilling(buffers), lambda: True)
+            spill.place(spilling(buffers, 9), lambda: True)
             return effort.spent()
 
     assert work(2000) > 2 * work(200)
