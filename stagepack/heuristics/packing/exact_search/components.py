@@ -251,7 +251,7 @@ class Component:
         Bytes of a unit.
     blocks, sections : ndarray of BLOCK, SECTION
         The state before anything is placed.
-    section_ptr, section_of, neighbour_ptr, neighbours, member_ptr, members, windows, holes
+    section_ptr, section_of, neighbour_ptr, neighbours, member_ptr, members, spans, holes
         As :func:`~stagepack.heuristics.packing.exact_kernels.search` takes them.
     life : ndarray of int64, shape (b,)
         A number that is equal for blocks of the same sections.
@@ -278,7 +278,7 @@ class Component:
         blocks["size"] = group.size // unit
         blocks["step"] = np.where(unit % group.alignment == 0, 1, group.alignment // unit)
         blocks["offset"] = blocks["under"] = -1
-        self.windows = self._windows()
+        self.spans = self._spans()
         self._families()
         ask()
         self.sections = sections = np.zeros(used, dtype=SECTION)
@@ -333,14 +333,14 @@ class Component:
     def _owner(self) -> Array:
         return np.repeat(np.arange(self.b), np.diff(self.section_ptr))
 
-    def _windows(self) -> Array:
-        """Return the rows of all windows and set each block's part and lowest place."""
+    def _spans(self) -> Array:
+        """Return the rows of all spans and set each block's part and lowest place."""
         found: list[tuple[int, int]] = []
         unit = self.unit
         for i, spans in sorted(self.group.places.items()):
-            self.blocks["window"][i] = len(found)
+            self.blocks["span"][i] = len(found)
             found += [(low // unit, min(high, NOWHERE) // unit) for low, high in spans]
-            self.blocks["window_end"][i] = len(found)
+            self.blocks["span_end"][i] = len(found)
             self.blocks["base"][i] = self.blocks["effective"][i] = spans[0][0] // unit
         return np.array(found, dtype=np.int64).reshape(-1, 2)
 
@@ -374,10 +374,10 @@ class Component:
         """Return the lowest legal offset of a block from `at` up, or NOWHERE."""
         block = self.blocks[i]
         at = -(-at // int(block["step"])) * int(block["step"])
-        windows = self.windows[block["window"] : block["window_end"]].tolist()
-        if not windows:
+        spans = self.spans[block["span"] : block["span_end"]].tolist()
+        if not spans:
             return at
-        return next((max(at, low) for low, high in windows if high >= at), NOWHERE)
+        return next((max(at, low) for low, high in spans if high >= at), NOWHERE)
 
     def _holes(self) -> Array:
         """Return the addresses that no member of a section may use, and set each section's part."""

@@ -60,18 +60,18 @@ from stagepack.instances.profile import Array
 
 
 @numba.njit(inline="always")
-def _settle(block: int, at: int, blocks: Array, windows: Array) -> int:
+def _settle(block: int, at: int, blocks: Array, spans: Array) -> int:
     """Return the lowest legal offset of a block from `at` up, or NOWHERE."""
     b: Record = blocks[block]
     if b.step > 1:
         at = (at + b.step - 1) // b.step * b.step
-    window, end = b.window, b.window_end
-    if window < end:
-        while window < end and windows[window, 1] < at:
-            window += 1
-        if window == end:
+    span, end = b.span, b.span_end
+    if span < end:
+        while span < end and spans[span, 1] < at:
+            span += 1
+        if span == end:
             return NOWHERE
-        at = max(at, windows[window, 0])
+        at = max(at, spans[span, 0])
     return at
 
 
@@ -99,7 +99,7 @@ def _undo(mark: int, blocks: Array, sections: Array, trail: Array, control: Arra
 
 @numba.njit(inline="always")
 def _raise(
-    block: int, effective: int, blocks: Array, windows: Array, trail: Array, control: Array
+    block: int, effective: int, blocks: Array, spans: Array, trail: Array, control: Array
 ) -> int:
     """Raise the effective offset of a block and of its later twins; return the highest top."""
     top = effective
@@ -110,7 +110,7 @@ def _raise(
         top = effective + b.size
         block = b.twin
         if block >= 0:
-            effective = _settle(block, top, blocks, windows)
+            effective = _settle(block, top, blocks, spans)
     return top
 
 
@@ -228,7 +228,7 @@ def search(
     neighbours: Array,
     member_ptr: Array,
     members: Array,
-    windows: Array,
+    spans: Array,
     holes: Array,
     frames: Array,
     trail: Array,
@@ -255,7 +255,7 @@ def search(
         Blocks that share a section with each, as rows, ascending.
     member_ptr, members : ndarray of int64
         Blocks of every section as rows.
-    windows : ndarray of int64, shape (., 2)
+    spans : ndarray of int64, shape (., 2)
         Legal offsets of blocks, ends included, ascending.
     holes : ndarray of int64, shape (., 2)
         Addresses [low, high) that no block of a section may use, ascending.
@@ -388,11 +388,11 @@ def search(
                     other = blocks[j]
                     if other.offset >= 0 or other.base >= top:
                         continue
-                    base = _settle(j, top, blocks, windows)
+                    base = _settle(j, top, blocks, spans)
                     if other.effective < base:
                         low = min(low, section_of[section_ptr[j]])
                         high = max(high, section_of[section_ptr[j + 1] - 1])
-                        if _raise(j, base, blocks, windows, trail, control) > capacity:
+                        if _raise(j, base, blocks, spans, trail, control) > capacity:
                             fits = False
                             break
                     remember(control, trail, BOUNDS, j, other.base, other.effective, other.under)
@@ -494,8 +494,8 @@ def search(
             least = min(least, other.effective + other.size)
         fits = held and least < NOWHERE
         if fits:
-            effective = _settle(i, max(least, block.base + 1), blocks, windows)
-            fits = _raise(i, effective, blocks, windows, trail, control) <= capacity
+            effective = _settle(i, max(least, block.base + 1), blocks, spans)
+            fits = _raise(i, effective, blocks, spans, trail, control) <= capacity
         if fits:
             origin = lists[frame.section]
             low, high = section_of[section_ptr[i]], section_of[section_ptr[i + 1] - 1]

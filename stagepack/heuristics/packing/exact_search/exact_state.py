@@ -37,8 +37,8 @@ BLOCK = np.dtype(
         ("twin", np.int64),  # the next identical block, or -1
         ("family", np.int64),  # blocks of the same sections that may swap places; -1: none
         ("step", np.int64),  # offsets are multiples of this
-        ("window", np.int64),  # its rows of `windows` are window .. window_end - 1
-        ("window_end", np.int64),  # equal to window: may lie anywhere
+        ("span", np.int64),  # its rows of `spans` are span .. span_end - 1
+        ("span_end", np.int64),  # equal to span: may lie anywhere
         ("label", np.int64),  # scratch: part of the block
         ("weight", np.float64),  # of the load when ranks are computed anew; 0: ranks stay
     ],

@@ -142,7 +142,7 @@ class CanonicalSearch:
                 component.neighbours,
                 component.member_ptr,
                 component.members,
-                component.windows,
+                component.spans,
                 component.holes,
                 self._frames,
                 self._trail,
