@@ -17,11 +17,9 @@ import numpy as np
 
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.effort import Ask, asking
-from stagepack.heuristics.packing.exact_search import (
-    distances_kernels,
-    exact_general_kernels,
-    exact_general_state,
-)
+from stagepack.heuristics.packing.exact_search import distances_kernels
+from stagepack.heuristics.packing.exact_search import exact_general_kernels as kernels
+from stagepack.heuristics.packing.exact_search import exact_general_state as general
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.address_ranges import Spans, spans_of
 from stagepack.heuristics.packing.exact_search.components import next_top
@@ -114,9 +112,9 @@ class Component:
         ask()
         range_ptr, ranges = _ranges(places, unit)
         step = blocks.alignment[which]
-        self.shapes = exact_general_state.Shapes(
+        self.shapes = general.Shapes(
             blocks=_table(
-                exact_general_state.BLOCK,
+                general.BLOCK,
                 offset=np.append(np.full(len(index), -1), blocks.fixed[held] // unit),
                 lowest=np.zeros(len(which), dtype=np.int64),
                 hole=np.full(len(which), -1),
@@ -128,15 +126,15 @@ class Component:
                 before=np.full(len(which), -1),
                 after=np.full(len(which), -1),
             ),
-            near=_table(exact_general_state.NEAR, block=near, run=run_ptr),
+            near=_table(general.NEAR, block=near, run=run_ptr),
             members=_table(
-                exact_general_state.MEMBER,
+                general.MEMBER,
                 block=member,
                 low=pieces[piece, 2],
                 high=pieces[piece, 3],
                 partner=partner_ptr,
             ),
-            sections=_table(exact_general_state.SECTION, member=member_ptr),
+            sections=_table(general.SECTION, member=member_ptr),
             runs=runs,
             ranges=ranges,
             partners=partners,
@@ -255,7 +253,7 @@ def forbidden(
 
 
 def _spans(low: Array, high: Array) -> Array:
-    spans = np.zeros(len(low), dtype=exact_general_state.SPAN)
+    spans = np.zeros(len(low), dtype=general.SPAN)
     spans["low"], spans["high"] = low, high
     return spans
 
@@ -324,7 +322,7 @@ class GeneralSearch:
     @property
     def nodes(self) -> int:
         """Nodes since the start."""
-        return int(self._control[exact_general_state.NODES])
+        return int(self._control[general.NODES])
 
     @property
     def units(self) -> Array:
@@ -334,14 +332,14 @@ class GeneralSearch:
     @property
     def least(self) -> int:
         """Once exhausted: no packing is lower, in units; NOWHERE or more: there is none."""
-        return int(self._control[exact_general_state.LEAST])
+        return int(self._control[general.LEAST])
 
     def bound(self) -> int:
         """Return a lower bound on the peak in bytes."""
         self.start(NOWHERE - 1, np.arange(len(self._shapes.blocks)), 0)
         if self.run(0) == state.EXHAUSTED:
             return NOWHERE
-        peak = exact_general_kernels.least_peak(self._shapes, self._control)
+        peak = kernels.least_peak(self._shapes, self._control)
         return int(peak) * self.component.unit
 
     def start(self, capacity: int, rank: Array, focus: int) -> None:
@@ -365,23 +363,17 @@ class GeneralSearch:
         shapes.queue[:] = self._lists[: len(rank)] = np.arange(len(rank))
         shapes.touched[:] = np.arange(len(shapes.touched))
         control[:] = 0
-        control[exact_general_state.LEAST], control[exact_general_state.FOCUS] = NOWHERE, focus
-        control[exact_general_state.WAITING] = control[exact_general_state.LISTS] = b
-        control[exact_general_state.TOUCHED], control[exact_general_state.STAMP] = (
-            len(shapes.touched),
-            1,
-        )
-        self._frames[0, exact_general_state.STATE] = exact_general_state.BEGUN
-        self._frames[0, exact_general_state.BEGIN], self._frames[0, exact_general_state.COUNT] = (
-            0,
-            b,
-        )
+        control[general.LEAST], control[general.FOCUS] = NOWHERE, focus
+        control[general.WAITING] = control[general.LISTS] = b
+        control[general.TOUCHED], control[general.STAMP] = len(shapes.touched), 1
+        self._frames[0, general.STATE] = general.BEGUN
+        self._frames[0, general.BEGIN], self._frames[0, general.COUNT] = 0, b
         self._capacity = capacity
 
     def run(self, node_limit: int) -> int:
         """Go on for about :data:`WORK` steps; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
         while True:
-            outcome = exact_general_kernels.search(
+            outcome = kernels.search(
                 self._capacity,
                 node_limit,
                 WORK,
@@ -392,7 +384,7 @@ class GeneralSearch:
                 self._parts,
                 self._control,
             )
-            steps = int(self._control[exact_general_state.WORK])
+            steps = int(self._control[general.WORK])
             self.steps += steps
             effort.spend(effort.LOOK + STEP * steps)
             if outcome != state.FULL:
