@@ -60,7 +60,7 @@ def find(
     Parameters
     ----------
     blocks : Blocks
-        For which :func:`~stagepack.heuristics.packing.exact.unsupported` has no objection.
+        Of the kind that the exact search supports.
     capacity : int
         Bytes.
     within : (int, int), optional

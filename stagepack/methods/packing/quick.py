@@ -50,7 +50,7 @@ class Quick(NamedTuple):
     offsets : ndarray of int64, shape (b,), or None
         The lowest one in valleys.
     key : str
-        Of :data:`~stagepack.heuristics.packing.valleys.KEYS`: its classes.
+        Of :data:`~stagepack.heuristics.packing.constructive.valleys.KEYS`: its classes.
     """
 
     spans: valleys.Spans

@@ -252,7 +252,7 @@ class Component:
     blocks, sections : ndarray of BLOCK, SECTION
         The state before anything is placed.
     section_ptr, section_of, neighbour_ptr, neighbours, member_ptr, members, spans, holes
-        As :func:`~stagepack.heuristics.packing.exact_kernels.search` takes them.
+        As :func:`.exact_kernels.search` takes them.
     life : ndarray of int64, shape (b,)
         A number that is equal for blocks of the same sections.
     bound : int

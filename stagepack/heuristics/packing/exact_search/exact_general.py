@@ -494,7 +494,7 @@ class ShapedPacking:
     Attributes
     ----------
     offsets, peak, clash, components
-        As in :class:`~stagepack.heuristics.packing.components.Packing`.
+        As in :class:`.components.Packing`.
     """
 
     def __init__(
