@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from stagepack.claims import check_result as check_result
     from stagepack.compare import Comparison as Comparison
     from stagepack.compare import compare as compare
+    from stagepack.contracts import Instance as Instance
+    from stagepack.contracts import Solution as Solution
     from stagepack.errors import CheckError as CheckError
     from stagepack.errors import InputError as InputError
     from stagepack.errors import StagepackError as StagepackError
@@ -59,8 +61,6 @@ if TYPE_CHECKING:
     from stagepack.instances.profile import ModelProfile as ModelProfile
     from stagepack.instances.schedule import PipelineSchedule as PipelineSchedule
     from stagepack.instances.schedule import ScheduleSolution as ScheduleSolution
-    from stagepack.instances.types import Instance as Instance
-    from stagepack.instances.types import Solution as Solution
     from stagepack.instances.violation import Violation as Violation
     from stagepack.report.plot import plot as plot
     from stagepack.result import Result as Result
@@ -96,7 +96,7 @@ _NAMES = {
         "Link",
         "ModelProfile",
     ),
-    "stagepack.instances.types": ("Instance", "Solution"),
+    "stagepack.contracts": ("Instance", "Solution"),
     "stagepack.instances.violation": ("Violation",),
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),

@@ -18,13 +18,13 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from stagepack.contracts import Solution
 from stagepack.errors import InputError, shown
 from stagepack.files import finite
 from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.solutions import solution_in
 from stagepack.instances.problem import PROBLEMS
-from stagepack.instances.types import Solution
 from stagepack.records import fault
 from stagepack.result import Result, Status, Termination, relative_gap
 from stagepack.shown import Shown

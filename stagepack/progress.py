@@ -12,14 +12,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic
 
+from stagepack.contracts import Number, SolutionT
 from stagepack.errors import CheckError
-from stagepack.result import Event, Number, Status, Termination, Trace, relative_gap
+from stagepack.result import Event, Status, Termination, Trace, relative_gap
 
 log = logging.getLogger("stagepack")
-
-SolutionT = TypeVar("SolutionT")
 
 PATIENCE = 2.0
 """Seconds of setup after which people are told what takes so long."""
@@ -112,7 +111,7 @@ class Progress(Generic[SolutionT]):
     def __init__(
         self,
         evaluate: Callable[[SolutionT], Number],
-        check: Callable[[SolutionT], tuple[Any, ...]],
+        check: Callable[[SolutionT], tuple[object, ...]],
         *,
         time_limit: float | None = None,
         target: Number | None = None,
@@ -228,11 +227,11 @@ class Progress(Generic[SolutionT]):
             )
         return better
 
-    def offer_if_valid(self, solution: SolutionT, source: str) -> tuple[Any, ...]:
+    def offer_if_valid(self, solution: SolutionT, source: str) -> tuple[object, ...]:
         """Do as :meth:`offer`, but return the violations of what a naive rule gave."""
         return self._take(solution, source)[1]
 
-    def _take(self, solution: SolutionT, source: str) -> tuple[bool, tuple[Any, ...]]:
+    def _take(self, solution: SolutionT, source: str) -> tuple[bool, tuple[object, ...]]:
         """Return whether `solution` is better than what is known, and its violations."""
         began = time.perf_counter()
         violations = self._check(solution)

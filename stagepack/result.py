@@ -6,17 +6,15 @@ import functools
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from stagepack import files
+from stagepack.contracts import Document, Instance, Number, SolutionT
 from stagepack.errors import InputError
 from stagepack.shown import Shown, dataframe, presenter
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Number = int | float
-SolutionT = TypeVar("SolutionT")
 
 
 class Status(StrEnum):
@@ -144,12 +142,12 @@ class Result(Shown, Generic[SolutionT]):
     runtime: float = 0.0
     setup_time: float = 0.0
     reason: str = ""
-    violations: tuple[Any, ...] = ()
+    violations: tuple[object, ...] = ()
     instance: str = ""
     kind: str = ""
     objective_name: str = ""
     digest: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Document = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     trace: Trace = field(default_factory=Trace)
 
@@ -163,28 +161,29 @@ class Result(Shown, Generic[SolutionT]):
         return f"{known}, by {self.method}, {self.instance!r}"
 
     @property
-    def problem(self) -> Any:
+    def problem(self) -> Instance | None:
         """The instance itself; None in a result that was pickled or made by hand."""
-        return self.__dict__.get("_problem")
+        known: Instance | None = self.__dict__.get("_problem")
+        return known
 
     @functools.cached_property
-    def instance_fields(self) -> dict[str, Any]:
+    def instance_fields(self) -> dict[str, object]:
         """What the instance is made of, to say later in what another one differs.
 
         Found when asked for, as it costs more than many a run; a pickle keeps it.
         """
         return {} if self.problem is None else dict(self.problem.fingerprints)
 
-    def of(self, instance: Any) -> Self:
+    def of(self, instance: Instance) -> Self:
         """Let the result know its instance, for prints, pictures and tables; return it."""
         self.__dict__["_problem"] = instance
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         kept = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return kept | {"instance_fields": self.instance_fields}
 
-    def to_dataframe(self, instance: Any = None) -> pd.DataFrame:
+    def to_dataframe(self, instance: Instance | None = None) -> pd.DataFrame:
         """Return one row a stage, buffer, operation or phase of the solution.
 
         Parameters
@@ -208,7 +207,7 @@ class Result(Shown, Generic[SolutionT]):
             )
         return dataframe(presenter().columns(instance, self))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """Return the result as plain JSON data: finite numbers, strings, lists, null."""
         solution: Any = self.solution
         document = {
@@ -237,7 +236,7 @@ class Result(Shown, Generic[SolutionT]):
                 for e in self.trace.events
             ],
         }
-        plain: dict[str, Any] = files.finite(document)
+        plain: Document = files.finite(document)
         return plain
 
     def to_json(self, path: str | Path | None = None) -> str:

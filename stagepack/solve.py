@@ -13,33 +13,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from stagepack import kinds, solvers
+from stagepack.contracts import Document, Instance, InstanceOf, Number, Solution, SolutionT
 from stagepack.errors import InputError, StagepackError, suggest
-from stagepack.methods import Method, Settings
+from stagepack.instances.problem import PROBLEMS
+from stagepack.methods import AnyMethod, Settings
 from stagepack.progress import Progress, Stopped
-from stagepack.result import Number, Result, Status, Termination
+from stagepack.result import Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-    from stagepack.instances.types import (
-        Instance,
-        LmemPacking,
-        PackingSolution,
-        PhaseSchedule,
-        PhaseSolution,
-        PipelinePartition,
-        PipelineSchedule,
-        PipelineSolution,
-        ScheduleSolution,
-    )
+    from stagepack.instances.packing import PackingSolution
 
-REGISTRY: kinds.ByKind[tuple[Method, ...]] = kinds.ByKind(
+REGISTRY: kinds.ByKind[tuple[AnyMethod, ...]] = kinds.ByKind(
     lambda kind: kinds.part(kind, "methods").METHODS
 )
 LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
@@ -100,40 +93,8 @@ def methods(instance: Instance | str) -> MethodList:
     return found
 
 
-class SolveOptions(TypedDict, total=False):
-    """The keyword arguments of :func:`solve`, for its signatures."""
-
-    objective: str | None
-    engine: str | None
-    time_limit: float | None
-    target: Number | None
-    gap: float
-    warm_start: Any
-    threads: int
-    seed: int
-    on_incumbent: Callable[[Any, Number, Number | None], None] | None
-    on_bound: Callable[[Number, str], None] | None
-    options: Mapping[str, Any] | None
-
-
-@overload
 def solve(
-    instance: PipelinePartition, method: str = "auto", **options: Unpack[SolveOptions]
-) -> Result[PipelineSolution]: ...
-@overload
-def solve(
-    instance: LmemPacking, method: str = "auto", **options: Unpack[SolveOptions]
-) -> Result[PackingSolution]: ...
-@overload
-def solve(
-    instance: PipelineSchedule, method: str = "auto", **options: Unpack[SolveOptions]
-) -> Result[ScheduleSolution]: ...
-@overload
-def solve(
-    instance: PhaseSchedule, method: str = "auto", **options: Unpack[SolveOptions]
-) -> Result[PhaseSolution]: ...
-def solve(
-    instance: Any,
+    instance: InstanceOf[SolutionT],
     method: str = "auto",
     *,
     objective: str | None = None,
@@ -141,13 +102,13 @@ def solve(
     time_limit: float | None = 10,
     target: Number | None = None,
     gap: float = 0,
-    warm_start: Any = "auto",
+    warm_start: Solution | Result[SolutionT] | Mapping[str, object] | str | None = "auto",
     threads: int = 1,
     seed: int = 0,
-    on_incumbent: Callable[[Any, Number, Number | None], None] | None = None,
+    on_incumbent: Callable[[SolutionT, Number, Number | None], None] | None = None,
     on_bound: Callable[[Number, str], None] | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Result[Any]:
+    options: Mapping[str, object] | None = None,
+) -> Result[SolutionT]:
     """Solve an instance; the answer is checked and carries a safe bound.
 
     Parameters
@@ -195,11 +156,8 @@ def solve(
     chosen = require_method(_kind(instance), method)
     if objective is not None:
         instance = instance.replace(objective=objective)
-    if not (warm_start is None or isinstance(warm_start, str | Mapping)):
-        warm_start = instance.solution_in(warm_start, "warm_start", shaped=False)
-    settings = _settings(
-        chosen, engine, time_limit, target, gap, warm_start, threads, seed, options
-    )
+    start = _start(instance, warm_start)
+    settings = _settings(chosen, engine, time_limit, target, gap, start, threads, seed, options)
     reason = chosen.unsupported(instance)
     if reason:
         raise InputError(reason, field=f"method {method}")
@@ -208,7 +166,7 @@ def solve(
     clock = None if settings.deterministic and measured else time_limit
     # Where anything that fits will do, the instance has a target of its own.
     goal = getattr(instance, "goal", None)
-    progress: Progress[Any] = Progress(
+    progress: Progress[SolutionT] = Progress(
         instance.evaluate,
         instance.check,
         time_limit=clock,
@@ -225,7 +183,7 @@ def solve(
     status, termination = progress.outcome()
     if goal is not None and progress.objective is not None and progress.objective <= goal:
         termination = Termination.TARGET
-    result: Result[Any] = Result(
+    result: Result[SolutionT] = Result(
         status=status,
         termination=termination,
         objective=progress.objective,
@@ -248,7 +206,7 @@ def solve(
             "time_limit": time_limit,
             "target": target,
             "gap": gap,
-            "warm_start": _recorded(warm_start),
+            "warm_start": start if start is None or isinstance(start, str) else start.to_dict(),
             "threads": threads,
             "seed": seed,
             "options": dict(options or {}),
@@ -259,6 +217,24 @@ def solve(
     return result.of(instance)
 
 
+KEYWORDS = tuple(inspect.signature(solve).parameters)[1:]
+"""What may be said to :func:`solve` besides the instance: the method, and options."""
+
+
+def _start(
+    instance: Instance, given: Solution | Result[Any] | Mapping[str, object] | str | None
+) -> Solution | str | None:
+    """Return where to start as settings have it: a name, None, or the solution itself."""
+    if given is None or isinstance(given, str):
+        return given
+    solution: Solution
+    if isinstance(given, Mapping):  # as a result records it
+        solution = PROBLEMS[instance.kind].solution.from_dict(given, instance)
+    else:
+        solution = instance.solution_in(given, "warm_start", shaped=False)
+    return solution
+
+
 class _Interruptible:
     """Turns Ctrl-C into a request to end, and a request that nobody hears into an exception.
 
@@ -267,11 +243,11 @@ class _Interruptible:
     one, KeyboardInterrupt is raised, and whatever becomes of it ends the run with what it has.
     """
 
-    def __init__(self, progress: Progress[Any]) -> None:
-        self._progress = progress
+    def __init__(self, progress: Progress[SolutionT]) -> None:
+        self._interrupt = progress.interrupt
         self._asked = math.inf
         self._forced = False
-        self._before: Any = None
+        self._before: Callable[[int, FrameType | None], object] | None = None
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> None:
@@ -281,11 +257,11 @@ class _Interruptible:
                 self._before = before
                 signal.signal(signal.SIGINT, self._handle)
 
-    def _handle(self, number: int, frame: Any) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.perf_counter()
         if self._asked == math.inf:
             self._asked = now
-            self._progress.interrupt()
+            self._interrupt()
             self._timer = threading.Timer(PATIENCE, signal.raise_signal, (signal.SIGINT,))
             self._timer.daemon = True
             self._timer.start()
@@ -293,25 +269,25 @@ class _Interruptible:
             self._forced = True
             raise KeyboardInterrupt
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
         if self._timer is not None:
             self._timer.cancel()
         if isinstance(error, KeyboardInterrupt):
-            self._progress.interrupt()
+            self._interrupt()
             return True
         garbled = self._forced and isinstance(error, Exception)
         return isinstance(error, Stopped) or (garbled and not isinstance(error, StagepackError))
 
 
 def pack(
-    sizes: Any,
-    starts: Any,
-    ends: Any,
+    sizes: ArrayLike,
+    starts: ArrayLike,
+    ends: ArrayLike,
     capacity: int | None = None,
     *,
-    alignment: Any = None,
+    alignment: ArrayLike | None = None,
     **options: Any,
 ) -> tuple[NDArray[np.int64] | None, Result[PackingSolution]]:
     """Place buffers that are given as three arrays.
@@ -348,9 +324,8 @@ def pack(
     """
     from stagepack.instances.packing import LmemPacking
 
-    known = inspect.signature(solve).parameters
-    rest = {name: value for name, value in options.items() if name in known}
-    fields = {name: value for name, value in options.items() if name not in known}
+    rest = {name: value for name, value in options.items() if name in KEYWORDS}
+    fields = {name: value for name, value in options.items() if name not in KEYWORDS}
     unknown = sorted(set(fields) - set(inspect.signature(LmemPacking.from_arrays).parameters))
     if unknown:
         raise InputError(
@@ -389,7 +364,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _kind(instance: Any) -> str:
+def _kind(instance: object) -> str:
     kind = getattr(instance, "kind", None)
     if not isinstance(kind, str) or kind not in REGISTRY or not hasattr(instance, "evaluate"):
         raise InputError(
@@ -400,7 +375,7 @@ def _kind(instance: Any) -> str:
     return kind
 
 
-def require_method(kind: str, name: str) -> Method:
+def require_method(kind: str, name: str) -> AnyMethod:
     """Return a method by its name, or raise an `InputError` that lists them."""
     by_name = {method.name: method for method in REGISTRY[kind]}
     if not isinstance(name, str) or name not in by_name:
@@ -414,7 +389,7 @@ def require_method(kind: str, name: str) -> Method:
     return by_name[name]
 
 
-def require_options(kind: str, options: Mapping[str, Any]) -> None:
+def require_options(kind: str, options: Document) -> None:
     """Raise an `InputError` for `Result.options` with which no run of a kind can be repeated."""
     settings = list(inspect.signature(_settings).parameters)[1:]
     known = ("method", "objective", *settings)
@@ -429,15 +404,15 @@ def require_options(kind: str, options: Mapping[str, Any]) -> None:
 
 
 def _settings(
-    method: Method,
+    method: AnyMethod,
     engine: str | None,
     time_limit: float | None,
     target: Number | None,
     gap: float,
-    warm_start: Any,
+    warm_start: Solution | str | None,
     threads: int,
     seed: int,
-    options: Mapping[str, Any] | None,
+    options: Mapping[str, object] | None,
 ) -> Settings:
     _number(time_limit, "time_limit", "a positive number of seconds, or None", least=1e-9)
     _number(target, "target", "a number, or None")
@@ -481,13 +456,8 @@ def _settings(
     )
 
 
-def _number(value: Any, name: str, wanted: str, least: float = -math.inf) -> None:
+def _number(value: object, name: str, wanted: str, least: float = -math.inf) -> None:
     if value is None:
         return
     if not isinstance(value, int | float) or not least <= value < math.inf:
         raise InputError(f"{value!r}", field=name, remedy=f"give {wanted}")
-
-
-def _recorded(warm_start: Any) -> Any:
-    """Return a warm start as JSON data: a name, None, or the solution itself."""
-    return warm_start.to_dict() if hasattr(warm_start, "to_dict") else warm_start

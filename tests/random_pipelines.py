@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import Number
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Device, Link
-from stagepack.result import Number
 
 OBJECTIVES = tuple(Objective)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from stagepack.contracts import Number
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution, Variable
 from stagepack.instances.profile import Cluster, Device, Link
-from stagepack.result import Number
 
 Draw = Any
 

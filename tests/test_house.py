@@ -17,6 +17,7 @@ from stagepack.kinds import KINDS
 from tests.imports import PACKAGE, ROOT, imports, modules, wing
 
 FLOORS = {
+    "contracts": 0,
     "errors": 0,
     "files": 0,
     "kinds": 0,
@@ -40,15 +41,16 @@ FLOORS = {
     "__main__": 7,
 }
 # On these every wing stands.
-GROUND = {"errors", "files", "kinds", "linear", "progress", "result", "shown"}
+GROUND = {"contracts", "errors", "files", "kinds", "linear", "progress", "result", "shown"}
 # What a wing may import besides itself and the ground floor.
 MAY_IMPORT = {
+    "contracts": set(),
     "errors": set(),
     "files": {"errors"},
     "kinds": {"errors"},
     "linear": set(),
-    "progress": {"errors", "result"},
-    "result": {"errors", "files", "shown"},
+    "progress": {"contracts", "errors", "result"},
+    "result": {"contracts", "errors", "files", "shown"},
     "shown": {"errors"},
     "instances": set(),
     "heuristics": {"instances"},

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances import fields
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Link
-from stagepack.result import Number, Result, Status, Termination
+from stagepack.result import Result, Status, Termination
 from stagepack.solve import REGISTRY, methods, solve
 from tests.strategies import brute_force, pipelines
 
@@ -269,7 +270,7 @@ def test_arguments_that_make_no_sense(arguments: dict[str, Any], field: str) -> 
 
 def test_things_that_are_no_instance() -> None:
     with pytest.raises(InputError, match="not an instance"):
-        solve("pipeline/bert-large")  # type: ignore[call-overload]
+        solve("pipeline/bert-large")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="pipeline-partition"):
         methods("no-such-kind")
 
@@ -312,6 +313,7 @@ def test_what_no_run_needs_costs_it_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         result = solve(instance, "greedy")
         solve(packing, "greedy-by-size")
     assert counts == {"check": 2}  # once for each answer
+    assert result.problem is not None
     assert result.instance_fields == result.problem.fingerprints
     assert pickle.loads(pickle.dumps(result)).instance_fields == result.instance_fields
     assert counts["_checksum"] > 0

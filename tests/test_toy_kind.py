@@ -75,11 +75,11 @@ def test_its_files_are_read_and_written(bag: Knapsack, tmp_path: Path) -> None:
 
 
 def test_it_is_solved_and_compared(bag: Knapsack) -> None:
-    result: sp.Result[KnapsackSolution] = sp.solve(bag)  # type: ignore[call-overload]
+    result: sp.Result[KnapsackSolution] = sp.solve(bag)
     assert (str(result.status), result.objective) == ("OPTIMAL", 14)
     assert [method.name for method in sp.methods("toy")] == ["auto", "greedy"]
     assert "greedy" in run("methods", "toy")
-    table = sp.compare([bag], jobs=0)  # type: ignore[list-item]
+    table = sp.compare([bag], jobs=0)
     assert {row["status"] for row in table.to_dict()["rows"]} == {"OPTIMAL", "FEASIBLE"}
     assert json.loads(run("solve", "toy/stairs", "--json"))["objective"] == 14
     assert "14" in str(result)
@@ -94,12 +94,12 @@ def test_limits_end_a_search(bag: Knapsack) -> None:
 
 
 def test_its_solutions_are_written_read_and_checked(bag: Knapsack, tmp_path: Path) -> None:
-    result: Any = sp.solve(bag)  # type: ignore[call-overload]
+    result: Any = sp.solve(bag)
     plain, whole = tmp_path / "plain.json", tmp_path / "whole.json"
-    sp.write_solution(bag, result, plain)  # type: ignore[arg-type]
+    sp.write_solution(bag, result, plain)
     result.to_json(whole)
     for path in (plain, whole):
-        assert sp.read_solution(path, bag) == result.solution  # type: ignore[arg-type]
+        assert sp.read_solution(path, bag) == result.solution
         assert sp.read_solution(path) == result.solution
         assert json.loads(run("check", "toy/stairs", path, "--json"))["valid"]
     plain.write_text('{"taken": [4, 4.5]}')
@@ -115,7 +115,7 @@ def test_its_solutions_are_written_read_and_checked(bag: Knapsack, tmp_path: Pat
 
 def test_it_is_shown_and_exported(bag: Knapsack, tmp_path: Path) -> None:
     path = tmp_path / "whole.json"
-    sp.solve(bag).to_json(path)  # type: ignore[call-overload]
+    sp.solve(bag).to_json(path)
     assert KIND in run("show", "toy/stairs")
     assert "Things  2" in run("show", "toy/stairs", path)
     exported = tmp_path / "bag.json"
@@ -125,19 +125,19 @@ def test_it_is_shown_and_exported(bag: Knapsack, tmp_path: Path) -> None:
 
 def test_it_is_drawn_and_reported(bag: Knapsack, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    result: Any = sp.solve(bag)  # type: ignore[call-overload]
+    result: Any = sp.solve(bag)
     result.to_json(tmp_path / "bag.json")
     run("plot", "toy/stairs", tmp_path / "bag.json", "-o", tmp_path / "bag.svg")
     assert "in the bag" in (tmp_path / "bag.svg").read_text()
     assert "a bag for" in str(result)
     assert "14 value" in str(result)
-    table = sp.compare([bag], jobs=0)  # type: ignore[list-item]
+    table = sp.compare([bag], jobs=0)
     page = table.to_html(tmp_path).read_text()
     assert "<dt>Things</dt><dd>2</dd>" in page
     with pytest.raises(sp.InputError, match="no picture"):
-        sp.plot(bag, result, tmp_path / "bag.html")  # type: ignore[arg-type]
+        sp.plot(bag, result, tmp_path / "bag.html")
     with pytest.raises(sp.InputError, match="has one scale"):
-        sp.plot(bag, result, scale="sizes")  # type: ignore[arg-type]
+        sp.plot(bag, result, scale="sizes")
 
 
 def test_without_a_report_folder_the_defaults_show_it(

@@ -21,7 +21,7 @@ from stagepack import kinds
 from stagepack.instances import catalog, types
 from stagepack.instances.catalog import names
 from stagepack.instances.problem import PROBLEMS
-from stagepack.solve import REGISTRY, SolveOptions, solve
+from stagepack.solve import REGISTRY
 
 ROOT = Path(__file__).parent.parent
 LINKS = ("formulations", "heuristics", "instances", "solvers")
@@ -134,9 +134,9 @@ WRONG = """
 
     chain = sp.PipelinePartition.from_arrays([1, 2, 3], devices=2)
     sp.solve(chain).solution.boundarys  # attr
-    sp.solve(chain, sed=3)  # call-overload
-    sp.solve(chain, "dp", "bottleneck")  # call-overload
-    sp.solve("mine.json")  # call-overload
+    sp.solve(chain, sed=3)  # call-arg
+    sp.solve(chain, "dp", "bottleneck")  # misc
+    sp.solve("mine.json")  # arg-type
     sp.load("schedule/uniform").layers  # attr-defined
     sp.solve(sp.load("packing/random/planted")).solution.boundaries  # attr
     sp.slove  # attr-defined
@@ -188,9 +188,3 @@ def test_every_public_name_is_told_to_type_checkers() -> None:
         for name, module in problem.public.items()
     }
     assert found == {*stagepack._HOME.items(), *own}
-
-
-def test_the_options_in_the_signatures_are_those_of_solve() -> None:
-    hints = typing.get_type_hints(solve)
-    ours = {name: hints[name] for name in hints if name not in ("instance", "method", "return")}
-    assert typing.get_type_hints(SolveOptions) == ours

@@ -16,8 +16,8 @@ from typing import Any
 from stagepack.compare.comparison import Comparison
 from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.workers import Run
+from stagepack.contracts import Document, Instance
 from stagepack.errors import InputError, suggest
-from stagepack.instances.types import Instance
 from stagepack.result import Result
 
 log = logging.getLogger("stagepack")
@@ -33,7 +33,7 @@ def compare(
     executor: Executor | None = None,
     threads: int = 1,
     on_start: Callable[[Cell, int, int], None] | None = None,
-    on_result: Callable[[dict[str, Any], int, int], None] | None = None,
+    on_result: Callable[[Document, int, int], None] | None = None,
     **options: Any,
 ) -> Comparison:
     """Solve every instance by every method with every seed, and compare the answers.
@@ -68,14 +68,14 @@ def compare(
     InputError
         For no instances or a method that nobody knows, before anything runs.
     """
-    from stagepack.solve import SolveOptions, solve
+    from stagepack.solve import KEYWORDS, solve
 
-    unknown = sorted(set(options) - set(SolveOptions.__annotations__))
+    unknown = sorted(set(options) - {*KEYWORDS[1:]})
     if unknown:
         raise InputError(
             f"{unknown[0]!r} is no option of compare, nor of solve",
             field=unknown[0],
-            remedy=suggest(unknown[0], [*SolveOptions.__annotations__, "jobs", "seeds"]),
+            remedy=suggest(unknown[0], [*KEYWORDS[1:], "jobs", "seeds"]),
         )
     labelled = labels(instances)
     seeds = list(dict.fromkeys(seeds))
@@ -153,7 +153,7 @@ def compare(
     return comparison
 
 
-def labels(instances: Any) -> dict[str, Any]:
+def labels(instances: object) -> dict[str, Instance]:
     """Return instances by the label that a comparison gives each; a mapping gives its own.
 
     Raises
@@ -193,7 +193,7 @@ def labels(instances: Any) -> dict[str, Any]:
 
 
 def _plan(
-    instances: Mapping[str, Any], names: list[str] | None, seeds: Sequence[int]
+    instances: Mapping[str, Instance], names: list[str] | None, seeds: Sequence[int]
 ) -> tuple[list[Cell], dict[Cell, Failure], set[str]]:
     """Return all cells in order, those that cannot be run, and the engines of the others."""
     from stagepack.solve import methods as methods_of

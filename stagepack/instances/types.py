@@ -14,7 +14,6 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 
 __all__ = [
-    "Instance",
     "LmemPacking",
     "PackingKind",
     "PackingSolution",
@@ -27,13 +26,7 @@ __all__ = [
     "PipelineSolution",
     "ScheduleKind",
     "ScheduleSolution",
-    "Solution",
 ]
-
-Instance = PipelinePartition | LmemPacking | PipelineSchedule | PhaseSchedule
-"""An instance of any kind."""
-Solution = PipelineSolution | PackingSolution | ScheduleSolution | PhaseSolution
-"""A solution of any kind."""
 
 PipelineKind = Literal["pipeline-partition", "pipeline"]
 PackingKind = Literal["lmem-packing", "packing"]

@@ -7,9 +7,12 @@ import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from stagepack.contracts import Instance, Solution, SolutionT
 from stagepack.progress import Progress
+
+InstanceT = TypeVar("InstanceT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +23,7 @@ class Settings:
     ----------
     engine : str or None
         Engine to use; None for the method's own choice.
-    warm_start : str or object or None
+    warm_start : str or solution or None
         "auto", None, the name of a method of the same problem, or a solution.
     threads, seed : int
         For the engines.
@@ -31,7 +34,7 @@ class Settings:
     """
 
     engine: str | None = None
-    warm_start: Any = "auto"
+    warm_start: Solution | str | None = "auto"
     threads: int = 1
     seed: int = 0
     deterministic: bool = False
@@ -39,7 +42,7 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method:
+class Method(Generic[InstanceT, SolutionT]):
     """One way to solve one kind of problem.
 
     Attributes
@@ -67,11 +70,15 @@ class Method:
     kind: str
     exact: bool
     description: str
-    run: Callable[[Any, Progress[Any], Settings], None]
-    unsupported: Callable[[Any], str] = lambda _instance: ""
+    run: Callable[[InstanceT, Progress[SolutionT], Settings], None]
+    unsupported: Callable[[InstanceT], str] = lambda _instance: ""
     engines: tuple[str, ...] = ()
     limited_by_work: bool = False
     default: bool = True
+
+
+AnyMethod = Method[Any, Any]
+"""One of a problem that its reader does not know."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,9 @@ class Deferred:
     module: str
     name: str
 
-    def __call__(self, instance: Any, progress: Progress[Any], settings: Settings) -> None:
+    def __call__(
+        self, instance: Instance, progress: Progress[SolutionT], settings: Settings
+    ) -> None:
         """Run the method."""
         loaded = self.module in sys.modules  # then to watch over it would cost more
         with contextlib.nullcontext() if loaded else progress.setup("loading compiled code"):

@@ -11,10 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from stagepack import solvers
+from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.methods import Settings
 from stagepack.progress import Progress
-from stagepack.result import Event, Number, Status, Termination
+from stagepack.result import Event, Status, Termination
 
 
 class Formulation(Protocol):

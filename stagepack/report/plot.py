@@ -11,7 +11,7 @@ from stagepack.report.view import no_picture, require_scale, view
 from stagepack.result import Result
 
 if TYPE_CHECKING:
-    from stagepack.instances.types import Instance, Solution
+    from stagepack.contracts import Instance, Solution
 
 
 def plot(
@@ -57,7 +57,7 @@ def plot(
     file, ax = target(path, ax)
     require_scale(kind, instance.kind, scale)
     if file is not None and file.suffix.lower() == ".html" and ax is None:
-        write_figure(instance, instance.solution_in(solution), file, scale)  # type: ignore[arg-type]
+        write_figure(instance, instance.solution_in(solution), file, scale)
         return file
     drawn = kind.picture(instance, solution, file, ax, scale=scale, title=title)
     if file is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stagepack.result import Number
+from stagepack.contracts import Number
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from stagepack import files
+from stagepack.contracts import Instance
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.known import FORMATS, by_content, by_name
 from stagepack.instances.formats.minimalloc import read_previous
 from stagepack.instances.formats.native import schema
-from stagepack.instances.formats.registry import Format, Instance
+from stagepack.instances.formats.registry import Format
 from stagepack.instances.formats.solutions import read_solution, write_solution
 from stagepack.instances.problem import VOCABULARY, coerce
 from stagepack.instances.profile import Cluster

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
+from stagepack.contracts import Instance
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.documents.lines import lines
-from stagepack.instances.formats.registry import Format, Instance
+from stagepack.instances.formats.registry import Format
 from stagepack.instances.problem import PROBLEMS, word
 from stagepack.kinds import ByKind, kind_of
 

@@ -4,43 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from stagepack.errors import InputError
-from stagepack.result import Number
-
-
-class Instance(Protocol):
-    """What every instance has, whichever problem it is of."""
-
-    @property
-    def kind(self) -> str:
-        """The problem."""
-
-    @property
-    def name(self) -> str:
-        """Name for tables and reports."""
-
-    @property
-    def source(self) -> str:
-        """Where it comes from."""
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of everything that matters to an answer."""
-
-    @property
-    def objective(self) -> str:
-        """What to minimise."""
-
-    def evaluate(self, solution: Any, /) -> Number:
-        """Return the objective value of a solution."""
-
-    def check(self, solution: Any, /) -> tuple[Any, ...]:
-        """Return the rules that a solution breaks."""
-
-    def replace(self, **changes: Any) -> Any:
-        """Return a copy with some fields changed."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from stagepack.instances.problem import PROBLEMS, Problem
 from stagepack.result import Result
 
 if TYPE_CHECKING:
-    from stagepack.instances.types import Instance, Solution
+    from stagepack.contracts import Instance, Solution
 
 
 def read_solution(

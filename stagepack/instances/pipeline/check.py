@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import Number
 from stagepack.instances.pipeline.data import PartitionData
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.violation import Violation
-from stagepack.result import Number
 from stagepack.shown import some
 
 MANY_LAYERS = 100_000  # summed pairwise in extended precision, which is as good, and fast

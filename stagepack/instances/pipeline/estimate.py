@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack import files
+from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.files import csv_text, finite
 from stagepack.instances.answer import require_instance
@@ -27,7 +28,7 @@ from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import KIND
 from stagepack.instances.profile import Array, Link
-from stagepack.result import Number, Result
+from stagepack.result import Result
 from stagepack.shown import Shown, dataframe
 
 if TYPE_CHECKING:

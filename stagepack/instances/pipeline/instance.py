@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances import arrays
 from stagepack.instances.answer import Answered, Rules
@@ -18,7 +19,6 @@ from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array, Cluster, Device, Lifetimes, Link, ModelProfile
-from stagepack.result import Number
 
 
 class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):

@@ -18,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
@@ -35,7 +36,6 @@ from stagepack.instances.pipeline.ticks import (
 from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array, Link
 from stagepack.instances.words import LARGEST
-from stagepack.result import Number
 
 LARGEST_TABLE = 2**27  # entries of a row of all layers for every class of devices
 MANY_LAYERS = 100_000  # from there on a compiled pass finds what fits, which needs no table

@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from stagepack.contracts import Number
 from stagepack.instances.profile import Array
-from stagepack.result import Number
 
 LARGEST_TICKS = 2**60
 GRID_BITS = 52  # bits of the largest figure on a binary grid

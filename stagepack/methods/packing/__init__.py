@@ -130,7 +130,7 @@ def _spilling(instance: LmemPacking) -> str:
     return "" if instance.memories else "needs several memories"
 
 
-def _rule(rule: Rule) -> Method:
+def _rule(rule: Rule) -> Method[LmemPacking, PackingSolution]:
     return Method(
         name=rule.name,
         kind=KIND,
@@ -143,7 +143,7 @@ def _rule(rule: Rule) -> Method:
     )
 
 
-METHODS = (
+METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
     Method(
         name="auto",
         kind=KIND,

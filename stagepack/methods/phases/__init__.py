@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stagepack.instances.phases import KIND, PhaseSchedule, Policy
+from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
 from stagepack.methods import Deferred, Method
 
 
@@ -48,7 +48,7 @@ def _intervals(instance: PhaseSchedule) -> str:
     return CpSat.unsupported(instance) and RematCpSat.unsupported(instance)
 
 
-METHODS = (
+METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
     Method(
         name="auto",
         kind=KIND,

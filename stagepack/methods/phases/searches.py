@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from stagepack.errors import InputError
 from stagepack.formulations import phases as formulations
 from stagepack.heuristics.phases import baselines, dp, effort
 from stagepack.heuristics.phases.cycles import UNLIMITED
@@ -21,6 +20,7 @@ from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.phases import METHODS, retention
 from stagepack.methods.phases.reasons import conclude_infeasible
+from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 
@@ -392,6 +392,8 @@ def warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> N
 
     Parameters
     ----------
+    pairs : Pairs
+    settings : Settings
     searched : bool
         Whether the exact search, in a part of the time, belongs to the start of choice.
 
@@ -400,50 +402,22 @@ def warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> N
     InputError
         For a solution that is not valid, or the name of no method without an engine.
     """
-    instance, progress, wanted = pairs.instance, pairs.progress, settings.warm_start
-    if wanted is None:
-        return
-    if isinstance(wanted, Mapping):  # as a result records it
-        wanted = PhaseSolution.from_dict(wanted)
-    if isinstance(wanted, PhaseSolution):
-        violations = instance.check(wanted)
-        if violations:
-            raise InputError(
-                f"the solution given breaks {violations[0]}",
-                field="warm_start",
-                remedy="give a valid one or none",
-            )
-        progress.offer(wanted, "warm start")
-        return
-    known = (*RULES, *SEARCHES)
-    if wanted == "auto":
+    instance, progress = pairs.instance, pairs.progress
+
+    def of_choice() -> None:
         for name in STARTS:
-            if not _unsupported(name, instance):
+            if not unsupported[name](instance):
                 if name != STARTS[0]:
                     progress.require_time()
                 apply_rule(name, pairs)
         progress.reason = ""
         if searched:
             _look_for_start(pairs, settings)
-        return
-    if not isinstance(wanted, str) or wanted not in known:
-        raise InputError(
-            f"unknown warm start {wanted!r}",
-            field="warm_start",
-            remedy="choose auto, none, or one of " + ", ".join(known),
-        )
-    reason = _unsupported(wanted, instance)
-    if reason:
-        raise InputError(f"{wanted}: {reason}", field="warm_start")
-    if wanted in RULES:
-        apply_rule(wanted, pairs)
-    else:
-        search(pairs, wanted)
-    progress.reason = ""
 
-
-def _unsupported(name: str, instance: PhaseSchedule) -> str:
-    return next(method.unsupported(instance) for method in METHODS if method.name == name)
+    unsupported = {method.name: method.unsupported for method in METHODS}
+    rules = {name: functools.partial(apply_rule, name, pairs) for name in RULES}
+    exact = {name: functools.partial(search, pairs, name) for name in SEARCHES}
+    offer_start(instance, progress, settings, {"auto": of_choice, **rules, **exact})
 
 
 class _Part(PhaseProgress):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule.rules import RULES, Rule
-from stagepack.instances.schedule import KIND, PipelineSchedule
+from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
 from stagepack.methods import Deferred, Method
 
 
@@ -21,7 +21,7 @@ class _Periodic:
         return unsupported(instance)
 
 
-def _rule(rule: Rule) -> Method:
+def _rule(rule: Rule) -> Method[PipelineSchedule, ScheduleSolution]:
     return Method(
         name=rule.name,
         kind=KIND,
@@ -33,7 +33,7 @@ def _rule(rule: Rule) -> Method:
     )
 
 
-METHODS = (
+METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (
     Method(
         name="auto",
         kind=KIND,

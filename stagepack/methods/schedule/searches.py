@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from stagepack.errors import InputError
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule import bounds, greedy, modulo
 from stagepack.heuristics.schedule.effort import Effort
@@ -18,6 +18,7 @@ from stagepack.instances.schedule.reasons import reasons
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.schedule.reasons import conclude_infeasible
+from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 from stagepack.solvers import Engine
@@ -180,32 +181,17 @@ def _given(instance: PipelineSchedule, effort: Effort, settings: Settings) -> No
     A solution is offered with the best times for its orders, too: where it waits without need,
     models may not have it.
     """
-    wanted = settings.warm_start
-    if wanted is None or wanted == "auto":
-        return
-    if isinstance(wanted, Mapping):  # as a result records it
-        wanted = ScheduleSolution.from_dict(wanted, instance)
-    if isinstance(wanted, ScheduleSolution):
-        violations = instance.check(wanted)
-        if violations:
-            raise InputError(
-                f"the solution given breaks {violations[0]}",
-                field="warm_start",
-                remedy="give a valid one or none",
-            )
-        effort.offer(wanted, "warm start")
-        effort.offer(tighten(instance, wanted, effort.look), "warm start without needless waits")
-        return
-    if not isinstance(wanted, str) or wanted not in RULES:
-        raise InputError(
-            f"unknown warm start {wanted!r}",
-            field="warm_start",
-            remedy="choose auto, none, or one of " + ", ".join(RULES),
-        )
-    reason = RULES[wanted].unsupported(instance)
-    if reason:
-        raise InputError(f"{wanted}: {reason}", field="warm_start")
-    _offer_rule(wanted, instance, effort)
+
+    def offer(solution: ScheduleSolution, source: str) -> None:
+        effort.offer(solution, source)
+        better = tighten(instance, solution, effort.look)
+        effort.offer(better, f"{source} without needless waits")
+
+    starts: dict[str, Callable[[], object]] = {
+        "auto": lambda: None,  # comes later, with what else is known then
+        **{name: functools.partial(_offer_rule, name, instance, effort) for name in RULES},
+    }
+    offer_start(instance, effort.progress, settings, starts, offer)
 
 
 # ---------------------------------------------------------------------- on an engine

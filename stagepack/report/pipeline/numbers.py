@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate, estimate
 from stagepack.report.style import area_colour
-from stagepack.result import Number, Result
+from stagepack.result import Result
 
 SCALES = ("cycles", "layers")
 TIMES = {"compute": "#4477aa", "receive": "#66ccee", "send": "#ccbb44", "host": "#bbbbbb"}

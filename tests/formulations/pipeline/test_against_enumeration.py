@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stagepack.contracts import Number
 from stagepack.formulations.pipeline import CpSat, MilpAssignment, MilpInterval
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.result import Number
 from tests.formulations.engines import solve
 from tests.random_pipelines import optimum, random_instance, solutions
 

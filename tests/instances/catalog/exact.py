@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stagepack.contracts import Number
 from stagepack.instances.pipeline import Objective, PipelinePartition
 from stagepack.instances.pipeline.check import (
     host_cycles,
@@ -13,7 +14,6 @@ from stagepack.instances.pipeline.check import (
     stage_memory,
 )
 from stagepack.instances.profile import Array
-from stagepack.result import Number
 
 INF = float("inf")
 

@@ -1,24 +1,26 @@
-"""Methods of pipeline partitioning: baselines, exact searches, models on engines, and ``auto``."""
+"""What the methods of pipeline partitioning do; loaded when one runs."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from stagepack.errors import CheckError, InputError
-from stagepack.formulations import pipeline as models
+from stagepack.formulations import pipeline as formulations
 from stagepack.heuristics.pipeline import baselines, reference
 from stagepack.heuristics.pipeline import bisect as bisection
 from stagepack.heuristics.pipeline import dp as search
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.heuristics.pipeline.prober import Prober
-from stagepack.instances.pipeline import KIND, PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.order import StageOrder
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels, needs_kernels
-from stagepack.methods import Method, Settings
+from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, paced, run_model
+from stagepack.methods.pipeline import METHODS
+from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress
 
 PipelineProgress = Progress[PipelineSolution]
@@ -49,7 +51,7 @@ def greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings)
 
 def dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Search the limits on compute and transfer exactly."""
-    _warm_start(instance, progress, settings)
+    _start(instance, progress, settings)
     costs = _costs(instance, progress)
     search.solve(costs, progress)
     _say_what_rounding_leaves_open(costs, progress)
@@ -115,25 +117,30 @@ def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCost
 # ---------------------------------------------------------------------- on an engine
 
 
-def _on_engine(formulation: str, own_engine: str) -> Callable[..., None]:
+def _on_engine(
+    formulation: type[formulations.MilpInterval | formulations.MilpAssignment | formulations.CpSat],
+    own_engine: str,
+) -> Run:
     """Return the `run` of a method that solves a model on an engine."""
+    name = formulation.__name__
 
     def run(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
         engine = load_engine(own_engine, progress, settings)
         costs = _costs(instance, progress)
-        start = _warm_start(instance, progress, settings)
+        _start(instance, progress, settings)
+        start = progress.solution
         upper = None if start is None else costs.objective(start)
         run_model(
             engine,
-            lambda: getattr(models, formulation)(costs, upper=upper),
-            formulation,
+            lambda: formulation(costs, upper=upper),
+            name,
             progress,
             paced(settings, engine, progress.remaining),
             start=start,
             start_value=None if start is None else instance.evaluate(start),
             bound_value=costs.bound,
             overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
-            conclude_infeasible=lambda: _conclude_infeasible(costs, progress, formulation),
+            conclude_infeasible=lambda: _conclude_infeasible(costs, progress, name),
         )
 
     return run
@@ -150,42 +157,20 @@ def _conclude_infeasible(costs: RangeCosts, progress: PipelineProgress, source: 
     progress.prove_infeasible(reason)
 
 
-def _warm_start(
-    instance: PipelinePartition, progress: PipelineProgress, settings: Settings
-) -> PipelineSolution | None:
-    """Return the best start at hand, offered to `progress`; None when none is wanted or found."""
-    wanted = settings.warm_start
-    if wanted is None:
-        return None
-    if isinstance(wanted, Mapping):  # as a result records it
-        wanted = PipelineSolution.from_dict(wanted)
-    if isinstance(wanted, PipelineSolution):
-        violations = instance.check(wanted)
-        if violations:
-            raise InputError(
-                f"the solution given breaks {violations[0]}",
-                field="warm_start",
-                remedy="give a valid one or none",
-            )
-        progress.offer(wanted, "warm start")
-        return wanted
-    if wanted == "auto":
+# ---------------------------------------------------------------------- where to start
+
+
+def _start(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+    """Offer a first solution as the settings want it."""
+
+    def baselines_first() -> None:
         equal_layers(instance, progress, settings)
         greedy(instance, progress, settings)
-    else:
-        by_name = {m.name: m for m in METHODS if not m.engines and m.name != "auto"}
-        if not isinstance(wanted, str) or wanted not in by_name:
-            raise InputError(
-                f"unknown warm start {wanted!r}",
-                field="warm_start",
-                remedy="choose auto, none, or one of " + ", ".join(by_name),
-            )
-        reason = by_name[wanted].unsupported(instance)
-        if reason:
-            raise InputError(f"{wanted}: {reason}", field="warm_start")
-        by_name[wanted].run(instance, progress, dataclasses.replace(settings, warm_start=None))
-    progress.reason = ""
-    return progress.solution
+        progress.reason = ""
+
+    alone = dataclasses.replace(settings, warm_start=None)
+    starts = {name: functools.partial(RUNS[name], instance, progress, alone) for name in STARTS}
+    offer_start(instance, progress, settings, {"auto": baselines_first, **starts})
 
 
 # ---------------------------------------------------------------------- composed
@@ -193,18 +178,17 @@ def _warm_start(
 
 def auto(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Run the fastest exact search that applies; CP-SAT, warm-started, where none does."""
-    chosen = settings.engine
-    if chosen is not None:
-        name = "cp-sat" if chosen == "cp-sat" else "milp-interval"
-        next(method for method in METHODS if method.name == name).run(instance, progress, settings)
+    if settings.engine is not None:
+        name = "cp-sat" if settings.engine == "cp-sat" else "milp-interval"
+        RUNS[name](instance, progress, settings)
         return
+    unsupported = {method.name: method.unsupported for method in METHODS}
     for name in ("bisect", "dp", "cp-sat"):
-        method = next(method for method in METHODS if method.name == name)
-        if not method.unsupported(instance):
+        if not unsupported[name](instance):
             if name == "bisect":
-                _warm_start(instance, progress, settings)
+                _start(instance, progress, settings)
                 progress.require_time()
-            method.run(instance, progress, settings)
+            RUNS[name](instance, progress, settings)
             return
 
 
@@ -222,105 +206,21 @@ def _limited(run: Run) -> Run:
     return limited
 
 
-# ---------------------------------------------------------------------- what applies
+RUNS: dict[str, Run] = {
+    name: _limited(run)
+    for name, run in {
+        "auto": auto,
+        "equal-layers": equal_layers,
+        "greedy": greedy,
+        "bisect": bisect,
+        "dp-reference": dp_reference,
+        "dp": dp,
+        "milp-interval": _on_engine(formulations.MilpInterval, "highs"),
+        "milp-assignment": _on_engine(formulations.MilpAssignment, "pyomo:highs"),
+        "cp-sat": _on_engine(formulations.CpSat, "cp-sat"),
+    }.items()
+}
+"""What each method does."""
 
-
-def _searchable(instance: PipelinePartition) -> str:
-    refusal = StageOrder.refusal(instance)
-    return "" if refusal is None else str(refusal)
-
-
-def _expressible(formulation: str) -> Callable[[PipelinePartition], str]:
-    def unsupported(instance: PipelinePartition) -> str:
-        reason: str = getattr(models, formulation).unsupported(instance)
-        return reason
-
-    return unsupported
-
-
-METHODS = (
-    Method(
-        name="auto",
-        kind=KIND,
-        exact=True,
-        description="greedy rules, then the fastest exact method that applies",
-        run=_limited(auto),
-        limited_by_work=True,
-        default=False,
-    ),
-    Method(
-        name="equal-layers",
-        kind=KIND,
-        exact=False,
-        description="stages of equally many layers",
-        run=_limited(equal_layers),
-        limited_by_work=True,
-    ),
-    Method(
-        name="greedy",
-        kind=KIND,
-        exact=False,
-        description="fill each device to its share of the work left",
-        run=_limited(greedy),
-        limited_by_work=True,
-    ),
-    Method(
-        name="bisect",
-        kind=KIND,
-        exact=True,
-        description="plain bottleneck by bisection with greedy probes, for very long chains",
-        run=_limited(bisect),
-        limited_by_work=True,
-        unsupported=bisection.unsupported,
-        default=False,
-    ),
-    Method(
-        name="dp-reference",
-        kind=KIND,
-        exact=True,
-        description="the recurrence of Auto Pipeline over every transfer threshold",
-        run=_limited(dp_reference),
-        limited_by_work=True,
-        unsupported=reference.unsupported,
-        default=False,
-    ),
-    Method(
-        name="dp",
-        kind=KIND,
-        exact=True,
-        description="fast exact search over compute and transfer limits",
-        run=_limited(dp),
-        limited_by_work=True,
-        unsupported=_searchable,
-    ),
-    Method(
-        name="milp-interval",
-        kind=KIND,
-        exact=True,
-        description="MILP: one binary a stage interval, a path through them",
-        run=_limited(_on_engine("MilpInterval", "highs")),
-        limited_by_work=True,
-        unsupported=_expressible("MilpInterval"),
-        engines=("highs", "pyomo:highs", "pyomo:NAME"),
-    ),
-    Method(
-        name="milp-assignment",
-        kind=KIND,
-        exact=True,
-        description="MILP: which layers are on which stage (Pyomo)",
-        run=_limited(_on_engine("MilpAssignment", "pyomo:highs")),
-        limited_by_work=True,
-        unsupported=_expressible("MilpAssignment"),
-        engines=("pyomo:highs", "highs", "pyomo:NAME"),
-    ),
-    Method(
-        name="cp-sat",
-        kind=KIND,
-        exact=True,
-        description="CP-SAT: one integer variable a cut",
-        run=_limited(_on_engine("CpSat", "cp-sat")),
-        limited_by_work=True,
-        unsupported=_expressible("CpSat"),
-        engines=("cp-sat",),
-    ),
-)
+STARTS = ("equal-layers", "greedy", "bisect", "dp-reference", "dp")
+"""Methods whose answer another one may start from."""

@@ -1,0 +1,78 @@
+"""What every instance and every solution has, whichever problem it is of.
+
+Everything that knows no problem takes these: runs, results, methods, reports, comparisons.  Classes
+of problems need not name them; they have what is asked for here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, Self, TypeVar
+
+Number = int | float
+Document = dict[str, Any]
+"""Plain JSON data: what is in files, and what prints with ``--json``."""
+SolutionT = TypeVar("SolutionT")
+FoundT = TypeVar("FoundT", covariant=True)
+
+
+class Solution(Protocol):
+    """An answer to an instance."""
+
+    def to_dict(self) -> Document:
+        """Return the solution as plain JSON data."""
+
+    def malformed(self) -> str:
+        """Return the field that is of no use, or ""."""
+
+
+class Instance(Protocol):
+    """What is to be solved."""
+
+    @property
+    def kind(self) -> str:
+        """The problem."""
+
+    @property
+    def name(self) -> str:
+        """Name for tables and reports."""
+
+    @property
+    def source(self) -> str:
+        """Where it comes from."""
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of everything that matters to an answer."""
+
+    @property
+    def fingerprints(self) -> Mapping[str, object]:
+        """What it is made of: each field that matters, long ones as a checksum."""
+
+    @property
+    def objective(self) -> str:
+        """What to minimise."""
+
+    @property
+    def tolerance(self) -> float:
+        """Relative tolerance of objective values: 0 for integer data."""
+
+    # Of solutions of its own, which those who know no problem cannot name.
+    def evaluate(self, solution: Any, /) -> Number:
+        """Return the objective value of a solution."""
+
+    def check(self, solution: Any, /) -> tuple[object, ...]:
+        """Return the rules that a solution breaks, each of which prints as one line."""
+
+    def solution_in(self, given: Any, field: str = "solution", *, shaped: bool = True) -> Any:
+        """Return the solution that `given` is, or that it holds as a result of this instance."""
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
+
+
+class InstanceOf(Instance, Protocol[FoundT]):
+    """An instance, and of which class its solutions are."""
+
+    def solution_in(self, given: Any, field: str = "solution", *, shaped: bool = True) -> FoundT:
+        """Return the solution that `given` is, or that it holds as a result of this instance."""

@@ -1,0 +1,62 @@
+"""Where a run starts: what its settings say of it, read alike for all problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from stagepack import kinds
+from stagepack.contracts import InstanceOf, SolutionT
+from stagepack.errors import InputError
+from stagepack.methods import Settings
+from stagepack.progress import Progress
+
+
+def offer_start(
+    instance: InstanceOf[SolutionT],
+    progress: Progress[SolutionT],
+    settings: Settings,
+    starts: Mapping[str, Callable[[], object]],
+    offer: Callable[[SolutionT, str], object] | None = None,
+) -> None:
+    """Offer the solution that the settings give, or run what they name.
+
+    Parameters
+    ----------
+    instance, progress, settings
+        Of the run.
+    starts : mapping of str to callable
+        What each name stands for: "auto", the problem's own choice, and those of methods.
+    offer : callable, optional
+        ``(solution, source)``, where there is more to do with a solution than to offer it.
+
+    Raises
+    ------
+    InputError
+        For a solution that is not valid, an unknown name, a method that does not apply.
+    """
+    wanted = settings.warm_start
+    if wanted is None:
+        return
+    if not isinstance(wanted, str):
+        violations = instance.check(wanted)
+        if violations:
+            raise InputError(
+                f"the solution given breaks {violations[0]}",
+                field="warm_start",
+                remedy="give a valid one or none",
+            )
+        (offer or progress.offer)(instance.solution_in(wanted, "warm_start"), "warm start")
+        return
+    if wanted not in starts:
+        raise InputError(
+            f"unknown warm start {wanted!r}",
+            field="warm_start",
+            remedy="choose none, " + ", ".join(starts),
+        )
+    for method in kinds.part(instance.kind, "methods").METHODS:
+        reason = method.unsupported(instance) if method.name == wanted != "auto" else ""
+        if reason:
+            raise InputError(f"{wanted}: {reason}", field="warm_start")
+    starts[wanted]()
+    if wanted != "auto":
+        progress.reason = ""  # nobody asked for the answer of that method

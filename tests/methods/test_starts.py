@@ -1,0 +1,57 @@
+"""Where runs start is read alike for all problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.errors import InputError
+
+CHAIN = sp.PipelinePartition.from_arrays([3, 1, 4, 1, 5], devices=2)
+SCHEDULE = sp.PipelineSchedule.from_arrays([2, 3], [4, 1], microbatches=3)
+PHASES = sp.PhaseSchedule.from_arrays([5, 6, 4], [9, 7, 8], [3, 2, 4, 2], memory=64)
+KINDS = [
+    (CHAIN, "dp", "greedy", {"boundaries": [0, 5, 5]}),
+    (SCHEDULE, "cp-sat", "1f1b", {"start": [[[0, 0, 0], [9, 9, 9]], [[2, 5, 8], [8, 7, 9]]]}),
+    (PHASES, "enumerate", "greedy-head", {"boundaries": [0, 3], "mode": ["io"], "io_tiles": 0}),
+]
+
+
+@pytest.mark.parametrize(("instance", "method", "start", "_"), KINDS)
+def test_a_name_a_solution_a_result_and_its_record_are_starts(
+    instance: Any, method: str, start: str, _: Any
+) -> None:
+    first = sp.solve(instance, start)
+    best = sp.solve(instance, method)
+    for given in (start, first, first.solution, first.solution.to_dict(), None, "none", "auto"):
+        result = sp.solve(instance, method, warm_start=given)
+        assert result.status is sp.Status.OPTIMAL
+        assert result.objective == best.objective
+        named = isinstance(given, str) or given is None
+        recorded = result.options["warm_start"]
+        assert recorded == (given if named else first.solution.to_dict())
+
+
+@pytest.mark.parametrize(("instance", "method", "start", "wrong"), KINDS)
+def test_what_is_no_start_is_refused(instance: Any, method: str, start: str, wrong: Any) -> None:
+    with pytest.raises(InputError, match=f"warm_start.*unknown warm start 'magic'.*{start}"):
+        sp.solve(instance, method, warm_start="magic")
+    with pytest.raises(InputError, match="unknown warm start 'cp-sat'"):
+        sp.solve(instance, method, warm_start="cp-sat")
+    with pytest.raises(InputError):
+        sp.solve(instance, method, warm_start=wrong)
+
+
+def test_a_start_that_does_not_apply_says_why() -> None:
+    for instance, method, start in (
+        (CHAIN.replace(objective="sum"), "dp", "bisect"),
+        (SCHEDULE, "cp-sat", "zb-h1"),
+        (PHASES, "enumerate", "keep-all"),
+    ):
+        known = {m.name: m.reason for m in sp.methods(instance)}
+        assert known[start]
+        with pytest.raises(InputError) as caught:
+            sp.solve(instance, method, warm_start=start)
+        assert f"{start}: {known[start]}" in str(caught.value)
