@@ -138,13 +138,13 @@ class Program(Generic[N]):
         self._low.append(low)
         self._high.append(high)
 
-    def add(self, body: Sum[N], *, low: N | None = None, high: N | None = None) -> None:
-        """Add low <= body <= high; sides left out are infinite."""
-        self.row(
-            body.terms,
-            low=None if low is None else low - body.constant,
-            high=None if high is None else high - body.constant,
-        )
+    def at_most(self, low: Sum[N] | N, high: Sum[N] | N) -> None:
+        """Add low <= high; where one of them is a number, it is the side of the row."""
+        body, over = total((low, -1 * high)), total((high, -1 * low))
+        if isinstance(low, Sum) and low.terms:
+            self.row(body.terms, high=over.constant)
+        else:
+            self.row(over.terms, low=body.constant)
 
     def minimise(self, value: Sum[N]) -> None:
         """Let `value` be the objective."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stagepack.errors import StagepackError
-from stagepack.linear import Linear
+from stagepack.formulations.program import Program
 from stagepack.result import Status
 from stagepack.solvers import Limits, engine
 from stagepack.solvers.lowering import lift
@@ -119,10 +119,7 @@ def test_infeasible_with_an_open_direction(integers: bool) -> None:
 
 
 def test_a_model_without_columns() -> None:
-    none = np.zeros(0)
-    columns = {"cost": none, "lower": none, "upper": none, "integral": none.astype(bool)}
-    rows = {"row": none.astype(int), "column": none.astype(int), "value": none}
-    outcome = engine("highs").solve(Linear.of(**columns, **rows, low=none, high=none, offset=3.0))
+    outcome = engine("highs").solve(dataclasses.replace(Program[int]().arrays(), offset=3.0))
     assert outcome.status is Status.OPTIMAL
     assert outcome.objective == outcome.bound == 3
     assert outcome.values is not None

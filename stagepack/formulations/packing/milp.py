@@ -54,18 +54,21 @@ integer and continuous offsets met.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formulations.packing.frame import Frame, Interval, Item, too_dense
+from stagepack.formulations.program import Program, Sum, total
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.packing.words import Objective
-from stagepack.instances.profile import Array
+from stagepack.linear import Array, Linear
+
+K = TypeVar("K")
 
 TOLERANCE = 1e-6
 """Error allowed for in raw bounds, relative to the height: the engine's tolerances."""
@@ -85,29 +88,39 @@ APART = -1
 
 
 class _OneOf:
-    """Exactly one of several options: a binary for each but the first, which gets the rest."""
+    """Exactly one of several options: a binary for each but the first, which gets the rest.
 
-    def __init__(self, variables: Any, key: Any, options: Iterable[int]) -> None:
+    Parameters
+    ----------
+    program : Program
+        Gets the binaries; the row that leaves the first option no less than nothing comes later.
+    options : iterable of int
+    """
+
+    def __init__(self, program: Program[int], options: Iterable[int]) -> None:
         self.options = list(options)
-        key = key if isinstance(key, tuple) else (key,)
-        self.binaries = {option: variables[(*key, option)] for option in self.options[1:]}
-        self.first = 1 - sum(self.binaries.values())
+        self.binaries = {option: program.variable() for option in self.options[1:]}
+        self.first = 1 - total(self.binaries.values())
 
-    def __getitem__(self, option: int) -> Any:
+    def __getitem__(self, option: int) -> Sum[int]:
         return self.binaries.get(option, self.first)
 
-    def chosen(self, value: dict[int, float]) -> int:
-        """Return the option that values by identity of the variables choose."""
-        found = {option: value[id(binary)] for option, binary in self.binaries.items()}
-        return max(self.options, key=lambda option: found.get(option, 1 - sum(found.values())))
+    def of(self, worth: Mapping[int, int] | Sequence[int]) -> Sum[int]:
+        """Return what the chosen option is worth."""
+        return total(worth[option] * self[option] for option in self.options)
 
-    def hint(self, chosen: int) -> dict[int, float]:
-        """Return the values of the binaries when an option is chosen."""
-        return {id(binary): float(option == chosen) for option, binary in self.binaries.items()}
+    def chosen(self, values: Array) -> int:
+        """Return the option that values by column choose."""
+        return max(self.options, key=lambda option: self[option].at(values))
+
+    def hint(self, values: Array, chosen: int) -> None:
+        """Let the binaries choose an option."""
+        for option, binary in self.binaries.items():
+            values[binary.index] = option == chosen
 
 
 class Milp:
-    """The order model as a Pyomo `ConcreteModel`; expresses every instance.
+    """The order model as a `Linear`; expresses every instance.
 
     Parameters
     ----------
@@ -122,7 +135,7 @@ class Milp:
 
     Attributes
     ----------
-    model : pyomo ConcreteModel or None
+    model : Linear or None
         None when `infeasible`.
     infeasible : bool
         No solution worth at most `upper` exists: some block has no place, or two have none
@@ -145,7 +158,7 @@ class Milp:
         self.instance, self._spend = instance, spend
         self.frame = frame = Frame(instance, upper=upper, lower=lower)
         self.infeasible = frame.infeasible
-        self.model: Any = None
+        self.model: Linear | None = None
         if self.infeasible:
             return
         if frame.height > LARGEST_HEIGHT:
@@ -184,8 +197,8 @@ class Milp:
             self._spend(LOOK * 10 * len(found[i, j]))
         return found
 
-    def _below(self, i: int, j: int) -> Any:
-        """Return a binary (or 0 or 1) that is 1 only if block i lies wholly below block j."""
+    def _below(self, i: int, j: int) -> Sum[int] | int:
+        """Return a sum that is 1 only if block i lies wholly below block j, else 0."""
         key, first = ((i, j), False) if i < j else ((j, i), True)
         runs = self.runs[key]
         kept = [t for t in runs if t != APART]
@@ -202,101 +215,84 @@ class Milp:
     # ------------------------------------------------------------------ the model
 
     def _build_model(self) -> None:
-        import pyomo.environ as pyo
-
-        self._pyo = pyo
-        m = self.model = pyo.ConcreteModel()
-        self._offsets(m)
-        self._distances(m)
+        self.program = Program[int]()
+        self._offsets()
+        self._distances()
         if self.frame.several:
-            self._memory(m)
+            self._memory()
         else:
-            self._stacks(m)
-        self._order(m)
+            self._stacks()
+        self._order()
         match self.instance.objective:
             case Objective.MOVES:
-                self._stay(m)
+                self._stay()
             case Objective.SPILL:
-                self._spill(m)
+                self._spill()
             case Objective.BANK_CONFLICTS:
-                self._banks(m)
-                self._conflicts(m)
+                self._banks()
+                self._conflicts()
             case Objective.PEAK | Objective.FIT:
-                self._minimise(m, m.z)
-        self.variables = list(m.component_data_objects(pyo.Var, active=True))
+                self._minimise(self.z)
+        self.infeasible = self.program.contradiction
+        if not self.infeasible:
+            self.model = self.program.arrays()
 
-    def _minimise(self, m: Any, value: Any) -> None:
+    def _minimise(self, value: Sum[int]) -> None:
         """Minimise a value in multiples of `gain`, up to `upper`."""
-        m.objective = self._pyo.Objective(expr=value)
+        self.program.minimise(value)
         # Where nothing is left to decide, value is a number, and no more than `upper`.
-        if self.frame.upper is not None and not isinstance(value, int):
-            m.cutoff = self._pyo.Constraint(expr=value <= self.frame.upper // self.frame.gain)
+        if self.frame.upper is not None and value.terms:
+            self.program.at_most(value, self.frame.upper // self.frame.gain)
 
-    def _offsets(self, m: Any) -> None:
+    def _choices(self, options: Mapping[K, Iterable[int]]) -> dict[K, _OneOf]:
+        """Return a choice for each key: first all binaries, then the rows that tie them."""
+        choices = {key: _OneOf(self.program, some) for key, some in options.items()}
+        for choice in choices.values():
+            if len(choice.binaries) > 1:
+                self.program.at_most(0, choice.first)
+        return choices
+
+    def _offsets(self) -> None:
         """First_v v_ir <= o_i <= last_v v_ir, o_i = step_i q_i; z >= o_i + size_i."""
-        frame, pyo, places = self.frame, self._pyo, self.frame.places
-        blocks, step = range(frame.blocks.b), frame.step.tolist()
-        ends = [
-            (runs[0][0] // at, runs[-1][1] // at) for runs, at in zip(places, step, strict=True)
-        ]
-        m.q = pyo.Var(blocks, domain=pyo.Integers, bounds=lambda _, i: ends[i])
-        self.o = [step[i] * m.q[i] for i in blocks]
-        split = [i for i in blocks if len(places[i]) > 1]
-        m.v = pyo.Var([(i, r) for i in split for r in range(1, len(places[i]))], domain=pyo.Binary)
-        self.v = {i: _OneOf(m.v, i, range(len(places[i]))) for i in split}
-        m.one_place = self._at_most_one(self.v)
-
-        def end(i: int, side: int) -> Any:
-            return sum(run[side] * self.v[i][r] for r, run in enumerate(places[i]))
-
-        m.place_low = pyo.Constraint(split, rule=lambda m, i: self.o[i] >= end(i, 0))
-        m.place_high = pyo.Constraint(split, rule=lambda m, i: self.o[i] <= end(i, 1))
+        frame, program, places = self.frame, self.program, self.frame.places
+        self.q, self.o = [], []
+        for runs, step in zip(places, frame.step.tolist(), strict=True):
+            q = program.variable(lower=runs[0][0] // step, upper=runs[-1][1] // step)
+            self.q.append(q)
+            self.o.append(step * q)
+        split = [i for i, runs in enumerate(places) if len(runs) > 1]
+        self.v = self._choices({i: range(len(places[i])) for i in split})
+        for i in split:
+            program.at_most(self.v[i].of([first for first, _ in places[i]]), self.o[i])
+        for i in split:
+            program.at_most(self.o[i], self.v[i].of([last for _, last in places[i]]))
         if frame.minimises_peak:
-            m.z = pyo.Var(domain=pyo.Integers, bounds=(frame.least_peak, frame.height))
-            m.peak = pyo.Constraint(blocks, rule=lambda m, i: m.z >= self.o[i] + int(frame.size[i]))
+            self.z = program.variable(lower=frame.least_peak, upper=frame.height)
+            for o, size in zip(self.o, frame.size.tolist(), strict=True):
+                program.at_most(o + size, self.z)
 
-    def _distances(self, m: Any) -> None:
+    def _distances(self) -> None:
         """Sum of least_t x_ijt <= o_j - o_i <= sum of most_t x_ijt, sum of x_ijt = 1."""
-        pyo = self._pyo
-        pairs = list(self.runs)
-        m.x = pyo.Var(
-            [(*pair, t) for pair, runs in self.runs.items() for t in list(runs)[1:]],
-            domain=pyo.Binary,
-        )
-        self.x = {pair: _OneOf(m.x, pair, runs) for pair, runs in self.runs.items()}
-        m.one_run = self._at_most_one(self.x)
+        self.x = self._choices(self.runs)
+        for side in (0, 1):
+            for (i, j), runs in self.runs.items():
+                self._spend(PAIR / 2 * len(runs))
+                distance = self.o[j] - self.o[i]
+                end = self.x[i, j].of({t: run[side] for t, run in runs.items()})
+                self.program.at_most(*((distance, end) if side else (end, distance)))
 
-        def end(pair: tuple[int, int], side: int) -> Any:
-            self._spend(PAIR / 2 * len(self.runs[pair]))
-            return sum(run[side] * self.x[pair][t] for t, run in self.runs[pair].items())
-
-        m.distance_low = pyo.Constraint(
-            pairs, rule=lambda m, i, j: self.o[j] - self.o[i] >= end((i, j), 0)
-        )
-        m.distance_high = pyo.Constraint(
-            pairs, rule=lambda m, i, j: self.o[j] - self.o[i] <= end((i, j), 1)
-        )
-
-    def _at_most_one(self, choices: dict[Any, _OneOf]) -> Any:
-        """Let the binaries of each choice leave the first option no less than nothing."""
-        several = [key for key, choice in choices.items() if len(choice.binaries) > 1]
-        return self._pyo.Constraint(
-            several, rule=lambda m, *key: choices[key if len(key) > 1 else key[0]].first >= 0
-        )
-
-    def _order(self, m: Any) -> None:
+    def _order(self) -> None:
         """o_j >= o_i + d for exchangeable blocks (the memory of j no earlier, with several)."""
-        m.order = self._pyo.ConstraintList()
         memories = range(len(self.frame.limits))
         for i, j, apart in self.frame.successors():
             if self.frame.several:
-                m.order.add(sum(k * (self.m[j][k] - self.m[i][k]) for k in memories) >= 0)
+                self.program.at_most(0, self.m[j].of(memories) - self.m[i].of(memories))
             else:
-                m.order.add(self.o[j] - self.o[i] >= apart)
+                self.program.at_most(apart, self.o[j] - self.o[i])
 
-    def _stacks(self, m: Any) -> None:
+    def _stacks(self) -> None:
         """What lies below a block in a section fits below it, what lies above fits under z."""
-        frame = self.frame
+        frame, program = self.frame, self.program
         shared = {i for pair in frame.shares for i in pair}
         alive: list[list[tuple[int, int, int]]] = [[] for _ in range(frame.blocks.sections)]
         for i, pieces in enumerate(frame.pieces):
@@ -313,7 +309,6 @@ class Milp:
                     for other_first, other_end, other_low, _ in frame.pieces[j]
                     if first < other_end and other_first < end
                 )
-        m.stacks = self._pyo.ConstraintList()
         seen = set()
         for section in alive:
             rows = [(i, high - low) for i, low, high in section if i not in shared]
@@ -324,148 +319,124 @@ class Milp:
                     continue
                 seen.add((j, low, high, others))
                 self._spend(2 * TERM * len(others))
-                below = sum(rise * self._below(i, j) for i, rise in others)
-                m.stacks.add(self.o[j] + low - below >= 0)
+                below = total(rise * self._below(i, j) for i, rise in others)
+                program.at_most(0, self.o[j] + low - below)
                 if frame.minimises_peak:
-                    above = sum(rise * self._below(j, i) for i, rise in others)
-                    m.stacks.add(m.z - self.o[j] - high - above >= 0)
+                    above = total(rise * self._below(j, i) for i, rise in others)
+                    program.at_most(0, self.z - self.o[j] - high - above)
 
-    def _memory(self, m: Any) -> None:
+    def _memory(self) -> None:
         """Sum over k of m_ik = 1; limits, loads and distances in each memory."""
-        frame, pyo = self.frame, self._pyo
+        frame, program = self.frame, self.program
         blocks, memories = range(frame.blocks.b), range(len(frame.limits))
-        m.m = pyo.Var(blocks, memories[1:], domain=pyo.Binary)
-        self.m = {i: _OneOf(m.m, i, memories) for i in blocks}
-        m.one_memory = self._at_most_one(self.m)
-        m.limit = pyo.Constraint(
-            blocks,
-            rule=lambda m, i: (
-                self.o[i] + int(frame.size[i])
-                <= sum(frame.limits[k] * self.m[i][k] for k in memories)
-            ),
-        )
-        m.apart = pyo.ConstraintList()
+        self.m = self._choices(dict.fromkeys(blocks, memories))
+        for i in blocks:
+            program.at_most(self.o[i] + int(frame.size[i]), self.m[i].of(frame.limits))
         for (i, j), x in self.x.items():
             self._spend(ROW * len(memories))
             for k in memories if len(memories) > 1 else ():
-                m.apart.add(x[APART] + self.m[i][k] + self.m[j][k] <= 2)
+                program.at_most(x[APART] + self.m[i][k] + self.m[j][k], 2)
         shared = {i for pair in frame.shares for i in pair}
         alive: list[dict[int, int]] = [{} for _ in range(frame.blocks.sections)]
         for i, pieces in enumerate(frame.pieces):
             for first, end, low, high in pieces if i not in shared else ():
                 for section in alive[first:end]:
                     section[i] = section.get(i, 0) + high - low
-        m.loads = pyo.ConstraintList()
         for section in alive:
             for k in memories:
                 if sum(section.values()) > frame.limits[k]:
                     self._spend(TERM * len(section))
-                    held = sum(height * self.m[i][k] for i, height in section.items())
-                    m.loads.add(held <= frame.limits[k])
+                    held = total(height * self.m[i][k] for i, height in section.items())
+                    program.at_most(held, frame.limits[k])
 
-    def _spill(self, m: Any) -> None:
+    def _spill(self) -> None:
         """Minimise the cost of all accesses, in multiples of `gain`."""
-        cost = self.frame.spill // self.frame.gain
-        self._minimise(
-            m, sum(int(cost[i, k]) * one[k] for i, one in self.m.items() for k in one.options)
-        )
+        cost = (self.frame.spill // self.frame.gain).tolist()
+        self._minimise(total(one.of(cost[i]) for i, one in self.m.items()))
 
-    def _stay(self, m: Any) -> None:
+    def _stay(self) -> None:
         """o_i = v where stay_iv; minimise the bytes of the others."""
-        frame, pyo = self.frame, self._pyo
-        stays = {(i, at): nbytes for i, at, nbytes in frame.stays}
-        m.stay = pyo.Var(list(stays), domain=pyo.Binary)
-
-        def low(m: Any, i: int, at: int) -> Any:
+        frame, program = self.frame, self.program
+        self.stay = {(i, at): program.variable() for i, at, _ in frame.stays}
+        for (i, at), stay in self.stay.items():
             first = frame.places[i][0][0]
-            return self.o[i] >= first + (at - first) * m.stay[i, at]
-
-        def high(m: Any, i: int, at: int) -> Any:
+            program.at_most(first + (at - first) * stay, self.o[i])
+        for (i, at), stay in self.stay.items():
             last = frame.places[i][-1][1]
-            return self.o[i] <= last - (last - at) * m.stay[i, at]
+            program.at_most(self.o[i], last - (last - at) * stay)
+        kept = total(nbytes // frame.gain * self.stay[i, at] for i, at, nbytes in frame.stays)
+        self._minimise(frame.movable // frame.gain - kept)
 
-        m.stay_low = pyo.Constraint(list(stays), rule=low)
-        m.stay_high = pyo.Constraint(list(stays), rule=high)
-        kept = sum(nbytes // frame.gain * m.stay[key] for key, nbytes in stays.items())
-        self._minimise(m, frame.movable // frame.gain - kept)
-
-    def _banks(self, m: Any) -> None:
+    def _banks(self) -> None:
         """Bank f_i <= o_i < bank (f_i + 1), o_i + a <= bank (l_ia + 1)."""
-        frame, pyo, bank = self.frame, self._pyo, self.frame.bank
-        starts = sorted({i for i, _ in frame.bank_items})
+        frame, program, bank = self.frame, self.program, self.frame.bank
         most = -(-frame.height // bank)
-        m.f = pyo.Var(starts, domain=pyo.Integers, bounds=(0, most))
-        m.l = pyo.Var(frame.bank_items, domain=pyo.Integers, bounds=(0, most))
-        m.begin_low = pyo.Constraint(starts, rule=lambda m, i: self.o[i] >= bank * m.f[i])
-        m.begin_high = pyo.Constraint(
-            starts, rule=lambda m, i: self.o[i] + 1 <= bank * (m.f[i] + 1)
-        )
-        m.end = pyo.Constraint(
-            frame.bank_items, rule=lambda m, i, a: self.o[i] + a <= bank * (m.l[i, a] + 1)
-        )
+        starts = sorted({i for i, _ in frame.bank_items})
+        self.f = {i: program.variable(upper=most) for i in starts}
+        self.l = {item: program.variable(upper=most) for item in frame.bank_items}
+        for i, f in self.f.items():
+            program.at_most(bank * f, self.o[i])
+        for i, f in self.f.items():
+            program.at_most(self.o[i] + 1, bank * (f + 1))
+        for (i, size), last in self.l.items():
+            program.at_most(self.o[i] + size, bank * (last + 1))
 
-    def _conflicts(self, m: Any) -> None:
+    def _conflicts(self) -> None:
         """below_e + above_e + c_e = 1, and minimise conflicts and peak."""
-        frame, pyo = self.frame, self._pyo
+        frame, program = self.frame, self.program
         weight, most = self.instance.conflict_weight, -(-frame.height // frame.bank)
-        self._bank_pairs = list(frame.bank_pairs)
-        self._spend(10 * ROW * len(self._bank_pairs))
-        number = range(len(self._bank_pairs))
-        m.below = pyo.Var(number, domain=pyo.Binary)
-        m.above = pyo.Var(number, domain=pyo.Binary)
-        m.one_way = pyo.Constraint(number, rule=lambda m, e: m.below[e] + m.above[e] <= 1)
-        c = [1 - m.below[e] - m.above[e] for e in number]
+        pairs = list(frame.bank_pairs)
+        self._spend(10 * ROW * len(pairs))
+        self.below = {pair: program.variable() for pair in pairs}
+        self.above = {pair: program.variable() for pair in pairs}
+        c = {pair: 1 - self.below[pair] - self.above[pair] for pair in pairs}
+        for pair in pairs:
+            program.at_most(self.below[pair] + self.above[pair], 1)
+        for one, other in pairs:
+            self._clears(one, other, self.below[one, other], most)
+        for one, other in pairs:
+            self._clears(other, one, self.above[one, other], most)
+        for saved, load in frame.bank_loads():
+            less = total(units * c[pair] for pair, units in saved.items())
+            program.at_most(load, self.z + less)
+        conflicts = total(count * c[pair] for pair, count in frame.bank_pairs.items())
+        conflicts += frame.certain_conflicts
+        self._minimise(weight // frame.gain * conflicts + frame.unit // frame.gain * self.z)
 
-        def clears(m: Any, one: Item, other: Item, literal: Any) -> Any:
-            return m.l[one] + 1 <= m.f[other[0]] + (most + 1) * (1 - literal)
-
-        m.bank_below = pyo.Constraint(
-            number, rule=lambda m, e: clears(m, *self._bank_pairs[e], m.below[e])
-        )
-        m.bank_above = pyo.Constraint(
-            number, rule=lambda m, e: clears(m, *self._bank_pairs[e][::-1], m.above[e])
-        )
-        m.bank_loads = pyo.ConstraintList()
-        at = {pair: e for e, pair in enumerate(self._bank_pairs)}
-        for saved, total in frame.bank_loads():
-            less = sum(units * c[at[pair]] for pair, units in saved.items())
-            m.bank_loads.add(m.z + less >= total)
-        counts = list(frame.bank_pairs.values())
-        conflicts = sum(counts[e] * c[e] for e in number) + frame.certain_conflicts
-        self._minimise(m, (weight // frame.gain) * conflicts + (frame.unit // frame.gain) * m.z)
+    def _clears(self, one: Item, other: Item, literal: Sum[int], most: int) -> None:
+        """Let the banks of an item lie below those of another where `literal`."""
+        self.program.at_most(self.l[one] + 1, self.f[other[0]] + (most + 1) * (1 - literal))
 
     # ------------------------------------------------------------------ back and forth
 
     def decode(self, values: Array) -> PackingSolution:
-        """Return the solution of values in the order of `variables`.
+        """Return the solution of values by column.
 
         Offsets are whole units: the least ones that keep the binaries' choice.
         """
         frame = self.frame
-        value = {id(v): float(x) for v, x in zip(self.variables, values, strict=True)}
         memory = None
         if frame.several:
-            memory = np.array([choice.chosen(value) for choice in self.m.values()])
-        return frame.solution(self._lowest(value), memory)
+            memory = np.array([choice.chosen(values) for choice in self.m.values()])
+        return frame.solution(self._lowest(values), memory)
 
-    def _lowest(self, value: dict[int, float]) -> Array:
+    def _lowest(self, values: Array) -> Array:
         """Return the least offsets on the grid that the binaries allow."""
-        frame, m = self.frame, self.model
-
+        frame = self.frame
         low = [places[0][0] for places in frame.places]
         for i, choice in self.v.items():
-            low[i] = frame.places[i][choice.chosen(value)][0]
+            low[i] = frame.places[i][choice.chosen(values)][0]
         if self.instance.objective is Objective.MOVES:
-            for i, at in m.stay:
-                if value[id(m.stay[i, at])] > 0.5:
+            for (i, at), stay in self.stay.items():
+                if values[stay.index] > 0.5:
                     low[i] = max(low[i], at)
         if self.instance.objective is Objective.BANK_CONFLICTS:
             # Within its banks a block conflicts as chosen.
-            for i in m.f:
-                low[i] = max(low[i], round(value[id(m.f[i])]) * frame.bank)
+            for i, f in self.f.items():
+                low[i] = max(low[i], round(values[f.index]) * frame.bank)
         apart: list[tuple[int, int, int]] = []
         for (i, j), runs in self.runs.items():
-            least, most = runs[self.x[i, j].chosen(value)]
+            least, most = runs[self.x[i, j].chosen(values)]
             apart += [(i, j, least), (j, i, -most)]
         low = [-(-at // step) * step for at, step in zip(low, frame.step.tolist(), strict=True)]
         for _ in range(frame.blocks.b + 1):
@@ -478,7 +449,7 @@ class Milp:
         return np.array(low, dtype=np.int64)
 
     def hint(self, solution: PackingSolution) -> Array:
-        """Return the value of every variable, in the order of `variables`, for a solution.
+        """Return the value of every column for a solution.
 
         Raises
         ------
@@ -486,43 +457,40 @@ class Milp:
             When the solution is not in the model: a block lies where it may not, or higher than
             `upper` or an allocation without holes allows.
         """
-        frame, m = self.frame, self.model
+        frame = self.frame
         offsets, memory = frame.settled(solution)
         at = offsets.tolist()
-        value: dict[int, float] = {id(m.q[i]): at[i] // int(frame.step[i]) for i in m.q}
+        values = np.zeros(len(self.program.cost))
+        values[[q.index for q in self.q]] = offsets // frame.step
         for i, choice in self.v.items():
-            runs = enumerate(frame.places[i])
-            value |= choice.hint(next(r for r, (low, last) in runs if low <= at[i] <= last))
+            choice.hint(values, _run_of(at[i], dict(enumerate(frame.places[i]))))
         for (i, j), choice in self.x.items():
-            found = APART
-            if memory is None or memory[i] == memory[j]:
-                found = next(
-                    t
-                    for t, (low, last) in self.runs[i, j].items()
-                    if t != APART and low <= at[j] - at[i] <= last
-                )
-            value |= choice.hint(found)
+            together = memory is None or memory[i] == memory[j]
+            runs = {t: run for t, run in self.runs[i, j].items() if t != APART}
+            choice.hint(values, _run_of(at[j] - at[i], runs) if together else APART)
         if memory is not None:
             for i, choice in self.m.items():
-                value |= choice.hint(int(memory[i]))
+                choice.hint(values, int(memory[i]))
         if frame.minimises_peak:
-            value[id(m.z)] = max(frame.least_peak, int((offsets + frame.size).max()))
+            values[self.z.index] = max(frame.least_peak, int((offsets + frame.size).max()))
         match self.instance.objective:
             case Objective.MOVES:
-                value |= {id(m.stay[i, v]): at[i] == v for i, v in m.stay}
+                for (i, v), stay in self.stay.items():
+                    values[stay.index] = at[i] == v
             case Objective.BANK_CONFLICTS:
-                value |= self._hint_banks(at)
-        return np.array([float(value[id(v)]) for v in self.variables])
+                self._hint_banks(values, at)
+        return values
 
-    def _hint_banks(self, at: list[int]) -> dict[int, float]:
-        m, bank = self.model, self.frame.bank
-        value: dict[int, float] = {id(m.f[i]): at[i] // bank for i in m.f}
-        value |= {id(m.l[i, a]): (at[i] + a - 1) // bank for i, a in m.l}
-        for e, ((i, a), (j, b)) in enumerate(self._bank_pairs):
-            below = (at[i] + a - 1) // bank < at[j] // bank
-            above = (at[j] + b - 1) // bank < at[i] // bank
-            value[id(m.below[e])], value[id(m.above[e])] = below, above
-        return value
+    def _hint_banks(self, values: Array, at: list[int]) -> None:
+        bank = self.frame.bank
+        for i, f in self.f.items():
+            values[f.index] = at[i] // bank
+        for (i, a), last in self.l.items():
+            values[last.index] = (at[i] + a - 1) // bank
+        for one, other in self.below:
+            for (i, a), (j, _), literals in ((one, other, self.below), (other, one, self.above)):
+                clear = (at[i] + a - 1) // bank < at[j] // bank
+                values[literals[one, other].index] = clear
 
     def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
         """Return the value that no solution undercuts, from the engine's bound.
@@ -535,3 +503,8 @@ class Milp:
             return self.frame.safe_bound(-math.inf)
         slack = tolerance * (abs(raw) + 2 * self.frame.height * self.frame.blocks.b + 1)
         return self.frame.safe_bound(math.ceil(raw - slack) * self.frame.gain)
+
+
+def _run_of(place: int, runs: dict[int, Interval]) -> int:
+    """Return which run a place lies in."""
+    return next(number for number, (low, last) in runs.items() if low <= place <= last)

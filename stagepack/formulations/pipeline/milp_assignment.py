@@ -46,7 +46,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -66,12 +65,13 @@ from stagepack.formulations.pipeline.windows import (
     stashed_microbatches,
     transfers_count,
 )
+from stagepack.formulations.program import Program, Sum, total
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import device_classes
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
-from stagepack.instances.profile import Array
+from stagepack.linear import Array, Linear
 
 TOLERANCE = 1e-6
 """Error allowed for in raw bounds, relative to the largest sum of a row of the scaled model: the
@@ -82,7 +82,7 @@ LARGEST_COEFFICIENT = 1e4
 
 
 class MilpAssignment:
-    """The assignment model as a Pyomo `ConcreteModel`, for a fixed order of devices, all used.
+    """The assignment model as a `Linear`, for a fixed order of devices, all used.
 
     Only what the windows W_i leave open becomes a variable; elsewhere y is 0, 1 or the y of an
     earlier block.  The model's C and T count from P and Q in units of the greatest common divisor
@@ -97,7 +97,7 @@ class MilpAssignment:
 
     Attributes
     ----------
-    model : pyomo ConcreteModel or None
+    model : Linear or None
         None when `infeasible`.
     infeasible : bool
         No solution worth at most `upper` exists: the ends of the chain do not meet.
@@ -114,7 +114,7 @@ class MilpAssignment:
             raise InputError(reason, field="model")
         self.costs = costs
         self.upper = generous(costs, upper)
-        self.model: Any = None
+        self.model: Linear | None = None
         self.bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
         self._stashes = stashed_microbatches(costs)
         self._class = costs.device_class.tolist()
@@ -218,7 +218,7 @@ class MilpAssignment:
 
     # ------------------------------------------------------------------ variables
 
-    def y(self, b: int, i: int) -> Any:
+    def y(self, b: int, i: int) -> Sum[float] | int:
         """Return y_bi: a variable, or 0 or 1 where the windows leave no choice."""
         if i == self.costs.k:
             return int(b >= self.blocks)
@@ -226,15 +226,15 @@ class MilpAssignment:
             return 0
         if b >= self.last[i]:
             return 1
-        return self.model.y[int(self._stands[i][b]), i]
+        return self.begins[int(self._stands[i][b]), i]
 
-    def x(self, b: int, i: int) -> Any:
+    def x(self, b: int, i: int) -> Sum[float]:
         """Return x_bi: block b is on stage i."""
-        return self.y(b, i) - self.y(b, i + 1)
+        return total((self.y(b, i), -1 * self.y(b, i + 1)))
 
-    def s(self, b: int, i: int) -> Any:
+    def s(self, b: int, i: int) -> Sum[float]:
         """Return s_bi: stage i begins at block b."""
-        return self.y(b, i) - (self.y(b - 1, i) if b else 0)
+        return total((self.y(b, i), -1 * self.y(b - 1, i) if b else 0))
 
     def _touched(self, i: int) -> range:
         """Return the blocks that stage i may hold."""
@@ -243,45 +243,40 @@ class MilpAssignment:
     # ------------------------------------------------------------------ the model
 
     def _build_model(self) -> None:
-        import pyomo.environ as pyo
-
-        self._pyo = pyo
         self._block_bytes()
-        m = self.model = pyo.ConcreteModel()
+        program = self.program = Program[float]()
         stages = range(self.costs.k)
         self._ends = [self._latest_next(i, self.limits.compute) for i in stages]
         self._full = [i for i in stages if self._may_fill(i)]
-        m.y = pyo.Var(
-            [
-                (b, i)
-                for i in stages
-                for b in range(self.first[i], self.last[i])
-                if self.windows[i, b]
-            ],
-            domain=pyo.Binary,
-        )
-        holds = sorted(
-            {(q, i) for i in self._full for b in self._touched(i) for q in self._keys[b]}
-        )
-        m.u = pyo.Var(holds, bounds=(0, 1))
-        m.p = pyo.Var(self._full, bounds=(0, None))
-        tops = self._tops()
-        m.C = pyo.Var(bounds=(0, tops[0]))
+        self.begins = {
+            (b, i): program.variable()
+            for i in stages
+            for b in range(self.first[i], self.last[i])
+            if self.windows[i, b]
+        }
+        holds = {(q, i) for i in self._full for b in self._touched(i) for q in self._keys[b]}
+        self.u = {key: program.variable(integral=False) for key in sorted(holds)}
+        self.p = {i: program.variable(upper=math.inf, integral=False) for i in self._full}
+        top = math.inf if self.upper is None else max(0, self._spare()) * self.scale
+        self.C = program.variable(upper=top, integral=False)
+        self.T: Sum[float] = Sum({})
         if self.bounded:
-            m.T = pyo.Var(bounds=(0, tops[1]))
-        m.objective = pyo.Objective(expr=m.C + m.T if self.bounded else m.C)
-        self._monotone(m)
-        self._order(m)
-        self._memory(m)
-        self._shared(m)
-        self._peak(m)
-        self._reach(m)
-        self._compute(m)
+            self.T = program.variable(upper=top, integral=False)
+        program.minimise(self.C + self.T)
+        self._monotone()
+        self._order()
+        self._memory()
+        self._shared()
+        self._peak()
+        self._reach()
+        self._compute()
         if self.bounded:
-            self._transfer(m)
+            self._transfer()
             if self.upper is not None:
-                self._cutoff(m)
-        self.variables = list(m.component_data_objects(pyo.Var, active=True))
+                self._cutoff()
+        self.infeasible = program.contradiction
+        if not self.infeasible:
+            self.model = program.arrays()
 
     def _spare(self) -> int:
         """Return what `upper` leaves above P + Q, in units."""
@@ -290,10 +285,6 @@ class MilpAssignment:
 
     def _floor(self) -> int:
         return sum(self.least) if self.bounded else self.least[0]
-
-    def _tops(self) -> list[float | None]:
-        top = None if self.upper is None else max(0, self._spare()) * self.scale
-        return [top, top]
 
     def _latest_next(self, i: int, most_compute: int) -> Array:
         """Return, shape (blocks,), the block at which stage i + 1 begins at the latest."""
@@ -307,75 +298,72 @@ class MilpAssignment:
             return False
         return int(self._latest_next(i, UNLIMITED)[self.first[i]]) < self.last[i + 1]
 
-    def _monotone(self, m: Any) -> None:
+    def _monotone(self) -> None:
         """y_(b-1)i <= y_bi."""
-        after = {(b, i): (int(self._stands[i][b - 1]), i) for b, i in m.y}
+        for (b, i), y in self.begins.items():
+            before = self.begins.get((int(self._stands[i][b - 1]), i))
+            if before is not None:
+                self.program.at_most(before, y)
 
-        def rule(m: Any, b: int, i: int) -> Any:
-            before = after[b, i]
-            return m.y[before] <= m.y[b, i] if before in m.y else self._pyo.Constraint.Skip
-
-        m.monotone = self._pyo.Constraint(list(m.y), rule=rule)
-
-    def _order(self, m: Any) -> None:
+    def _order(self) -> None:
         """y_b(i+1) <= y_(b-1)i."""
-        pairs = (
+        self._rise(
             (self.y(b, i + 1), self.y(b - 1, i))
             for i in range(1, self.costs.k - 1)
             for b in range(1, self.blocks)
         )
-        m.order = self._pyo.ConstraintList()
-        for low, high in _distinct(pairs):
-            m.order.add(low <= high)
 
-    def _memory(self, m: Any) -> None:
+    def _rise(self, pairs: Iterator[tuple[Sum[float] | int, Sum[float] | int]]) -> None:
+        """Let low <= high for pairs (low, high), once each, without those that always hold."""
+        seen = set()
+        for low, high in pairs:
+            if low is high or low == 0 or high == 1 or (id(low), id(high)) in seen:
+                continue
+            seen.add((id(low), id(high)))
+            self.program.at_most(low, high)
+
+    def _memory(self) -> None:
         """Sum of bytes_ib x_bi + sum of size_q u_qi + p_i <= capacity_i."""
         size = self.costs.instance.shared.nbytes
-
-        def rule(m: Any, i: int) -> Any:
+        for i in self._full:
             unit = self._byte(i)
             nbytes = (self._exclusive + self._stash(i) * self._stashed) * unit
             own = (float(nbytes[b]) * self.x(b, i) for b in self._touched(i) if nbytes[b])
-            keys = (float(size[q] * unit) * m.u[q, j] for q, j in m.u if j == i)
-            sums = self._pyo.quicksum(own) + self._pyo.quicksum(keys)
-            return sums + m.p[i] <= float(self.costs.capacity[self._class[i]] or 0) * unit
-
-        m.memory = self._pyo.Constraint(self._full, rule=rule)
+            keys = (float(size[q] * unit) * u for (q, j), u in self.u.items() if j == i)
+            capacity = float(self.costs.capacity[self._class[i]] or 0) * unit
+            self.program.at_most(total((*own, *keys, self.p[i])), capacity)
 
     def _byte(self, i: int) -> float:
         """Return one byte in the units of the memory row of stage i."""
         return LARGEST_COEFFICIENT / max(1, self.costs.capacity[self._class[i]] or 0)
 
-    def _shared(self, m: Any) -> None:
+    def _shared(self) -> None:
         """u_qi >= x_bi."""
-        uses = [(q, b, i) for i in self._full for b in self._touched(i) for q in self._keys[b]]
-        m.shared = self._pyo.Constraint(uses, rule=lambda m, q, b, i: m.u[q, i] >= self.x(b, i))
+        for i in self._full:
+            for b in self._touched(i):
+                for q in self._keys[b]:
+                    self.program.at_most(self.x(b, i), self.u[q, i])
 
-    def _peak(self, m: Any) -> None:
+    def _peak(self) -> None:
         """p_i >= peak_b x_bi."""
-        places = [(b, i) for i in self._full for b in self._touched(i) if self._block_peak[b]]
-        m.peak = self._pyo.Constraint(
-            places,
-            rule=lambda m, b, i: (
-                m.p[i] >= float(self._block_peak[b] * self._byte(i)) * self.x(b, i)
-            ),
-        )
+        for i in self._full:
+            for b in self._touched(i):
+                if self._block_peak[b]:
+                    peak = float(self._block_peak[b] * self._byte(i))
+                    self.program.at_most(peak * self.x(b, i), self.p[i])
 
-    def _reach(self, m: Any) -> None:
+    def _reach(self) -> None:
         """y_reach_i(b),(i+1) >= y_bi."""
-        pairs = (
+        self._rise(
             (self.y(b, i), self.y(int(self._ends[i][b]), i + 1))
             for i in range(self.costs.k)
             for b in range(self.first[i], self.blocks)
         )
-        m.reach = self._pyo.ConstraintList()
-        for low, high in _distinct(pairs):
-            m.reach.add(low <= high)
 
-    def _works(self, i: int) -> Any:
+    def _works(self, i: int) -> Sum[float]:
         """Return the work of stage i less `_held`: what it holds when both its ends come last."""
         held = self.last[i]
-        return self._pyo.quicksum(
+        return total(
             float(self.work[i][b]) * (self.x(b, i) - int(b >= held)) for b in self._touched(i)
         )
 
@@ -384,59 +372,54 @@ class MilpAssignment:
         prefix = self._units[0][i]
         return int(prefix[self.last[i + 1]] - prefix[min(self.last[i], self.last[i + 1])])
 
-    def _recvs(self, i: int) -> Any:
+    def _recvs(self, i: int) -> Sum[float]:
         places = range(self.first[i], self.last[i] + 1)
-        return self._pyo.quicksum(float(self.recv[i][b]) * self.s(b, i) for b in places if i)
+        return total(float(self.recv[i][b]) * self.s(b, i) for b in places if i)
 
-    def _sends(self, i: int) -> Any:
+    def _sends(self, i: int) -> Sum[float]:
         places, inner = range(self.first[i + 1], self.last[i + 1] + 1), i + 1 < self.costs.k
-        return self._pyo.quicksum(
-            float(self.send[i][b]) * self.s(b, i + 1) for b in places if inner
-        )
+        return total(float(self.send[i][b]) * self.s(b, i + 1) for b in places if inner)
 
-    def _compute(self, m: Any) -> None:
+    def _compute(self) -> None:
         """C >= sum of work_ib x_bi, and what the objective adds."""
-        least = self.least[0] // self.unit
-        m.compute = self._pyo.ConstraintList()
+        least, at_most = self.least[0] // self.unit, self.program.at_most
         for i in range(self.costs.k):
             works, low = self._works(i), (least - self._held(i)) * self.scale
             match self.costs.instance.objective:
                 case Objective.SUM:
-                    m.compute.add(m.C + low - works - self._recvs(i) - self._sends(i) >= 0)
+                    at_most(0, self.C + low - works - self._recvs(i) - self._sends(i))
                 case Objective.OVERLAP:
-                    m.compute.add(m.C + low - works >= 0)
+                    at_most(0, self.C + low - works)
                     for row, term in zip(self._units[1:], (self._recvs, self._sends), strict=True):
                         if row[i].max() > least:
-                            m.compute.add(m.C + least * self.scale - term(i) >= 0)
+                            at_most(0, self.C + least * self.scale - term(i))
                 case _:
-                    m.compute.add(m.C + low - works >= 0)
+                    at_most(0, self.C + low - works)
 
-    def _transfer(self, m: Any) -> None:
+    def _transfer(self) -> None:
         """T >= sum of recv_ib s_bi + sum of send_ib s_b(i+1)."""
         low = self.least[1] // self.unit * self.scale
-        m.transfer = self._pyo.ConstraintList()
         for i in range(self.costs.k):
-            m.transfer.add(m.T + low - self._recvs(i) - self._sends(i) >= 0)
+            self.program.at_most(0, self.T + low - self._recvs(i) - self._sends(i))
 
-    def _cutoff(self, m: Any) -> None:
+    def _cutoff(self) -> None:
         """C + T <= upper, both counted from their lower bounds."""
-        m.cutoff = self._pyo.Constraint(expr=self._spare() * self.scale - m.C - m.T >= 0)
+        self.program.at_most(0, self._spare() * self.scale - self.C - self.T)
 
     # ------------------------------------------------------------------ back and forth
 
     def decode(self, values: Array) -> PipelineSolution:
-        """Return the solution of values in the order of `variables`."""
-        value = {id(v): float(x) for v, x in zip(self.variables, values, strict=True)}
+        """Return the solution of values by column."""
         starts = [0] * (self.costs.k + 1)
         starts[-1] = self.blocks
         for i in range(1, self.costs.k):
             begun = [b for b in range(self.first[i], self.last[i]) if self.windows[i, b]]
-            chosen = [b for b in begun if value[id(self.model.y[b, i])] > 0.5]
+            chosen = [b for b in begun if values[self.begins[b, i].index] > 0.5]
             starts[i] = chosen[0] if chosen else self.last[i]
         return PipelineSolution.in_order(self.places[starts])
 
     def hint(self, solution: PipelineSolution) -> Array:
-        """Return the value of every variable, in the order of `variables`, for a solution.
+        """Return the value of every column for a solution.
 
         Raises
         ------
@@ -444,18 +427,19 @@ class MilpAssignment:
             When the solution cannot be in the model: it has another number of stages, is cut where
             none may be, or is worth more than `upper`.
         """
-        m, k, places = self.model, self.costs.k, np.array(solution.boundaries)
+        k, places = self.costs.k, np.array(solution.boundaries)
         starts = np.searchsorted(self.places, places)
         known = len(places) == k + 1 and bool((self.places[starts] == places).all())
         if not known or not all(self.windows[i, b] for i, b in enumerate(starts)):
             raise ValueError(f"{solution} is not in the model")
-        value: dict[int, float] = {id(m.y[b, i]): float(starts[i] <= b) for b, i in m.y}
-        for q, i in m.u:
-            blocks = range(starts[i], starts[i + 1])
-            value[id(m.u[q, i])] = float(any(q in self._keys[b] for b in blocks))
-        for i in m.p:
+        values = np.zeros(len(self.program.cost))
+        for (b, i), y in self.begins.items():
+            values[y.index] = starts[i] <= b
+        for (q, i), u in self.u.items():
+            values[u.index] = any(q in self._keys[b] for b in range(starts[i], starts[i + 1]))
+        for i, p in self.p.items():
             peak = self._block_peak[starts[i] : starts[i + 1]].max()
-            value[id(m.p[i])] = float(peak * self._byte(i))
+            values[p.index] = peak * self._byte(i)
         least = [ticks // self.unit for ticks in self.least]
         most = list(least)
         prefix, receives, sends = self._units
@@ -474,10 +458,10 @@ class MilpAssignment:
         over = sum(excess) if self.bounded else excess[0]
         if self.upper is not None and over > max(0, self._spare()):
             raise ValueError(f"{solution} is worth more than the model allows")
-        value[id(m.C)] = excess[0] * self.scale
+        values[self.C.index] = excess[0] * self.scale
         if self.bounded:
-            value[id(m.T)] = excess[1] * self.scale
-        return np.array([value[id(v)] for v in self.variables])
+            values[self.T.index] = excess[1] * self.scale
+        return values
 
     @cached_property
     def _values(self) -> StageValues | None:
@@ -499,16 +483,3 @@ class MilpAssignment:
             bound = self._values.at_least(bound)
         bound += constant_ticks(self.costs)
         return bound if self.upper is None else min(bound, self.upper + 1)
-
-
-def _distinct(pairs: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Yield pairs (low, high) of variables or numbers once each, without those that always hold."""
-    seen = set()
-    for low, high in pairs:
-        if low is high or (isinstance(low, int) and low == 0):
-            continue
-        if isinstance(high, int) and high == 1:
-            continue
-        if (id(low), id(high)) not in seen:
-            seen.add((id(low), id(high)))
-            yield low, high

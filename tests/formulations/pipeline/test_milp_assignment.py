@@ -35,7 +35,7 @@ def test_forbidden_cuts_leave_blocks() -> None:
     )
     formulation = MilpAssignment(RangeCosts(instance))
     assert formulation.places.tolist() == [0, 3, 5, 6]
-    assert len(formulation.model.y) == 1  # the cut lies at 3 or at 5
+    assert len(formulation.begins) == 1  # the cut lies at 3 or at 5
 
 
 def test_bytes_by_the_billion_do_not_slip_through_the_tolerance() -> None:
