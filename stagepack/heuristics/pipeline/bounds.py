@@ -7,6 +7,18 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 
 
 def objective_bound(costs: RangeCosts) -> int:
-    """Return a lower bound on the objective value, in ticks, from compute and host.  O(n)."""
-    share = costs.instance.objective in (Objective.TRANSFER_BOUNDED, Objective.SUM)
-    return costs.compute_bound() + (costs.host if share else 0)
+    """Return a lower bound on the objective value, in ticks, from what cuts and layers cost.  O(n).
+
+    All devices together compute for all layers, and some stage meets the dearest of the cuts that
+    cannot be spared; see :meth:`.RangeCosts.compute_bound` and :meth:`.RangeCosts.transfer_bound`.
+    """
+    compute, transfer = costs.compute_bound(), costs.transfer_bound()
+    match costs.instance.objective:
+        case Objective.TRANSFER_BOUNDED:
+            return compute + transfer + costs.host
+        case Objective.SUM:
+            return max(compute, transfer) + costs.host
+        case Objective.OVERLAP:
+            return max(compute, costs.cut_bound())
+        case _:
+            return compute

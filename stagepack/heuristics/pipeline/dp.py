@@ -41,11 +41,12 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
 
 
 def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
-    near = None if progress.solution is None else costs.largest_compute(progress.solution)
+    known = None if progress.solution is None else costs.largest_compute(progress.solution)
     two_limits = costs.instance.objective is Objective.TRANSFER_BOUNDED
     floor = costs.compute_bound() if two_limits else objective_bound(costs)
-    search, offered = LeastLimit(costs, floor, progress, near), None
-    if two_limits and near is not None and search.first_cells > staircase.MANY_CELLS:
+    rest = costs.transfer_bound() + costs.host if two_limits else 0
+    search, offered = LeastLimit(costs, floor, progress, known), None
+    if two_limits and known is not None and search.first_cells > staircase.MANY_CELLS:
         # Compute does not narrow the windows down, limits on transfer may.
         staircase.descend(search, floor, progress)
         return
@@ -57,8 +58,7 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         if search.best != offered:
             offered = search.best
             progress.offer(search.best_partition(), "dp")
-        bound = search.bound + (costs.host if two_limits else 0)
-        progress.raise_bound(costs.bound(bound), "exhausted search")
+        progress.raise_bound(costs.bound(search.bound + rest), "exhausted search")
         progress.require_time()
     if two_limits:
         staircase.descend(search, search.bound, progress)

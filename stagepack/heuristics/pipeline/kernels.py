@@ -16,6 +16,9 @@ Two things keep a search short.  Tails are placed only where stages of at most C
 the layers before them and those after them: a probe near the optimum looks at few layers, and
 keeps cells for these windows alone.  And a probe that fails says up to which limits no tail more
 could be placed, so that bisection skips them.
+
+One function is called from outside, :func:`search`: every other way in would be compiled again.
+For the same reason rows are written in loops, not by assignments of slices.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
 
 BOTTLENECK, TRANSFER_BOUNDED, SUM, OVERLAP = range(4)
@@ -34,22 +37,44 @@ UNLIMITED = 2**61
 # The fields of a search's state, an array of int64:
 (
     PHASE,  # one of the phases below
-    COMPUTE,  # the limit of the probe under way,
+    COMPUTE,  # the limits of the probe under way,
+    TRANSFER,
     TRANSITION,  # and the transition with which it goes on
+    PROBES,  # how many probes to make on this chain
     FLOOR,  # no partition needs less compute than this,
     LEAST_FLOOR,  # and this was known of it before
+    KNOWN,  # what some partition known before needs
     BEST,  # what the best partition met needs,
     STAGES,  # and how many stages it has
     CELLS,  # cells that the probe under way needs
-) = range(8)
-FIRST, LEAST, DONE, INFEASIBLE = range(4)
+) = range(11)
+# Looking for any partition and for the least compute; one probe, or only what it needs; and ends.
+FIRST, LEAST, ONE_PROBE, MEASURE, DONE, INFEASIBLE = range(6)
 
 
-def first_state(floor: int) -> Array:
-    """Return the state of a search not yet begun; no partition needs less compute than `floor`."""
+def first_state(floor: int, known: int) -> Array:
+    """Return the state of a search not yet begun.
+
+    Parameters
+    ----------
+    floor : int
+        No partition needs less compute.
+    known : int
+        Some partition needs so much; `UNLIMITED` without any.
+    """
     # Seldom far above the bound; without one (tables) there is nothing to start from.
     near = floor + max(1, floor >> 5) if floor > 0 else UNLIMITED
-    return np.array((FIRST, near, 0, floor, floor, 2 * UNLIMITED, 0, 0), dtype=np.int64)
+    state = probe_state(FIRST, min(near, known), UNLIMITED)
+    state[[PROBES, FLOOR, LEAST_FLOOR, KNOWN]] = 0, floor, floor, known
+    return state
+
+
+def probe_state(phase: int, compute_limit: int, transfer_limit: int) -> Array:
+    """Return the state of a single probe not yet begun, to be made or only measured."""
+    state = np.zeros(11, dtype=np.int64)
+    state[[PHASE, COMPUTE, TRANSFER, PROBES]] = phase, compute_limit, transfer_limit, 1
+    state[BEST] = 2 * UNLIMITED
+    return state
 
 
 class Chain(NamedTuple):
@@ -60,6 +85,8 @@ class Chain(NamedTuple):
     source, target, device_class, window : ndarray, shape (transitions,)
         The automaton; transitions into a state come before those out of it.  `window` is the row
         of `reach` or `fits` that holds for the transition.
+    arrivals : ndarray, shape (states + 1,)
+        Transitions into state q are those from arrivals[q] up to arrivals[q + 1].
     accepting : ndarray of bool, shape (states,)
     before, after : ndarray, shape (states,)
         The fewest stages, of a layer or more each, before a tail of this state, and in it.
@@ -78,12 +105,15 @@ class Chain(NamedTuple):
         Cuts where stages may begin and end.
     mode : int
         One of the four modes above.
+    omitted : int
+        Cuts that the chain leaves out are of no use below this limit on compute.
     """
 
     source: Array
     target: Array
     device_class: Array
     window: Array
+    arrivals: Array
     accepting: Array
     before: Array
     after: Array
@@ -97,6 +127,7 @@ class Chain(NamedTuple):
     host: int
     allowed: Array
     mode: int
+    omitted: int
 
 
 class Scratch(NamedTuple):
@@ -106,7 +137,7 @@ class Scratch(NamedTuple):
     ----------
     cells : ndarray of bool, one-dimensional
         placed[q, a] is cells[offset[q] + a], kept for behind[q] <= a <= ahead[q]; a shortage is
-        mended by whoever calls (see `measure`).
+        mended by whoever calls (see `search`).
     queue : ndarray, shape (n + 2,)
     next_limits : ndarray, shape (2,)
         At which compute limit, the transfer limit held, and at which transfer limit, the compute
@@ -141,20 +172,6 @@ class Scratch(NamedTuple):
     best_classes: Array
 
 
-@compiled
-def fewest_stages(source: Array, target: Array, accepting: Array) -> tuple[Array, Array]:
-    """Return `before` and `after` of an automaton, as :class:`Chain` has them."""
-    before, after = np.empty((2, len(accepting)), dtype=np.int64)
-    after[:], after[0] = UNLIMITED, 0
-    for t in range(len(source)):
-        after[target[t]] = min(after[target[t]], after[source[t]] + 1)
-    for q in range(len(accepting)):
-        before[q] = 0 if accepting[q] else UNLIMITED
-    for t in range(len(source) - 1, -1, -1):
-        before[source[t]] = min(before[source[t]], before[target[t]] + 1)
-    return before, after
-
-
 @numba.njit(inline="always")
 def _within(
     mode: int, work: int, recv: int, send: int, host: int, compute_limit: int, transfer_limit: int
@@ -169,14 +186,15 @@ def _within(
     return mode == BOTTLENECK or (recv <= compute_limit and send <= compute_limit)
 
 
-@compiled
-def measure(chain: Chain, compute_limit: int, scratch: Scratch) -> int:
+@inner
+def _measure(chain: Chain, compute_limit: int, scratch: Scratch) -> int:
     """Prepare a probe: set the windows of all states, and return how many cells they need.
 
     O(transitions * log n).
     """
     n, total = len(chain.allowed) - 1, 0
-    scratch.next_limits[:] = 0 if chain.tabular else UNLIMITED
+    scratch.next_limits[0] = 0 if chain.tabular else chain.omitted
+    scratch.next_limits[1] = 0 if chain.tabular else UNLIMITED
     _look_ahead(chain, compute_limit, scratch)
     _look_behind(chain, compute_limit, scratch)
     for q in range(len(scratch.ahead)):
@@ -186,50 +204,41 @@ def measure(chain: Chain, compute_limit: int, scratch: Scratch) -> int:
     return total
 
 
-@compiled
-def place_tails(
-    begin: int,
-    budget: int,
-    chain: Chain,
-    compute_limit: int,
-    transfer_limit: int,
-    scratch: Scratch,
-) -> tuple[int, int]:
-    """Place tails along the transitions from `begin` on, for about `budget` elementary steps.
+@inner
+def _place_tails(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
+    """Place tails along the transitions from state[TRANSITION] on.
 
-    O(window of the target) a transition, O(n^2) for tables.  Begin with 0, after `measure`.
-
-    Returns
-    -------
-    end, budget : int
-        The transition to go on with, and what is left of the budget.
+    O(window of the target) a transition, O(n^2) for tables.  Goes on for about `budget` elementary
+    steps, and returns what is left of them.
     """
     cells, ahead, behind, offset = scratch.cells, scratch.ahead, scratch.behind, scratch.offset
-    n, t = len(chain.allowed) - 1, begin
-    if begin == 0 and ahead[0] == n and behind[0] <= n:
+    n, t = len(chain.allowed) - 1, state[TRANSITION]
+    if t == 0 and ahead[0] == n and behind[0] <= n:
         cells[offset[0] + n] = True
         scratch.lowest[0] = scratch.highest[0] = n
     while t < len(chain.source):
         q = chain.target[t]
         width = max(0, ahead[q] - behind[q] + 1)
-        if t == 0 or chain.target[t - 1] != q:
-            cells[offset[q] + behind[q] : offset[q] + behind[q] + width] = False
+        if t == chain.arrivals[q]:
+            for cell in range(offset[q] + behind[q], offset[q] + behind[q] + width):
+                cells[cell] = False
         if scratch.highest[chain.source[t]] >= 0:  # empty windows, too: for `next_limits`
             if chain.tabular:
-                _place_by_table(t, chain, compute_limit, transfer_limit, scratch)
+                _place_by_table(t, chain, state[COMPUTE], state[TRANSFER], scratch)
                 width = n * n // 2
             else:
-                _place_by_window(t, chain, compute_limit, transfer_limit, scratch)
+                _place_by_window(t, chain, state[COMPUTE], state[TRANSFER], scratch)
                 q0 = chain.source[t]
                 width += ahead[q0] - behind[q0]
         t += 1
         budget -= width + 50
         if budget <= 0:
             break
-    return t, budget
+    state[TRANSITION] = t
+    return budget
 
 
-@compiled
+@inner
 def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
     """Set `ahead`: how far the stages before a tail reach, each as long as compute and reach allow.
 
@@ -237,11 +246,13 @@ def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
     chain on; tables have no such order.
     """
     ahead, n = scratch.ahead, len(chain.allowed) - 1
-    if chain.tabular:
-        ahead[:] = n - chain.after
-        return
     for q in range(len(ahead)):
-        ahead[q] = 0 if chain.accepting[q] else -1
+        if chain.tabular:
+            ahead[q] = n - chain.after[q]
+        else:
+            ahead[q] = 0 if chain.accepting[q] else -1
+    if chain.tabular:
+        return
     for t in range(len(chain.source) - 1, -1, -1):
         a, c = ahead[chain.target[t]], chain.device_class[t]
         if a < 0:
@@ -262,17 +273,17 @@ def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
         ahead[chain.source[t]] = max(ahead[chain.source[t]], min(end, last))
 
 
-@compiled
+@inner
 def _look_behind(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
     """Set `behind`: how far back the stages of a tail reach, each as far as it may.
 
     No further than leaves room for the stages before it.
     """
     behind, n = scratch.behind, len(chain.allowed) - 1
+    for q in range(len(behind)):
+        behind[q] = chain.before[q] if chain.tabular else n + 1
     if chain.tabular:
-        behind[:] = chain.before
         return
-    behind[:] = n + 1
     behind[0] = n
     for t in range(len(chain.source)):
         b, c, row = behind[chain.source[t]], chain.device_class[t], chain.window[t]
@@ -291,7 +302,7 @@ def _look_behind(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
         behind[q] = min(behind[q], max(first, chain.before[q]))
 
 
-@compiled
+@inner
 def _place_by_window(
     t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
 ) -> None:
@@ -303,7 +314,7 @@ def _place_by_window(
     q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
     prefix, send, recv, queue = chain.prefix, chain.send, chain.recv, scratch.queue
     cells, at, at0 = scratch.cells, scratch.offset[q], scratch.offset[q0]
-    next_compute, next_transfer = scratch.next_limits
+    next_compute, next_transfer = scratch.next_limits[0], scratch.next_limits[1]
     head, tail, b = 0, 0, scratch.highest[q0]
     beyond = len(queue)  # the nearest end that left the queue for being too far
     for a in range(min(scratch.ahead[q], b - 1), chain.before[q] - 1, -1):
@@ -349,7 +360,7 @@ def _place_by_window(
     scratch.next_limits[0], scratch.next_limits[1] = next_compute, next_transfer
 
 
-@compiled
+@inner
 def _place_by_table(
     t: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
 ) -> None:
@@ -378,27 +389,28 @@ def _place_by_table(
             scratch.highest[q] = max(scratch.highest[q], a)
 
 
-@compiled
-def read_partition(
-    budget: int, chain: Chain, compute_limit: int, transfer_limit: int, scratch: Scratch
-) -> int:
+@inner
+def _read_partition(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
     """Read a partition off the cells, from the first layer on, into `ends` and `classes`.
 
     Goes on from `reading`, which says in the end what limits the partition needs, for about
     `budget` elementary steps, and returns what is left of them.
     """
     reading, cells = scratch.reading, scratch.cells
+    compute_limit, transfer_limit = state[COMPUTE], state[TRANSFER]
     if reading[0] == -1:
-        reading[0], reading[1:] = -2, 0
+        reading[0] = -2
+        for at in range(1, len(reading)):
+            reading[at] = 0
         for q in range(1, len(scratch.ahead)):
             if chain.accepting[q] and scratch.lowest[q] == 0:
                 reading[0] = q
                 break
     while reading[0] > 0 and budget > 0:
-        state, a, stages = reading[0], reading[1], reading[2]
+        q, a, stages = reading[0], reading[1], reading[2]
         found = False
-        for t in range(np.searchsorted(chain.target, state), len(chain.source)):
-            if found or chain.target[t] != state:
+        for t in range(chain.arrivals[q], chain.arrivals[q + 1]):
+            if found:
                 break
             q0, c, row = chain.source[t], chain.device_class[t], chain.window[t]
             for b in range(max(a + 1, scratch.lowest[q0]), scratch.highest[q0] + 1):
@@ -433,39 +445,41 @@ def read_partition(
 
 @compiled
 def search(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
-    """Go on with a search from where `state` left it, for about `budget` elementary steps.
+    """Go on with probes from where `state` left them, for about `budget` elementary steps.
 
     Returns what is left of the budget; early, with more CELLS than there are, when the next probe
-    needs them.  Bisects on the limit on compute; no transfer is too long.
+    needs them.  Bisects on the limit on compute, unless a single probe is wanted.
     """
-    while state[PHASE] < DONE and budget > 0:
+    reading = scratch.reading
+    while state[PHASE] < DONE and state[PROBES] > 0 and budget > 0:
         if state[TRANSITION] == 0:
-            state[CELLS] = measure(chain, state[COMPUTE], scratch)
+            state[CELLS] = _measure(chain, state[COMPUTE], scratch)
             budget -= 50 * len(scratch.ahead)
-            if state[CELLS] > len(scratch.cells):
+            if state[CELLS] > len(scratch.cells) or state[PHASE] == MEASURE:
                 return budget
-            scratch.reading[0] = -1
+            reading[0] = -1
         if state[TRANSITION] < len(chain.source):
-            state[TRANSITION], budget = place_tails(
-                state[TRANSITION], budget, chain, state[COMPUTE], UNLIMITED, scratch
-            )
+            budget = _place_tails(state, budget, chain, scratch)
             if state[TRANSITION] < len(chain.source):
                 continue
-        reading = scratch.reading
-        budget = read_partition(budget, chain, state[COMPUTE], UNLIMITED, scratch)
+        budget = _read_partition(state, budget, chain, scratch)
         if reading[0] > 0 or reading[0] == -1:
             continue
         state[TRANSITION] = 0
+        state[PROBES] -= 1
+        if state[PHASE] == ONE_PROBE:
+            state[PHASE] = DONE if reading[0] == 0 else INFEASIBLE
+            continue
         if reading[0] == 0:
-            stages = reading[2]
-            scratch.best_ends[:stages] = scratch.ends[:stages]
-            scratch.best_classes[:stages] = scratch.classes[:stages]
-            state[BEST], state[STAGES] = max(reading[3], state[FLOOR]), stages
+            for stage in range(reading[2]):
+                scratch.best_ends[stage] = scratch.ends[stage]
+                scratch.best_classes[stage] = scratch.classes[stage]
+            state[BEST], state[STAGES] = max(reading[3], state[FLOOR]), reading[2]
         _conclude(state, reading[0] == 0, max(state[COMPUTE] + 1, scratch.next_limits[0]))
     return budget
 
 
-@compiled
+@inner
 def _conclude(state: Array, found: bool, next_compute: int) -> None:
     """Draw the conclusion from a probe and set the limit of the next.
 
@@ -479,11 +493,15 @@ def _conclude(state: Array, found: bool, next_compute: int) -> None:
         state[PHASE] = INFEASIBLE
         return
     else:
-        # Seldom far above the bound; when it is, come down from the other end.
+        # Seldom far above the bound; when it is, come down from the other end, which is the nearer
+        # the more is known of it.
         step = 8 * (state[COMPUTE] - state[LEAST_FLOOR])
         state[FLOOR] = next_compute
         further = max(next_compute, state[LEAST_FLOOR] + step)
-        state[COMPUTE] = UNLIMITED if step > state[LEAST_FLOOR] else further
+        if state[COMPUTE] < state[KNOWN] < UNLIMITED:
+            state[COMPUTE] = min(further, state[KNOWN])
+        else:
+            state[COMPUTE] = UNLIMITED if step > 8 * state[LEAST_FLOOR] else further
         return
     if state[FLOOR] < state[BEST]:
         state[COMPUTE] = (state[FLOOR] + state[BEST]) // 2

@@ -80,8 +80,9 @@ class Prober:
             order.target,
             order.device_class,
             np.array([row[pair] for pair in pairs], dtype=np.int64),
+            order.arrivals,
             order.accepting,
-            *kernels.fewest_stages(order.source, order.target, order.accepting),
+            *order.fewest_stages,
             costs.tabular,
             reach,
             costs.prefix,
@@ -92,8 +93,9 @@ class Prober:
             costs.host,
             costs.allowed,
             getattr(kernels, costs.instance.objective.name),
+            UNLIMITED,
         )
-        self._mode = chain.mode
+        self._mode = kernels.BOTTLENECK if costs.tabular else chain.mode
         self._cuts = np.arange(n + 1, dtype=np.int32)
         self._chains = {UNLIMITED: (chain, self._cuts)}
         (lowest, highest, ahead, behind, offset, *partitions) = np.empty(
@@ -125,24 +127,22 @@ class Prober:
         InputError
             When the probe would need more than `MOST_CELLS`.
         """
-        limits, kernels = (compute_limit, transfer_limit), self._kernels
-        chain, self._cuts = self._affordable(transfer_limit)
-        self._require_cells(kernels.measure(chain, compute_limit, self._scratch))
-        transition, reading, transitions = 0, self._scratch.reading, len(chain.source)
-        self._spend(50 * transitions)
-        reading[0] = -1
-        while transition < transitions:
-            transition, left = kernels.place_tails(transition, CHUNK, chain, *limits, self._scratch)
-            self._spend(CHUNK - left)
-        while reading[0] == -1 or reading[0] > 0:
-            left = kernels.read_partition(CHUNK, chain, *limits, self._scratch)
+        kernels, reading = self._kernels, self._scratch.reading
+        state = kernels.probe_state(kernels.ONE_PROBE, compute_limit, transfer_limit)
+        chain, self._cuts = self._affordable(compute_limit, transfer_limit)
+        while state[kernels.PHASE] < kernels.DONE:
+            left = kernels.search(state, CHUNK, chain, self._scratch)
+            self._require_cells(int(state[kernels.CELLS]))
             self._spend(CHUNK - left)
         return None if reading[0] < 0 else (int(reading[3]), int(reading[4]))
 
     def cells(self, compute_limit: int, transfer_limit: int) -> int:
         """Return at how many layers, of all stages, such a probe would look."""
-        chain, _ = self._affordable(transfer_limit)
-        return int(self._kernels.measure(chain, compute_limit, self._scratch))
+        kernels = self._kernels
+        state = kernels.probe_state(kernels.MEASURE, compute_limit, transfer_limit)
+        chain, _ = self._affordable(compute_limit, transfer_limit)
+        kernels.search(state, CHUNK, chain, self._scratch)
+        return int(state[kernels.CELLS])
 
     @property
     def next_compute(self) -> int:
@@ -155,38 +155,58 @@ class Prober:
         ends = self._cuts[self._scratch.ends[:stages]].tolist()
         return assign_devices(self.costs, [0, *ends], self._scratch.classes[:stages].tolist())
 
-    def _affordable(self, transfer_limit: int) -> tuple[Chain, Array]:
-        """Return the chain without cuts that exceed a limit on transfer, and what cuts it has.
+    def _affordable(self, compute_limit: int, transfer_limit: int) -> tuple[Chain, Array]:
+        """Return the chain without cuts that exceed the limits, and what cuts it has.
 
         Of the chains kept, the shortest that will do serves where it is not much too long; else
-        it is shortened and kept, too.  O(n) then.
+        it is shortened and kept, too.  O(classes * n) then.
         """
-        most = min(limit for limit in self._chains if limit >= transfer_limit)
+        kernels = self._kernels
+        host = 0 if self._mode == kernels.OVERLAP else self.costs.host
+        if self._mode == kernels.BOTTLENECK:
+            limit = UNLIMITED
+        else:
+            limit = transfer_limit if self._mode == kernels.TRANSFER_BOUNDED else compute_limit
+        most = min(known for known in self._chains if known >= limit)
         chain, cuts = self._chains[most]
-        if self.costs.tabular or self._mode != self._kernels.TRANSFER_BOUNDED:
+        if 2 * limit > most or len(cuts) < FEW_CUTS:
             return chain, cuts
-        if 2 * transfer_limit > most or len(cuts) < FEW_CUTS:
-            return chain, cuts
-        left = transfer_limit - chain.host
-        useful = chain.allowed & (chain.recv.min(axis=0) <= left)
-        useful &= chain.send.min(axis=0) <= left
-        useful[[0, -1]] = True
+        needed = np.maximum(self._least(chain.recv), self._least(chain.send)) + host
+        dear = needed > limit
+        dear[[0, -1]] = False
+        useful = chain.allowed & ~dear
+        if 4 * useful.sum() < 3 * len(cuts):
+            if self._mode != kernels.TRANSFER_BOUNDED:
+                omitted = needed[chain.allowed & dear].min(initial=chain.omitted)
+                chain = chain._replace(omitted=int(omitted))
+            chain, cuts = self._shortened(chain, useful), cuts[useful]
+        self._chains[limit] = chain, cuts
+        return chain, cuts
+
+    def _least(self, rows: Array) -> Array:
+        """Return the least entry of each column."""
+        least: Array = rows[0].copy()
+        for row in rows[1:]:
+            np.minimum(least, row, out=least)
+            self._spend(len(row))
+        return least
+
+    def _shortened(self, chain: Chain, useful: Array) -> Chain:
+        """Return the chain with some of its cuts: the layers between two of them become one."""
         kept = np.flatnonzero(useful)
-        self._spend(4 * len(cuts))
+        self._spend(4 * len(useful))
         last = np.cumsum(useful, dtype=np.int32) - 1
         reach = np.empty((len(chain.reach), len(kept) - 1), dtype=np.int32)
         for row, whole in zip(reach, chain.reach, strict=True):
             row[:] = last[whole[kept[:-1]]]
             self._spend(2 * len(kept))
-        chain = chain._replace(
+        return chain._replace(
             reach=reach,
             prefix=chain.prefix.take(kept, axis=1),
             recv=chain.recv.take(kept, axis=1),
             send=chain.send.take(kept, axis=1),
             allowed=np.ones(len(kept), dtype=np.bool_),
         )
-        self._chains[transfer_limit] = chain, cuts[kept]
-        return self._chains[transfer_limit]
 
     def _spend(self, steps: int) -> None:
         """Count steps of work, and ask whether to go on."""
@@ -225,8 +245,8 @@ class LeastLimit(Prober):
     floor : int
         No partition needs less of the limit, in ticks.
     progress : Progress, optional
-    near : int, optional
-        Where to look first: what a known partition needs of the compute limit.
+    known : int, optional
+        What some partition needs of the compute limit.
 
     Attributes
     ----------
@@ -243,13 +263,12 @@ class LeastLimit(Prober):
         costs: RangeCosts,
         floor: int,
         progress: Progress[PipelineSolution] | None = None,
-        near: int | None = None,
+        known: int | None = None,
     ) -> None:
         super().__init__(costs, progress)
-        self._state = self._kernels.first_state(floor)
-        if near is not None:
-            self._state[self._kernels.COMPUTE] = min(near, int(self._state[self._kernels.COMPUTE]))
+        self._state = self._kernels.first_state(floor, UNLIMITED if known is None else known)
         self._lower_aims = 3
+        self._best_cuts = self._cuts
         self.done = self.infeasible = False
         self.best: int | None = None
         self.bound = floor
@@ -267,17 +286,20 @@ class LeastLimit(Prober):
         InputError
             When the next probe would need more than `MOST_CELLS`.
         """
-        kernels = self._kernels
-        chain, self._cuts = self._affordable(UNLIMITED)
-        left = kernels.search(self._state, CHUNK, chain, self._scratch)
-        state = self._state.tolist()
+        kernels, own = self._kernels, self._state
+        chain, self._cuts = self._affordable(int(own[kernels.COMPUTE]), UNLIMITED)
+        if own[kernels.PROBES] == 0:
+            shorter = self._mode in (kernels.SUM, kernels.OVERLAP) and self.costs.n >= FEW_CUTS
+            own[kernels.PROBES] = 1 if shorter else UNLIMITED
+        left = kernels.search(own, CHUNK, chain, self._scratch)
+        state = own.tolist()
         if state[kernels.CELLS] > len(self._scratch.cells):
             self._make_room(state)
         self.done = state[kernels.PHASE] == kernels.DONE
         self.infeasible = state[kernels.PHASE] == kernels.INFEASIBLE
         self.bound = state[kernels.FLOOR]
-        if state[kernels.STAGES]:
-            self.best = state[kernels.BEST]
+        if state[kernels.STAGES] and state[kernels.BEST] != self.best:
+            self.best, self._best_cuts = state[kernels.BEST], self._cuts
         self._count(CHUNK - left)  # whoever calls takes what was found before asking for the time
 
     def _make_room(self, state: list[int]) -> None:
@@ -296,7 +318,7 @@ class LeastLimit(Prober):
     def best_partition(self) -> PipelineSolution:
         """Return the partition that needs `best`."""
         stages = int(self._state[self._kernels.STAGES])
-        ends = self._scratch.best_ends[:stages].tolist()
+        ends = self._best_cuts[self._scratch.best_ends[:stages]].tolist()
         classes = self._scratch.best_classes[:stages].tolist()
         return assign_devices(self.costs, [0, *ends], classes)
 
@@ -310,6 +332,4 @@ def _rows(matrices: list[Array]) -> Array:
 def load_kernels() -> None:
     """Compile the kernels or load them from the cache, once per process."""
     one: Any = PipelinePartition.from_arrays([1, 1], devices=2)
-    search = LeastLimit(RangeCosts(one), 1)
-    search.probe()
-    search.go_on()
+    LeastLimit(RangeCosts(one), 1).go_on()

@@ -60,7 +60,8 @@ class _Descent:
         self.best = costs.objective(progress.solution)
         self._pending: PipelineSolution | None = None
         # Open intervals by their bound: (bound, first, last, compute that suffices at last).
-        self._open = [(0, costs.host, self.best - 1 - least, self.best)]
+        first = costs.transfer_bound() + costs.host
+        self._open = [(first + least, first, self.best - 1 - least, self.best)]
 
     @property
     def bound(self) -> int:

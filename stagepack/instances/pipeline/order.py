@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 
 LARGEST_AUTOMATON = 200_000
+UNREACHABLE = 2**61  # stages
 BLOCK = 5_000  # devices between two pauses
 KEPT_AS = "_device_classes"  # with an instance, outside its fields
 
@@ -84,10 +86,12 @@ class StageOrder:
         if refusal is not None:
             raise refusal
         m = _stashes(instance)
-        alike = len(set(classes)) == 1
+        alike = max(classes) == 0
+        if alike or not (instance.free_order or instance.fewer_stages):
+            return cls._in_order(np.array(classes[::-1], dtype=np.int64), m, instance.fewer_stages)
         edges: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = []
         full: tuple[int, ...]
-        if instance.free_order and not alike:
+        if instance.free_order:
             # A state counts the devices of each class in use.
             counts = np.bincount(classes).tolist()
             start, full = (0,) * len(counts), tuple(counts)
@@ -96,10 +100,6 @@ class StageOrder:
                 for c, count in enumerate(counts):
                     if used[c] < count:
                         edges.append((used, (*used[:c], used[c] + 1, *used[c + 1 :]), c, stashes))
-        elif not instance.fewer_stages or alike:
-            # A state counts the stages placed.
-            start, full = (0,), (k,)
-            edges = [((j,), (j + 1,), classes[k - 1 - j], min(m, j + 1)) for j in range(k)]
         else:
             # A state is the device used last and the stages placed, as far as they matter.
             start = full = (k, 0)
@@ -126,6 +126,42 @@ class StageOrder:
                 [state != start and (instance.fewer_stages or state == full) for state in number]
             ),
         )
+
+    @classmethod
+    def _in_order(cls, backwards: Array, microbatches: int, fewer_stages: bool) -> StageOrder:
+        """Return that of devices, given by their classes from the last one on, in one order.
+
+        A state counts the stages placed.
+        """
+        placed = np.arange(1, len(backwards) + 1)
+        return cls(
+            states=len(backwards) + 1,
+            source=placed - 1,
+            target=placed,
+            device_class=backwards,
+            stashes=np.minimum(microbatches, placed),
+            accepting=np.arange(len(backwards) + 1) >= (1 if fewer_stages else len(backwards)),
+        )
+
+    @cached_property
+    def arrivals(self) -> Array:
+        """Transitions into state q are arrivals[q] to arrivals[q + 1] - 1; shape (states + 1,)."""
+        return np.searchsorted(self.target, np.arange(self.states + 1))
+
+    @cached_property
+    def fewest_stages(self) -> tuple[Array, Array]:
+        """The fewest stages before a tail of each state, and in it; each of shape (states,)."""
+        if len(self.source) == self.states - 1:  # one after the other
+            number, ends = np.arange(self.states), np.flatnonzero(self.accepting)
+            return ends[np.searchsorted(ends, number)] - number, number
+        edges = list(zip(self.source.tolist(), self.target.tolist(), strict=True))
+        before = np.where(self.accepting, 0, UNREACHABLE).tolist()
+        after = [0] + [UNREACHABLE] * (self.states - 1)
+        for source, target in edges:
+            after[target] = min(after[target], after[source] + 1)
+        for source, target in reversed(edges):
+            before[source] = min(before[source], before[target] + 1)
+        return np.array(before, dtype=np.int64), np.array(after, dtype=np.int64)
 
 
 def device_classes(

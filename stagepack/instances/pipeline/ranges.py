@@ -431,6 +431,33 @@ class RangeCosts:
         spread: int = -(-totals[0] * speeds[0] // together)
         return max(0, spread - self.rounding, int((fastest[1:] - fastest[:-1]).max()))
 
+    def transfer_bound(self) -> int:
+        """Return a lower bound on the largest receive + send of a partition, in ticks.
+
+        The larger of the dearest cut that cannot be spared, see :meth:`cut_bound`, and what the
+        cheapest cuts cost in all, spread over the stages.
+        """
+        return max(self._cut_bounds)
+
+    def cut_bound(self) -> int:
+        """Return a lower bound on the largest single receive or send of a partition, in ticks.
+
+        As many stages as devices need one cut fewer; with fewer stages none may be needed.  O(n),
+        once.
+        """
+        return self._cut_bounds[0]
+
+    @cached_property
+    def _cut_bounds(self) -> tuple[int, int]:
+        cuts = np.flatnonzero(self.allowed)[1:-1]
+        needed = self.k - 1
+        if self.instance.fewer_stages or not 0 < needed <= len(cuts):
+            return 0, 0
+        recv, send = (rows.min(axis=0)[cuts] for rows in (self.recv, self.send))
+        dearest = np.partition(np.maximum(recv, send), needed - 1)[needed - 1]
+        together = np.partition(recv + send, needed - 1)[:needed].sum()
+        return int(dearest), int(-(-together // self.k))
+
     def memory_matrix(self, device_class: int, stashes: int) -> Array:
         """Return, shape (n + 1, n + 1), the bytes of [a, b) with `stashes` microbatches in flight.
 

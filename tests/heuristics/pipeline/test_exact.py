@@ -240,6 +240,62 @@ def test_where_compute_does_not_bind_limits_on_transfer_narrow_the_windows(
     assert giant <= progress.objective <= giant + least[k]
 
 
+@pytest.mark.parametrize("objective", ["sum", "overlap"])
+def test_dear_cuts_are_left_out_where_transfers_are_all_that_counts(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, k = 4_000, 40
+    monkeypatch.setattr(prober, "MOST_CELLS", n * k // 3)
+    monkeypatch.setattr(prober, "FEW_CUTS", 20)
+    moved = np.random.default_rng(n).integers(0, 10**9, n + 1)
+    options: dict[str, Any] = {"bandwidth": 10, "in_bytes": moved, "out_bytes": moved}
+    zero = [0] * n
+    instance = PipelinePartition.from_arrays(zero, devices=k, objective=objective, **options)
+    for start in (None, PipelineSolution.in_order([*range(k), n])):
+        progress: Progress[PipelineSolution] = Progress(instance.evaluate, instance.check)
+        if start is not None:
+            progress.offer(start, "test")
+        costs = RangeCosts(instance)
+        with contextlib.suppress(Stopped):  # proved
+            dp.solve(costs, progress)
+        assert progress.outcome()[0] is Status.OPTIMAL
+        assert progress.objective is not None
+        dearest = np.sort(costs.recv[0, 1:n])[k - 2]  # of the cuts that are needed
+        most = dearest if objective == "overlap" else 2 * dearest
+        assert dearest <= progress.objective <= most
+
+
+@given(pipelines())
+@settings(max_examples=150)
+def test_shortened_chains_have_the_same_optimum(instance: PipelinePartition) -> None:
+    best = brute_force(instance)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prober, "FEW_CUTS", 0)
+        progress = run(dp.solve, instance)
+    assert progress.outcome()[1] is Termination.PROVED
+    if best is not None:
+        assert progress.objective == pytest.approx(best, rel=instance.tolerance, abs=0)
+
+
+def test_kernels_are_compiled_once() -> None:
+    from stagepack.heuristics.pipeline import kernels
+
+    cycles, nbytes = np.arange(12), np.arange(13)
+    table = np.arange(169).reshape(13, 13)
+    cases: list[dict[str, Any]] = [
+        {"objective": "overlap", "in_bytes": nbytes, "out_bytes": nbytes, "bandwidth": 1},
+        {"exclusive": cycles, "capacity": 1, "speed": [1, 1.5, 2]},
+        {"training": True, "stash": cycles, "exclusive": cycles, "capacity": 10**3},
+        {"objective": "transfer-bounded", "recv_cycles": np.ones((3, 13))},
+        {"compute_table": table, "memory_table": table, "capacity": 150},
+    ]
+    for options in cases:
+        run(dp.solve, PipelinePartition.from_arrays(cycles / 2, **{"devices": 3, **options}))
+    prober.Prober(RangeCosts(PipelinePartition.from_arrays(cycles, devices=3))).probe()
+    made = [len(getattr(kernel, "signatures", ())) for kernel in vars(kernels).values()]
+    assert max(made) == 1
+
+
 @pytest.mark.parametrize("more", [0, 2])
 @pytest.mark.parametrize("objective", ["transfer-bounded", "sum", "overlap"])
 def test_a_layer_a_device_leaves_few_cuts_to_a_slot(
@@ -275,7 +331,7 @@ def test_chains_made_shorter_need_no_kernels_of_their_own(monkeypatch: pytest.Mo
     )
     search = prober.LeastLimit(RangeCosts(instance), 0)
     search.probe(1000, 2000)
-    short = search._affordable(2000)[0]
+    short = search._affordable(1000, 2000)[0]
     assert len(short.allowed) < 41
     assert all(row.flags.c_contiguous for row in (short.prefix, short.recv, short.send))
 

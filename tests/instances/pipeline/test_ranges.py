@@ -17,8 +17,10 @@ from stagepack.instances.pipeline.check import (
     stage_compute,
     stage_memory,
 )
+from stagepack.instances.pipeline.order import UNREACHABLE
 from stagepack.instances.pipeline.ranges import RangeCosts, _furthest_fit
 from stagepack.instances.profile import Array
+from tests.random_pipelines import random_instance
 from tests.strategies import pipelines
 
 
@@ -115,3 +117,18 @@ def test_what_could_overflow_is_refused() -> None:
         RangeCosts(PipelinePartition.from_arrays([2**60, 2**60], devices=2))
     with pytest.raises(InputError, match="2\\*\\*62"):
         PipelinePartition.from_arrays([2**61, 2**61], devices=2)
+
+
+def test_fewest_stages_of_every_automaton() -> None:
+    for seed in range(60):
+        order = RangeCosts(random_instance(seed)).order
+        edges = list(zip(order.source.tolist(), order.target.tolist(), strict=True))
+        assert edges == sorted(edges, key=lambda edge: edge[1])
+        before, after = order.fewest_stages
+        for state in range(order.states):
+            first, last = order.arrivals[state : state + 2]
+            assert {target for _, target in edges[first:last]} <= {state}
+            lengths = [after[source] + 1 for source, target in edges if target == state]
+            assert after[state] == min(lengths, default=0)
+            lengths = [before[target] + 1 for source, target in edges if source == state]
+            assert before[state] == (0 if order.accepting[state] else min([*lengths, UNREACHABLE]))
