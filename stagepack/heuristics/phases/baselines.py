@@ -3,6 +3,9 @@
 Each fixes the policy of every layer and then cuts the chain; the mode of each phase is the fastest
 one that fits.  With several microbatches and numbers of I/O tiles each rule is applied to every
 microbatch with no I/O tiles and with the fewest.
+
+Cost: O(options) for a plan, once they are known; :func:`heads` looks at no other groups than it
+takes.  Source: practice, but for :func:`checkpoints`.
 """
 
 from __future__ import annotations
@@ -50,6 +53,14 @@ def checkpoints(costs: RangeCosts, keep_going: Going, change: int = 0) -> Policy
 
     Checkpoints are stashed; in the last group, whose backward part follows at once, they are kept.
     Source: Chen, Xu, Zhang and Guestrin 2016 (training deep nets with sublinear memory cost).
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    keep_going : callable
+        Asked now and then; once it says no, rows are missing, and the answer says so.
+    change : int
+        Segments longer (or shorter) than the root of the layers.
     """
     allowed = costs.instance.policies
 
@@ -96,8 +107,13 @@ def heads(
 
     Parameters
     ----------
+    instance : PhaseSchedule
+    microbatch, io_tiles : int
+        Those of the plan.
     policy : Policy, optional
         Of all layers; None in inference.
+    keep_going : callable
+        Called now and then; what it raises ends the pass.
     """
     n = instance.n
     costs = RangeCosts(instance, microbatch, cuts=range(n + 1))

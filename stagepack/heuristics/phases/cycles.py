@@ -85,14 +85,34 @@ def transfers(nbytes: Array, rate: Fraction | None) -> Array:
 
 
 def on_tiles(cycles: Cycles, tiles: int, io_tiles: int) -> Cycles:
-    """Return what `cycles` on all tiles become when `io_tiles` of them only move data."""
+    """Return what `cycles` on all tiles become when some only move data, rounded up.
+
+    Parameters
+    ----------
+    cycles : int or ndarray of int64
+    tiles : int
+        All of the chip.
+    io_tiles : int
+        Those among them that only move data.
+    """
     return cycles if io_tiles == 0 else -(-cycles * tiles // (tiles - io_tiles))
 
 
 def phase_times(
     mode: Mode, variables: Array, load: Array, compute: Array, store: Array, steps: int
 ) -> Array:
-    """Return the cycles of phases without start-up and epilogue; the twin of `phase_time`."""
+    """Return the cycles of phases without start-up and epilogue; the twin of `phase_time`.
+
+    Parameters
+    ----------
+    mode : Mode
+    variables : ndarray of int64
+        Cycles V, once a phase; in mode ``naive`` once a step.
+    load, compute, store : ndarray of int64
+        Cycles L, C and S of one step, in the shape of `variables`.
+    steps : int
+        G, at least 1.
+    """
     if mode is Mode.NAIVE:
         return np.asarray(steps * (variables + load + compute + store))
     if mode is Mode.IO_OVERLAPPED and steps >= 2:
@@ -103,7 +123,16 @@ def phase_times(
 
 
 def idle_times(mode: Mode, load: Array, compute: Array, store: Array, steps: int) -> Array:
-    """Return the cycles in which I/O tiles idle beside compute; the twin of `io_slack`."""
+    """Return the cycles in which I/O tiles idle beside compute; the twin of `io_slack`.
+
+    Parameters
+    ----------
+    mode : Mode
+    load, compute, store : ndarray of int64, of one shape
+        Cycles L, C and S of one step.
+    steps : int
+        G, at least 1.
+    """
     if not mode.uses_io_tiles:
         return np.zeros_like(compute)
     if mode is Mode.IO_OVERLAPPED and steps >= 2:

@@ -179,6 +179,7 @@ def hidden(table: OptionTable, before: Array, kept: Array, after: Array) -> Arra
 
     Parameters
     ----------
+    table : OptionTable
     before, kept : ndarray of int64, shape (p,)
         An option, and the bytes kept by it and all groups before it.
     after : ndarray of int64, shape (q,)

@@ -7,6 +7,9 @@ memory and policies is found once a microbatch, times once a pair.
 Where there are many numbers of I/O tiles, ranges of them are bounded together: compute and its
 memory as with the fewest, transfers and buffers as with the most, which no number between can
 beat.  A range is left out, or halved.
+
+Cost: an exact search over boundaries (:mod:`.dp`) for each pair or range that is not left out.
+Source: own work.
 """
 
 from __future__ import annotations
@@ -247,11 +250,6 @@ class Pairs:
             return False
         self.progress.offer(solution, source)
         return self.instance.evaluate(solution) == value
-
-    def _best(self, table: OptionTable) -> list[int] | None:
-        """Return the best options of a table, None where they do not beat the best plan."""
-        least = dp.rest(table, self.keep_going)
-        return dp.search(table, least, self.upper, keep_going=self.keep_going)
 
     def _exclude(self, pair: tuple[int, int]) -> None:
         """Note that no plan of a pair is better than the best one known."""

@@ -1,4 +1,8 @@
-"""Plans for the sake of feasibility: any that fits, and the least memory in which one does."""
+"""Plans for the sake of feasibility: any that fits, and the least memory in which one does.
+
+Plans are sought as in :mod:`.enumerate`, the first one ends it; memory is bisected.  Cost:
+O(log(memory)) searches for the least.  Source: own work.
+"""
 
 from __future__ import annotations
 

@@ -139,7 +139,15 @@ def _triggers(layers: Layers, a: int, b: int, policy: Array) -> Array:
 
 @inner
 def touched(layers: Layers, a: int, b: int) -> Array:
-    """Return the tensors that the layers [a, b) read or write, each once; O(reads log(readers))."""
+    """Return the tensors that the layers [a, b) read or write, each once.
+
+    O(reads log(readers)).
+
+    Parameters
+    ----------
+    layers : Layers
+    a, b : int
+    """
     reads_from, reads = layers.reads_from, layers.reads
     readers_from, readers = layers.readers_from, layers.readers
     found = np.empty(reads_from[b] - reads_from[a] + b - a, np.int64)
@@ -348,7 +356,7 @@ def _peak(layers: Layers, phase: Phase) -> int:
 
 
 @inner
-def examine(layers: Layers, a: int, b: int, training: bool, policy: Array) -> Array:
+def _examine(layers: Layers, a: int, b: int, training: bool, policy: Array) -> Array:
     """Return what the policies of the layers [a, b) cost.
 
     Parameters
@@ -409,7 +417,7 @@ def examine_all(
     found = np.zeros((7, len(first)), np.int64)
     for row in range(len(first)):
         given = policies[ends[row] - (end[row] - first[row]) : ends[row]]
-        found[:, row] = examine(layers, first[row], end[row], training, given)
+        found[:, row] = _examine(layers, first[row], end[row], training, given)
     return found
 
 
@@ -419,7 +427,7 @@ def _need(
 ) -> tuple[int, int]:
     """Return the bytes that the layers [a, b) need on chip, and those kept between phases."""
     training = policy[0] != NONE
-    found = examine(layers, a, b, training, policy)
+    found = _examine(layers, a, b, training, policy)
     held, kept = weights[b] - weights[a], steps * found[KEPT]
     first = held + kept + found[FIRST_PEAK]
     if not training:

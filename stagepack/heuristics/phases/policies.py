@@ -6,6 +6,10 @@ and memory is found.  With skips the same labels, which then leave out some of w
 what is possible and give candidates that are examined exactly; small groups are enumerated.  Where
 layers may be computed again more than once there is a relaxed version for bounds: dropped layers
 cost their forward cycles once and the memory of nothing but themselves.
+
+Cost: labels run through O(n * longest group) layers, at most `MOST_LABELS` of them through each; a
+row is examined in O(layers and readers).  Source: own work; label setting as for shortest paths
+with resources.
 """
 
 from __future__ import annotations
@@ -118,6 +122,8 @@ def find_policies(
 
     Parameters
     ----------
+    costs : RangeCosts
+        Of one microbatch.
     bounding : bool
         For bounds: at least as good as anything that is possible, not always possible.
     track : bool
@@ -164,7 +170,16 @@ def ideal(costs: RangeCosts, keep_going: Callable[[], bool]) -> PolicyRows:
 
 
 def uniform(costs: RangeCosts, policy: Policy, keep_going: Callable[[], bool]) -> PolicyRows:
-    """Return one row a group: the same policy for all layers (none in inference)."""
+    """Return one row a group: the same policy for all layers.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    policy : Policy
+        Of no meaning in inference, where there are none.
+    keep_going : callable
+        Asked now and then; once it says no, rows are missing, and the answer says so.
+    """
     return _uniform(costs, policy if costs.instance.training else None, keep_going)
 
 
@@ -173,7 +188,16 @@ def chosen(
     rule: Callable[[int, int], Sequence[Policy]],
     keep_going: Callable[[], bool],
 ) -> PolicyRows:
-    """Return one row a group: the policies that `rule` gives for the layers [first, end)."""
+    """Return one row a group: the policies that a rule gives.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    rule : callable
+        From the layers [first, end) of a group to a policy for each.
+    keep_going : callable
+        Asked now and then; once it says no, rows are missing, and the answer says so.
+    """
     given: list[list[int]] = []
     for a, b in zip(costs.first.tolist(), costs.end.tolist(), strict=True):
         if len(given) % GROUPS == GROUPS - 1 and not keep_going():

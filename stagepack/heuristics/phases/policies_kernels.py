@@ -271,6 +271,11 @@ def unroll(parents: Array, choices: Array, nodes: Array, ends: Array) -> Array:
 
     Parameters
     ----------
+    parents : ndarray of int64
+        The node before each node, -1 for none.
+    choices : ndarray of int64
+        The policy with which each node was entered.
+    nodes : ndarray of int64, shape (nodes,)
     ends : ndarray of int64, shape (nodes,)
         Where the policies of each node end in the answer.
     """
@@ -289,7 +294,17 @@ def beside_chain(layers: Layers, a: int, layer: int, skipping: Array) -> int:
     """Return bytes that skips keep live during a backward pass, at least, whatever the policies.
 
     Inputs of the group that it or an earlier layer of the group reads, and gradients that it or a
-    later one adds to.  `skipping` are the tensors that more than the next layer reads.
+    later one adds to.
+
+    Parameters
+    ----------
+    layers : Layers
+    a : int
+        First layer of the group.
+    layer : int
+        Whose backward pass it is.
+    skipping : ndarray of int64
+        The tensors that more than the next layer reads.
     """
     found = 0
     for t in skipping:
@@ -317,6 +332,19 @@ def gradients_ahead(layers: Layers, a: int, reach: int, skipping: Array) -> Arra
     """Return gradients live, at least, while a run that ends at each layer is computed again.
 
     In a chain that of the layer's output; with skips a run may be computed earlier than need be.
+
+    Parameters
+    ----------
+    layers : Layers
+    a, reach : int
+        The layers [a, reach).
+    skipping : ndarray of int64
+        The tensors that more than the next layer reads.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Bytes; 0 outside of [a, reach).
     """
     n = len(layers.tape)
     found = np.zeros(n, np.int64)

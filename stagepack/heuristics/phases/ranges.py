@@ -1,7 +1,7 @@
 """Range costs: what every group that could fit needs of memory and moves, whatever its policies.
 
-Groups [a, b) are numbered by rising a, then b; from each a up to the first b whose variables
-alone exceed the chip.  O(groups) for a chain.
+Groups [a, b) are numbered by rising a, then b; from each a up to the first b whose variables alone
+exceed the chip.  O(groups) for a chain.  Source: own work.
 """
 
 from __future__ import annotations

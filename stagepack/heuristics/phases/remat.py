@@ -24,6 +24,10 @@ still to come are those of the same problem without skips, where a state is the 
 run, for every number of bytes kept (:func:`.remat_kernels.completions`); of a run a part may go
 on alone, from a retained output.  If there are too many labels, the least promising are dropped,
 and the least that they promise bounds the answer.
+
+Cost: O(layers * longest run * room) for what is still to come; the states, and so the labels of an
+exact search, are exponentially many at worst.  Source: own work; label setting as for shortest
+paths with resources.
 """
 
 from __future__ import annotations

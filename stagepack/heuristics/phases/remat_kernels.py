@@ -1,4 +1,7 @@
-"""Compiled parts of :mod:`.remat`: what is left to compute again at least, and labels' growth."""
+"""Compiled parts of :mod:`.remat`: what is left to compute again at least, and labels' growth.
+
+Cost: with each.  Source: see :mod:`.remat`.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +173,15 @@ def grow(
 
 @compiled
 def undominated(order: Array, target: Array, held: Array, again: Array) -> Array:
-    """Return, of labels in order of target, bytes and cycles, those that none dominates."""
+    """Return the labels that none dominates in bytes and cycles, of those with its target.
+
+    Parameters
+    ----------
+    order : ndarray of int64, shape (labels,)
+        The labels by target, then bytes, then cycles.
+    target, held, again : ndarray of int64, shape (labels,)
+        Target, bytes and cycles of each label.
+    """
     found = np.empty(len(order), np.int64)
     count = 0
     last, best = -1, 0

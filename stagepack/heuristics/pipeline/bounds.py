@@ -1,4 +1,9 @@
-"""Lower bounds that need no search."""
+"""Lower bounds that need no search.
+
+All work spread over all devices without loss, the costliest span that no cut may split, and the
+dearest of the cuts that cannot be spared.  Cost: O(n).  Source: the usual bounds of
+chains-on-chains partitioning; spans and cuts are own work.
+"""
 
 from __future__ import annotations
 

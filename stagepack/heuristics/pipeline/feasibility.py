@@ -1,4 +1,9 @@
-"""Why an instance has no solution, in words a person can act on."""
+"""Why an instance has no solution, in words a person can act on.
+
+The first cause found is named; then the least remedy of each kind is sought, by bisection or one by
+one, and tried.  Cost: O(log(capacity)) probes, and one for each number of devices tried.  Source:
+own work.
+"""
 
 from __future__ import annotations
 

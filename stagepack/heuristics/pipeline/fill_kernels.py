@@ -1,4 +1,8 @@
-"""Greedy filling of devices, plain for few of them and compiled for many."""
+"""Greedy filling of devices, plain for few of them and compiled for many.
+
+It is the probe of :mod:`.bisect`: each stage extends as far as the limit and the memory allow.
+Cost: O(k log n).  Source: see there.
+"""
 
 from __future__ import annotations
 

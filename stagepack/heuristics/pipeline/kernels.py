@@ -19,6 +19,9 @@ could be placed, so that bisection skips them.
 
 One function is called from outside, :func:`search`: every other way in would be compiled again.
 For the same reason rows are written in loops, not by assignments of slices.
+
+Cost: O(transitions * n) steps and bytes a probe at most, with tables O(transitions * n^2).  Source:
+own work, after the recurrence of *Auto Pipeline* (:mod:`.reference`).
 """
 
 from __future__ import annotations
@@ -70,7 +73,15 @@ def first_state(floor: int, known: int) -> Array:
 
 
 def probe_state(phase: int, compute_limit: int, transfer_limit: int) -> Array:
-    """Return the state of a single probe not yet begun, to be made or only measured."""
+    """Return the state of a single probe not yet begun.
+
+    Parameters
+    ----------
+    phase : int
+        `ONE_PROBE`, or `MEASURE` to know only what it needs.
+    compute_limit, transfer_limit : int
+        Ticks; `UNLIMITED` without a limit.
+    """
     state = np.zeros(11, dtype=np.int64)
     state[[PHASE, COMPUTE, TRANSFER, PROBES]] = phase, compute_limit, transfer_limit, 1
     state[BEST] = 2 * UNLIMITED
@@ -445,10 +456,19 @@ def _read_partition(state: Array, budget: int, chain: Chain, scratch: Scratch) -
 
 @compiled
 def search(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
-    """Go on with probes from where `state` left them, for about `budget` elementary steps.
+    """Go on with probes from where `state` left them; return what is left of the budget.
 
-    Returns what is left of the budget; early, with more CELLS than there are, when the next probe
-    needs them.  Bisects on the limit on compute, unless a single probe is wanted.
+    Bisects on the limit on compute, unless a single probe is wanted.  Returns early, with more CELLS
+    than there are, when the next probe needs them.
+
+    Parameters
+    ----------
+    state : ndarray of int64, shape (11,)
+        Of :func:`first_state` or :func:`probe_state` at first; goes on from call to call.
+    budget : int
+        About so many elementary steps.
+    chain : Chain
+    scratch : Scratch
     """
     reading = scratch.reading
     while state[PHASE] < DONE and state[PROBES] > 0 and budget > 0:

@@ -1,4 +1,9 @@
-"""Two questions, answered fast: is there a partition within these limits, and which is best?"""
+"""Two questions, answered fast: is there a partition within these limits, and which is best?
+
+The kernels run in chunks, so that the clock is asked between them.  Where transfers are limited,
+cuts that no stage could afford leave the chain first.  Cost: see :mod:`.kernels`.  Source: own
+work.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Compiled annealing over the orders of devices: one operation moves at a time."""
+"""Compiled annealing over the orders of devices: one operation moves at a time.
+
+What it minimises is the objective and a little of its mean over devices.  Cost: O(n + arcs) a move.
+Source: see :mod:`.annealing`.
+"""
 
 from __future__ import annotations
 
@@ -107,10 +111,19 @@ def _fits(graph: Graph, order: Array, low: int, high: int, limit: int) -> bool:
 
 @compiled
 def anneal(graph: Graph, walk: Walk, heat: float, moves: int) -> None:
-    """Try `moves` random moves at temperature `heat`.
+    """Try random moves at one temperature.
 
     A move takes one operation to another place on its device, without passing one of the same
     stage that is of the same kind or the same microbatch.  O(moves * (n + arcs)).
+
+    Parameters
+    ----------
+    graph : Graph
+    walk : Walk
+        Orders, energies and generator, which go on from call to call.
+    heat : float
+        Cycles: what is worse by as much is accepted with probability 1 / e.
+    moves : int
     """
     n = len(walk.order)
     if walk.energy[0] < 0:

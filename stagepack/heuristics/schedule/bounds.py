@@ -3,6 +3,9 @@
 Throughout, stage s takes f, b, w cycles for F, B, W (w = 0 where B is the whole backward pass), c
 is the lag of an edge, and *budget* of a device is the value asked about, less its optimizer, less
 the work of the device: the cycles it may be idle.
+
+Costs are those of :func:`bound`.  Sources: one machine with heads and tails, Jackson's preemptive
+schedule, Carlier 1982, The one-machine sequencing problem; ramps are own work.
 """
 
 from __future__ import annotations
@@ -105,7 +108,7 @@ def _window_bound(instance: PipelineSchedule, looks: Looks) -> int:
             for column in (head, tail)
         )
         looks.at(5 * len(heads))
-        return one_machine(heads, duration, tails, looks)
+        return _one_machine(heads, duration, tails, looks)
 
     with contextlib.suppress(Stopped):
         if instance.objective is Objective.MAKESPAN:
@@ -143,10 +146,16 @@ class Looks:
             self.at(int(each * (high - low)))
 
 
-def one_machine(head: Array, duration: Array, tail: Array, looks: Looks | None = None) -> int:
-    """Return the least makespan on one machine of jobs with heads and tails, all shape (k,).
+def _one_machine(head: Array, duration: Array, tail: Array, looks: Looks | None = None) -> int:
+    """Return the least makespan of jobs with heads and tails on one machine, with preemption.
 
-    See :func:`.bounds_kernels.one_machine`.
+    See :func:`.bounds_kernels.one_machine`.  O(k log k).
+
+    Parameters
+    ----------
+    head, duration, tail : ndarray of int64, shape (k,)
+        Cycles; -FAR in head or tail: the job does not count.
+    looks : Looks, optional
     """
     looks = looks or Looks()
     state = np.array([0, 0, -FAR, -FAR])
@@ -210,10 +219,18 @@ class Network:
 
 
 def ramp_bound(instance: PipelineSchedule, least: int = 0, keep_going: Going | None = None) -> int:
-    """Return the least value, `least` or more, at which no ramp needs more idling than there is.
+    """Return the least value at which no ramp needs more idling than there is.
 
-    See :class:`Ramps`, whose answer is monotone in the value: bisection.  Once `keep_going` says
-    no, the least value that is not ruled out.
+    See :class:`Ramps`, whose answer is monotone in the value: bisection.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    least : int
+        No smaller value is returned.
+    keep_going : callable, optional
+        Asked with the steps since; once it says no, the least value that is not ruled out is
+        returned.
     """
     if not instance.training or instance.d < instance.p:
         return least

@@ -1,4 +1,8 @@
-"""Compiled longest paths and preemptive one-machine schedules for bounds."""
+"""Compiled longest paths and preemptive one-machine schedules for bounds.
+
+Cost: O(operations + arcs) for paths, O(k log k) for a machine of k operations.  Source: see
+:mod:`.bounds`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,18 @@ from stagepack.instances.profile import Array
 
 @compiled
 def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> None:
-    """Put the arcs [low, high) where `place` says for the operation they leave, and move it on."""
+    """Put the arcs [low, high) where `place` says for the operation they leave, and move it on.
+
+    Parameters
+    ----------
+    before : ndarray of int64, shape (arcs,)
+        The operation that each arc leaves.
+    place : ndarray of int64, shape (n,)
+        Where the next arc of each operation goes.
+    by : ndarray of int64, shape (arcs,)
+        The arcs by the operation they leave.
+    low, high : int
+    """
     for arc in range(low, high):
         v = before[arc]
         by[place[v]] = arc
@@ -22,8 +37,17 @@ def heads(
 ) -> None:
     """Raise head[v] to the longest path to the start of v from whatever has a head > -FAR.
 
-    Along visit[low:high], after what comes before in `visit`; by the arcs of `graph` and to
-    after[first[v] : first[v + 1]].
+    Parameters
+    ----------
+    graph : Graph
+    first, after : ndarray of int64, shape (n + 1,), (more,)
+        More arcs: from operation v to after[first[v] : first[v + 1]], without a lag.
+    visit : ndarray of int64, shape (n,)
+        The operations in topological order.
+    head : ndarray of int64, shape (n,)
+        -FAR: no path leads here.
+    low, high : int
+        The part visit[low:high], after all that comes before in `visit`.
     """
     for at in range(low, high):
         v = visit[at]
@@ -45,7 +69,14 @@ def tails(
 ) -> None:
     """Raise tail[v] to the longest path from the end of v to whatever has a tail > -FAR.
 
-    Along visit[low:high], backward, after what comes later in `visit`; arcs as in :func:`heads`.
+    Parameters
+    ----------
+    graph, first, after, visit
+        As for :func:`heads`.
+    tail : ndarray of int64, shape (n,)
+        -FAR: no path leads on.
+    low, high : int
+        The part visit[low:high], backward, after all that comes later in `visit`.
     """
     for at in range(high - 1, low - 1, -1):
         v = visit[at]

@@ -6,6 +6,9 @@ way to finish everything, so no policy runs into a deadlock.  A first round trie
 behind the known rules, then a climb changes the best of them, then annealing moves single
 operations.
 
+Cost: O(log d + stages of a device) for each operation of a list schedule, where memory is not
+unusual; policies and climbs are many list schedules.
+
 Sources: the greedy of Qi et al. 2024, Zero bubble pipeline parallelism (arXiv 2401.10241, section
 4); the banker's algorithm, Dijkstra 1965.
 """
@@ -137,8 +140,17 @@ def search(
 ) -> None:
     """Report ever better schedules to `progress` until it says stop.
 
-    It goes on from the solution that `progress` has, if any.  With ``settings.deterministic`` it
-    ends after a fixed amount of work; and whenever the bound of :mod:`.bounds` is met.
+    It goes on from the solution that `progress` has, if any, and ends whenever the bound of
+    :mod:`.bounds` is met.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    progress : Progress
+    settings : Settings
+        With `deterministic` it ends after a fixed amount of work.
+    effort : Effort, optional
+        Where its work is counted and limited; its own when absent.
     """
     effort = effort or Effort(progress, settings)
     if progress.bound is None:
@@ -323,7 +335,12 @@ def policies(
 ) -> Iterator[Policy]:
     """Yield policies that may well be the best, the most promising first.
 
-    `lower` is a bound on the objective if one is known, or found here.
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    lower : int, optional
+        A bound on the objective; found here when absent.
+    looks : Looks, optional
     """
     looks = looks or bounds.Looks()
     if lower is None:
@@ -343,7 +360,13 @@ def policies_of(
 ) -> Iterator[Policy]:
     """Yield policies with these caps and debts, the most promising first.
 
-    `depth`, shape (p,), is that of :func:`.rules.depths`.
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    depth : ndarray of int64, shape (p,)
+        Of :func:`.rules.depths`.
+    cap, debt : ndarray of int64, shape (p,)
+        How many F's may run ahead of B's, and B's ahead of W's.
     """
     p, d = instance.p, instance.d
     ranks = [_rank(depth, turn) for turn in ((F, B, W), (B, F, W))]

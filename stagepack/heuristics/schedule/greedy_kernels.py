@@ -1,4 +1,9 @@
-"""Compiled list scheduling of pipeline operations, with a look ahead in memory and in time."""
+"""Compiled list scheduling of pipeline operations, with a look ahead in memory and in time.
+
+The device that can decide first starts the best operation that leaves a way to finish everything.
+Cost: O(log d + stages of a device) an operation, where memory is not unusual.  Source: see
+:mod:`.greedy`.
+"""
 
 from __future__ import annotations
 
@@ -249,11 +254,22 @@ def _set(turn: Array, first: Array, d: int, value: int) -> None:
 
 @compiled
 def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) -> int:
-    """Place up to `most` more operations, and return how many; -1 when none can start anything.
+    """Place more operations, and return how many; -1 when none can start anything.
 
-    The device that can decide first does; it starts the operation of highest rank.  Ends when
-    `work` steps have been taken.  O(log d + stages of a device) an operation, and what
-    :func:`_safe` takes where a device has several stages or an unusual memory.
+    The device that can decide first does; it starts the operation of highest rank.  O(log d +
+    stages of a device) an operation, and what :func:`_safe` takes where a device has several
+    stages or an unusual memory.
+
+    Parameters
+    ----------
+    shop : Shop
+    policy : Policy
+    plan : Plan
+        What is placed so far; goes on from call to call.
+    most : int
+        Operations to place.
+    work : int
+        Steps after which to end.
     """
     turn, first, until = plan.turn, plan.first, plan.work[0] + work
     for placed in range(most):

@@ -6,6 +6,9 @@ memory.  The placing, repeated for all microbatches, gives the orders of all dev
 paths close up what its ramps leave open; or list scheduling completes the ramps, with as many
 microbatches in flight as the steady state has.
 
+Cost: for m operations of a microbatch on a device O(m^3) at worst a placing, O(operations + arcs)
+to complete one.
+
 Sources: modulo scheduling, Rau 1996, Iterative modulo scheduling; building blocks of Qi et al.
 2024, Pipeline parallelism with controllable memory (arXiv 2405.15362).
 """
@@ -73,11 +76,20 @@ def search(
 ) -> None:
     """Report ever better schedules to `progress` until it says stop.
 
-    With ``settings.deterministic`` it ends after a fixed amount of work.  Nothing worse than
-    `start` is gone on from.
+    Parameters
+    ----------
+    instance : PipelineSchedule
+        One that is not :func:`unsupported`.
+    progress : Progress
+    settings : Settings
+        With `deterministic` it ends after a fixed amount of work.
+    start : ScheduleSolution, optional
+        Nothing worse is gone on from.
+    effort : Effort, optional
+        Where its work is counted and limited; its own when absent.
     """
     with progress.setup("loading kernels"):
-        warm_up()
+        _warm_up()
     with contextlib.suppress(Stopped):
         _search(instance, progress, settings, start, effort or Effort(progress, settings))
 
@@ -149,9 +161,23 @@ def placed(
     time: Array,
     keep_going: Callable[[int], bool],
 ) -> bool:
-    """Set `time` to the placing of shortest passage in `tries` random ones with `period`.
+    """Set `time` to the placing of shortest passage among random ones; False when there is none.
 
-    False when there is none, or when `keep_going`, asked several times a second, says no.
+    Parameters
+    ----------
+    shop : Shop
+    order : ndarray of int64, shape (p,)
+        The stages, producers first.
+    period : int
+        Cycles.
+    tries : int
+        Random placings.
+    random : ndarray of uint64, shape (1,)
+        State of the generator.
+    time : ndarray of int64, shape (p, 3)
+        Starts of F, B, W of one microbatch.
+    keep_going : callable
+        Asked several times a second, with the steps to come; once it says no, the answer is False.
     """
     # Beside each operation of its device every other is tried, against all that are there.
     cost = int(((np.diff(shop.own_first) * shop.kinds) ** 2).sum())
@@ -224,7 +250,7 @@ def _unrolled(instance: PipelineSchedule, time: Array, period: int) -> Array:
 
 
 @cache
-def warm_up() -> None:
+def _warm_up() -> None:
     """Run the kernels of periods and of list schedules once, so that all are compiled."""
     greedy.warm_up()
     tiny = PipelineSchedule.from_arrays([1], microbatches=1)

@@ -1,4 +1,8 @@
-"""Compiled placing of one microbatch on devices that repeat it with a period."""
+"""Compiled placing of one microbatch on devices that repeat it with a period.
+
+Operations are placed one by one, beside others or as early as they can be.  Cost: for m operations
+of a microbatch on a device O(m^3) at worst.  Source: see :mod:`.modulo`.
+"""
 
 from __future__ import annotations
 
@@ -86,11 +90,25 @@ def place(
     random: Array,
     time: Array,
 ) -> bool:
-    """Set time[s, k], shape (p, 3), so that all microbatches may repeat it with `period`.
+    """Place one microbatch so that all may repeat it with `period`; False where there is no room.
 
-    F's are placed along `order`, B's against it.  Of 100 operations `close` are put beside
-    another, and of 100 W's `early` right after their B, the others last.  Returns False where
-    something finds no place or memory is exceeded.
+    F's are placed along `order`, B's against it.
+
+    Parameters
+    ----------
+    shop : Shop
+    order : ndarray of int64, shape (p,)
+        The stages, producers first.
+    period : int
+        Cycles.
+    close : int
+        Of 100 operations so many are put beside another.
+    early : int
+        Of 100 W's so many are placed right after their B, the others last.
+    random : ndarray of uint64, shape (1,)
+        State of the generator.
+    time : ndarray of int64, shape (p, 3)
+        Starts of F, B, W; -1: none.
     """
     p = len(order)
     for s in range(p):
@@ -141,10 +159,21 @@ def place_best(
     time: Array,
     best: Array,
 ) -> int:
-    """Set `best`, shape (p, 3), to a placing of shorter passage than `shortest`, and return that.
+    """Set `best` to a placing of shorter passage than `shortest`, and return its passage.
 
-    The passage is from the first start to the last end of one microbatch, W aside.  The random
-    placings have the numbers `first` and so on, `tries` of them; `time`, shape (p, 3), is scratch.
+    The passage is from the first start to the last end of one microbatch, W aside.
+
+    Parameters
+    ----------
+    shop, order, period, random
+        As for :func:`place`.
+    first, tries : int
+        Number of the first random placing, and how many; a number says how often operations are put
+        beside others.
+    shortest : int
+        Cycles; returned as it is where no placing is shorter.
+    time, best : ndarray of int64, shape (p, 3)
+        Scratch; starts of F, B, W.
     """
     for trial in range(first, first + tries):
         close = 25 * (trial % 5)

@@ -1,4 +1,7 @@
-"""Compiled random numbers."""
+"""Compiled random numbers.
+
+The generator xorshift64*, O(1) a number.  Source: Vigna 2016.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Compiled unrolling of what devices run in rounds."""
+"""Compiled unrolling of what devices run in rounds.
+
+Cost: O(operations).  Source: see :mod:`.rules`.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +68,18 @@ def grouped(
 ) -> None:
     """Write order[low:high]: `size` F's, then B (and W) of each, and again; stage by stage.
 
-    The stages run in the order of `stages`; stages[i] is done at place ends[i] of `order`.
-    `base`, `microbatches` and `kinds` are those of :class:`.operations.Operations`.
+    Parameters
+    ----------
+    base, microbatches, kinds
+        Those of :class:`.operations.Operations`.
+    size : int
+        Microbatches of a group.
+    stages : ndarray of int64, shape (p,)
+        The stages as they run.
+    ends : ndarray of int64, shape (p,)
+        stages[i] is done at place ends[i] of `order`.
+    order : ndarray of int64, shape (n,)
+    low, high : int
     """
     turn = 0
     while ends[turn] <= low:

@@ -2,6 +2,8 @@
 
 A rule fixes orders, whatever the durations; times follow as longest paths.  B and W stand for the
 gradients of inputs and weights; a rule that knows no W runs it right after B.
+
+Cost: O(operations) for orders, O(operations + arcs) for times.  Every rule names its source.
 """
 
 from __future__ import annotations
@@ -64,7 +66,12 @@ def apply(
     """Return the best schedule with the orders of a rule, or None and the reason.
 
     The reason names the device of which the rule breaks the memory limit most, and by how much.
-    `look` is that of :class:`.timing.Timing`.
+
+    Parameters
+    ----------
+    rule : Rule
+    instance : PipelineSchedule
+    look : Look, optional
     """
     from stagepack.heuristics.schedule.timing import Timing  # compiled code, loaded when used
 

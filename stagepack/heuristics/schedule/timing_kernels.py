@@ -1,4 +1,7 @@
-"""Compiled longest paths through the operations of a schedule."""
+"""Compiled longest paths through the operations of a schedule.
+
+Cost: O(n + arcs) a pass.  Source: see :mod:`.timing`.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,16 @@ class Graph(NamedTuple):
 
 @compiled
 def target(graph: Graph, v: int, row: int, arc: int) -> Any:
-    """Return where an arc of `row` leads from its operation v; -1: nowhere, v is the last."""
+    """Return where an arc leads; -1: nowhere.
+
+    Parameters
+    ----------
+    graph : Graph
+    v, row : int
+        An operation and its row.
+    arc : int
+        One of the row's; that to the next microbatch leads nowhere from the last.
+    """
     other = graph.after[arc]
     if other == row:
         return v + 1 if v + 1 < graph.origin[row + 1] else -1
@@ -70,8 +82,23 @@ def begin(
 ) -> int:
     """Prepare :func:`advance` for order[low:high], after what comes before; return `write`.
 
-    follower[v] becomes what the device of v runs next, -1 after its last operation, waits[v] how
-    many operations v waits for; those that wait for none follow in `visit` from `write` on.
+    Parameters
+    ----------
+    graph : Graph
+    order : ndarray of int64, shape (n,)
+        What each device runs, one device after another.
+    follower : ndarray of int64, shape (n,)
+        Becomes what the device of v runs after v, -1 after its last operation.
+    start : ndarray of int64, shape (n,)
+        Becomes 0, where :func:`advance` begins.
+    visit : ndarray of int64, shape (n,)
+        Operations that wait for none follow from `write` on.
+    waits : ndarray of int64, shape (n,)
+        Becomes the number of operations that v waits for.
+    low, high : int
+        The part order[low:high].
+    write : int
+        0 at first, then what the last call returned.
     """
     for at in range(low, high):
         v = order[at]
@@ -103,6 +130,15 @@ def advance(
     """Follow visit[read:write], and what then waits for nothing, up to visit[stop]; return `write`.
 
     Where that is no more than could be read the orders wait for one another.
+
+    Parameters
+    ----------
+    graph, follower, visit, waits
+        As :func:`begin` leaves them; `visit` becomes a topological order.
+    start : ndarray of int64, shape (n,)
+        Raised to the earliest starts.
+    read, write, stop : int
+        Places in `visit`.
     """
     while read < write and read < stop:
         v = visit[read]
@@ -134,8 +170,13 @@ def forward(
 ) -> bool:
     """Set `start` to the earliest starts; return False when the orders wait for one another.
 
-    `follower` becomes what :func:`begin` says, `visit`, shape (n,), a topological order; `waits`
-    is scratch.  O(n + arcs).
+    O(n + arcs).
+
+    Parameters
+    ----------
+    graph : Graph
+    order, follower, start, visit, waits : ndarray of int64, shape (n,)
+        As for :func:`begin`; all but `order` are set.
     """
     n = len(start)
     write = begin(graph, order, follower, start, visit, waits, 0, n, 0)
@@ -154,7 +195,16 @@ def backward(
 ) -> None:
     """Set `start` of visit[low:high] to the latest at which device d is done by deadline[d].
 
-    `visit` is the topological order of :func:`forward`; later parts of it come first.
+    Parameters
+    ----------
+    graph : Graph
+    follower, visit : ndarray of int64, shape (n,)
+        Of :func:`forward`: what runs next, a topological order.
+    deadline : ndarray of int64, shape (d,)
+        Cycles.
+    start : ndarray of int64, shape (n,)
+    low, high : int
+        Later parts of `visit` come first.
     """
     for at in range(high - 1, low - 1, -1):
         v = visit[at]
@@ -172,7 +222,18 @@ def backward(
 
 @compiled
 def peaks(graph: Graph, order: Array, held: Array, peak: Array, low: int, high: int) -> None:
-    """Raise peak[d] to the most memory device d holds in order[low:high], after `held`."""
+    """Raise peak[d] to the most memory device d holds in order[low:high], after `held`.
+
+    Parameters
+    ----------
+    graph : Graph
+    order : ndarray of int64, shape (n,)
+        What each device runs, one device after another.
+    held, peak : ndarray of int64, shape (d,)
+        Bytes held so far, and at most so far.
+    low, high : int
+        Earlier parts of `order` come first.
+    """
     for at in range(low, high):
         row = graph.row[order[at]]
         d, change = graph.device[row], graph.delta[row]
@@ -193,8 +254,18 @@ def reaches(
 ) -> None:
     """Follow visit[low:high] with longest paths; see :meth:`.timing.Timing.shortest_spans`.
 
-    distance[v] is the longest path to the start of v, length[e] that to the end of device e, with
-    what the objective adds; -FAR where no path leads.  Earlier parts of `visit` come first.
+    Parameters
+    ----------
+    graph : Graph
+    follower, visit : ndarray of int64, shape (n,)
+        Of :func:`forward`: what runs next, a topological order.
+    length : ndarray of int64, shape (d,)
+        The longest path to the end of each device, with what the objective adds; -FAR where no path
+        leads.
+    distance : ndarray of int64, shape (n,)
+        The longest path to the start of each operation; -FAR likewise.
+    low, high : int
+        Earlier parts of `visit` come first.
     """
     for at in range(low, high):
         v = visit[at]
