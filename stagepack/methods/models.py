@@ -37,6 +37,14 @@ class Formulation(Protocol):
 def load_engine(name: str, progress: Progress[Any], settings: Settings) -> solvers.Engine:
     """Return the engine a method asks for, loaded.
 
+    Parameters
+    ----------
+    name : str
+        The method's own choice, where the settings name none.
+    progress : Progress
+        Loading counts as set-up.
+    settings : Settings
+
     Raises
     ------
     InputError
@@ -100,6 +108,9 @@ def run_model(
         Makes the model; large ones take long, so it runs where time or patience can end it.
     name : str
         Of the model, for the source of answers.
+    progress : Progress
+    settings : Settings
+        Of which limits, threads and seed are the engine's.
     start, start_value : solution and its objective value, optional
         Where the engine starts.
     bound_value : callable

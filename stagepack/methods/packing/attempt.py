@@ -90,7 +90,16 @@ class Attempt:
         self.offer_buffers(self.blocks.expand(offsets), source)
 
     def offer_buffers(self, offsets: Array, source: str, memory: Array | None = None) -> None:
-        """Offer offsets of all buffers if they respect the capacity; else say what they need."""
+        """Offer offsets of all buffers if they respect the capacity; else say what they need.
+
+        Parameters
+        ----------
+        offsets : ndarray of int64, shape (n,)
+        source : str
+            What found them.
+        memory : ndarray of int64, shape (n,), optional
+            Index of each buffer's memory; with several memories the capacity is not asked.
+        """
         ceiling = self.instance.ceiling
         peak = int((offsets + self.instance.size).max())
         if memory is None and ceiling is not None and peak > ceiling:

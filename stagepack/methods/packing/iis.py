@@ -107,7 +107,7 @@ class Questions:
         capacity = instance.ceiling
         return exact.decide(
             blocks,
-            stacked(blocks) if capacity is None else capacity,
+            _stacked(blocks) if capacity is None else capacity,
             keep_going=self.keep_going,
             node_limit=NODES,
         ).status
@@ -139,14 +139,22 @@ class Questions:
         return outcome.status
 
 
-def stacked(blocks: Blocks) -> int:
+def _stacked(blocks: Blocks) -> int:
     """Return a height that suffices: everything on top of one another, on any support."""
     support = int(blocks.range_low.max(initial=0))
     return support + int((blocks.size + blocks.alignment).sum())
 
 
 def part(instance: LmemPacking, buffers: list[int], ceiling: int | None) -> LmemPacking:
-    """Return some buffers as an instance that asks for any placement below the ceiling."""
+    """Return some buffers as an instance that asks for any placement below the ceiling.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    buffers : list of int
+    ceiling : int or None
+        Bytes; None: the peak is sought.  Of no meaning with several memories.
+    """
     chosen = {"accesses": np.zeros(len(buffers), dtype=np.int64), "banks": None}
     if instance.memories:
         return instance.select(buffers, **chosen)
@@ -255,7 +263,21 @@ def least_that_fits(
 ) -> int | None:
     """Return the least multiple of `unit` in (low, high] with which an instance is known to fit.
 
-    None when even `high` is not known to do.  Fitting must be monotone.
+    Bisection: fitting must be monotone.
+
+    Parameters
+    ----------
+    low, high : int
+    unit : int
+    make : callable
+        From a number to the instance.
+    questions : Questions
+        Whether it fits, as long as there is patience.
+
+    Returns
+    -------
+    int or None
+        None when even `high` is not known to do.
     """
     low, high = low // unit, -(-high // unit)
     if questions.fits(make(high * unit)) is not Status.FEASIBLE:
@@ -272,10 +294,19 @@ def least_that_fits(
 def larger_capacity(
     instance: LmemPacking, ceiling: int, questions: Questions, known: int | None = None
 ) -> int | None:
-    """Return a capacity above the ceiling that would do, the least as far as is known."""
+    """Return a capacity above the ceiling that would do, the least as far as is known.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    ceiling : int
+    questions : Questions
+    known : int, optional
+        A capacity that would do; that of a stack when absent.
+    """
     blocks = Blocks.of(instance)
     everyone = list(range(instance.n))
-    enough = stacked(blocks) if known is None else known
+    enough = _stacked(blocks) if known is None else known
     return least_that_fits(
         ceiling, enough, blocks.unit, lambda at: part(instance, everyone, at), questions
     )
@@ -295,7 +326,7 @@ def larger_memory(instance: LmemPacking, questions: Questions) -> tuple[int, int
             memories[index] = replace(memories[index], capacity=capacity)
             return part(instance, everyone, None).replace(memories=memories)
 
-        enough = memory.capacity + stacked(blocks)
+        enough = memory.capacity + _stacked(blocks)
         least = least_that_fits(memory.capacity, enough, blocks.unit, enlarged, questions)
         if least is not None:
             found.append((least - memory.capacity, index, least))
@@ -305,7 +336,19 @@ def larger_memory(instance: LmemPacking, questions: Questions) -> tuple[int, int
 def wider_range(
     instance: LmemPacking, buffers: tuple[int, ...], questions: Questions
 ) -> tuple[int, int, int] | None:
-    """Return whose last range to extend, where it ends now and where it should: fewest bytes."""
+    """Return whose last range to extend, where it ends now and where it should: fewest bytes.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    buffers : tuple of int
+        Those to choose from.
+    questions : Questions
+
+    Returns
+    -------
+    (buffer, end, new end) or None
+    """
     blocks = Blocks.of(instance)
     ends: dict[int, int] = {}
     for item in instance.allowed:
@@ -322,14 +365,22 @@ def wider_range(
             changed = instance.replace(allowed=allowed)
             return part(changed, list(range(instance.n)), instance.ceiling)
 
-        least = least_that_fits(end, end + stacked(blocks), blocks.unit, widened, questions)
+        least = least_that_fits(end, end + _stacked(blocks), blocks.unit, widened, questions)
         if least is not None:
             found.append((least - end, buffer, end, least))
     return min(found)[1:] if found else None
 
 
 def looser(instance: LmemPacking, buffers: tuple[int, ...], questions: Questions) -> list[int]:
-    """Return which of some fixed buffers, if it alone were free, would let everything fit."""
+    """Return which of some fixed buffers, if it alone were free, would let everything fit.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    buffers : tuple of int
+        Of the fixed ones among them, the first `PROBED` are tried.
+    questions : Questions
+    """
     fixed = [i for i in buffers if instance.fixed[i] >= 0][:PROBED]
     found = []
     for buffer in fixed:

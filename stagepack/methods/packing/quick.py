@@ -118,7 +118,15 @@ def place_more(attempt: Attempt, quick: Quick, *, enough: float = 0, following: 
 
 
 def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
-    """Improve until time is over: hot spots that are soon gone, all anew, then hot spots again."""
+    """Improve until time is over: hot spots that are soon gone, all anew, then hot spots again.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    quick : Quick
+        Whose first placement valleys go on from.
+    seed : int
+    """
     _cool(attempt, seed, patience=PATIENCE)
     if quick.offsets is not None:
         valleys.improve(

@@ -25,7 +25,23 @@ LISTED = 12
 def conclude_infeasible(
     attempt: Attempt, low: Array | None, source: str, within: tuple[int, int] | None = None
 ) -> None:
-    """Report that nothing fits, and why: an irreducible set of buffers, found in little time."""
+    """Report that nothing fits, and why: an irreducible set of buffers, found in little time.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    low : ndarray of int64, shape (blocks,), or None
+        The lowest offsets known, too high: the capacity that would do is sought from there.
+    source : str
+        What proved it.
+    within : (int, int), optional
+        Sections [first, end) that are known to be too full.
+
+    Raises
+    ------
+    CheckError
+        When there is a placement.
+    """
     instance, blocks, progress = attempt.instance, attempt.blocks, attempt.progress
     if progress.solution is not None:
         raise CheckError(f"{source} calls an instance infeasible that has a valid placement")

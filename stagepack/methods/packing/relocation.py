@@ -193,7 +193,16 @@ def reserved(
 
 
 def before(name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
-    """Offer, for ``fit``, the placement within the capacity that moves least."""
+    """Offer, for ``fit``, the placement within the capacity that moves least.
+
+    Parameters
+    ----------
+    name : str
+        The method, which says whether a model may prove it.
+    instance : LmemPacking
+    progress : Progress
+    settings : Settings
+    """
     if instance.objective is not Objective.FIT:
         return
     assert instance.ceiling is not None
@@ -211,7 +220,16 @@ def before(name: str, instance: LmemPacking, progress: PackingProgress, settings
 
 
 def after(name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
-    """Offer, once the run has an answer, one of the same peak that moves less."""
+    """Offer, once the run has an answer, one of the same peak that moves less.
+
+    Parameters
+    ----------
+    name : str
+        The method, which says whether a model may prove it.
+    instance : LmemPacking
+    progress : Progress
+    settings : Settings
+    """
     solution = progress.solution
     if solution is None or progress.interrupted or instance.objective is not Objective.PEAK:
         return

@@ -49,7 +49,7 @@ PROPAGATED = 400
 """Blocks up to which a model takes turns with the exact search."""
 
 
-def run_rule(name: str) -> Run:
+def _run_rule(name: str) -> Run:
     """Return the `run` of one greedy rule."""
 
     def run(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
@@ -72,19 +72,19 @@ def run_rule(name: str) -> Run:
     return run
 
 
-def portfolio(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+def _portfolio(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Run the greedy rules that suit the instance and keep the best."""
     if _start(Attempt(instance, progress), settings) is None and progress.solution is None:
         progress.reason = progress.reason or "no greedy rule finds a place for every buffer"
 
 
-def diving(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+def _diving(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Place the block with the lowest place first, in several orders."""
     attempt = Attempt(instance, progress)
     steps.dive_at_length(attempt, settings)
 
 
-def anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+def _anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Anneal over first-fit orders, from the best greedy placement or single dive."""
     attempt = Attempt(instance, progress)
     low = _start(attempt, settings)
@@ -95,7 +95,7 @@ def anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings)
     steps.improve(attempt, low, settings.seed)
 
 
-def searching(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+def _searching(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Search exhaustively, from the best greedy placement."""
     attempt = Attempt(instance, progress)
     low = _start(attempt, settings)
@@ -105,7 +105,7 @@ def searching(instance: LmemPacking, progress: PackingProgress, settings: Settin
     steps.search_exactly(attempt, low)
 
 
-def repair(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+def _repair(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Pack windows of time anew, from the best dive or greedy placement."""
     attempt = Attempt(instance, progress)
     _start(attempt, settings)
@@ -113,13 +113,13 @@ def repair(instance: LmemPacking, progress: PackingProgress, settings: Settings)
     steps.repair_windows(attempt, attempt.best, settings.seed, attempt.keep_going)
 
 
-def replan(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+def _replan(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Keep what can stay where it was, and place the rest greedily."""
     attempt = Attempt(instance, progress)
     steps.replan(attempt)
 
 
-def spill(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
+def _spill(instance: LmemPacking, progress: PackingProgress, _: Settings) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
     steps.spill_by_value(Attempt(instance, progress))
     if progress.solution is None:
@@ -215,7 +215,7 @@ def _method_start(
     progress.reason = ""
 
 
-def auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Run greedy rules, then what proves: the exact search, or a model where there is more to say.
 
     Placements too many to search are dived for, then improved window by window.
@@ -301,15 +301,15 @@ def _share(seconds: float) -> float:
 
 
 RUNS: dict[str, Run] = {
-    "auto": auto,
-    **{name: run_rule(name) for name in RULES},
-    "portfolio": portfolio,
-    "dive": diving,
-    "repair": repair,
-    "anneal": anneal,
-    "replan": replan,
-    "spill-by-value": spill,
-    "exact": searching,
+    "auto": _auto,
+    **{name: _run_rule(name) for name in RULES},
+    "portfolio": _portfolio,
+    "dive": _diving,
+    "repair": _repair,
+    "anneal": _anneal,
+    "replan": _replan,
+    "spill-by-value": _spill,
+    "exact": _searching,
     "milp": _on_engine("Milp", "pyomo:highs"),
     "cp-sat": _on_engine("CpSat", "cp-sat"),
 }

@@ -77,7 +77,16 @@ def replan(attempt: Attempt) -> None:
 
 
 def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.inf) -> None:
-    """Search exhaustively, for so long: any placement within the capacity, else the least peak."""
+    """Search exhaustively: any placement within the capacity, else the least peak.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    low : ndarray of int64, shape (b,), or None
+        The lowest placement known.
+    seconds : float
+        Of work.
+    """
     instance, progress, blocks = attempt.instance, attempt.progress, attempt.blocks
     if not progress.keep_going():
         return
@@ -187,9 +196,18 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
 
 
 def improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = math.inf) -> None:
-    """Anneal for so long, where that is longer than a turn by turns with packing windows anew.
+    """Anneal; where that is longer than a turn, by turns with packing windows anew.
 
     Each turn starts from the best placement known, with random numbers of its own.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    low : ndarray of int64, shape (b,), or None
+        A placement; without one there is nothing to do.
+    seed : int
+    seconds : float
+        Of work.
     """
     keep_going = attempt.for_a_while(seconds)
     if low is None or not keep_going():
@@ -248,7 +266,16 @@ def dive_at_length(attempt: Attempt, settings: Settings) -> None:
 def dive_with_cores(
     attempt: Attempt, settings: Settings, keep_going: Callable[[], bool] | None = None
 ) -> None:
-    """Pack from a core, the rest around it, and repair, as long as there is time."""
+    """Pack from a core, the rest around it, and repair, as long as there is time.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    settings : Settings
+        Of which the seed counts.
+    keep_going : callable, optional
+        Whether there is time; that of the attempt when absent.
+    """
     compile_kernels(attempt, "greedy", "dive", "anneal")
     cores.best(
         attempt.blocks.rounded,
@@ -279,7 +306,17 @@ def best_dive(attempt: Attempt, low: Array | None) -> Array | None:
 def repair_windows(
     attempt: Attempt, low: Array | None, seed: int, keep_going: Callable[[], bool]
 ) -> None:
-    """Pack windows of time anew, from a placement, if there is one."""
+    """Pack windows of time anew, from a placement.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    low : ndarray of int64, shape (b,), or None
+        The placement; without one there is nothing to do.
+    seed : int
+    keep_going : callable
+        Whether there is time.
+    """
     if low is None or repair.unsupported(attempt.blocks):
         return
     compile_kernels(attempt, "anneal", "exact")
@@ -306,7 +343,16 @@ def too_crowded(attempt: Attempt, settings: Settings) -> bool:
 
 
 def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:
-    """Raise the bound by windows of time that provably need more than the load."""
+    """Raise the bound by windows of time that provably need more than the load.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    passes : int
+        How often windows of all widths are tried, each time with more nodes.
+    keep_going : callable
+        Whether there is time.
+    """
     ceiling = attempt.instance.ceiling
     for window in window_bounds.windows(
         attempt.blocks,

@@ -18,7 +18,20 @@ PATIENCE = 5.0
 def conclude_infeasible(
     instance: PhaseSchedule, progress: Progress[PhaseSolution], source: str
 ) -> None:
-    """Report that there is no plan, and why; then find in little time what would do."""
+    """Report that there is no plan, and why; then find in little time what would do.
+
+    Parameters
+    ----------
+    instance : PhaseSchedule
+    progress : Progress
+    source : str
+        What proved it.
+
+    Raises
+    ------
+    CheckError
+        When there is a plan.
+    """
     if progress.solution is not None:
         raise CheckError(f"{source} calls an instance infeasible that has a plan")
     alone = misfit(instance)

@@ -35,7 +35,7 @@ SHARE, LONGEST = 0.2, 10.0
 """The part of the time, and the seconds, that the search for a model's start may take."""
 
 
-def begin(instance: PhaseSchedule, progress: PhaseProgress) -> Pairs:
+def _begin(instance: PhaseSchedule, progress: PhaseProgress) -> Pairs:
     """Tell `progress` what is known without a search; return what else a run needs.
 
     Raises
@@ -83,7 +83,7 @@ STARTS = ("greedy-head", "sqrt-checkpoint", "keep-all")
 """The rules that the start of choice applies."""
 
 
-def apply_rule(name: str, pairs: Pairs) -> None:
+def _apply_rule(name: str, pairs: Pairs) -> None:
     """Offer the plans of one naive rule: of the first of its variants that has any."""
     policies, cut = RULES[name]
     trouble = ""
@@ -160,27 +160,27 @@ def _few(
     return None if cuts is None else RangeCosts(instance, microbatch, cuts=cuts)
 
 
-def rule(name: str) -> Run:
+def _rule(name: str) -> Run:
     """Return the `run` of one naive rule."""
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        apply_rule(name, begin(instance, progress))
+        _apply_rule(name, _begin(instance, progress))
 
     return run
 
 
-def searching(name: str) -> Run:
+def _searching(name: str) -> Run:
     """Return the `run` of the exact search, over all pairs of microbatch and I/O tiles."""
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        pairs = begin(instance, progress)
-        warm_start(pairs, settings)
-        search(pairs, name)
+        pairs = _begin(instance, progress)
+        _warm_start(pairs, settings)
+        _search(pairs, name)
 
     return run
 
 
-def search(pairs: Pairs, source: str, *, patient: bool = True) -> None:
+def _search(pairs: Pairs, source: str, *, patient: bool = True) -> None:
     """Search all pairs exactly; the run hears of the answer, or why there is none.
 
     `patient`: take all the time that may help; else leave it to others.
@@ -236,8 +236,14 @@ class Choices:
 
         Parameters
         ----------
+        choice : hashable
+            A key of `bounds`.
         build : callable
             Makes the model, given the cycles of the best plan, if any.
+        name : str
+            Of the model, for the source of answers.
+        engine : Engine
+        settings : Settings
         start : PhaseSolution, optional
             A plan of this choice.
         safe : bool
@@ -293,7 +299,7 @@ def _terms(table: OptionTable) -> int:
     return terms
 
 
-def columns(pairs: Pairs, engine: Any, settings: Settings, name: str, model: Any) -> None:
+def _columns(pairs: Pairs, engine: Any, settings: Settings, name: str, model: Any) -> None:
     """Solve models whose columns are the options of groups, one for each pair."""
     instance, progress = pairs.instance, pairs.progress
     choices = Choices(progress, pairs.bounds)
@@ -331,7 +337,7 @@ def columns(pairs: Pairs, engine: Any, settings: Settings, name: str, model: Any
         progress.reason = f"{name} proves nothing more here: {doubt}"
 
 
-def recomputing(pairs: Pairs, engine: Any, settings: Settings, name: str, model: Any) -> None:
+def _recomputing(pairs: Pairs, engine: Any, settings: Settings, name: str, model: Any) -> None:
     """Solve models of recomputation within one group, one for each pair and mode."""
     instance, progress = pairs.instance, pairs.progress
     found = {choice: pairs.bounds[choice[1], choice[0]] for choice in model.choices(instance)}
@@ -354,7 +360,7 @@ def recomputing(pairs: Pairs, engine: Any, settings: Settings, name: str, model:
     choices.conclude(instance, name)
 
 
-def modelled(
+def _modelled(
     name: str,
     engine: str,
     solve: Callable[[Pairs, Any, Settings, str, Any], None],
@@ -364,21 +370,21 @@ def modelled(
 
     def run(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
         loaded = load_engine(engine, progress, settings)
-        pairs = begin(instance, progress)
-        warm_start(pairs, settings, searched=True)
+        pairs = _begin(instance, progress)
+        _warm_start(pairs, settings, searched=True)
         progress.require_time()
         solve(pairs, loaded, settings, name, model)
 
     return run
 
 
-milp = modelled("milp", "highs", columns, formulations.Milp)
-milp_remat = modelled("milp-remat", "highs", recomputing, formulations.RematMilp)
-_options_on_cp_sat = modelled("cp-sat", "cp-sat", columns, formulations.CpSat)
-_retention_on_cp_sat = modelled("cp-sat", "cp-sat", recomputing, formulations.RematCpSat)
+milp = _modelled("milp", "highs", _columns, formulations.Milp)
+milp_remat = _modelled("milp-remat", "highs", _recomputing, formulations.RematMilp)
+_options_on_cp_sat = _modelled("cp-sat", "cp-sat", _columns, formulations.CpSat)
+_retention_on_cp_sat = _modelled("cp-sat", "cp-sat", _recomputing, formulations.RematCpSat)
 
 
-def cp_sat(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
+def _cp_sat(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
     """Retention intervals where all layers are one group, options of groups otherwise."""
     options = bool(formulations.RematCpSat.unsupported(instance))
     (_options_on_cp_sat if options else _retention_on_cp_sat)(instance, progress, settings)
@@ -387,7 +393,7 @@ def cp_sat(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings)
 # ---------------------------------------------------------------------- where to start
 
 
-def warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> None:
+def _warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> None:
     """Offer the start that the settings ask for.
 
     Parameters
@@ -409,14 +415,14 @@ def warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> N
             if not unsupported[name](instance):
                 if name != STARTS[0]:
                     progress.require_time()
-                apply_rule(name, pairs)
+                _apply_rule(name, pairs)
         progress.reason = ""
         if searched:
             _look_for_start(pairs, settings)
 
     unsupported = {method.name: method.unsupported for method in METHODS}
-    rules = {name: functools.partial(apply_rule, name, pairs) for name in RULES}
-    exact = {name: functools.partial(search, pairs, name) for name in SEARCHES}
+    rules = {name: functools.partial(_apply_rule, name, pairs) for name in RULES}
+    exact = {name: functools.partial(_search, pairs, name) for name in SEARCHES}
     offer_start(instance, progress, settings, {"auto": of_choice, **rules, **exact})
 
 
@@ -461,7 +467,7 @@ def _look_for_start(pairs: Pairs, settings: Settings) -> None:
 # ---------------------------------------------------------------------- composed
 
 
-def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
+def _auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
     """Apply rules, search exactly, and solve models where the search proves nothing.
 
     A plan of the exact search starts the models: those of recomputation where all layers are one
@@ -469,22 +475,22 @@ def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -
     """
     if settings.engine is not None:
         if settings.engine == "cp-sat":
-            cp_sat(instance, progress, settings)
+            _cp_sat(instance, progress, settings)
         elif formulations.RematMilp.unsupported(instance):
             milp(instance, progress, settings)
         else:
             milp_remat(instance, progress, settings)
         return
-    pairs = begin(instance, progress)
-    warm_start(pairs, settings)
+    pairs = _begin(instance, progress)
+    _warm_start(pairs, settings)
     progress.require_time()
     one_group = not formulations.RematCpSat.unsupported(instance)
-    search(pairs, "enumerate", patient=instance.chain or not one_group)
+    _search(pairs, "enumerate", patient=instance.chain or not one_group)
     progress.require_time()
     if one_group:
         progress.reason = ""
         engine = load_engine("cp-sat", progress, settings)
-        recomputing(pairs, engine, settings, "cp-sat", formulations.RematCpSat)
+        _recomputing(pairs, engine, settings, "cp-sat", formulations.RematCpSat)
     elif instance.remote_memory is None and instance.graphs is None:
         return
     elif formulations.Milp.unsupported(instance):
@@ -492,7 +498,7 @@ def auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -
     else:
         progress.reason = ""
         engine = load_engine("highs", progress, settings)
-        columns(pairs, engine, settings, "milp", formulations.Milp)
+        _columns(pairs, engine, settings, "milp", formulations.Milp)
 
 
 SEARCHES = ("dp", "enumerate")
@@ -517,11 +523,11 @@ def _counted(run: Run) -> Run:
 RUNS: dict[str, Run] = {
     name: _counted(run)
     for name, run in {
-        "auto": auto,
-        **{name: rule(name) for name in RULES},
-        **{name: searching(name) for name in SEARCHES},
+        "auto": _auto,
+        **{name: _rule(name) for name in RULES},
+        **{name: _searching(name) for name in SEARCHES},
         "milp": milp,
         "milp-remat": milp_remat,
-        "cp-sat": cp_sat,
+        "cp-sat": _cp_sat,
     }.items()
 }

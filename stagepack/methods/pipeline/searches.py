@@ -39,17 +39,17 @@ PLACING = 2e-5
 # ---------------------------------------------------------------------- without an engine
 
 
-def equal_layers(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+def _equal_layers(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Cut the chain into stages of equally many layers."""
     _offer_baseline(instance, progress, "equal-layers", baselines.equal_layers)
 
 
-def greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+def _greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Fill every device to its share of the work."""
     _offer_baseline(instance, progress, "greedy", baselines.greedy)
 
 
-def dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+def _dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Search the limits on compute and transfer exactly."""
     _start(instance, progress, settings)
     costs = _costs(instance, progress)
@@ -57,14 +57,14 @@ def dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settin
     _say_what_rounding_leaves_open(costs, progress)
 
 
-def dp_reference(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+def _dp_reference(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Solve Auto Pipeline's recurrence for every transfer threshold."""
     costs = _costs(instance, progress)
     reference.solve(costs, progress)
     _say_what_rounding_leaves_open(costs, progress)
 
 
-def bisect(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
+def _bisect(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Bisect on the plain bottleneck with greedy probes."""
     costs = _costs(instance, progress)
     bisection.solve(costs, progress)
@@ -164,8 +164,8 @@ def _start(instance: PipelinePartition, progress: PipelineProgress, settings: Se
     """Offer a first solution as the settings want it."""
 
     def baselines_first() -> None:
-        equal_layers(instance, progress, settings)
-        greedy(instance, progress, settings)
+        _equal_layers(instance, progress, settings)
+        _greedy(instance, progress, settings)
         progress.reason = ""
 
     alone = dataclasses.replace(settings, warm_start=None)
@@ -176,7 +176,7 @@ def _start(instance: PipelinePartition, progress: PipelineProgress, settings: Se
 # ---------------------------------------------------------------------- composed
 
 
-def auto(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Run the fastest exact search that applies; CP-SAT, warm-started, where none does."""
     if settings.engine is not None:
         name = "cp-sat" if settings.engine == "cp-sat" else "milp-interval"
@@ -209,12 +209,12 @@ def _limited(run: Run) -> Run:
 RUNS: dict[str, Run] = {
     name: _limited(run)
     for name, run in {
-        "auto": auto,
-        "equal-layers": equal_layers,
-        "greedy": greedy,
-        "bisect": bisect,
-        "dp-reference": dp_reference,
-        "dp": dp,
+        "auto": _auto,
+        "equal-layers": _equal_layers,
+        "greedy": _greedy,
+        "bisect": _bisect,
+        "dp-reference": _dp_reference,
+        "dp": _dp,
         "milp-interval": _on_engine(formulations.MilpInterval, "highs"),
         "milp-assignment": _on_engine(formulations.MilpAssignment, "pyomo:highs"),
         "cp-sat": _on_engine(formulations.CpSat, "cp-sat"),

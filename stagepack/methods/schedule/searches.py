@@ -70,7 +70,7 @@ def _bound(instance: PipelineSchedule, effort: Effort) -> None:
 # ---------------------------------------------------------------------- without an engine
 
 
-def run_rule(name: str) -> Run:
+def _run_rule(name: str) -> Run:
     """Return the `run` of one rule."""
 
     def run(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
@@ -126,7 +126,7 @@ def _plain(instance: PipelineSchedule, effort: Effort) -> None:
                 progress.reason = ""
 
 
-def searching(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
+def _searching(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Improve list schedules until time or patience ends."""
     effort = _begin(instance, progress, settings)
     _given(instance, effort, settings)
@@ -137,7 +137,7 @@ def searching(instance: PipelineSchedule, progress: ScheduleProgress, settings: 
         greedy.search(instance, progress, settings, effort)
 
 
-def periodic(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
+def _periodic(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Search a period for the steady state, and complete it at both ends."""
     effort = _begin(instance, progress, settings)
     _given(instance, effort, settings)
@@ -197,7 +197,7 @@ def _given(instance: PipelineSchedule, effort: Effort, settings: Settings) -> No
 # ---------------------------------------------------------------------- on an engine
 
 
-def modelled(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
+def _modelled(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Solve the interval model, from the best rule or list schedule."""
     effort = _begin(instance, progress, settings)
     _start(instance, effort, settings)
@@ -242,14 +242,14 @@ def _model(
 # ---------------------------------------------------------------------- composed
 
 
-def auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
+def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Try rules and list schedules, then take turns: the model, and moves from the best known.
 
     Turns are measured in work, not in seconds, and get longer, so that runs that end by
     themselves repeat.
     """
     if settings.engine is not None:
-        modelled(instance, progress, settings)
+        _modelled(instance, progress, settings)
         return
     effort = _begin(instance, progress, settings)
     search = _start(instance, effort, settings)
@@ -307,10 +307,10 @@ def _telling(run: Run) -> Run:
 
 
 RUNS: dict[str, Run] = {
-    "auto": _telling(auto),
-    **{name: run_rule(name) for name in RULES},
-    "greedy": _telling(searching),
-    "modulo": _telling(periodic),
-    "cp-sat": _telling(modelled),
+    "auto": _telling(_auto),
+    **{name: _run_rule(name) for name in RULES},
+    "greedy": _telling(_searching),
+    "modulo": _telling(_periodic),
+    "cp-sat": _telling(_modelled),
 }
 """What each method does."""
