@@ -37,7 +37,7 @@ def _neither(given: Any, field: str, remedy: str) -> InputError:
     return InputError(f"{type(given).__name__} is no path and no axes", field=field, remedy=remedy)
 
 
-def pyplot() -> Any:
+def _pyplot() -> Any:
     """Return ``matplotlib.pyplot``.
 
     Raises
@@ -55,21 +55,28 @@ def pyplot() -> Any:
 
 
 def axes(ax: Any, width: float, height: float) -> Any:
-    """Return `ax`, or the axes of a new figure of `width` x `height` inches."""
+    """Return `ax`, or the axes of a new figure.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes or None
+    width, height : float
+        Inches, of a new one.
+    """
     if ax is not None:
         return ax
-    figure = pyplot().figure(figsize=(width, height), layout="constrained")
+    figure = _pyplot().figure(figsize=(width, height), layout="constrained")
     return figure.add_subplot()
 
 
 def close(figure: Any) -> None:
     """Let a figure go that nobody will look at: pyplot would keep it."""
-    pyplot().close(figure)
+    _pyplot().close(figure)
 
 
 def with_memory(size: tuple[float, float], ratios: tuple[float, float]) -> tuple[Any, Any]:
     """Return two axes of a new figure, one above the other, that share the axis of time."""
-    figure = pyplot().figure(figsize=size, layout="constrained")
+    figure = _pyplot().figure(figsize=size, layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
     upper.tick_params(labelbottom=False)
     return upper, lower
@@ -87,7 +94,15 @@ def quiet(ax: Any, grid: str) -> None:
 
 
 def limit_line(ax: Any, height: float, label: str) -> None:
-    """Draw a limit across the axes, its name above the left end."""
+    """Draw a limit across the axes, its name above the left end.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    height : float
+        In units of the axes' data.
+    label : str
+    """
     ax.axhline(height, color=CAPACITY, linewidth=1.4)
     ax.text(
         0.004, height, label, transform=ax.get_yaxis_transform(), fontsize=7, color=CAPACITY,
@@ -211,7 +226,7 @@ def require_picture(path: str | Path) -> str:
         When matplotlib is not installed.
     """
     kind = Path(path).suffix.removeprefix(".").lower()
-    if kind not in pyplot().FigureCanvasBase.get_supported_filetypes():
+    if kind not in _pyplot().FigureCanvasBase.get_supported_filetypes():
         raise InputError(
             "is no name of a picture",
             file=path,

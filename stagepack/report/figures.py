@@ -108,7 +108,15 @@ def buttons(*choices: tuple[str, str, list[Any]]) -> list[dict[str, Any]]:
 
 
 def limit_line(name: str, end: float, height: float) -> Any:
-    """Return a dashed line at a limit of the lower panel, from the begin of time to `end`."""
+    """Return a dashed line at a limit of the lower panel, from the begin of time on.
+
+    Parameters
+    ----------
+    name : str
+        In the legend.
+    end, height : float
+        In units of the axes: where it ends, and the limit.
+    """
     return graph_objects().Scatter(
         name=name,
         x=[0, end],

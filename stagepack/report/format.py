@@ -14,6 +14,13 @@ def standing(status: str, objective: Any, instance: Any) -> str:
     """Return a status in words: a question of fitting that is answered reads ``fits``.
 
     What is proved beyond the question keeps its name.
+
+    Parameters
+    ----------
+    status : str
+    objective : number or None
+    instance : instance
+        Its `goal`, if it has one, is the question.
     """
     goal = getattr(instance, "goal", None)
     answered = goal is not None and objective is not None and objective <= goal

@@ -22,6 +22,14 @@ POLICY = (
 def write_figure(instance: Any, solution: Any, path: str | Path, scale: str | None = None) -> None:
     """Write the picture of one solution as a self-contained page.
 
+    Parameters
+    ----------
+    instance : instance
+    solution : solution or Result
+    path : str or Path
+    scale : str, optional
+        One of the view's `scales`; the usual one when absent.
+
     Raises
     ------
     InputError

@@ -43,7 +43,7 @@ def text(given: Any, width: int) -> str:
     """Return a few readable lines of at most `width` columns, or `WIDEST`."""
     width = min(WIDEST, width)
     if isinstance(given, MethodList):  # which is a table, and printed as such
-        return rendered(methods_table(given), width)
+        return _rendered(methods_table(given), width)
     kept = "\n".join(_printed(part, width) for part in contents(given)).strip("\n").split("\n")
     if len(kept) > MOST + 1:
         kept = [*kept[:MOST], f"... and {len(kept) - MOST:,} more lines"]
@@ -55,10 +55,10 @@ def _printed(part: Content, width: int) -> str:
         return part
     if isinstance(part, Head):
         return "\n".join(" ".join(filter(None, line)) for line in part.in_columns(width))
-    return rendered(part.first(ROWS), width)
+    return _rendered(part.first(ROWS), width)
 
 
-def rendered(content: RenderableType, width: int) -> str:
+def _rendered(content: RenderableType, width: int) -> str:
     """Return what rich prints in `width` columns, without colours."""
     from rich.console import Console
 
@@ -126,7 +126,7 @@ def contents(given: Any, *, whole: bool = False) -> Sequence[Content]:
 
 @contents.register(Result)
 def _(given: Result[Any], *, whole: bool = False) -> Sequence[Content]:
-    head = headlines(given)
+    head = _headlines(given)
     if given.problem is None or given.solution is None:
         return [head]
     return [head, _view(given).account(given.problem, given.solution)]
@@ -213,7 +213,7 @@ def _violations(found: ResultCheck) -> list[str]:
     return lines
 
 
-def headlines(result: Result[Any]) -> Head:
+def _headlines(result: Result[Any]) -> Head:
     """Return the lines of a summary."""
     instance = result.problem
     about = result.kind if instance is None else _view(result).headline(instance)
@@ -231,8 +231,8 @@ def headlines(result: Result[Any]) -> Head:
         named = f" ({result.objective_name})" if result.objective_name else ""
         source = f" ({result.bound_source})" if result.bound_source else ""
         figures = [
-            f"objective{named} {worth(result, result.objective)}",
-            f"bound {worth(result, result.bound)}{source}",
+            f"objective{named} {_worth(result, result.objective)}",
+            f"bound {_worth(result, result.bound)}{source}",
             *([] if result.gap is None else [f"gap {as_text.gap(result.gap)}"]),
         ]
     name = f"{result.instance}:" if result.instance else ""
@@ -241,7 +241,7 @@ def headlines(result: Result[Any]) -> Head:
     )  # fmt: skip
 
 
-def worth(result: Result[Any], value: Any) -> str:
+def _worth(result: Result[Any], value: Any) -> str:
     """Return an objective value or bound in words, with its unit."""
     if value is None:
         return as_text.NOTHING

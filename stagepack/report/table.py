@@ -224,7 +224,7 @@ class Head:
 
 def facts_table(lines: Iterable[tuple[str, str]]) -> RenderableType:
     """Return facts as (what, text), one a line."""
-    table = plain(("fact", "value"), header=False, wrap=("value",))
+    table = _plain(("fact", "value"), header=False, wrap=("value",))
     for fact, value in lines:
         table.add_row(cell(fact, "dim"), cell(value))
     return table
@@ -243,7 +243,7 @@ def methods_table(methods: Iterable[Any]) -> RenderableType:
             parts.append(Text(kind if kind == kinds[0] else f"\n{kind}", style="bold"))
             parts.append(methods_table([m for m in methods if m.kind == kind]))
         return Group(*parts)
-    table = plain(("method", "proves", "engine", "what it does"))
+    table = _plain(("method", "proves", "engine", "what it does"))
     for method in methods:
         about = method.description
         style = ""
@@ -257,7 +257,7 @@ def methods_table(methods: Iterable[Any]) -> RenderableType:
 
 def catalog_table(entries: Iterable[Any]) -> RenderableType:
     """Return the catalog's entries: name and what it is."""
-    table = plain(("name", "what it is"))
+    table = _plain(("name", "what it is"))
     for entry in entries:
         table.add_row(cell(entry.name), cell(entry.description))
     return table
@@ -267,7 +267,7 @@ def parameters_table(entry: Any) -> RenderableType:
     """Return the parameters of one entry of the catalog: name, default, meaning."""
     from stagepack.instances.problem import choices, word
 
-    table = plain(("parameter", "default", "what it is"))
+    table = _plain(("parameter", "default", "what it is"))
     for name, default in entry.parameters.items():
         shown = as_text.NOTHING if default is None else _figure(default)
         known = word(name, entry.kind)
@@ -276,7 +276,7 @@ def parameters_table(entry: Any) -> RenderableType:
     return table
 
 
-def plain(
+def _plain(
     columns: Iterable[str],
     *,
     header: bool = True,

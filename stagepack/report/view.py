@@ -111,7 +111,14 @@ class View:
         return [self.solution_facts(instance, solution)]
 
     def against(self, instance: Any, solution: Any, measured: str | Path) -> list[dict[str, Any]]:
-        """Return what a solution should cost beside the measured values of a file.
+        """Return what a solution should cost beside measured values.
+
+        Parameters
+        ----------
+        instance : instance
+        solution : solution
+        measured : str or Path
+            JSON or CSV.
 
         Raises
         ------
@@ -144,19 +151,51 @@ class View:
         scale: str | None = None,
         title: str | None = None,
     ) -> Any:
-        """Return the axes on which a solution is drawn with matplotlib; see :func:`.plot`."""
+        """Return the axes on which a solution is drawn with matplotlib.
+
+        Parameters
+        ----------
+        instance, solution, path, ax, scale, title
+            As :func:`.plot.plot` takes them.
+
+        Raises
+        ------
+        InputError
+            Where the kind has no picture.
+        """
         if self._draw is None:
             raise no_picture(instance.kind)
         return self._draw(instance, solution, path, ax, title=title, **_scaled(scale))
 
     def charts(self, instance: Any, solutions: Sequence[Any], scale: str | None = None) -> Charts:
-        """Return interactive figures of several solutions, on equal axes."""
+        """Return interactive figures of several solutions, on equal axes.
+
+        Parameters
+        ----------
+        instance : instance
+        solutions : sequence of solution
+        scale : str, optional
+            One of `scales`; the usual one when absent.
+
+        Raises
+        ------
+        InputError
+            Where the kind has no picture.
+        """
         if self._figures is None:
             raise no_picture(instance.kind)
         return self._figures(instance, solutions, **_scaled(scale))
 
     def page(self, instance: Any, solution: Any, scale: str | None = None) -> Section:
-        """Return the picture of a solution as part of a page."""
+        """Return the picture of a solution as part of a page.
+
+        Parameters
+        ----------
+        instance : instance
+        solution : solution or Result
+        scale : str, optional
+            One of `scales`; the usual one when absent.
+        """
         found = instance.solution_in(solution)
         drawn: dict[str, Any] = {}
         charts = self.charts(instance, [found], scale)
@@ -219,7 +258,22 @@ def no_picture(kind: str, field: str = "") -> InputError:
 
 
 def require_scale(view: View, kind: str, scale: str | None, field: str = "scale") -> None:
-    """Refuse a scale that the pictures of a kind do not have."""
+    """Refuse a scale that the pictures of a kind do not have.
+
+    Parameters
+    ----------
+    view : View
+    kind : str
+        For messages.
+    scale : str or None
+        None: the usual one.
+    field : str
+        The argument or option, for messages.
+
+    Raises
+    ------
+    InputError
+    """
     if scale is None or scale in view.scales:
         return
     if not view.scales:

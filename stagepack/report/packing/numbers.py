@@ -132,7 +132,19 @@ def _cliques(instance: LmemPacking) -> Rectangles:
 def load(instance: LmemPacking, given: Rectangles, offsets: Array | None) -> tuple[Array, Array]:
     """Return bytes in use as steps: from times[i] on, load[i] bytes, until times[i + 1].
 
-    Bytes that buffers share at equal offsets count once; for that, pairs in place need `offsets`.
+    Bytes that buffers share at equal offsets count once.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    given : Rectangles
+        Of :func:`rectangles`.
+    offsets : ndarray of int64, shape (n,), or None
+        Without them pairs in place count twice, which share only at equal offsets.
+
+    Returns
+    -------
+    times, load : ndarray of int64, shape (steps,)
     """
     groups = [list(group) for group in instance.colocated]
     if offsets is not None:
@@ -425,7 +437,19 @@ def clashes(instance: LmemPacking, solution: PackingSolution) -> Array:
 
 
 def thinned(places: Array, values: Array, most: int) -> tuple[Array, Array]:
-    """Return steps of at most about `most` points: of many, the least and greatest of each run."""
+    """Return steps of about `most` points: of many, the least and greatest of each run.
+
+    Parameters
+    ----------
+    places, values : ndarray, shape (steps,)
+        From places[i] on, values[i].
+    most : int
+
+    Returns
+    -------
+    places, values : ndarray
+        As they are, where they are no more than `most`.
+    """
     if len(places) <= most:
         return places, values
     even = np.linspace(places[0], places[-1], most // 2)

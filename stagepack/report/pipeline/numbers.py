@@ -68,7 +68,16 @@ def map_scale(instance: PipelinePartition, scale: str) -> tuple[str, np.ndarray[
 def map_rows(
     instance: PipelinePartition, solutions: Mapping[str, Any], scale: str = "cycles"
 ) -> list[MapRow]:
-    """Return one row a solution (or result that has one), its stages placed on the scale."""
+    """Return one row a solution (or result that has one), its stages placed on the scale.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    solutions : mapping of str to solution or Result
+        By label.
+    scale : str
+        "cycles" or "layers": what widths stand for.
+    """
     _, place = map_scale(instance, scale)
     rows = []
     for label, solution in solutions.items():

@@ -191,7 +191,17 @@ class PipelineView(View):
         best: Result[Any] | None,
         anchor: str,
     ) -> Section:
-        """Return the map of all solutions and, for a choice of them, the bars and the stages."""
+        """Return the map of all solutions and, for a choice of them, the bars and the stages.
+
+        Parameters
+        ----------
+        instance : PipelinePartition
+        solved : mapping of str to Result
+            By method.
+        best : Result or None
+        anchor : str
+            Begins the ids of all elements.
+        """
         drawn: dict[str, Any] = {}
         stage_map = panel(f"{anchor}-map", figures.stage_map(instance, solved), drawn)
         found = choices(solved)
