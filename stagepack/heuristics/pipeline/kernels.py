@@ -458,8 +458,8 @@ def _read_partition(state: Array, budget: int, chain: Chain, scratch: Scratch) -
 def search(state: Array, budget: int, chain: Chain, scratch: Scratch) -> int:
     """Go on with probes from where `state` left them; return what is left of the budget.
 
-    Bisects on the limit on compute, unless a single probe is wanted.  Returns early, with more CELLS
-    than there are, when the next probe needs them.
+    Bisects on the limit on compute, unless a single probe is wanted.  Returns early, with more
+    CELLS than there are, when the next probe needs them.
 
     Parameters
     ----------
