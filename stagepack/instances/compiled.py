@@ -25,11 +25,13 @@ def compiled(function: FunctionT) -> FunctionT:
     Machine code is kept beside the source, or in the user's cache folder where that is not
     writable; where neither is, every process compiles anew.  Code of other sources is not used.
     """
+    # No other language calls them: a way in for it would take a tenth of the time.
+    options: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
     try:
-        kernel: Any = numba.njit(cache=True, nogil=True)(function)
+        kernel: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:
         compilation.kept = False
-        kernel = numba.njit(nogil=True)(function)
+        kernel = numba.njit(**options)(function)
     # Numba looks at the function's own file only, but constants and kernels of other files are
     # compiled into it.
     with contextlib.suppress(AttributeError):

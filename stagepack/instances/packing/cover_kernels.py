@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, inner
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@compiled
+@inner
 def _position(node: int, row: int, ptr: Array, other: Array) -> int:
     """Return where `node` is in a row of `other`, or -1."""
     low, high = ptr[row], ptr[row + 1]

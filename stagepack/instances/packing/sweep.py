@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
 
 NOTHING = -(2**63)
@@ -82,7 +82,7 @@ class Tree(NamedTuple):
         )
 
 
-@compiled
+@inner
 def _set(tree: Tree, position: int, reach: int, owner: int) -> None:
     """Change what is alive at a leaf."""
     node = len(tree.reach) // 2 + position
@@ -102,7 +102,7 @@ def _set(tree: Tree, position: int, reach: int, owner: int) -> None:
         node //= 2
 
 
-@compiled
+@inner
 def _exempt(exempt: Array, one: int, other: int, buffers: int) -> bool:
     """Tell whether two buffers are a pair that may share its offset, and does."""
     code = min(one, other) * buffers + max(one, other)
@@ -110,7 +110,7 @@ def _exempt(exempt: Array, one: int, other: int, buffers: int) -> bool:
     return bool(at < len(exempt) and exempt[at] == code)
 
 
-@compiled
+@inner
 def _meet(
     given: Rectangles, tree: Tree, item: int, exempt: Array, buffers: int, found: Array, count: int
 ) -> int:
@@ -212,7 +212,7 @@ class Alive(NamedTuple):
         return cls(np.zeros(begin[-1], dtype=np.uint64), np.array(begin, dtype=np.int64))
 
 
-@compiled
+@inner
 def _highest(word: np.uint64) -> int:
     """Return the position of the highest bit of a word that has one."""
     found = 0
@@ -223,7 +223,7 @@ def _highest(word: np.uint64) -> int:
     return found
 
 
-@compiled
+@inner
 def _lower(alive: Alive, position: int) -> int:
     """Return the next member below a position, or -1."""
     words, begin = alive
@@ -239,7 +239,7 @@ def _lower(alive: Alive, position: int) -> int:
     return -1
 
 
-@compiled
+@inner
 def _higher(alive: Alive, position: int) -> int:
     """Return the next member above a position, or -1."""
     words, begin = alive
