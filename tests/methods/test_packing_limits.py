@@ -14,8 +14,8 @@ from stagepack.errors import InputError
 from stagepack.formulations.packing import CpSat, Milp, frame
 from stagepack.heuristics.packing import bounds, effort, relocation
 from stagepack.heuristics.packing import iis as iis_of_blocks
-from stagepack.heuristics.packing.constructive import greedy, spill, valleys
-from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.constructive import greedy, greedy_kernels, spill, valleys
+from stagepack.heuristics.packing.constructive.rules import RULES, Measures, Rule
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing, repair
 from stagepack.instances import catalog
@@ -359,3 +359,93 @@ def test_a_first_placement_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None
     quick.place_first(attempts.Attempt(instance, progress))
     quick.last_resort(instance, progress)
     assert len(made) == 1
+
+
+# ---------------------------------------------------------------------- asking for the time
+
+
+class Asked:
+    """A `keep_going` that counts, and says no from some question on."""
+
+    def __init__(self, until: float = float("inf")) -> None:
+        self.times, self.until = 0, until
+
+    def __call__(self) -> bool:
+        self.times += 1
+        return self.times < self.until
+
+
+def conflicting(buffers: int) -> LmemPacking:
+    random = np.random.default_rng(buffers)
+    pairs = np.sort(random.integers(0, buffers, (buffers * 4, 2)), axis=1)
+    return LmemPacking.from_arrays(
+        random.integers(1, 99, buffers), conflicts=pairs[pairs[:, 0] < pairs[:, 1]]
+    )
+
+
+def test_the_clique_of_a_conflict_graph_is_sought_while_there_is_time() -> None:
+    instance = conflicting(60)
+    blocks, asked, few = Blocks.of(instance), Asked(), Asked(5)
+    heaviest = bounds.clique_bound(instance, blocks, asked)
+    assert heaviest == bounds.clique_bound(instance, blocks)
+    assert asked.times > 20
+    assert int(blocks.load.max()) <= bounds.clique_bound(instance, blocks, few) <= heaviest
+    assert few.times <= 40
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
+def test_orders_ask_before_each_sort(rule: Rule) -> None:
+    measures = Measures(Blocks.of(dense(60, 4, 10)))
+    asked, keys = Asked(), len(rule.keys(measures))
+    by_all = np.lexsort(rule.keys(measures)[::-1])
+    assert rule.order(measures, asked).tolist() == by_all.tolist()
+    assert asked.times == keys
+
+
+def test_blocks_placed_whatever_the_time_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greedy, "STEP_BUDGET", 1)
+    blocks, over = Blocks.of(conflicting(60)), Asked(0)
+    spans = valleys.Spans(blocks)
+    assert len(spans.scattered) > 20
+    assert valleys.first(spans, keep_going=over) is not None
+    assert over.times > len(spans.scattered)
+
+
+def test_slabs_ask_before_each_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, asked = [0], Asked(3)
+    make = greedy_kernels.make_slabs
+
+    def counted(*arguments: Any) -> Any:
+        made[0] += 1
+        return make(*arguments)
+
+    monkeypatch.setattr(greedy, "make_slabs", counted)
+    length = np.array([500, 250, 120, 60] + [1] * 500)
+    start = np.array([0] * 4 + list(range(500)))
+    blocks = Blocks.of(LmemPacking.from_arrays([3] * 504, start, start + length))
+    order = np.argsort(-length, kind="stable")
+    assert greedy.place_in_order(blocks, order) is not None
+    assert made == [5]
+    assert greedy.place_in_order(blocks, order, keep_going=asked) is None
+    assert made == [6]
+
+
+def test_a_rule_leaves_the_time_for_a_first_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, began = dense(200, 8, 10), []
+    fill = greedy_kernels.fill_slabs
+
+    def watched(*arguments: Any) -> Any:
+        began.append(1)
+        return fill(*arguments)
+
+    attempts.warm_up("greedy")  # which places, too
+    monkeypatch.setattr(greedy, "fill_slabs", watched)
+    monkeypatch.setattr(quick, "EACH", 1e-2)  # seconds a block: more than there are
+    result = solve(instance, "first-fit-size", time_limit=1, options={"deterministic": True})
+    assert not began
+    assert result.solution is not None
+    assert "did not end in time" in result.reason
+    monkeypatch.setattr(quick, "EACH", 1e-6)
+    result = solve(instance, "first-fit-size", time_limit=1, options={"deterministic": True})
+    assert began
+    assert "did not end in time" not in result.reason

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stagepack.instances.packing import LmemPacking, Objective
@@ -21,7 +23,9 @@ CLIQUE_BLOCKS = 1_000
 """Blocks among which that clique is sought."""
 
 
-def clique_bound(instance: LmemPacking, blocks: Blocks) -> int:
+def clique_bound(
+    instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
+) -> int:
     """Return the weight of the heaviest clique of a conflict graph that a short search finds.
 
     The sections of a graph are cliques that cover it, not all there are.  Branch and bound, by a
@@ -32,6 +36,7 @@ def clique_bound(instance: LmemPacking, blocks: Blocks) -> int:
     """
     if instance.conflicts is None:
         return 0
+    keep_going()  # the normal form of many conflicts took its time, and so do their rows
     pointer, other = blocks.neighbours()
     least = np.minimum.reduceat(blocks.high, blocks.piece_ptr[:-1])
     around = np.zeros(blocks.b, dtype=np.int64)
@@ -39,15 +44,15 @@ def clique_bound(instance: LmemPacking, blocks: Blocks) -> int:
     chosen = np.sort(np.argsort(-(around + least), kind="stable")[:CLIQUE_BLOCKS])
     place = np.full(blocks.b, -1)
     place[chosen] = np.arange(len(chosen))
-    near = [0] * len(chosen)
-    for i, block in enumerate(chosen.tolist()):
-        for j in place[other[pointer[block] : pointer[block + 1]]].tolist():
-            if j >= 0:
-                near[i] |= 1 << j
-    for i, j in place[blocks.may_share].tolist():
-        if i >= 0 and j >= 0:
-            near[i] &= ~(1 << j)
-            near[j] &= ~(1 << i)
+    row, column = place[np.repeat(np.arange(blocks.b), np.diff(pointer))], place[other]
+    both = (row >= 0) & (column >= 0)
+    meets = np.zeros((len(chosen), len(chosen)), dtype=bool)
+    meets[row[both], column[both]] = True
+    share = place[blocks.may_share]
+    i, j = share[(share >= 0).all(axis=1)].T
+    meets[i, j] = meets[j, i] = False
+    packed = np.packbits(meets, axis=1, bitorder="little")
+    near = [int.from_bytes(bits.tobytes(), "little") for bits in packed]
     weight = least[chosen].tolist()
     best, steps = int(blocks.load.max()), CLIQUE_STEPS
 
@@ -57,7 +62,7 @@ def clique_bound(instance: LmemPacking, blocks: Blocks) -> int:
         order, limits = _coloured(candidates, near, weight)
         for at in range(len(order) - 1, -1, -1):
             steps -= 1
-            if steps < 0 or held + limits[at] <= best:
+            if steps < 0 or held + limits[at] <= best or not keep_going():
                 return
             chosen = order[at]
             grow(held + weight[chosen], [i for i in order[:at] if near[chosen] >> i & 1])
@@ -105,13 +110,15 @@ def placed_bound(blocks: Blocks) -> int:
     return int(lowest.max(initial=0))
 
 
-def objective_bound(instance: LmemPacking, blocks: Blocks) -> int:
+def objective_bound(
+    instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
+) -> int:
     """Return a lower bound on the instance's objective that holds whatever is chosen."""
     if instance.objective is Objective.MOVES:
         return 0
     if instance.objective is Objective.SPILL:
         return int(instance.accesses.sum()) * min(memory.cost for memory in instance.memories)
-    return max(peak_bound(blocks), clique_bound(instance, blocks))
+    return max(peak_bound(blocks), clique_bound(instance, blocks, keep_going))
 
 
 def overload(instance: LmemPacking, blocks: Blocks) -> str:

@@ -566,7 +566,7 @@ def _clique_cover(instance: LmemPacking, block: Array) -> tuple[Array, Array, in
     assert instance.conflicts is not None
     n, size, pairs = instance.n, instance.size, instance.conflicts
     pairs = pairs[block[pairs[:, 0]] != block[pairs[:, 1]]]
-    low, high = np.divmod(np.unique(pairs.min(axis=1) * n + pairs.max(axis=1)), n)
+    low, high = np.divmod(distinct(pairs.min(axis=1) * n + pairs.max(axis=1)), n)
     ends, others = np.concatenate([low, high]), np.concatenate([high, low])
     rows = np.argsort(ends * n + others)
     ends, other, edge = ends[rows], others[rows], rows % max(1, len(low))

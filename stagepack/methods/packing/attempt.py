@@ -49,7 +49,8 @@ class Attempt:
         if reason:
             progress.prove_infeasible(reason)
             raise Stopped
-        progress.raise_bound(bounds.objective_bound(instance, self.blocks), "load bound")
+        bound = bounds.objective_bound(instance, self.blocks, self.keep_going)
+        progress.raise_bound(bound, "load bound")
 
     @property
     def keep_going(self) -> Callable[[], bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import weakref
+from collections.abc import Callable
 from typing import NamedTuple
 
 from stagepack.heuristics.packing import effort
@@ -33,6 +34,9 @@ ANEW = 0.6
 
 MOST_CONFLICTS = 100_000
 """Pairs of a conflict graph from which on it is not looked at anew where time is over."""
+
+EACH = 3e-6
+"""Seconds that a first placement and its check take, of each block in each turn of time."""
 
 _placed: weakref.WeakSet[PackingProgress] = weakref.WeakSet()
 """Runs that have made the first placement: it would be the same again."""
@@ -75,6 +79,16 @@ def place_first(attempt: Attempt) -> Quick:
         offsets = None if best[1] == valleys.RING else best[0]
     # On the clock that ends the run, so that runs that are to repeat do.
     return Quick(spans, progress.spent - began, offsets, key)
+
+
+def before_it_is_too_late(attempt: Attempt) -> Callable[[], bool]:
+    """Return a `keep_going` that leaves the time for a first placement, should it be needed."""
+    seconds = EACH * attempt.blocks.b * (1 if attempt.blocks.linear else 2)
+
+    def go_on() -> bool:
+        return attempt.keep_going() and attempt.progress.remaining > seconds
+
+    return go_on
 
 
 def place_more(attempt: Attempt, quick: Quick, *, enough: float = 0, following: float = 0) -> Quick:

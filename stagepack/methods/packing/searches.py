@@ -24,7 +24,12 @@ from stagepack.methods import Settings
 from stagepack.methods.models import PACE, load_engine
 from stagepack.methods.packing import steps
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
-from stagepack.methods.packing.quick import place_anew, place_first, place_more
+from stagepack.methods.packing.quick import (
+    before_it_is_too_late,
+    place_anew,
+    place_first,
+    place_more,
+)
 
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 
@@ -57,12 +62,11 @@ def _run_rule(name: str) -> Run:
         compile_kernels(attempt, "greedy", *(["lists"] if RULES[name].policy == BANKS else []))
         banks = instance.banks
         pairs = None if banks is None else greedy.BankPairs.of(attempt.blocks, banks)
-        offsets = greedy.place(
-            attempt.blocks, RULES[name], banks=pairs, keep_going=attempt.keep_going
-        )
+        keep_going = before_it_is_too_late(attempt)
+        offsets = greedy.place(attempt.blocks, RULES[name], banks=pairs, keep_going=keep_going)
         if offsets is not None:
             attempt.offer(offsets, name)
-        elif attempt.keep_going():
+        elif keep_going():
             progress.reason = progress.reason or f"{name} finds no place for some buffer"
         else:
             place_first(attempt)

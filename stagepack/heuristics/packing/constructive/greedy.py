@@ -27,8 +27,8 @@ from stagepack.instances.packing import Banks
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 
-STEP_BUDGET = 20_000_000
-"""List entries a kernel looks at before it returns to Python: some hundredths of a second."""
+STEP_BUDGET = 8_000_000
+"""List entries a kernel looks at before it returns to Python: a tenth of a second at most."""
 
 STEP, LIST_STEP, CALL, ORDERED = 4e-9, 4e-9, 4e-4, 1.6e-6
 """Seconds of an entry looked at, in slabs and in lists, of a placement and of a block to order."""
@@ -104,9 +104,11 @@ def place(
     ndarray of int64, shape (b,), or None
         Offsets; None when a block finds no place or time is over.
     """
+    if keep_going is not None and not keep_going():
+        return None
     return place_in_order(
         blocks,
-        rule.order(measures or Measures(blocks)),
+        rule.order(measures or Measures(blocks), keep_going),
         policy=rule.policy,
         ceiling=ceiling,
         keep_going=keep_going,
@@ -201,11 +203,13 @@ def _by_slabs(
     if len(cuts) >= MOST_RUNS:
         cuts, length_class = cuts[:0], np.full(len(order), int(length_class.max()))
     placed = np.flatnonzero(offsets >= 0)
-    placed = placed[np.argsort(offsets[placed], kind="stable")]
     begin, spent = 0, np.zeros(1, dtype=np.int64)
     for todo in np.split(order, cuts) if len(order) else []:
+        if keep_going is not None and not keep_going():
+            return False
         shift = int(length_class[begin])
         begin += len(todo)
+        placed = placed[np.argsort(offsets[placed], kind="stable")]
         slabs = make_slabs(placed, todo, first, end, size, offsets, shift)
         at = 0
         while at < len(todo):
@@ -229,7 +233,6 @@ def _by_slabs(
             if at < 0:
                 return False
         placed = np.concatenate([placed, todo])
-        placed = placed[np.argsort(offsets[placed], kind="stable")]
     return True
 
 

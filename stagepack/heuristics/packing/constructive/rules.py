@@ -143,9 +143,17 @@ class Rule:
     source: str
     scalable: bool = False
 
-    def order(self, measures: Measures) -> Array:
-        """Return the blocks in the order of this rule; ties by index."""
-        return np.lexsort(self.keys(measures)[::-1])
+    def order(self, measures: Measures, keep_going: Callable[[], bool] | None = None) -> Array:
+        """Return the blocks in the order of this rule; ties by index.
+
+        Once `keep_going` says no, the order is left as it is: whoever places by it asks, too.
+        """
+        order = np.arange(len(measures.size))
+        for key in reversed(self.keys(measures)):
+            if keep_going is not None and not keep_going():
+                break
+            order = order[np.argsort(key[order], kind="stable")]
+        return order
 
 
 def _rules() -> dict[str, Rule]:

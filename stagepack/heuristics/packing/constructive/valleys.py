@@ -190,7 +190,7 @@ def place(
     if len(before):
         before = before[np.argsort(classes[before], kind="stable")]
         few = complete and meetings(blocks, before) <= FEW
-        until = None if few else keep_going
+        until = (lambda: not over()) if few else keep_going
         if not place_limited(blocks, before, offsets, keep_going=until):
             if len(bound):
                 return None

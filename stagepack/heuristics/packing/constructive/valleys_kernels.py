@@ -265,15 +265,13 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> bool
             a = q
             continue
         b = q if q > a else q + sections
-        if alone and circular:
-            # The only segment may start anywhere: where a block does.
-            x, k = _choose(0, NEVER - 1, classes)
+        anywhere = alone and circular  # the only segment may start where a block does
+        x, k = _choose(0 if anywhere else a, NEVER - 1 if anywhere else b, classes)
+        if anywhere:
             height[a] = -1
             a = classes.first[x]
             height[a] = h
             before[a] = after[a] = p = q = a
-        else:
-            x, k = _choose(a, b, classes)
         if x < 0:
             height[a] = right if left < 0 or (0 <= right < left) else left
             continue
@@ -282,7 +280,7 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> bool
         at = _settled(x, h, classes)
         offsets[x] = at
         if circular:
-            y = classes.twin[x]
+            y = classes.twin[x] + 0  # of 64 bits, as x: what follows is compiled once
             _remove(y, k, classes)
             offsets[y] = at
             f %= sections
