@@ -6,32 +6,17 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from stagepack import solvers
 from stagepack.contracts import Number
 from stagepack.errors import InputError
+from stagepack.formulations.base import Formulation
 from stagepack.methods import Settings
 from stagepack.progress import Progress
 from stagepack.result import Event, Status, Termination
-
-
-class Formulation(Protocol):
-    """What all models have in common."""
-
-    model: Any
-    infeasible: bool
-
-    def decode(self, values: Any) -> Any:
-        """Return the problem's solution that a solution of the model stands for."""
-
-    def hint(self, solution: Any) -> Any:
-        """Return values of all variables that stand for a solution of the problem."""
-
-    def lower_bound(self, raw: float, tolerance: float) -> int:
-        """Return a safe bound, in the model's own unit, from an engine's bound."""
 
 
 def load_engine(name: str, progress: Progress[Any], settings: Settings) -> solvers.Engine:
@@ -86,7 +71,7 @@ def paced(settings: Settings, engine: solvers.Engine, remaining: float = math.in
 
 def run_model(
     engine: solvers.Engine,
-    build: Callable[[], Formulation],
+    build: Callable[[], Formulation[Any, Any]],
     name: str,
     progress: Progress[Any],
     settings: Settings,
@@ -165,8 +150,7 @@ def run_model(
             progress.raise_bound(bound_value(bound), source)
 
     limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
-    tuning = getattr(model, "parameters", None)  # what suits the model, for the engine it is for
-    options: dict[str, Any] = {"parameters": tuning} if tuning else {}
+    options = {"parameters": model.parameters} if model.parameters else {}
     outcome = engine.solve(
         model.model,
         hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),

@@ -48,28 +48,20 @@ Constraints
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item, too_dense
-from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.instance import LmemPacking
+from stagepack.formulations.base import LARGEST_VALUE
+from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item
+from stagepack.formulations.packing.model import PackingModel
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
 
-LARGEST_VALUE = 2**44
-"""Numbers of the model are kept below this, where bounds written as floats are exact."""
-
 LARGEST_AREA = 2**62
 """Sections times height: CP-SAT adds areas up in 64 bits."""
-
-TOLERANCE = 1e-6
-"""Subtracted from raw bounds (integers written as floats) before rounding up."""
 
 ROW, TERM = 1e-5, 1e-6
 """Seconds of work to make a variable or a constraint, and for each term of a sum."""
@@ -79,57 +71,16 @@ PRESOLVED_PAIRS, PRESOLVED_ROWS = 20_000, 10_000
 presolve of many rectangles was seen to take minutes that count as no work at all."""
 
 
-class CpSat:
-    """The rectangle model as a `cp_model.CpModel`; expresses every instance.
+class CpSat(PackingModel):
+    """The rectangle model as a `cp_model.CpModel`; expresses every instance."""
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        The instance.
-    upper : int, optional
-        Objective value of a known solution: what is worth more may be cut off, nothing else is.
-    lower : int, optional
-        A known lower bound on the objective value.
-    spend : callable, optional
-        Called with the seconds that building usually takes.
+    row = ROW
 
-    Attributes
-    ----------
-    model : cp_model.CpModel or None
-        None when `infeasible`.
-    infeasible : bool
-        No solution worth at most `upper` exists: some block has no place, or a load is too high.
-    parameters : dict
-        Settings of CP-SAT that suit the model.
-
-    Raises
-    ------
-    InputError
-        When addresses or objective values exceed what the engine computes exactly.
-    """
-
-    def __init__(
-        self,
-        instance: LmemPacking,
-        *,
-        upper: int | None = None,
-        lower: int | None = None,
-        spend: Callable[[float], object] = lambda seconds: None,
-    ) -> None:
-        self.instance, self._spend = instance, spend
-        spend(ROW * Blocks.of(instance).b)
-        self.frame = Frame(instance, upper=upper, lower=lower)
-        self.infeasible = self.frame.infeasible
-        self.model: Any = None
+    def build(self) -> None:
+        """Build the model."""
         self.parameters: dict[str, Any] = {}
-        if not self.infeasible:
-            self._require_exact()
-            self._build_model()
-
-    @staticmethod
-    def unsupported(instance: LmemPacking) -> str:
-        """Return why the model would be too large, or ''; it expresses every instance."""
-        return too_dense(Blocks.of(instance))
+        self._require_exact()
+        self._build_model()
 
     def _require_exact(self) -> None:
         frame, instance = self.frame, self.instance
@@ -448,18 +399,6 @@ class CpSat:
                 values[c.index] = 1
         for p, conflicts in self.p.values():
             values[p.index] = not any(values[c.index] for c in conflicts)
-
-    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
-        """Return the value that no solution undercuts, from the engine's bound.
-
-        Lowered by `TOLERANCE` and rounded up to the next value that the objective can have; at
-        most upper + 1.
-        """
-        if not math.isfinite(raw):
-            return self.frame.safe_bound(-math.inf)
-        # The engine's bound is an integer written as a double, give or take its last bits.
-        slack = max(tolerance, TOLERANCE, 4 * math.ulp(raw))
-        return self.frame.safe_bound(math.ceil(raw - slack) * self.frame.gain)
 
 
 def _parts(frame: Frame, members: list[int]) -> list[list[tuple[int, int, int, int, int]]]:

@@ -216,13 +216,6 @@ class Frame:
                 least = max(least, (lowest + int(blocks.size[i])) // unit)
         return least
 
-    def safe_bound(self, objective: float) -> int:
-        """Return the least value an allocation can have, given one on the objective in bytes."""
-        bound = self.least
-        if math.isfinite(objective):
-            bound = max(bound, math.ceil(objective / self.gain) * self.gain)
-        return bound if self.upper is None else min(bound, self.upper + 1)
-
     # ------------------------------------------------------------------ who conflicts, and how
 
     @cached_property

@@ -53,25 +53,20 @@ integer and continuous offsets met.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.packing.frame import Frame, Interval, Item, too_dense
+from stagepack.formulations.packing.frame import Interval, Item
+from stagepack.formulations.packing.model import PackingModel
 from stagepack.formulations.program import Program, Sum, total
-from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.packing.words import Objective
-from stagepack.linear import Array, Linear
+from stagepack.linear import Array
 
 K = TypeVar("K")
-
-TOLERANCE = 1e-6
-"""Error allowed for in raw bounds, relative to the height: the engine's tolerances."""
 
 LARGEST_HEIGHT = 10**8
 """Units beyond which constants in a solver's tolerances would no longer tell two places apart."""
@@ -119,48 +114,12 @@ class _OneOf:
             values[binary.index] = option == chosen
 
 
-class Milp:
-    """The order model as a `Linear`; expresses every instance.
+class Milp(PackingModel):
+    """The order model as a `Linear`; expresses every instance."""
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        The instance.
-    upper : int, optional
-        Objective value of a known solution: what is worth more may be cut off, nothing else is.
-    lower : int, optional
-        A known lower bound on the objective value.
-    spend : callable, optional
-        Called with the seconds that what is about to be built usually takes.
-
-    Attributes
-    ----------
-    model : Linear or None
-        None when `infeasible`.
-    infeasible : bool
-        No solution worth at most `upper` exists: some block has no place, or two have none
-        beside one another.
-
-    Raises
-    ------
-    InputError
-        When addresses are too large for floating-point numbers, or the pairs too many.
-    """
-
-    def __init__(
-        self,
-        instance: LmemPacking,
-        *,
-        upper: int | None = None,
-        lower: int | None = None,
-        spend: Callable[[float], object] = lambda seconds: None,
-    ) -> None:
-        self.instance, self._spend = instance, spend
-        self.frame = frame = Frame(instance, upper=upper, lower=lower)
-        self.infeasible = frame.infeasible
-        self.model: Linear | None = None
-        if self.infeasible:
-            return
+    def build(self) -> None:
+        """Build the model, unless two blocks have no place beside one another."""
+        frame = self.frame
         if frame.height > LARGEST_HEIGHT:
             raise InputError(
                 f"the MILP would need addresses to {frame.height:,} "
@@ -172,11 +131,6 @@ class Milp:
         self.infeasible = not all(self.runs.values())
         if not self.infeasible:
             self._build_model()
-
-    @staticmethod
-    def unsupported(instance: LmemPacking) -> str:
-        """Return why the model would be too large, or ''; it expresses every instance."""
-        return too_dense(Blocks.of(instance))
 
     # ------------------------------------------------------------------ what is known beforehand
 
@@ -492,17 +446,12 @@ class Milp:
                 clear = (at[i] + a - 1) // bank < at[j] // bank
                 values[literals[one, other].index] = clear
 
-    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
-        """Return the value that no solution undercuts, from the engine's bound.
+    def slack(self, raw: float, tolerance: float) -> float:
+        """Return the engine's tolerance times the constants that binaries are multiplied by.
 
-        Lowered by the engine's `tolerance` times the constants that binaries are multiplied by,
-        once for each block that can lie on another, and rounded up to the next value that the
-        objective can have; at most upper + 1.
+        Once for each block that can lie on another.
         """
-        if not math.isfinite(raw):
-            return self.frame.safe_bound(-math.inf)
-        slack = tolerance * (abs(raw) + 2 * self.frame.height * self.frame.blocks.b + 1)
-        return self.frame.safe_bound(math.ceil(raw - slack) * self.frame.gain)
+        return tolerance * (abs(raw) + 2 * self.frame.height * self.frame.blocks.b + 1)
 
 
 def _run_of(place: int, runs: dict[int, Interval]) -> int:

@@ -27,66 +27,34 @@ On the clock a phase takes one cycle more, so that the memory of an empty one co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.phases import groups
-from stagepack.formulations.phases.groups import BACKWARD, FORWARD, Groups, Part
-from stagepack.formulations.phases.whole import LARGEST_SUM, ROUNDING
-from stagepack.instances.phases.instance import PhaseSchedule
+from stagepack.formulations.phases.groups import BACKWARD, FORWARD, GroupModel, Part
+from stagepack.formulations.phases.whole import LARGEST_SUM, WholeProgram
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
-if TYPE_CHECKING:
-    from stagepack.heuristics.phases.options import OptionTable
 
+class CpSat(GroupModel):
+    """The model as a `cp_model.CpModel`."""
 
-class CpSat:
-    """The model as a `cp_model.CpModel`; parameters and attributes are those of `Milp`.
-
-    Raises
-    ------
-    InputError
-        When cycles or bytes exceed what the engine computes exactly.
-    """
-
-    def __init__(
-        self,
-        instance: PhaseSchedule,
-        tables: OptionTable | Sequence[OptionTable],
-        *,
-        upper: int | None = None,
-    ) -> None:
-        self.instance = instance
-        self.groups = Groups(tables, upper)
-        self.infeasible = self.groups.program.contradiction
-        self.model: Any = None
-        if not self.infeasible:
-            self.model = self.groups.program.cp_sat()
-            for part in self.groups.parts:
-                _Clock(self.model, part)
-
-    @staticmethod
-    def unsupported(instance: PhaseSchedule) -> str:
-        """Return what the model does not take of an instance, '' if it takes it."""
-        return groups.unsupported(instance)
-
-    def decode(self, values: Array) -> PhaseSolution:
-        """Return the plan of an engine's values, one a variable."""
-        return self.groups.decode(np.asarray(values)[: len(self.groups.program.cost)])
+    def build(self, program: WholeProgram) -> None:
+        """State order and memory on a clock."""
+        if program.contradiction:
+            return
+        self.model = program.cp_sat()
+        for part in self.groups.parts:
+            _Clock(self.model, part)
 
     def hint(self, solution: PhaseSolution) -> Array:
         """Return the value of every variable for a plan; NaN for those of the clock."""
         values = np.full(len(self.model.proto.variables), np.nan)
-        values[: len(self.groups.program.cost)] = self.groups.hint(solution)
+        known = super().hint(solution)
+        values[: len(known)] = known
         return values
-
-    def lower_bound(self, raw: float, tolerance: float = 0.0) -> int:
-        """Return the cycles that no plan of the options undercuts, from an engine's bound."""
-        return self.groups.lower_bound(raw, max(tolerance, ROUNDING))
 
 
 class _Clock:

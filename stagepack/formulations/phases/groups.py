@@ -34,12 +34,14 @@ Without kept bytes, prefetching and budgets nothing but the flow is left: the re
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stagepack.formulations.base import Formulation
 from stagepack.formulations.phases.remat import too_many
 from stagepack.formulations.phases.whole import Terms, WholeProgram, add
 from stagepack.instances.phases.data import Figures
@@ -51,13 +53,6 @@ if TYPE_CHECKING:  # else its kernels would be loaded by whoever asks what the m
     from stagepack.heuristics.phases.options import Option, OptionTable
 
 FORWARD, BACKWARD = 0, -1
-
-
-def unsupported(instance: PhaseSchedule) -> str:
-    """Return what the models do not take of an instance, '' if they take it."""
-    if instance.remote_memory is not None and not instance.chain:
-        return "a budget of remote memory can be stated for chains only, not with skips"
-    return too_many(instance)
 
 
 def sharded_bytes(instance: PhaseSchedule) -> int:
@@ -336,7 +331,6 @@ class Groups:
         several = list(tables) if isinstance(tables, Sequence) else [tables]
         self.parts = [Part(table, program) for table in several]
         self.instance = several[0].instance
-        self.upper = upper
         starts: Terms = {}
         for part in self.parts:
             starts |= {part.y[o]: 1 for o in part.starting[0]}
@@ -386,7 +380,55 @@ class Groups:
             break
         return values
 
-    def lower_bound(self, raw: float, tolerance: float) -> int:
-        """Return the cycles that no plan of these tables undercuts; at most upper + 1."""
-        bound = self.program.lower_bound(raw, tolerance)
-        return bound if self.upper is None else min(bound, self.upper + 1)
+
+class GroupModel(Formulation[PhaseSchedule, PhaseSolution]):
+    """A model of plans as paths of groups.
+
+    Parameters
+    ----------
+    instance : PhaseSchedule
+    tables : OptionTable or sequence of OptionTable
+        Options of all groups, for each number of I/O tiles and microbatch to choose from.
+    upper : int, optional
+        Cycles of a known plan: what takes longer may be cut off, nothing else is.
+
+    Raises
+    ------
+    InputError
+        When cycles or bytes exceed what the engine computes exactly.
+    """
+
+    def __init__(
+        self,
+        instance: PhaseSchedule,
+        tables: OptionTable | Sequence[OptionTable],
+        *,
+        upper: int | None = None,
+    ) -> None:
+        self.instance, self.upper = instance, upper
+        self.groups = Groups(tables, upper)
+        self.build(self.groups.program)
+        self.infeasible = self.model is None
+
+    @abstractmethod
+    def build(self, program: WholeProgram) -> None:
+        """Complete the program and set `model`, unless it contradicts itself."""
+
+    @staticmethod
+    def unsupported(instance: PhaseSchedule) -> str:
+        """Return what the models do not take of an instance, '' if they take it."""
+        if instance.remote_memory is not None and not instance.chain:
+            return "a budget of remote memory can be stated for chains only, not with skips"
+        return too_many(instance)
+
+    def decode(self, values: Array) -> PhaseSolution:
+        """Return the plan of an engine's values; the columns of the program come first."""
+        return self.groups.decode(np.asarray(values))
+
+    def hint(self, solution: PhaseSolution) -> Array:
+        """Return the value of every column for a plan; NaN where the engine is to choose."""
+        return self.groups.hint(solution)
+
+    def worth(self, steps: int) -> int:
+        """Return the cycles of an objective of so many times `gain`; none is negative."""
+        return max(0, steps) * self.groups.program.gain

@@ -6,23 +6,23 @@ Both state the same two programs: paths in chains whose layers are computed agai
 
 from __future__ import annotations
 
-import math
-from typing import Any, ClassVar
+from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
+from stagepack.formulations.base import Formulation
 from stagepack.formulations.phases import remat
 from stagepack.formulations.phases.remat import Step
 from stagepack.formulations.phases.remat_path import RematPath
 from stagepack.formulations.phases.remat_stages import RematStages
-from stagepack.formulations.phases.whole import ROUNDING
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 
-class _Remat:
+class _Remat(Formulation[PhaseSchedule, PhaseSolution]):
     """What the two models share.
 
     Parameters
@@ -35,13 +35,6 @@ class _Remat:
         Given; without it the only one that goes with `io_tiles`.
     upper : int, optional
         Cycles of a known plan: what takes longer may be cut off, nothing else is.
-
-    Attributes
-    ----------
-    model : highspy.HighsLp, cp_model.CpModel or None
-        None when `infeasible`.
-    infeasible : bool
-        No plan (of at most `upper` cycles) exists for this choice.
     """
 
     def __init__(
@@ -64,7 +57,8 @@ class _Remat:
         kind = RematStages if RematPath.unsupported(instance) else RematPath
         self.form: RematPath | RematStages = kind(self.step, upper)
         self.infeasible = self.form.infeasible
-        self.model: Any = None if self.infeasible else self._lowered()
+        if not self.infeasible:
+            self.model = self._lowered()
 
     @staticmethod
     def unsupported(instance: PhaseSchedule) -> str:
@@ -85,8 +79,9 @@ class _Remat:
             found += [(tiles, batch, mode) for batch in instance.microbatches for mode in modes]
         return found
 
+    @abstractmethod
     def _lowered(self) -> Any:
-        raise NotImplementedError
+        """Return what the engine is given."""
 
     def decode(self, values: Array) -> PhaseSolution:
         """Return the plan of an engine's values, one a column."""
@@ -102,12 +97,9 @@ class _Remat:
         """
         return self.form.hint(solution)
 
-    def lower_bound(self, raw: float, tolerance: float = 0.0) -> int:
-        """Return the cycles that no plan of this choice undercuts; at most upper + 1."""
-        if not math.isfinite(raw):
-            raw = 0.0
-        bound = self.form.cost.time(self.form.program.lower_bound(raw, max(tolerance, ROUNDING)))
-        return bound if self.upper is None else min(bound, self.upper + 1)
+    def worth(self, steps: int) -> int:
+        """Return the cycles of a plan whose objective is so many times `gain`."""
+        return self.form.cost.time(max(0, steps) * self.form.program.gain)
 
 
 class RematMilp(_Remat):
@@ -116,12 +108,15 @@ class RematMilp(_Remat):
     def _lowered(self) -> Any:
         return self.form.program.arrays()
 
+    def slack(self, raw: float, tolerance: float) -> float:
+        """Return what the engine's tolerance makes of the program's costs."""
+        return self.form.program.slack(raw, tolerance)
+
 
 class RematCpSat(_Remat):
     """Retention intervals (MOCCASIN: Bartan et al., ICML 2023) on a grid of stages; CP-SAT."""
 
-    parameters: ClassVar[dict[str, Any]] = {"linearization_level": 2}
-    """Without the relaxation of all its rows CP-SAT finds no bound at all."""
-
     def _lowered(self) -> Any:
+        # Without the relaxation of all its rows CP-SAT finds no bound at all.
+        self.parameters = {"linearization_level": 2}
         return self.form.program.cp_sat()

@@ -16,7 +16,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formulations.program import Program
-from stagepack.linear import Array, Linear
+from stagepack.linear import Linear
 
 Terms = dict[int, int]
 """Coefficients of a row by column."""
@@ -26,12 +26,6 @@ LARGEST_SUM = 2**60
 
 LARGEST_COEFFICIENT = 2**10
 """Rows for HiGHS are scaled down (by powers of two) to coefficients of at most this."""
-
-TOLERANCE = 1e-6
-"""Relative error allowed for in raw bounds where the engine states none."""
-
-ROUNDING = 1e-9
-"""Relative error of bounds that are integers written as floats, as those of CP-SAT."""
 
 
 def add(terms: Terms, column: int, value: int) -> None:
@@ -147,18 +141,9 @@ class WholeProgram(Program[int]):
         )
         return model
 
-    def value(self, values: Array) -> int:
-        """Return the objective of a column of whole numbers."""
-        return sum(c * round(float(v)) for c, v in zip(self.cost, values, strict=True) if c)
+    def slack(self, raw: float, tolerance: float) -> float:
+        """Return what a bound of an engine that computes in floats may be too high by.
 
-    def lower_bound(self, raw: float, tolerance: float) -> int:
-        """Return the objective value that none undercuts, from an engine's bound.
-
-        Lowered by the engine's `tolerance` times (1 + the bound + the largest cost), rounded up
-        to the next multiple of `gain`; 0 at least, as no cost is negative.
+        That is its tolerance times (1 + the bound + the largest cost), all in units of `gain`.
         """
-        if not math.isfinite(raw):
-            return 0
-        largest = max(self.cost, default=0) / self.gain
-        slack = max(tolerance, 1e-12) * (1 + abs(raw) + largest)
-        return max(0, math.ceil(raw - slack)) * self.gain
+        return max(tolerance, 1e-12) * (1 + abs(raw) + max(self.cost, default=0) / self.gain)

@@ -48,34 +48,27 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.formulations.base import LARGEST_VALUE
+from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.formulations.pipeline.windows import (
-    UNLIMITED,
     Slot,
-    StageLimits,
     StageValues,
     constant_ticks,
     fitting_stages,
     furthest_ends,
-    generous,
-    least_compute,
-    least_transfer,
-    slot_cuts,
+    reachable,
     stashed_microbatches,
     transfers_count,
 )
-from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array
 
-LARGEST_VALUE = 2**44
-"""Costs in units of the model are kept below this, where bounds written as floats are exact."""
-
 LARGEST_CHOICE = 2**31
-"""The same where a class of device is chosen.  There, CP-SAT 9.15 multiplies coefficients of
-enforced constraints with one another in presolve: with costs from 2**33 on it was seen to call
-feasible models infeasible.  Products of two costs below 2**31 fit 64 bits."""
+"""Costs are kept below this where a class of device is chosen.  There, CP-SAT 9.15 multiplies
+coefficients of enforced constraints with one another in presolve: with costs from 2**33 on it was
+seen to call feasible models infeasible.  Products of two costs below 2**31 fit 64 bits."""
 
 LARGEST_TABLE = 3_000_000
 """Tuples beyond which a model with tables is refused."""
@@ -83,12 +76,13 @@ LARGEST_TABLE = 3_000_000
 MOST_ENDS = 8
 """Furthest ends of so many pairs of class and stashes are kept for the next slots."""
 
-TOLERANCE = 1e-6
-"""Subtracted from raw bounds (integers written as floats) before rounding up."""
 
-
-class CpSat:
+class CpSat(PipelineModel):
     """The cut model as a `cp_model.CpModel`; expresses every instance.
+
+    One step is the greatest common divisor of all costs, or more when the engine could not compute
+    exactly with costs that large (`exact` is False then: a solution is optimal to within two
+    steps, and its bound says so).
 
     Parameters
     ----------
@@ -97,17 +91,6 @@ class CpSat:
     upper : int, optional
         Ticks of a known solution: what is worth more may be cut off, nothing else is.
 
-    Attributes
-    ----------
-    model : cp_model.CpModel or None
-        None when `infeasible`.
-    infeasible : bool
-        No solution worth at most `upper` exists: the ends of the chain do not meet.
-    unit : int
-        Ticks of one unit of the model: the greatest common divisor of all costs, or more when
-        the engine could not compute exactly with costs that large (`exact` is False then: a
-        solution is optimal to within two units, and its bound says so).
-
     Raises
     ------
     InputError
@@ -115,23 +98,15 @@ class CpSat:
     """
 
     def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
-        self.costs = costs
-        self.upper = generous(costs, upper)
-        self.model: Any = None
-        self.bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
+        super().__init__(costs, upper=upper)
         self._most_stashed = stashed_microbatches(costs)
         self._counts = np.bincount(costs.device_class, minlength=costs.classes).tolist()
         self.slots = self._make_slots()
-        self.cuts = self._make_cuts()
+        self.least, self.limits, self.cuts = reachable(costs, self.slots, self.upper)
         self.infeasible = self.cuts is None
-        if self.cuts is not None:
+        if not self.infeasible:
             self._set_units()
             self._build_model()
-
-    @staticmethod
-    def unsupported(instance: PipelinePartition) -> str:
-        """Return '': cuts and classes express every instance, only their size is limited."""
-        return ""
 
     # ------------------------------------------------------------------ what is known beforehand
 
@@ -155,24 +130,6 @@ class CpSat:
                 Slot(tuple((int(c), r) for c in classes for r in some), "" if last else idle)
             )
         return slots
-
-    def _make_cuts(self) -> Array | None:
-        """Return, shape (k + 1, n + 1), where each cut may lie; None when nowhere."""
-        self.least = (least_compute(self.costs), 0)
-        if self.least[0] >= UNLIMITED:
-            return None
-        cuts: Array | None = None
-        for _ in range(2):  # the second time with the transfers of the first time's cuts
-            self.limits = StageLimits.of(self.costs, self.upper, *self.least)
-            if self.least[0] > self.limits.compute:
-                return None
-            cuts = slot_cuts(self.costs, self.slots, self.limits.compute)
-            if not cuts.any(axis=1).all():
-                return None
-            if not self.bounded:
-                break
-            self.least = self.least[0], least_transfer(self.costs, self.slots, cuts)
-        return cuts
 
     def _set_units(self) -> None:
         """Choose the unit: the gcd of all costs that count, or a coarser one.
@@ -519,7 +476,10 @@ class CpSat:
             values[literal.index] = values[self.r[i].index] == r
         for (_, j, _), (variable, first, window) in self._lookups.items():
             values[variable.index] = window[cuts[j] - first]
-        self._hint_objective(values, solution)
+        most = self.largest(solution)
+        values[self.C.index] = -(-most[0] // self.unit)
+        if self.T is not None:
+            values[self.T.index] = -(-most[1] // self.unit)
         return values
 
     def _slots_of(self, solution: PipelineSolution) -> Sequence[int]:
@@ -529,41 +489,11 @@ class CpSat:
             return range(k - count, k)
         return solution.devices if count < k else range(k)
 
-    def _hint_objective(self, values: Array, solution: PipelineSolution) -> None:
-        costs, most = self.costs, [self.least[0], self.least[1]]
-        for begin, end, device in solution.stages:
-            c = int(costs.device_class[device])
-            compute = costs.compute(begin, end, c)
-            recv, send = int(costs.recv[c, begin]), int(costs.send[c, end])
-            match costs.instance.objective:
-                case Objective.SUM:
-                    compute += recv + send
-                case Objective.OVERLAP:
-                    compute = max(compute, recv, send)
-            most = [max(most[0], compute), max(most[1], recv + send)]
-        value = (sum(most) if self.bounded else most[0]) + constant_ticks(costs)
-        if self.upper is not None and value > self.upper:
-            raise ValueError(f"{solution} is worth more than the model allows")
-        values[self.C.index] = -(-most[0] // self.unit)
-        if self.T is not None:
-            values[self.T.index] = -(-most[1] // self.unit)
-
     @cached_property
-    def _values(self) -> StageValues | None:
+    def values(self) -> StageValues | None:
+        """What C + T can be."""
         return StageValues.of(self.costs, self.limits.compute)
 
-    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
-        """Return the ticks that no solution undercuts, from the engine's bound on C + T.
-
-        Lowered by `TOLERANCE`, rounded up and brought back to ticks, less what a coarser unit
-        may have added; at least P + Q + host, at most upper + 1.
-        """
-        bound = sum(self.least) if self.bounded else self.least[0]
-        if math.isfinite(raw):
-            # The engine's bound is an integer written as a double, give or take its last bits.
-            slack = max(tolerance, TOLERANCE, 4 * math.ulp(raw))
-            bound = max(bound, math.ceil(raw - slack) * self.unit - self._loss)
-        if self._values is not None:
-            bound = self._values.at_least(bound)
-        bound += constant_ticks(self.costs)
-        return bound if self.upper is None else min(bound, self.upper + 1)
+    def ticks(self, steps: int) -> int:
+        """Return the ticks of C + T, which count from 0, less what a coarser unit has added."""
+        return steps * self.unit - self._loss

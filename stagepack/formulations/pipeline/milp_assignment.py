@@ -49,19 +49,14 @@ from functools import cached_property
 
 import numpy as np
 
-from stagepack.errors import InputError
+from stagepack.formulations.pipeline.model import LARGEST_COEFFICIENT, PipelineModel
 from stagepack.formulations.pipeline.windows import (
     UNLIMITED,
     Slot,
-    StageLimits,
     StageValues,
-    constant_ticks,
     furthest_ends,
-    generous,
-    least_compute,
-    least_transfer,
+    reachable,
     require_exact,
-    slot_cuts,
     stashed_microbatches,
     transfers_count,
 )
@@ -71,17 +66,10 @@ from stagepack.instances.pipeline.order import device_classes
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
-from stagepack.linear import Array, Linear
-
-TOLERANCE = 1e-6
-"""Error allowed for in raw bounds, relative to the largest sum of a row of the scaled model: the
-engine's tolerance of feasibility and integrality."""
-
-LARGEST_COEFFICIENT = 1e4
-"""Ticks are scaled down until no row sums to more, bytes until every capacity is this."""
+from stagepack.linear import Array
 
 
-class MilpAssignment:
+class MilpAssignment(PipelineModel):
     """The assignment model as a `Linear`, for a fixed order of devices, all used.
 
     Only what the windows W_i leave open becomes a variable; elsewhere y is 0, 1 or the y of an
@@ -95,13 +83,6 @@ class MilpAssignment:
     upper : int, optional
         Ticks of a known solution: what is worth more may be cut off, nothing else is.
 
-    Attributes
-    ----------
-    model : Linear or None
-        None when `infeasible`.
-    infeasible : bool
-        No solution worth at most `upper` exists: the ends of the chain do not meet.
-
     Raises
     ------
     InputError
@@ -109,13 +90,7 @@ class MilpAssignment:
     """
 
     def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
-        reason = self.unsupported(costs.instance)
-        if reason:
-            raise InputError(reason, field="model")
-        self.costs = costs
-        self.upper = generous(costs, upper)
-        self.model: Linear | None = None
-        self.bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
+        super().__init__(costs, upper=upper)
         self._stashes = stashed_microbatches(costs)
         self._class = costs.device_class.tolist()
         self.infeasible = not self._set_windows()
@@ -143,17 +118,9 @@ class MilpAssignment:
         self.places = np.flatnonzero(costs.allowed)
         self.blocks = len(self.places) - 1
         slots = [Slot(((self._class[i], self._stash(i)),)) for i in range(k)]
-        self.least = (least_compute(costs), 0)
-        for _ in range(2):  # the second time with the transfers of the first time's cuts
-            self.limits = StageLimits.of(costs, self.upper, *self.least)
-            if self.least[0] > self.limits.compute:
-                return False
-            cuts = slot_cuts(costs, slots, self.limits.compute)
-            if not cuts.any(axis=1).all():
-                return False
-            if not self.bounded:
-                break
-            self.least = self.least[0], least_transfer(costs, slots, cuts)
+        self.least, self.limits, cuts = reachable(costs, slots, self.upper)
+        if cuts is None:
+            return False
         self.windows = cuts[:, self.places]
         positions = [np.flatnonzero(row) for row in self.windows]
         self.first = [int(position[0]) for position in positions]
@@ -257,7 +224,7 @@ class MilpAssignment:
         holds = {(q, i) for i in self._full for b in self._touched(i) for q in self._keys[b]}
         self.u = {key: program.variable(integral=False) for key in sorted(holds)}
         self.p = {i: program.variable(upper=math.inf, integral=False) for i in self._full}
-        top = math.inf if self.upper is None else max(0, self._spare()) * self.scale
+        top = math.inf if self.upper is None else max(0, self._spare) * self.scale
         self.C = program.variable(upper=top, integral=False)
         self.T: Sum[float] = Sum({})
         if self.bounded:
@@ -278,13 +245,10 @@ class MilpAssignment:
         if not self.infeasible:
             self.model = program.arrays()
 
+    @property
     def _spare(self) -> int:
-        """Return what `upper` leaves above P + Q, in units."""
-        assert self.upper is not None
-        return (self.upper - constant_ticks(self.costs) - self._floor()) // self.unit
-
-    def _floor(self) -> int:
-        return sum(self.least) if self.bounded else self.least[0]
+        """Units that `upper` leaves above P + Q."""
+        return self.spare // self.unit
 
     def _latest_next(self, i: int, most_compute: int) -> Array:
         """Return, shape (blocks,), the block at which stage i + 1 begins at the latest."""
@@ -404,7 +368,7 @@ class MilpAssignment:
 
     def _cutoff(self) -> None:
         """C + T <= upper, both counted from their lower bounds."""
-        self.program.at_most(0, self._spare() * self.scale - self.C - self.T)
+        self.program.at_most(0, self._spare * self.scale - self.C - self.T)
 
     # ------------------------------------------------------------------ back and forth
 
@@ -440,46 +404,18 @@ class MilpAssignment:
         for i, p in self.p.items():
             peak = self._block_peak[starts[i] : starts[i + 1]].max()
             values[p.index] = peak * self._byte(i)
-        least = [ticks // self.unit for ticks in self.least]
-        most = list(least)
-        prefix, receives, sends = self._units
-        for i in range(k):
-            a, b = starts[i], starts[i + 1]
-            compute = int(prefix[i][b] - prefix[i][a])
-            recv = int(receives[i][a]) if i else 0
-            send = int(sends[i][b]) if i + 1 < k else 0
-            match self.costs.instance.objective:
-                case Objective.SUM:
-                    compute += recv + send
-                case Objective.OVERLAP:
-                    compute = max(compute, recv, send)
-            most = [max(most[0], compute), max(most[1], recv + send)]
-        excess = [high - low for high, low in zip(most, least, strict=True)]
-        over = sum(excess) if self.bounded else excess[0]
-        if self.upper is not None and over > max(0, self._spare()):
-            raise ValueError(f"{solution} is worth more than the model allows")
-        values[self.C.index] = excess[0] * self.scale
-        if self.bounded:
-            values[self.T.index] = excess[1] * self.scale
+        for variable, most, least in zip(
+            (self.C, self.T), self.largest(solution), self.least, strict=True
+        ):
+            if variable.terms:
+                values[variable.index] = (most - least) // self.unit * self.scale
         return values
 
     @cached_property
-    def _values(self) -> StageValues | None:
+    def values(self) -> StageValues | None:
+        """What C + T can be."""
         return StageValues.of(self.costs, self.limits.compute)
 
-    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
-        """Return the ticks that no solution undercuts, from the engine's bound on C + T.
-
-        Lowered by the engine's `tolerance` times (1 + the largest sum of a row), brought back to
-        ticks and rounded up to the next multiple of the unit and to what stages can cost; at
-        least P + Q + host, at most
-        upper + 1.
-        """
-        bound = self._floor()
-        if math.isfinite(raw):
-            steps = (raw - tolerance * (1 + self._largest * self.scale)) / self.scale
-            bound += max(0, math.ceil(steps)) * self.unit
-        if self._values is not None:
-            bound = self._values.at_least(bound)
-        bound += constant_ticks(self.costs)
-        return bound if self.upper is None else min(bound, self.upper + 1)
+    def slack(self, raw: float, tolerance: float) -> float:
+        """Return the engine's tolerance times (1 + the largest sum of a row)."""
+        return tolerance * (1 + self._largest * self.scale)

@@ -38,6 +38,7 @@ from functools import cached_property
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.formulations.pipeline.model import LARGEST_COEFFICIENT, PipelineModel
 from stagepack.formulations.pipeline.windows import (
     UNLIMITED,
     StageLimits,
@@ -46,13 +47,11 @@ from stagepack.formulations.pipeline.windows import (
     ends_after,
     fitting_stages,
     furthest_ends,
-    generous,
     least_compute,
     min_over_covering,
     require_exact,
     starts_before,
 )
-from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
@@ -60,13 +59,6 @@ from stagepack.linear import Array, Linear
 
 LARGEST_MODEL = 3_000_000
 """Arcs beyond which the model is refused."""
-
-TOLERANCE = 1e-6
-"""Error allowed for in raw bounds, relative to the largest coefficient of the scaled model: the
-engine's tolerance of feasibility and integrality."""
-
-LARGEST_COEFFICIENT = 1e4
-"""Costs are scaled down to at most this, far above the tolerances and well conditioned."""
 
 COVERING_LAYERS = 1000  # up to so many layers, bound P and Q through an n x n matrix
 
@@ -94,7 +86,7 @@ class Arcs:
         return Arcs(*(column[mask] for column in vars(self).values()))
 
 
-class MilpInterval:
+class MilpInterval(PipelineModel):
     """The interval model as a `Linear`; expresses every instance.
 
     Columns: x of every arc, then C, then T (`transfer-bounded` only).  Rows: flow, compute,
@@ -110,10 +102,6 @@ class MilpInterval:
 
     Attributes
     ----------
-    model : Linear or None
-        None when `infeasible`.
-    infeasible : bool
-        There is no path: no solution worth at most `upper` exists.
     arcs : Arcs
         The stages in the model.
 
@@ -124,10 +112,7 @@ class MilpInterval:
     """
 
     def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
-        self.costs = costs
-        self.upper = generous(costs, upper)
-        self.model: Linear | None = None
-        self.bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
+        super().__init__(costs, upper=upper)
         self.least = (least_compute(costs), 0)
         order = costs.order
         # States are numbered so that transitions lead to higher ones, sorted by target.
@@ -140,11 +125,6 @@ class MilpInterval:
         if not self.infeasible:
             self._set_units()
             self._build_model()
-
-    @staticmethod
-    def unsupported(instance: PipelinePartition) -> str:
-        """Return '': paths express every instance, only their number is limited."""
-        return ""
 
     # ------------------------------------------------------------------ arcs
 
@@ -368,14 +348,13 @@ class MilpInterval:
     def _cutoff(self) -> Rows:
         """C + T <= upper, both counted from their lower bounds."""
         assert self.upper is not None
-        spare = self.upper - constant_ticks(self.costs) - sum(self.least)
         arcs = len(self.arcs.begin)
         return Rows(
             row=np.zeros(2, dtype=np.int64),
             column=np.array([arcs, arcs + 1]),
             value=np.ones(2),
             lower=np.array([-np.inf]),
-            upper=np.array([spare // self.unit * self.scale]),
+            upper=np.array([self.spare // self.unit * self.scale]),
         )
 
     # ------------------------------------------------------------------ back and forth
@@ -437,24 +416,13 @@ class MilpInterval:
         raise ValueError(f"{solution} is not in the model")
 
     @cached_property
-    def _values(self) -> StageValues:
+    def values(self) -> StageValues:
+        """What C + T can be: the costs of arcs."""
         return StageValues(self.arcs.compute, self.arcs.transfer if self.bounded else None)
 
-    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
-        """Return the ticks that no solution undercuts, from the engine's bound on C + T.
-
-        Lowered by the engine's `tolerance` times (1 + the largest coefficient), brought back to
-        ticks and rounded up to the next multiple of the unit and to what arcs can cost; at least
-        P + Q + host, at most upper + 1.
-        """
-        bound = sum(self.least)
-        if math.isfinite(raw):
-            largest = max(self._range) * self.scale
-            steps = (raw - tolerance * (1 + largest)) / self.scale
-            bound += max(0, math.ceil(steps)) * self.unit
-        bound = self._values.at_least(bound)
-        bound += constant_ticks(self.costs)
-        return bound if self.upper is None else min(bound, self.upper + 1)
+    def slack(self, raw: float, tolerance: float) -> float:
+        """Return the engine's tolerance times (1 + the largest coefficient)."""
+        return tolerance * (1 + max(self._range) * self.scale)
 
 
 @dataclass(frozen=True)

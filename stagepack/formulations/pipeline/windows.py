@@ -215,6 +215,38 @@ def least_transfer(costs: RangeCosts, slots: Sequence[Slot], cuts: Array) -> int
     return bound
 
 
+def reachable(
+    costs: RangeCosts, slots: Sequence[Slot], upper: int | None
+) -> tuple[tuple[int, int], StageLimits, Array | None]:
+    """Return bounds on the largest compute and transfer, limits of stages, and cuts of slots.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    slots : sequence of Slot
+    upper : int, optional
+        Ticks of a known solution.
+
+    Returns
+    -------
+    least, limits, cuts
+        The cuts as from :func:`slot_cuts`, None when the ends of the chain do not meet.
+    """
+    least = (least_compute(costs), 0)
+    bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
+    for _ in range(2):  # the second time with the transfers of the first time's cuts
+        limits = StageLimits.of(costs, upper, *least)
+        if least[0] >= UNLIMITED or least[0] > limits.compute:
+            return least, limits, None
+        cuts = slot_cuts(costs, slots, limits.compute)
+        if not cuts.any(axis=1).all():
+            return least, limits, None
+        if not bounded:
+            break
+        least = least[0], least_transfer(costs, slots, cuts)
+    return least, limits, cuts
+
+
 def stashed_microbatches(costs: RangeCosts) -> int:
     """Return how many microbatches a stage stashes at most; 0 when nothing is stashed."""
     instance = costs.instance

@@ -44,11 +44,12 @@ where memory is tight, against retentions.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.formulations.base import LARGEST_VALUE, Formulation
 from stagepack.formulations.schedule.frame import Frame
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import (
@@ -59,17 +60,11 @@ from stagepack.instances.schedule import (
 )
 from stagepack.instances.schedule.reasons import reasons
 
-LARGEST_VALUE = 2**44
-"""Numbers of the model are kept below this, where bounds written as floats are exact."""
-
 LONGEST_COUNT = 16
 """Microbatches up to which memory is counted at each F: variables grow with the square."""
 
-TOLERANCE = 1e-6
-"""Subtracted from raw bounds (integers written as floats) before rounding up."""
 
-
-class CpSat:
+class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
     """The interval model as a `cp_model.CpModel`; expresses every instance.
 
     Parameters
@@ -81,42 +76,23 @@ class CpSat:
     lower : int, optional
         A known lower bound on the objective value.
 
-    Attributes
-    ----------
-    model : cp_model.CpModel or None
-        None when `infeasible`.
-    infeasible : bool
-        No schedule worth at most `upper` exists: the memory or `upper` alone forbid it.
-    parameters : dict
-        Settings of CP-SAT that suit the model.
-
     Raises
     ------
     InputError
         When times or bytes exceed what the engine computes exactly.
     """
 
-    parameters: ClassVar[dict[str, Any]] = {
-        "linearization_level": 0,
-        "use_objective_lb_search": True,
-    }
-
     def __init__(
         self, instance: PipelineSchedule, *, upper: int | None = None, lower: int | None = None
     ) -> None:
-        self.instance = instance
+        self.instance, self.upper = instance, upper
+        self.parameters = {"linearization_level": 0, "use_objective_lb_search": True}
         self.frame = Frame(instance, upper=upper, lower=lower)
-        self.model: Any = None
         self._origins_free = instance.objective is Objective.SPAN
         self.infeasible = bool(reasons(instance)) or self.frame.lower > self.frame.upper
         if not self.infeasible:
             self._require_exact()
             self._build_model()
-
-    @staticmethod
-    def unsupported(instance: PipelineSchedule) -> str:
-        """Return '': intervals express every instance, only the size of numbers is limited."""
-        return ""
 
     def _require_exact(self) -> None:
         limit = self.instance.limit
@@ -363,16 +339,9 @@ class CpSat:
         values[self.z.index] = z
         return values
 
-    def lower_bound(self, raw: float, tolerance: float = TOLERANCE) -> int:
-        """Return the cycles that no solution undercuts, from the engine's bound on z.
-
-        Lowered by `TOLERANCE` and rounded up to whole units; at most upper + 1.
-        """
-        bound = self.frame.lower
-        if math.isfinite(raw):
-            # The engine's bound is an integer written as a double, give or take its last bits.
-            bound = max(bound, math.ceil(raw - max(tolerance, TOLERANCE, 4 * math.ulp(raw))))
-        return bound * self.frame.unit
+    def worth(self, steps: int) -> int:
+        """Return the cycles of so many units; the lower bound in any case."""
+        return max(self.frame.lower, steps) * self.frame.unit
 
 
 def _forest(nodes: int, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:

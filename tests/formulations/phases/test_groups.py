@@ -144,3 +144,18 @@ def test_bytes_in_remote_memory_are_those_of_the_checker(seed: int) -> None:
         )
     total = sum(buffer.total_bytes for buffer in buffers(instance, solution))
     assert sharded_bytes(instance) == remote_bytes(instance, solution) - total
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_cycles_by_the_trillion_are_proved(model: type[Milp] | type[CpSat]) -> None:
+    # Bounds of CP-SAT are whole numbers: a tolerance relative to them would lose a thousand cycles.
+    cycles = [10**12 + 1, 10**12 + 3, 10**12 + 7]
+    instance = PhaseSchedule.from_arrays([0] * 3, cycles, [0] * 4)
+    formulation = model(instance, tables(instance))
+    answer = solve(formulation)
+    assert answer.values is not None
+    value = instance.evaluate(formulation.decode(answer.values))
+    assert value >= sum(cycles)
+    assert formulation.lower_bound(answer.bound, 0.0) <= value
+    if model is CpSat:
+        assert formulation.lower_bound(answer.bound, 0.0) == value
