@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,11 @@ def to_html(comparison: Outcomes) -> str:
         several_seeds=len({row["seed"] for row in rows}) > 1,
         standing=lambda row: standing_of(comparison, row),
         anchors=anchors,
+        cells=Counter(row["instance"] for row in rows),
         sections=[_section(comparison, label, anchors[label], figures) for label in labels],
-        settings=", ".join(f"{key} = {value}" for key, value in comparison.settings.items()),
+        settings=", ".join(
+            f"{key} = {value}" for key, value in comparison.settings.items() if value is not None
+        ),
         versions=", ".join(f"{name} {version}" for name, version in comparison.versions.items()),
     )
 

@@ -9,7 +9,7 @@ from stagepack.errors import InputError, shown
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
-LONGEST_NAME = 30
+LONGEST_NAME, LONGEST_LINE = 30, 60  # letters of a name, and of one with a number
 ZOOM = "drag to zoom, double click to return"
 LEGEND = {
     "orientation": "h",
@@ -128,6 +128,6 @@ def limit_line(name: str, end: float, height: float) -> Any:
     )
 
 
-def text(label: str) -> str:
+def text(label: str, longest: int = LONGEST_NAME) -> str:
     """Return a name that plotly shows as it is, shortened if it is long."""
-    return html.escape(shown(label, LONGEST_NAME), quote=False)
+    return html.escape(shown(label, longest), quote=False)

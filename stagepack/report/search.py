@@ -46,6 +46,8 @@ class Curve:
     values: tuple[float, ...]
 
 
+WHOLE = ",.0f"
+CLOSE = 1e-4  # relative: values no further apart need more digits than 10.5 M has
 NEAR = 8  # whole objectives no further apart have a tick each
 SHORTEST = 1e-4  # seconds: a logarithmic axis of time begins here
 
@@ -63,6 +65,15 @@ def curves(result: Result[Any]) -> tuple[Curve, Curve]:
             points.append((end, float(last)))
         found.append(Curve(tuple(t for t, _ in points), tuple(v for _, v in points)))
     return found[0], found[1]
+
+
+def _digits(values: Iterable[float]) -> str:
+    """Return the format in which values differ that letters for thousands would make equal; ""."""
+    known = list(values)
+    largest = max(map(abs, known), default=0.0)
+    if not known or max(known) - min(known) > CLOSE * largest:
+        return ""
+    return WHOLE if largest >= 1e6 else ",.10~g"
 
 
 def trace(
@@ -116,7 +127,12 @@ def trace(
         ax.xaxis.set_major_locator(MaxNLocator(4))
         ax.xaxis.set_major_formatter("{x:g}")
 
-    engineering(ax.yaxis)
+    digits = _digits(y for line in ax.lines for y in map(float, line.get_ydata()))
+    if digits:
+        ax.yaxis.set_major_locator(MaxNLocator("auto", integer=digits == WHOLE))
+        ax.yaxis.set_major_formatter("{x:" + digits.replace("~", "") + "}")
+    else:
+        engineering(ax.yaxis)
     names = {result.objective_name for result in runs.values() if result.objective_name}
     ax.set_xlabel("Time (s)")
     ax.set_ylabel("Objective" + (f": {names.pop()}" if len(names) == 1 else ""))
@@ -173,7 +189,7 @@ def trace_figure(results: Any, unit: str = "") -> Any:
     figure = go.Figure(lines)
     figure.update_layout(**look("Incumbents (solid) and bounds (dashed) over time"), height=360)
     figure.update_layout(
-        legend={"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "font": {"size": 11}},
+        legend={"orientation": "h", "x": 0, "y": -0.26, "yanchor": "top", "font": {"size": 11}},
         updatemenus=buttons(
             *(
                 (name, "relayout", [{"xaxis.type": kind, "xaxis.dtick": every}])
@@ -184,7 +200,7 @@ def trace_figure(results: Any, unit: str = "") -> Any:
     figure.update_xaxes(title_text="Time (s)", type="log", tickformat="~g", dtick=decades)
     figure.update_yaxes(
         title_text="Objective" + (f" ({unit})" if unit else ""),
-        tickformat="," if near else "~s",
+        tickformat="," if near else _digits(values) or "~s",
         dtick=1 if near else None,
     )
     return figure

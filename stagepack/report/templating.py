@@ -69,7 +69,13 @@ def _environment() -> Environment:
     )
     for words in (as_text.number, as_text.gap, as_text.seconds, as_text.ratio, as_text.plural):
         environment.filters[words.__name__] = words
+    environment.filters["longest_word"] = _longest_word
     return environment
+
+
+def _longest_word(text: str) -> int:
+    """Return how many letters the longest word has, for which there should be room."""
+    return max(map(len, text.split()), default=0)
 
 
 def _visible(value: Any) -> Any:

@@ -15,6 +15,7 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report.pipeline import figure as pipeline_figures
 from stagepack.report.search import trace_figure
+from stagepack.report.templating import part
 from stagepack.result import Event, Trace
 from tests.compare.sample import METHODS, comparison
 
@@ -55,6 +56,17 @@ def page() -> Page:
 def embedded(page: Page) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(page.scripts[0])
     return data
+
+
+def test_a_name_stands_beside_all_its_rows(page: Page) -> None:
+    spans = [given["rowspan"] for tag, given in page.tags if tag == "td" and "rowspan" in given]
+    assert spans == [str(len(METHODS))] * len(comparison().instances)
+
+
+def test_numbers_have_room() -> None:
+    facts = part("facts", [("Cycles", "12,000,000,000,000,066"), ("Layers", "12")])
+    assert '<div class="long"><dt>Cycles</dt>' in facts
+    assert "<div><dt>Layers</dt>" in facts
 
 
 def test_needs_no_network(page: Page) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from stagepack.errors import shown as safe
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
-from stagepack.report.figures import LEGEND, ZOOM, graph_objects, look, text
+from stagepack.report.figures import LEGEND, LONGEST_LINE, ZOOM, graph_objects, look, text
 from stagepack.report.packing.numbers import (
     COLOURS,
     LOAD,
@@ -70,9 +70,10 @@ def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit
     for name, value, colour, dash in drawn.lines():
         traces += [
             go.Scatter(
-                name=text(name), x=list(drawn.span), y=[height] * 2, mode="lines", yaxis=axis,
+                name=text(name, LONGEST_LINE), legendgroup=name, mode="lines",
+                x=list(drawn.span), y=[height] * 2, yaxis=axis,
                 line={"color": colour, "width": 2 if dash == "solid" else 1.6, "dash": dash},
-                hoverinfo="skip", showlegend=axis == "y", legendgroup=name,
+                hoverinfo="skip", showlegend=axis == "y",
             )
             for axis, height in (("y", value / factor), ("y2", value))
             if axis == "y" or dash != "solid"

@@ -29,6 +29,8 @@ from stagepack.report.pipeline.numbers import (
 from stagepack.report.search import named
 from stagepack.report.style import CAPACITY, INK, MUTED, area_colour, byte_unit
 
+TICKS = {"cycles": "~s", "layers": ","}
+
 
 def stage_map(instance: PipelinePartition, solutions: Any) -> Any:
     """Return the map of the stages, one row a solution, with a switch between two scales.
@@ -106,12 +108,14 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Any:
     if scale == "cycles":
         figure.update_layout(
             updatemenus=buttons(
-                _scale("by cycles", spans["cycles"], "Cycles", float(place[-1])),
-                _scale("by layers", by_layer, "Layer", instance.n),
+                _scale("cycles", spans["cycles"], "Cycles", float(place[-1])),
+                _scale("layers", by_layer, "Layer", instance.n),
             )
         )
     figure.update_xaxes(
-        title_text="Cycles" if unit == "cycles" else "Layer", range=[0, float(place[-1])]
+        title_text="Cycles" if unit == "cycles" else "Layer",
+        tickformat=TICKS[unit],
+        range=[0, float(place[-1])],
     )
     figure.update_yaxes(
         autorange="reversed", showgrid=False, ticks="", automargin=True, title_text="Method"
@@ -120,11 +124,12 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Any:
 
 
 def _scale(
-    label: str, span: tuple[list[Any], list[Any]], title: str, end: float
+    unit: str, span: tuple[list[Any], list[Any]], title: str, end: float
 ) -> tuple[str, str, list[Any]]:
     """Return a button that shows another scale."""
     bars = {"base": [span[0]], "x": [span[1]]}
-    return label, "update", [bars, {"xaxis.range": [0, end], "xaxis.title.text": title}]
+    axis = {"range": [0, end], "title.text": title, "tickformat": TICKS[unit]}
+    return f"by {unit}", "update", [bars, {f"xaxis.{key}": value for key, value in axis.items()}]
 
 
 def device_bars(figures: Estimate) -> Any:

@@ -73,14 +73,14 @@ class ScheduleView(View):
         names = {"forward": "Forward", "backward": "Backward", "weight": "Weight gradient"}
         for key, name in names.items():
             if given[key] is not None:
-                found.append((name, f"{_range(given[key])} cycles"))
+                found.append((name, _cycles(given[key])))
         if given["latency"] is not None and given["latency"][1]:
-            found.append(("Link latency", f"{_range(given['latency'])} cycles"))
+            found.append(("Link latency", _cycles(given["latency"])))
         if given["limit"] is not None:
             found.append(("Memory limit", _range(given["limit"])))
         if given["optimizer"][1]:
             when = "with" if given["post_validation"] else "without"
-            step = f"{_range(given['optimizer'])} cycles, {when} post-validation"
+            step = f"{_cycles(given['optimizer'])}, {when} post-validation"
             found.append(("Optimiser step", step))
         if given["steps"] > 1:
             found.append(("Steps", number(given["steps"])))
@@ -149,6 +149,10 @@ def _span(values: Any) -> list[int]:
 
 def _range(span: list[int]) -> str:
     return " to ".join(dict.fromkeys(map(as_text.number, span)))
+
+
+def _cycles(span: list[int]) -> str:
+    return f"{_range(span)} cycle{'' if span[1] == 1 else 's'}"
 
 
 def _sheet(instance: PipelineSchedule, found: Measure) -> Sheet:

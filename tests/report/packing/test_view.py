@@ -129,6 +129,14 @@ def test_painting_holds_what_is_drawn() -> None:
     assert "peak 100" in names
 
 
+def test_numbers_in_a_legend_are_whole() -> None:
+    given = plain()
+    huge = given.replace(size=given.size * 10**12)
+    figure = VIEW.charts(huge, [stacked(huge)]).figures[0]
+    peak = f"peak {int(huge.size.sum()):,}"
+    assert peak in [trace.name for trace in figure.data]
+
+
 def test_offsets_beyond_32_bits() -> None:
     instance = LmemPacking.from_arrays([2**40, 3], [0, 1], [2, 3])
     _, painting = memory_maps(instance, [PackingSolution.of(instance, [0, 2**40])])

@@ -120,3 +120,10 @@ def test_pictures_are_written(tmp_path: Path) -> None:
     assert "of microbatch" in (tmp_path / "chart.html").read_text()
     with pytest.raises(InputError, match="one scale"):
         plot(instance, solution, scale="layers")
+
+
+def test_one_cycle_is_no_cycles() -> None:
+    lines = dict(
+        VIEW.lines(VIEW.facts(PipelineSchedule.from_arrays([1, 1], [1, 2], microbatches=2)))
+    )
+    assert (lines["Forward"], lines["Backward"]) == ("1 cycle", "1 to 2 cycles")
