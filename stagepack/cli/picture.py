@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stagepack.errors import InputError, StagepackError
+from stagepack.errors import InputError
 
 
 def require_drawable(problem: Any, path: Path, option: str) -> None:
@@ -24,27 +24,20 @@ def require_drawable(problem: Any, path: Path, option: str) -> None:
     InputError
         Naming the option, and what to do.
     """
+    from stagepack.report.canvas import require_picture
+    from stagepack.report.figures import graph_objects
     from stagepack.report.view import no_picture, view
 
     if not view(problem.kind).drawn:
         raise no_picture(problem.kind, option)
-    interactive = path.suffix.lower() == ".html"
     try:
-        if interactive:
-            from stagepack.report.figures import graph_objects
-
+        if path.suffix.lower() == ".html":
             graph_objects()
-            return
-        from stagepack.report.canvas import require_picture
-
-        require_picture(path)
+        else:
+            require_picture(path)
     except InputError as error:
-        raise InputError(
-            error.problem, file=error.file, field=option, remedy=error.remedy
-        ) from None
-    except StagepackError as missing:
-        problem_text, _, remedy = str(missing).partition(": ")
-        raise InputError(problem_text, field=option, remedy=f"run: {remedy}") from None
+        error.field = option
+        raise
 
 
 def draw(problem: Any, answer: Any, path: Path, scale: str | None = None) -> None:

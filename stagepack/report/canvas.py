@@ -9,6 +9,7 @@ from typing import Any
 
 from stagepack import files
 from stagepack.errors import InputError, shown
+from stagepack.report.extra import extra
 from stagepack.report.html import write_figure
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
@@ -45,13 +46,7 @@ def _pyplot() -> Any:
     InputError
         When matplotlib is not installed.
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise InputError(
-            "plots need matplotlib", remedy="pip install 'stagepack[report]'"
-        ) from error
-    return plt
+    return extra("matplotlib.pyplot", "plots need")
 
 
 def axes(ax: Any, width: float, height: float) -> Any:
@@ -221,9 +216,7 @@ def require_picture(path: str | Path) -> str:
     Raises
     ------
     InputError
-        When it is no picture's.
-    StagepackError
-        When matplotlib is not installed.
+        When it is no picture's, or matplotlib is not installed.
     """
     kind = Path(path).suffix.removeprefix(".").lower()
     if kind not in _pyplot().FigureCanvasBase.get_supported_filetypes():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from stagepack.errors import InputError, shown
+from stagepack.errors import shown
+from stagepack.report.extra import extra
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
@@ -32,13 +33,7 @@ def graph_objects() -> Any:
     InputError
         When plotly is not installed.
     """
-    try:
-        import plotly.graph_objects as go
-    except ImportError as error:
-        raise InputError(
-            "the report needs plotly", remedy="pip install 'stagepack[report]'"
-        ) from error
-    return go
+    return extra("plotly.graph_objects")
 
 
 def look(title: str) -> dict[str, Any]:

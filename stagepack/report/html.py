@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stagepack import files
-from stagepack.errors import InputError
+from stagepack.report.extra import extra
 from stagepack.report.templating import render
 from stagepack.report.view import view
 
@@ -65,19 +65,14 @@ def page(template: str, title: str, figures: Mapping[str, Any], **given: Any) ->
     InputError
         When plotly or jinja2 is not installed.
     """
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise InputError(
-            "the report needs plotly", remedy="pip install 'stagepack[report]'"
-        ) from error
+    plotly = extra("plotly.offline")
     html = render(
         template,
         title=title,
         policy=POLICY,
         style=_static("page.css"),
         figures=_embedded(figures),
-        scripts=[get_plotlyjs(), _static("painting.js") + _static("page.js")],
+        scripts=[plotly.get_plotlyjs(), _static("painting.js") + _static("page.js")],
         **given,
     )
     return str(html)

@@ -46,9 +46,8 @@ def plot(
     Raises
     ------
     InputError
-        For what is no solution of the instance, another scale, or a file that cannot be written.
-    StagepackError
-        When matplotlib, or plotly for a page, is not installed.
+        For what is no solution of the instance, another scale, or a file that cannot be written;
+        when matplotlib, or plotly for a page, is not installed.
     """
     require_instance(instance)
     kind = view(instance.kind)

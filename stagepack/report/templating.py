@@ -6,8 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stagepack.errors import InputError, shown
+from stagepack.errors import shown
 from stagepack.report import format as as_text
+from stagepack.report.extra import extra
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -52,13 +53,8 @@ def part(name: str, *given: Any) -> Markup:
 
 @cache
 def _environment() -> Environment:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise InputError(
-            "the report needs jinja2", remedy="pip install 'stagepack[report]'"
-        ) from error
-    environment = jinja2.Environment(
+    jinja2 = extra("jinja2")
+    environment: Environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PACKAGE),
         autoescape=True,
         finalize=_visible,

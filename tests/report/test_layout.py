@@ -78,3 +78,12 @@ def test_maps_in_figures_of_other_sizes(size: tuple[float, float]) -> None:
     ax = pyplot.figure(figsize=size, layout="constrained").add_subplot()
     memory_map(instance, sp.solve(instance, "first-fit-size"), ax)
     assert faults(ax.figure) == []
+
+
+@pytest.mark.parametrize("times", [10**6, 10**12, 10**16])
+def test_late_times_of_a_map_do_not_overlap(times: int) -> None:
+    instance = sp.load("packing/random/planted", buffers=20)
+    late = instance.replace(start=instance.start * times, end=instance.end * times)
+    ax = memory_map(late, sp.solve(late, "first-fit-size"), scale="time")
+    assert faults(ax.figure) == []
+    assert len(ax.get_xticks()) >= 2

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stagepack.instances.packing import LmemPacking
 
 FEW = 1500  # up to so many rectangles, each has a border and, where there is room, its name
+LETTERS = 90  # that numbers below the map may have in all
 ABOVE = (1.03, 0.2)  # where the load begins above the map, and its height, in heights of the map
 DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 1.6))}
 WIDTHS = {"solid": 1.8, "dash": 1.3, "dot": 1.5}
@@ -51,15 +52,10 @@ def memory_map(
         The instance.
     solution : PackingSolution or Result
         What to draw, valid or not.
-    path : path-like or matplotlib Axes, optional
-        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.  Or where
-        to draw.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+    path, ax, title
+        As for :func:`.plot`.
     scale : {"auto", "time", "sections"}
         Real time, or time compressed to sections of equal width; by default what shows more.
-    title : str, optional
-        Title; the instance's name by default.
 
     Returns
     -------
@@ -185,7 +181,8 @@ def _finish(ax: Any, drawn: MemoryMap, factor: int, unit: str) -> None:
 
     ax.set_xlim(*drawn.span)
     ax.set_ylim(0, drawn.top * 1.02 / factor)
-    ax.xaxis.set_major_locator(MaxNLocator(9, integer=True))
+    letters = len(f"{drawn.span[1]:,.0f}")
+    ax.xaxis.set_major_locator(MaxNLocator(min(9, max(2, LETTERS // letters)), integer=True))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     if len(drawn.bases) == 1:
         ax.yaxis.set_major_locator(MultipleLocator(byte_step(drawn.top) / factor))

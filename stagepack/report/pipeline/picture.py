@@ -53,15 +53,10 @@ def stage_map(
         The instance.
     solutions : mapping, or one or several solutions or results
         What to draw; the keys of a mapping are the labels of the rows.
-    path : path-like or matplotlib Axes, optional
-        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.  Or where
-        to draw.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+    path, ax, title
+        As for :func:`.plot`.
     scale : {"cycles", "layers"}
         What the x axis measures.
-    title : str, optional
-        Title; the instance's name by default.
 
     Returns
     -------
@@ -137,12 +132,8 @@ def device_bars(
         The instance.
     solution : PipelineSolution or Result
         What to draw.
-    path : path-like or matplotlib Axes, optional
-        Write the picture here, too (.png, .svg or .pdf); or where to draw.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-    title : str, optional
-        Title; the instance's name by default.
+    path, ax, title
+        As for :func:`.plot`; pages have these bars beside the map of the stages.
     figures : Estimate, optional
         Deprecated: an estimate in place of instance and solution.
 

@@ -18,6 +18,7 @@ from stagepack.report.parts import Section, choices, choose, panel, section
 from stagepack.report.pipeline import figure as figures
 from stagepack.report.pipeline.numbers import SCALES
 from stagepack.report.pipeline.picture import stage_map
+from stagepack.report.search import named
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.templating import part
 from stagepack.report.view import View
@@ -180,9 +181,16 @@ class PipelineView(View):
         return [f"{head}, balance {as_text.share(totals['balance'])}{fits}", stages(thing)]
 
     def page(self, instance: PipelinePartition, solution: Any, scale: str | None = None) -> Section:
-        """Return the map of the stages as part of a page; it has a switch for the scale."""
+        """Return the map of the stages as part of a page, and what those of a single one cost.
+
+        The map has a switch for the scale.
+        """
         drawn: dict[str, Any] = {}
-        return Section(panel("map", figures.stage_map(instance, solution), drawn), drawn)
+        text = panel("map", figures.stage_map(instance, solution), drawn)
+        found = list(named(solution).values())
+        if len(found) == 1:
+            text += self.html(instance, instance.solution_in(found[0]))
+        return Section(text, drawn)
 
     def section(
         self,

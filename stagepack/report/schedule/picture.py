@@ -50,13 +50,10 @@ def schedule_chart(
         The instance.
     solution : ScheduleSolution or Result
         What to draw.
-    path : path-like or matplotlib Axes, optional
-        Write the picture here, too: .png, .svg or .pdf, or an interactive page, .html.  Or where
-        to draw.
+    path, title
+        As for :func:`.plot`.
     ax : matplotlib Axes, optional
         Where to draw the bars alone; by default a new figure, with the memory below.
-    title : str, optional
-        Title; the instance's name by default.
 
     Returns
     -------

@@ -10,7 +10,7 @@ import pytest
 from stagepack.errors import InputError, StagepackError
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import estimate
-from stagepack.plots import device_bars, memory_bars, stage_map, trace
+from stagepack.plots import device_bars, memory_bars, plot, stage_map, trace
 from stagepack.report.pipeline.numbers import cycle_stacks, map_rows, memory_stacks
 from stagepack.report.search import curves
 from stagepack.report.style import area_colour, byte_unit
@@ -167,3 +167,13 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = network(10, 4, name="net")
     with pytest.raises(StagepackError, match=r"pip install 'stagepack\[report\]'"):
         stage_map(instance, cut(instance, 0))
+
+
+def test_the_page_of_one_partition_says_what_its_stages_cost(tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    instance = network(12, 4, name="net")
+    solution = cut(instance, 0)
+    plot(instance, solution, tmp_path / "one.html")
+    assert "<th>Stage</th>" in (tmp_path / "one.html").read_text()
+    stage_map(instance, {"a": solution, "b": solution}, tmp_path / "two.html")
+    assert "<th>Stage</th>" not in (tmp_path / "two.html").read_text()

@@ -1,0 +1,29 @@
+"""The libraries that draw and write pages: an extra, without which all else works."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from stagepack.errors import InputError
+
+
+def extra(module: str, who: str = "the report needs") -> Any:
+    """Return a module of a library of the extra ``report``.
+
+    Parameters
+    ----------
+    module : str
+    who : str
+        Who needs it, for the message.
+
+    Raises
+    ------
+    InputError
+        When it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        library = module.partition(".")[0]
+        raise InputError(f"{who} {library}", remedy="pip install 'stagepack[report]'") from error
