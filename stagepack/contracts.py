@@ -65,7 +65,21 @@ class Instance(Protocol):
         """Return the rules that a solution breaks, each of which prints as one line."""
 
     def solution_in(self, given: Any, field: str = "solution", *, shaped: bool = True) -> Any:
-        """Return the solution that `given` is, or that it holds as a result of this instance."""
+        """Return the solution that `given` is, or that it holds as a result of this instance.
+
+        Parameters
+        ----------
+        given : solution or Result
+        field : str
+            Name of the argument, for messages.
+        shaped : bool
+            Whether its shape must be right, too, so that it can be evaluated.
+
+        Raises
+        ------
+        InputError
+            For anything else, and for a result without a solution or of another instance.
+        """
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
@@ -75,4 +89,10 @@ class InstanceOf(Instance, Protocol[FoundT]):
     """An instance, and of which class its solutions are."""
 
     def solution_in(self, given: Any, field: str = "solution", *, shaped: bool = True) -> FoundT:
-        """Return the solution that `given` is, or that it holds as a result of this instance."""
+        """Return the solution that `given` is, or that it holds as a result of this instance.
+
+        Parameters
+        ----------
+        given, field, shaped
+            As any :class:`Instance` takes them.
+        """

@@ -11,7 +11,13 @@ from stagepack.instances.problem import PROBLEMS
 
 
 def require_exportable(problem: Any, path: Path) -> None:
-    """Refuse a file that this kind of problem is not exported to, before anything is solved."""
+    """Refuse a file that this kind of problem is not exported to, before anything is solved.
+
+    Raises
+    ------
+    InputError
+        For a kind that has no export, or another end of the name than it takes.
+    """
     export = PROBLEMS[problem.kind].export
     if export is None:
         raise InputError(f"a {problem.kind} has none", field="--export", remedy="use -o FILE")

@@ -12,7 +12,13 @@ from stagepack.errors import InputError
 
 
 def require_writable(*targets: Path | None) -> None:
-    """Refuse what cannot be written, or is named twice, before anything is solved."""
+    """Refuse what cannot be written, or is named twice, before anything is solved.
+
+    Raises
+    ------
+    InputError
+        Naming the file.
+    """
     seen: set[str] = set()
     for target in targets:
         if target is None:

@@ -14,7 +14,13 @@ from stagepack.result import Result
 
 
 def named(solutions: Any) -> dict[str, Any]:
-    """Return solutions or results by label: of a mapping, or of one or several results."""
+    """Return solutions or results by label: of a mapping, or of one or several results.
+
+    Raises
+    ------
+    InputError
+        For none, or for what is no solution.
+    """
     if isinstance(solutions, Mapping | list | tuple) and not solutions:
         raise InputError("holds none", field="solution", remedy="give a solution or a result")
     if isinstance(solutions, Mapping):
@@ -97,6 +103,11 @@ def trace(
     Returns
     -------
     matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        For what is no result, or a file that is no picture.
     """
     runs = named(results)
     file, ax = target(path, ax)

@@ -1,6 +1,8 @@
 """Cycles of many transfers and phases at once, exactly as the instance counts them.
 
 Everything here has a twin among the rules of the instance, which check what is found with it.
+
+Cost: O(entries).  Source: the rules of the instance (:mod:`stagepack.instances.phases.modes`).
 """
 
 from __future__ import annotations

@@ -128,6 +128,11 @@ class OptionTable:
     most : int
         For bounds: no number of I/O tiles from `io_tiles` to this one has a better plan.  Compute
         and its memory are those of the fewest, transfers and buffers those of the most.
+
+    Raises
+    ------
+    ValueError
+        For an unknown word in `distinguish`.
     """
 
     def __init__(

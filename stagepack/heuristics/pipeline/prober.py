@@ -45,6 +45,12 @@ class Prober:
     progress : Progress, optional
         Asked for the time between chunks of work (raises
         :class:`~stagepack.progress.Stopped` when it is over).
+
+    Raises
+    ------
+    InputError
+        When stages may stash so many numbers of microbatches that what they reach takes too much
+        memory.
     """
 
     def __init__(

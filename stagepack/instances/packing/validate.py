@@ -110,7 +110,13 @@ def _entry(value: object, kind: str, where: str) -> object:
 
 
 def ranges(values: Iterable[Any], name: str) -> tuple[tuple[int, int], ...]:
-    """Return address ranges [low, high) in ascending order, those that touch as one."""
+    """Return address ranges [low, high) in ascending order, those that touch as one.
+
+    Raises
+    ------
+    InputError
+        Naming the entry that is no pair, empty, or begins below 0.
+    """
     found: list[tuple[int, int]] = []
     given = []
     for at, value in enumerate(values):
@@ -174,7 +180,13 @@ def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[in
 
 
 def banks(given: Banks, n: int) -> Banks:
-    """Return banks with their pairs read and their numbers checked."""
+    """Return banks with their pairs read and their numbers checked.
+
+    Raises
+    ------
+    InputError
+        For no bank, a bank without bytes, a negative weight, or what :func:`pairs` refuses.
+    """
     count, nbytes = integer(given.count, "banks.count"), integer(given.nbytes, "banks.nbytes")
     weight = None if given.weight is None else integer(given.weight, "banks.weight")
     for name, value, least in (("count", count, 1), ("nbytes", nbytes, 1), ("weight", weight, 0)):

@@ -49,7 +49,13 @@ def choices(given: Iterable[Any], words: type[WordT], name: str) -> tuple[WordT,
 
 
 def boundaries(given: Iterable[int] | None) -> tuple[int, ...] | None:
-    """Return fixed boundaries as integers, or None."""
+    """Return fixed boundaries as integers, or None.
+
+    Raises
+    ------
+    InputError
+        For what is no list of integers.
+    """
     if given is None:
         return None
     if not isinstance(given, Iterable):
@@ -60,7 +66,13 @@ def boundaries(given: Iterable[int] | None) -> tuple[int, ...] | None:
 
 
 def skips(given: Iterable[tuple[int, int]], n: int) -> tuple[tuple[int, int], ...]:
-    """Return skips in order, each once; (l, l + 1) is no skip but the chain itself."""
+    """Return skips in order, each once; (l, l + 1) is no skip but the chain itself.
+
+    Raises
+    ------
+    InputError
+        Naming the entry that is no pair, or leads backward or out of the chain.
+    """
     if not isinstance(given, Iterable):
         raise InputError(
             f"{given!r} is no list", field="skips", remedy="write pairs (layer that writes, reader)"
@@ -133,7 +145,19 @@ def batch(
 
 
 def chip(given: Chip | None, facts: Mapping[str, Any]) -> Chip:
-    """Return the chip with the facts that are not None, refused by the name of its field."""
+    """Return the chip with the facts that are not None.
+
+    Parameters
+    ----------
+    given : Chip, optional
+    facts : mapping
+        Fields of a chip that replace those given.
+
+    Raises
+    ------
+    InputError
+        Naming the field: for rates and numbers of tiles out of range.
+    """
     facts = {name: value for name, value in facts.items() if value is not None}
     base = Chip() if given is None else given
     if not isinstance(base, Chip):
@@ -180,7 +204,13 @@ def chip(given: Chip | None, facts: Mapping[str, Any]) -> Chip:
 
 
 def instance(found: PhaseData) -> None:
-    """Refuse what contradicts itself or could overflow."""
+    """Refuse what contradicts itself or could overflow.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
     n = found.n
     if found.sharding.min() < 1:
         raise InputError("a factor below 1", field="sharding", remedy="give factors >= 1")

@@ -212,6 +212,11 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         **options
             What :meth:`from_arrays` takes (training, microbatches, objective, ...); may replace
             what is derived.
+
+        Raises
+        ------
+        InputError
+            For a key of two sizes, and what :class:`.Lifetimes` and :meth:`from_arrays` refuse.
         """
         layers = profile.layers
         n = len(layers)

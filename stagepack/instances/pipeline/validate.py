@@ -12,7 +12,13 @@ from stagepack.instances.words import LARGEST
 
 
 def instance(given: PartitionData) -> None:
-    """Refuse an instance whose fields do not fit one another, or whose sums could overflow."""
+    """Refuse an instance whose fields do not fit one another, or whose sums could overflow.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
     n, k = given.n, given.k
     if not 1 <= given.microbatches < 2**31:
         raise InputError(

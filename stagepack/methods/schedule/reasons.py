@@ -68,6 +68,11 @@ def conclude_infeasible(
         Who says so.
     found : sequence of str
         The :func:`.reasons.reasons`, if there are any.
+
+    Raises
+    ------
+    CheckError
+        When there is a schedule.
     """
     if progress.solution is not None:
         raise CheckError(f"{source} calls an instance infeasible that has a valid schedule")
