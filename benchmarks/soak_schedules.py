@@ -28,7 +28,7 @@ from stagepack.errors import StagepackError
 from stagepack.heuristics.schedule import bounds
 from stagepack.heuristics.schedule.timing import tighten
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
-from stagepack.methods.schedule.reasons import sufficient_memory
+from stagepack.methods.schedule.explain import sufficient_memory
 from stagepack.result import Result, Status, Termination
 from stagepack.solve import MethodInfo, methods, solve
 from tests.random_schedules import best, random_schedule

@@ -259,11 +259,11 @@ def test_an_inexact_choice_keeps_its_own_bound_only() -> None:
     assert choices.raised("one", 15) == 15
     assert choices.raised("one", 25) == 20  # the other one, whose model proves nothing
     assert choices.raised("other", 5) == 20
-    choices.conclude(SIX, "test")
+    choices.conclude(SIX)
     assert progress.infeasible_reason is None
     assert choices.raised("one", UNLIMITED) == 20
     assert choices.raised("other", UNLIMITED) is None
-    choices.conclude(TIGHT, "test")
+    choices.conclude(TIGHT)
     assert progress.infeasible_reason is not None
 
 

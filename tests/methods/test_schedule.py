@@ -16,7 +16,7 @@ from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
 from stagepack.methods.schedule import searches
-from stagepack.methods.schedule.reasons import conclude_infeasible, sufficient_memory
+from stagepack.methods.schedule.explain import conclude_infeasible, sufficient_memory
 from stagepack.progress import Progress
 from stagepack.result import Status, Termination
 from stagepack.solve import REGISTRY, methods, solve

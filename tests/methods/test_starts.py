@@ -12,9 +12,11 @@ from stagepack.errors import InputError
 CHAIN = sp.PipelinePartition.from_arrays([3, 1, 4, 1, 5], devices=2)
 SCHEDULE = sp.PipelineSchedule.from_arrays([2, 3], [4, 1], microbatches=3)
 PHASES = sp.PhaseSchedule.from_arrays([5, 6, 4], [9, 7, 8], [3, 2, 4, 2], memory=64)
+PACKING = sp.LmemPacking.from_arrays([4, 6, 4], [0, 1, 2], [2, 3, 4])
 KINDS = [
     (CHAIN, "dp", "greedy", {"boundaries": [0, 5, 5]}),
     (SCHEDULE, "cp-sat", "1f1b", {"start": [[[0, 0, 0], [9, 9, 9]], [[2, 5, 8], [8, 7, 9]]]}),
+    (PACKING, "exact", "portfolio", {"offsets": {"0": 0, "1": 0, "2": 0}}),
     (PHASES, "enumerate", "greedy-head", {"boundaries": [0, 3], "mode": ["io"], "io_tiles": 0}),
 ]
 
@@ -48,6 +50,7 @@ def test_a_start_that_does_not_apply_says_why() -> None:
     for instance, method, start in (
         (CHAIN.replace(objective="sum"), "dp", "bisect"),
         (SCHEDULE, "cp-sat", "zb-h1"),
+        (PACKING, "exact", "bank-aware"),
         (PHASES, "enumerate", "keep-all"),
     ):
         known = {m.name: m.reason for m in sp.methods(instance)}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagepack.heuristics.iis import reduce
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.effort import Ask, asking
 from stagepack.heuristics.packing.exact_search import exact
@@ -164,22 +165,11 @@ class _Filter:
         which = np.unique(owner[(blocks.first < end) & (blocks.end > first)])
         # The largest blocks are tried last: they are hardly ever superfluous.
         which = which[np.argsort(blocks.size[which], kind="stable")]
-        chunk, proved = len(which) // 2, True
-        while chunk:
-            begin = 0
-            while begin < len(which):
-                if self.keep_going is not None and not self.keep_going():
-                    return InfeasibleBlocks(np.sort(which), first, end, False, self.nodes)
-                rest = np.delete(which, np.s_[begin : begin + chunk])
-                status = self.status(rest) if len(rest) else Status.FEASIBLE
-                if status is Status.INFEASIBLE:
-                    which = rest
-                    continue
-                begin += chunk
-                if chunk == 1 and status is Status.UNKNOWN:
-                    proved = False
-            chunk //= 2
-        if blocks.linear:
+        kept, proved = reduce(
+            which.tolist(), lambda rest: self.status(np.array(rest)), self.keep_going
+        )
+        which = np.array(kept)
+        if blocks.linear and (self.keep_going is None or self.keep_going()):
             first, end = self._narrowed(which, 0, blocks.sections)
         return InfeasibleBlocks(np.sort(which), first, end, proved, self.nodes)
 

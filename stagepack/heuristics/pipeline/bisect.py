@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.heuristics.pipeline.bounds import objective_bound
-from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.heuristics.pipeline.fill_kernels import fill, load_fill
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -36,8 +35,8 @@ def unsupported(instance: PipelinePartition) -> str:
     return ""
 
 
-def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
-    """Find and prove a partition of least bottleneck, or that there is none.
+def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
+    """Find and prove a partition of least bottleneck; return False when there is none.
 
     Raises
     ------
@@ -58,8 +57,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     floor = objective_bound(costs)
     first = within(int(costs.prefix[:, -1].max()))
     if first is None:
-        progress.prove_infeasible(explain(costs, progress))
-        return
+        return False
     low, high = floor, first
     while low < high:
         if progress.stale:
@@ -73,6 +71,7 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     within(high)
     progress.offer(solution(), "bisect")
     progress.raise_bound(costs.bound(high), "exhausted search")
+    return True
 
 
 class _Probe:

@@ -14,15 +14,14 @@ from __future__ import annotations
 from stagepack.errors import InputError
 from stagepack.heuristics.pipeline import staircase
 from stagepack.heuristics.pipeline.bounds import objective_bound
-from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.heuristics.pipeline.prober import LeastLimit, load_kernels
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.progress import Progress
 
 
-def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
-    """Find and prove an optimal partition, or that there is none.
+def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
+    """Find and prove an optimal partition; return False when there is none.
 
     Raises
     ------
@@ -33,14 +32,15 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         with progress.setup("loading kernels"):
             load_kernels()
     try:
-        _search(costs, progress)
+        return _search(costs, progress)
     except InputError as error:
         if progress.solution is None:
             raise
         progress.reason = str(error)  # what is known stays known
+        return True
 
 
-def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
+def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
     known = None if progress.solution is None else costs.largest_compute(progress.solution)
     two_limits = costs.instance.objective is Objective.TRANSFER_BOUNDED
     floor = costs.compute_bound() if two_limits else objective_bound(costs)
@@ -49,12 +49,11 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
     if two_limits and known is not None and search.first_cells > staircase.MANY_CELLS:
         # Compute does not narrow the windows down, limits on transfer may.
         staircase.descend(search, floor, progress)
-        return
+        return True
     while not search.done:
         search.go_on()
         if search.infeasible:
-            progress.prove_infeasible(explain(costs, progress))
-            return
+            return False
         if search.best != offered:
             offered = search.best
             progress.offer(search.best_partition(), "dp")
@@ -62,3 +61,4 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
         progress.require_time()
     if two_limits:
         staircase.descend(search, search.bound, progress)
+    return True

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.heuristics.pipeline.feasibility import explain
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
@@ -38,8 +37,8 @@ def unsupported(instance: PipelinePartition) -> str:
     return ""
 
 
-def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
-    """Find and prove an optimal partition, or that there is none.
+def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
+    """Find and prove an optimal partition; return False when there is none.
 
     Raises
     ------
@@ -67,9 +66,9 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> None:
             best, best_threshold = total[at], block[at : at + 1]
             progress.offer(_trace_back(compute, transfer, best_threshold, progress), "dp-reference")
     if best_threshold is None:
-        progress.prove_infeasible(explain(costs, progress))
-    else:
-        progress.raise_bound(costs.bound(int(best)), "exhausted search")
+        return False
+    progress.raise_bound(costs.bound(int(best)), "exhausted search")
+    return True
 
 
 def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ import numpy as np
 from stagepack import solvers
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
+from stagepack.heuristics.iis import reduce
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.packing import LmemPacking, Objective
@@ -187,52 +188,19 @@ def find(
     born = [int(instance.start[group].min()) for group in groups]
     nbytes = [int(instance.size[group].max()) for group in groups]
 
-    def misfit(kept: list[int]) -> Status:
+    def fits(kept: list[int]) -> Status:
         buffers = sorted(i for at in kept for i in groups[at])
-        return questions.fits(part(instance, buffers, ceiling)) if buffers else Status.FEASIBLE
+        return questions.fits(part(instance, buffers, ceiling))
 
     kept = sorted(range(len(groups)), key=lambda at: (born[at], at))
     # What is alive at other times goes in large pieces, the rest one by one: of the buffers, the
     # largest are tried last, for they are hardly ever superfluous.
-    kept, _ = _without(kept, misfit, questions.keep_going, least=max(1, len(kept) // 16))
+    kept, _ = reduce(kept, fits, questions.keep_going, least=max(1, len(kept) // 16))
     kept.sort(key=lambda at: (nbytes[at], at))
-    kept, irreducible = _without(kept, misfit, questions.keep_going, least=1)
+    kept, irreducible = reduce(kept, fits, questions.keep_going)
     if len(kept) == len(groups) and not irreducible:
         return None
     return InfeasibleBuffers(tuple(sorted(i for at in kept for i in groups[at])), irreducible)
-
-
-def _without(
-    kept: list[int],
-    decide: Callable[[list[int]], Status],
-    keep_going: Callable[[], bool],
-    least: int,
-) -> tuple[list[int], bool]:
-    """Drop chunks, halved down to `least`, that the rest does not fit without.
-
-    Returns
-    -------
-    kept : list of int
-    irreducible : bool
-        Every chunk of the last size was proved to be needed.
-    """
-    chunk, irreducible = max(least, len(kept) // 2), False
-    while chunk:
-        begin, irreducible = 0, True
-        while begin < len(kept):
-            if not keep_going():
-                return kept, False
-            rest = kept[:begin] + kept[begin + chunk :]
-            status = decide(rest)
-            if status is Status.INFEASIBLE:
-                kept = rest
-                continue
-            irreducible = irreducible and status is Status.FEASIBLE
-            begin += chunk
-        if chunk == least:
-            return kept, irreducible
-        chunk = max(least, chunk // 2)
-    return kept, irreducible
 
 
 def lifetime(instance: LmemPacking, buffers: tuple[int, ...]) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
-from stagepack.methods.packing.reasons import conclude_infeasible
+from stagepack.methods.packing.explain import conclude_infeasible
 from stagepack.progress import Progress
 from stagepack.result import Termination
 

@@ -6,8 +6,9 @@ Each is made of :mod:`.steps`; they are listed in ``RUNS``, at the end.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
@@ -30,8 +31,8 @@ from stagepack.methods.packing.quick import (
     place_first,
     place_more,
 )
-
-Run = Callable[[LmemPacking, PackingProgress, Settings], None]
+from stagepack.methods.packing.whole import Run, whole
+from stagepack.methods.starts import offer_start
 
 DIVED, DIVE = 500, 2.0
 """Blocks from which on a short dive comes before the greedy rules, and its seconds of work."""
@@ -153,33 +154,27 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
 
     The placement, shape (b,), may exceed the capacity: searches start from it all the same.
     """
-    wanted, instance, progress = settings.warm_start, attempt.instance, attempt.progress
+    instance, progress = attempt.instance, attempt.progress
     extended = instance.objective not in (Objective.PEAK, Objective.FIT)
     compile_kernels(attempt, "greedy", *(["lists"] if extended else []))
-    if wanted is None:
-        return None
-    if isinstance(wanted, Mapping):  # as a result records it
-        wanted = PackingSolution.from_dict(wanted, instance)
-    if isinstance(wanted, PackingSolution):
-        violations = instance.check(wanted)
-        if violations:
-            raise InputError(
-                f"the solution given breaks {violations[0]}",
-                field="warm_start",
-                remedy="give a valid one or none",
-            )
-        progress.offer(wanted, "warm start")
-        return attempt.best
-    if wanted != "auto":
-        _method_start(wanted, instance, progress, settings)
-        return attempt.best
+    alone = dataclasses.replace(settings, warm_start="auto")
+    starts: dict[str, Callable[[], object]] = {
+        "auto": functools.partial(_start_of_choice, attempt, settings),
+        **{name: functools.partial(_PLAIN[name], instance, progress, alone) for name in STARTS},
+    }
+    offer_start(instance, progress, settings, starts)
+    return None if settings.warm_start is None else attempt.best
+
+
+def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
+    instance, progress = attempt.instance, attempt.progress
     _offer_hint(attempt)
     if instance.objective is Objective.SPILL:
         steps.spill_by_value(attempt)
-        return None
+        return
     if instance.objective is Objective.MOVES:
         steps.replan(attempt)
-        return None
+        return
     quick = place_first(attempt)
     if attempt.blocks.b > LARGE:
         place_more(attempt, quick)
@@ -195,7 +190,6 @@ def _start(attempt: Attempt, settings: Settings) -> Array | None:
         )
         if apart is not None:
             attempt.offer(apart, "bank-aware")
-    return attempt.best
 
 
 def _offer_hint(attempt: Attempt) -> None:
@@ -206,26 +200,13 @@ def _offer_hint(attempt: Attempt) -> None:
             attempt.progress.offer(hinted, "hint of the instance")
 
 
-def _method_start(
-    wanted: object, instance: LmemPacking, progress: PackingProgress, settings: Settings
-) -> None:
-    if not isinstance(wanted, str) or wanted not in STARTS:
-        raise InputError(
-            f"unknown warm start {wanted!r}",
-            field="warm_start",
-            remedy="choose auto, none, or one of " + ", ".join(STARTS),
-        )
-    RUNS[wanted](instance, progress, dataclasses.replace(settings, warm_start="auto"))
-    progress.reason = ""
-
-
 def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Run greedy rules, then what proves: the exact search, or a model where there is more to say.
 
     Placements too many to search are dived for, then improved window by window.
     """
     if settings.engine is not None:
-        RUNS["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
+        _PLAIN["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
     attempt = Attempt(instance, progress)
     large = attempt.blocks.b > LARGE or attempt.blocks.pairs > exact.LARGEST_PAIRS
@@ -304,7 +285,7 @@ def _share(seconds: float) -> float:
     return min(seconds, max(SHORTEST, effort.left() / 2))
 
 
-RUNS: dict[str, Run] = {
+_PLAIN: dict[str, Run] = {
     "auto": _auto,
     **{name: _run_rule(name) for name in RULES},
     "portfolio": _portfolio,
@@ -317,12 +298,15 @@ RUNS: dict[str, Run] = {
     "milp": _on_engine("Milp", "pyomo:highs"),
     "cp-sat": _on_engine("CpSat", "cp-sat"),
 }
-"""What each method does."""
+"""What each method searches."""
 
-STARTS = tuple(name for name in RUNS if name not in ("auto", "milp", "cp-sat"))
+RUNS = {name: whole(name, run) for name, run in _PLAIN.items()}
+"""What each method does, in full."""
+
+STARTS = tuple(name for name in _PLAIN if name not in ("auto", "milp", "cp-sat"))
 """Methods whose answer another one may start from."""
 
-SEARCHES: dict[str, Callable[[Blocks], str]] = {
+REFUSALS: dict[str, Callable[[Blocks], str]] = {
     "dive": lambda blocks: dive.unsupported(blocks.rounded),
     "repair": repairs.unsupported,
     "anneal": annealing.unsupported,

@@ -23,8 +23,8 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.models import paced, run_model
 from stagepack.methods.packing.attempt import Attempt, compile_kernels
+from stagepack.methods.packing.explain import conclude_infeasible
 from stagepack.methods.packing.quick import POOR, place_anew, place_first, place_more
-from stagepack.methods.packing.reasons import conclude_infeasible
 from stagepack.result import Status
 from stagepack.solvers import Engine
 

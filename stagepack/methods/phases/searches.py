@@ -19,7 +19,7 @@ from stagepack.instances.phases.least import misfit
 from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.phases import METHODS, retention
-from stagepack.methods.phases.reasons import conclude_infeasible
+from stagepack.methods.phases.explain import conclude_infeasible
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
@@ -44,7 +44,7 @@ def _begin(instance: PhaseSchedule, progress: PhaseProgress) -> Pairs:
         When some layer cannot fit.
     """
     if misfit(instance):
-        conclude_infeasible(instance, progress, "memory")
+        conclude_infeasible(instance, progress)
         raise Stopped
     with progress.setup("loading kernels"):
         _warm_up(False)
@@ -191,7 +191,7 @@ def _search(pairs: Pairs, source: str, *, patient: bool = True) -> None:
     if not progress.proved and not pairs.none_fits:
         pairs.run(source, patient=patient)
     if progress.solution is None and pairs.none_fits:
-        conclude_infeasible(pairs.instance, progress, source)
+        conclude_infeasible(pairs.instance, progress)
     elif pairs.inexact and not progress.proved:
         progress.reason = f"{source} proves nothing more here: {pairs.inexact}"
 
@@ -270,10 +270,10 @@ class Choices:
         )
         effort.spend(seconds)
 
-    def conclude(self, instance: PhaseSchedule, source: str) -> None:
+    def conclude(self, instance: PhaseSchedule) -> None:
         """Say so when every choice was proved to have no plan."""
         if min(self.bounds.values()) >= UNLIMITED:
-            conclude_infeasible(instance, self.progress, source)
+            conclude_infeasible(instance, self.progress)
 
 
 def _of_options(model: Any, instance: PhaseSchedule, table: OptionTable, upper: int | None) -> Any:
@@ -332,7 +332,7 @@ def _columns(pairs: Pairs, engine: Any, settings: Settings, name: str, model: An
         )
         doubt = doubt or table.inexact
         progress.require_time()
-    choices.conclude(instance, name)
+    choices.conclude(instance)
     if doubt and not progress.proved:
         progress.reason = f"{name} proves nothing more here: {doubt}"
 
@@ -357,7 +357,7 @@ def _recomputing(pairs: Pairs, engine: Any, settings: Settings, name: str, model
             safe=True,
         )
         progress.require_time()
-    choices.conclude(instance, name)
+    choices.conclude(instance)
 
 
 def _modelled(

@@ -7,19 +7,17 @@ import functools
 import math
 from collections.abc import Callable
 
-from stagepack.errors import CheckError, InputError
 from stagepack.formulations import pipeline as formulations
 from stagepack.heuristics.pipeline import baselines, reference
 from stagepack.heuristics.pipeline import bisect as bisection
 from stagepack.heuristics.pipeline import dp as search
 from stagepack.heuristics.pipeline.bounds import objective_bound
-from stagepack.heuristics.pipeline.feasibility import explain
-from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels, needs_kernels
 from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.pipeline import METHODS
+from stagepack.methods.pipeline.explain import conclude_infeasible
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress
 
@@ -53,21 +51,24 @@ def _dp(instance: PipelinePartition, progress: PipelineProgress, settings: Setti
     """Search the limits on compute and transfer exactly."""
     _start(instance, progress, settings)
     costs = _costs(instance, progress)
-    search.solve(costs, progress)
+    if not search.solve(costs, progress):
+        conclude_infeasible(costs, progress)
     _say_what_rounding_leaves_open(costs, progress)
 
 
 def _dp_reference(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Solve Auto Pipeline's recurrence for every transfer threshold."""
     costs = _costs(instance, progress)
-    reference.solve(costs, progress)
+    if not reference.solve(costs, progress):
+        conclude_infeasible(costs, progress)
     _say_what_rounding_leaves_open(costs, progress)
 
 
 def _bisect(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Bisect on the plain bottleneck with greedy probes."""
     costs = _costs(instance, progress)
-    bisection.solve(costs, progress)
+    if not bisection.solve(costs, progress):
+        conclude_infeasible(costs, progress)
     _say_what_rounding_leaves_open(costs, progress)
 
 
@@ -140,21 +141,10 @@ def _on_engine(
             start_value=None if start is None else instance.evaluate(start),
             bound_value=costs.bound,
             overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
-            conclude_infeasible=lambda: _conclude_infeasible(costs, progress, name),
+            conclude_infeasible=lambda: conclude_infeasible(costs, progress, name),
         )
 
     return run
-
-
-def _conclude_infeasible(costs: RangeCosts, progress: PipelineProgress, source: str) -> None:
-    try:
-        partition = Prober(costs, progress).probe()
-        reason = explain(costs, progress)
-    except InputError:  # too large to look into: free order of many unlike devices
-        partition, reason = None, f"{source} proves that no partition fits the devices' memory"
-    if partition is not None or progress.solution is not None:
-        raise CheckError(f"{source} calls an instance infeasible that has a valid partition")
-    progress.prove_infeasible(reason)
 
 
 # ---------------------------------------------------------------------- where to start

@@ -17,7 +17,7 @@ from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE, load_engine, paced, run_model
-from stagepack.methods.schedule.reasons import conclude_infeasible
+from stagepack.methods.schedule.explain import conclude_infeasible
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination

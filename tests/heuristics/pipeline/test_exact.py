@@ -16,7 +16,6 @@ from stagepack.heuristics.pipeline import (
     baselines,
     bisect,
     dp,
-    feasibility,
     prober,
     reference,
     staircase,
@@ -30,13 +29,14 @@ from tests.strategies import brute_force, pipelines
 
 
 def run(
-    search: Callable[..., None], instance: PipelinePartition, **limits: Any
+    search: Callable[..., bool], instance: PipelinePartition, **limits: Any
 ) -> Progress[PipelineSolution]:
     progress: Progress[PipelineSolution] = Progress(
         instance.evaluate, instance.check, tolerance=instance.tolerance, **limits
     )
     with contextlib.suppress(Stopped):
-        search(RangeCosts(instance), progress)
+        if search(RangeCosts(instance), progress) is False:
+            progress.prove_infeasible("exhausted search")
     return progress
 
 
@@ -349,33 +349,6 @@ def test_odd_speeds_without_a_common_multiple() -> None:
     assert progress.objective == pytest.approx(other.objective, rel=instance.tolerance)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"exclusive": [5, 50, 5], "capacity": 40}, ["layer 1", "50", "40", "10 too many"]),
-        (
-            {"exclusive": [30, 30, 5], "capacity": 40, "variables": [("tied", 0, 1)]},
-            ["layers 0 to 1", "'tied'", "20 too many"],
-        ),
-        ({"exclusive": [30, 30, 30], "capacity": 40}, ["20 bytes more", "60", "3 devices"]),
-        (
-            {"devices": 3, "variables": [("tied", 0, 1)]},
-            ["3 devices need 3 stages", "3 layers", "2 at most"],
-        ),
-        ({"fixed_cuts": [1, 2]}, ["2 fixed cuts", "3 stages"]),
-        ({"fixed_cuts": [1], "variables": [("tied", 0, 1)]}, ["fixed cut at 1", "'tied'"]),
-    ],
-)
-def test_infeasible_says_why_and_what_would_do(changes: dict[str, Any], words: list[str]) -> None:
-    options: dict[str, Any] = {"devices": 2, **changes}
-    instance = PipelinePartition.from_arrays([1, 1, 1], **options)
-    assert brute_force(instance) is None
-    reason = run(dp.solve, instance).infeasible_reason
-    assert reason is not None
-    for word in words:
-        assert word in reason
-
-
 def greedy_in_python(costs: RangeCosts) -> list[int] | None:
     instance, n, k = costs.instance, costs.n, costs.k
     cuts = np.flatnonzero(costs.allowed).tolist()
@@ -447,37 +420,3 @@ def test_many_devices_are_filled_alike_compiled_or_not(
     monkeypatch.setattr(bisect, "MANY_DEVICES", 1)
     assert run(bisect.solve, instance).solution == plain.solution
     assert plain.objective == run(dp.solve, instance).objective
-
-
-class Asked(Progress[PipelineSolution]):
-    """Counts how often it is asked for the time, and ends at one of these times."""
-
-    def __init__(self, instance: PipelinePartition, end: int) -> None:
-        super().__init__(instance.evaluate, instance.check)
-        self.asked, self._end = 0, end
-
-    def require_time(self) -> None:
-        self.asked += 1
-        if self.asked >= self._end:
-            raise Stopped
-
-
-def test_the_search_for_a_reason_asks_for_the_time_everywhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(feasibility, "BLOCK", 10)  # a look every so many uses of keys
-    rng = np.random.default_rng(0)
-    n = 100
-    shared = {f"k{at}": (10, rng.integers(0, n, 8).tolist()) for at in range(20)}
-    tight = PipelinePartition.from_arrays(
-        [1] * n, devices=5, exclusive=[10] * n, shared=shared, capacity=250
-    )
-    whole = Asked(tight, 10**9)
-    reason = feasibility.explain(RangeCosts(tight), whole)
-    assert "would be feasible with" in reason
-    for end in range(1, whole.asked + 1, 7):  # wherever time runs out, what is known is told
-        told = feasibility.explain(RangeCosts(tight), Asked(tight, end))
-        assert told == "no partition into 5 stages fits the devices' memory"
-    # A question for every block of uses, every probe of a capacity and every number of devices.
-    uses = sum(len(set(layers)) for _, layers in shared.values())
-    assert whole.asked > uses // 10 + 2 * 10

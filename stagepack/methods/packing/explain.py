@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagepack.errors import CheckError
 from stagepack.heuristics.packing import iis as iis_of_blocks
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.packing import LmemPacking
@@ -43,8 +42,6 @@ def conclude_infeasible(
         When there is a placement.
     """
     instance, blocks, progress = attempt.instance, attempt.blocks, attempt.progress
-    if progress.solution is not None:
-        raise CheckError(f"{source} calls an instance infeasible that has a valid placement")
     ceiling = instance.ceiling
     if ceiling is not None and not instance.memories and not exact.unsupported(blocks):
         progress.prove_infeasible(_by_search(attempt, low, source, ceiling, within))

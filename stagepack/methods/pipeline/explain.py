@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from stagepack.errors import InputError
+from stagepack.errors import CheckError, InputError
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.instances.pipeline import PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -22,6 +22,33 @@ from stagepack.progress import Progress, Stopped
 MOST_DEVICES_TRIED = 64
 BLOCK = 2**20  # uses of keys looked at between two looks at the clock
 Pause = Callable[[], object]
+
+
+def conclude_infeasible(
+    costs: RangeCosts, progress: Progress[PipelineSolution], engine: str = ""
+) -> None:
+    """Report that no partition fits, and why.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    progress : Progress
+    engine : str
+        Who says so, where that is an engine with tolerances: then a partition is looked for first.
+
+    Raises
+    ------
+    CheckError
+        When there is one.
+    """
+    try:
+        found = Prober(costs, progress).probe() if engine else None
+        reason = explain(costs, progress)
+    except InputError:  # too large to look into: free order of many unlike devices
+        found, reason = None, f"{engine} proves that no partition fits the devices' memory"
+    if found is not None:
+        raise CheckError(f"{engine} calls an instance infeasible that has a valid partition")
+    progress.prove_infeasible(reason)
 
 
 def explain(costs: RangeCosts, progress: Progress[PipelineSolution] | None = None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stagepack.errors import CheckError
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.phases.least import misfit
@@ -15,25 +14,19 @@ PATIENCE = 5.0
 """Seconds that a search for what would do may take, once it is proved that nothing fits."""
 
 
-def conclude_infeasible(
-    instance: PhaseSchedule, progress: Progress[PhaseSolution], source: str
-) -> None:
+def conclude_infeasible(instance: PhaseSchedule, progress: Progress[PhaseSolution]) -> None:
     """Report that there is no plan, and why; then find in little time what would do.
 
     Parameters
     ----------
     instance : PhaseSchedule
     progress : Progress
-    source : str
-        What proved it.
 
     Raises
     ------
     CheckError
         When there is a plan.
     """
-    if progress.solution is not None:
-        raise CheckError(f"{source} calls an instance infeasible that has a plan")
     alone = misfit(instance)
     if alone:
         progress.prove_infeasible(alone)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stagepack.errors import CheckError
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import (
     PipelineSchedule,
@@ -74,8 +73,6 @@ def conclude_infeasible(
     CheckError
         When there is a schedule.
     """
-    if progress.solution is not None:
-        raise CheckError(f"{source} calls an instance infeasible that has a valid schedule")
     limit = instance.limit
     assert limit is not None
     said = list(found[:1])

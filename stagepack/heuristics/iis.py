@@ -1,0 +1,54 @@
+"""Irreducible infeasible subsets (IIS): what is left once all is dropped that need not be there.
+
+A deletion filter: a chunk without which the rest is still infeasible is dropped; chunks are halved
+down to single members.  Between n and 2n questions where much is left, k log n where it is k.
+Source: Chinneck and Dravnieks 1991.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from stagepack.result import Status
+
+T = TypeVar("T")
+
+
+def reduce(
+    members: Sequence[T],
+    decide: Callable[[list[T]], Status],
+    keep_going: Callable[[], bool] | None = None,
+    *,
+    least: int = 1,
+) -> tuple[list[T], bool]:
+    """Return the members that are left, and whether every chunk of them is proved to be needed.
+
+    Parameters
+    ----------
+    members : sequence
+        Infeasible together.  Those that come first are tried first: what is hardly ever
+        superfluous comes last.
+    decide : callable
+        Whether some members, one at least, are feasible: FEASIBLE, INFEASIBLE or UNKNOWN.
+    keep_going : callable, optional
+        Asked before each question; once it says no, what is left by then is the answer.
+    least : int
+        Size of the smallest chunks.
+    """
+    kept, chunk = list(members), max(least, len(members) // 2)
+    while True:
+        begin, needed = 0, True
+        while begin < len(kept):
+            if keep_going is not None and not keep_going():
+                return kept, False
+            rest = kept[:begin] + kept[begin + chunk :]
+            status = decide(rest) if rest else Status.FEASIBLE
+            if status is Status.INFEASIBLE:
+                kept = rest
+                continue
+            needed = needed and status is Status.FEASIBLE
+            begin += chunk
+        if chunk == least:
+            return kept, needed
+        chunk = max(least, chunk // 2)

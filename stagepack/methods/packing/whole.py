@@ -1,0 +1,83 @@
+"""A whole run of a method: by the clock or by work, moving little, ending with something to say."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from stagepack.heuristics.packing import effort
+from stagepack.instances.packing import LmemPacking, Objective
+from stagepack.methods import Settings
+from stagepack.methods.packing import relocation
+from stagepack.methods.packing.attempt import PackingProgress, nearest
+from stagepack.methods.packing.quick import last_resort, say_if_far
+from stagepack.progress import Stopped
+from stagepack.result import Event, Termination
+
+Run = Callable[[LmemPacking, PackingProgress, Settings], None]
+
+
+def whole(name: str, run: Run) -> Run:
+    """Return the whole run of a method, given its name and what it searches."""
+
+    def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+        if settings.deterministic and settings.time_limit is not None:
+            progress.limit_by(effort.spent, settings.time_limit)
+        try:
+            with effort.counting(settings.time_limit):
+                _moving_little(name, run, instance, progress, settings)
+                if progress.stop_reason() is Termination.TIME_LIMIT:
+                    progress.stop(Termination.TIME_LIMIT)  # by a clock that stops here
+        finally:
+            _conclude(instance, progress)
+
+    return complete
+
+
+def _moving_little(
+    name: str,
+    run: Run,
+    instance: LmemPacking,
+    progress: PackingProgress,
+    settings: Settings,
+) -> None:
+    """Run, and where there is an old placement see to it that little moves."""
+    if not relocation.matter(name, instance):
+        with contextlib.suppress(Stopped):
+            run(instance, progress, settings)
+        return
+    relocation.before(name, instance, progress, settings)
+    if progress.keep_going():
+        with relocation.reserved(instance, progress), contextlib.suppress(Stopped):
+            run(instance, progress, settings)
+    relocation.after(name, instance, progress, settings)
+
+
+def _conclude(instance: LmemPacking, progress: PackingProgress) -> None:
+    """Offer what is quick where nothing was found; say what is to be known."""
+    if progress.solution is None and progress.infeasible_reason is None:
+        last_resort(instance, progress)
+    say_if_far(instance, progress)
+    peak, capacity = progress.objective, instance.capacity
+    near = nearest(progress)
+    if near is not None and progress.solution is None and instance.ceiling is not None:
+        progress.reason = _undecided(near, instance.ceiling, progress)
+    if instance.objective is not Objective.PEAK or peak is None or capacity is None:
+        return
+    if peak > capacity:
+        remark = (
+            f"the peak exceeds the capacity of {capacity:,}, which only the objective fit "
+            f"enforces, by {peak - capacity:,}"
+        )
+        progress.reason = f"{progress.reason}; {remark}" if progress.reason else remark
+
+
+def _undecided(near: Event, ceiling: int, progress: PackingProgress) -> str:
+    """Return what is known where neither a placement nor a proof was found."""
+    over = int(near.value) - ceiling
+    bound = "" if progress.bound is None else f"; the bound is {progress.bound:,}"
+    return (
+        f"undecided: the best placement found needs {int(near.value):,} bytes, {over:,} "
+        f"({100 * over / max(1, ceiling):.2g} %) over the capacity of {ceiling:,} ({near.source})"
+        f"{bound}; the objective peak returns such a placement"
+    )
