@@ -10,7 +10,7 @@ import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.heuristics.phases.cycles import UNLIMITED
 from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
-from stagepack.methods.phases import reasons
+from stagepack.methods.phases import explain
 from stagepack.methods.phases.searches import Choices
 from stagepack.progress import Progress
 from stagepack.result import Result, Status
@@ -184,12 +184,12 @@ def test_a_proof_outlives_the_search_for_a_remedy(monkeypatch: pytest.MonkeyPatc
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reasons, "enough_memory", interrupted)
+    monkeypatch.setattr(explain, "enough_memory", interrupted)
     result = solved(TIGHT, "enumerate")
     assert result.status is Status.INFEASIBLE
     assert result.reason == "no plan keeps within 30 bytes of memory"
     monkeypatch.undo()
-    monkeypatch.setattr(reasons, "PATIENCE", -1.0)
+    monkeypatch.setattr(explain, "PATIENCE", -1.0)
     assert solved(TIGHT, "enumerate").reason == "no plan keeps within 30 bytes of memory"
 
 
