@@ -109,7 +109,15 @@ class Program(Generic[N]):
         return len(self._low)
 
     def column(self, cost: N = 0, *, lower: N = 0, upper: N = 1, integral: bool = True) -> int:
-        """Add a column and return its number."""
+        """Add a column and return its number.
+
+        Parameters
+        ----------
+        cost, lower, upper : number
+            Its factor in the objective, and its bounds.
+        integral : bool
+            Whether it is a whole number.
+        """
         self.cost.append(cost)
         self.lower.append(lower)
         self.upper.append(upper)
@@ -117,7 +125,13 @@ class Program(Generic[N]):
         return len(self.cost) - 1
 
     def variable(self, *, lower: N = 0, upper: N = 1, integral: bool = True) -> Sum[N]:
-        """Add a column and return it as a sum."""
+        """Add a column and return it as a sum.
+
+        Parameters
+        ----------
+        lower, upper, integral
+            As in :meth:`column`.
+        """
         return Sum({self.column(lower=lower, upper=upper, integral=integral): 1})
 
     def row(self, terms: Mapping[int, N], *, low: N | None = None, high: N | None = None) -> None:

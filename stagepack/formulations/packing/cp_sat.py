@@ -44,6 +44,12 @@ Constraints
     conflicts   below_e + above_e + c_e = 1; l_ia < f_j where below_e, l_jb < f_i where above_e
     cliques     of buffers of which every two are in E, those with p_ia have banks of their own;
                 z >= all their banks, less those of the smaller buffer for each c_e
+Size
+    |B| + 1 variables, two intervals a piece, |B| rows for the peak and one constraint `apart` for
+    each run of sections that pieces bridge (all times |M| with several memories); three variables
+    and two rows for each pair of E
+Source
+    ours, on CP-SAT's rectangles that must not overlap
 """
 
 from __future__ import annotations

@@ -4,6 +4,22 @@ All addresses are in multiples of the unit of :class:`~stagepack.instances.packi
 (a step of the grid on which some best allocation lies), all buffers with one offset are a block.
 Two blocks that are ever alive together keep a distance d = offset_j - offset_i out of a few
 allowed intervals: below, above, or in the room that windows and gaps leave.
+
+Sets
+    B, P_i    blocks; pieces (first, end, low, high) of block i: sections and units that it occupies
+    E         blocks alive together (`neighbours`), those that may share an offset (`shares`), those
+              that can be exchanged for one another (`alike`), pairs for different banks
+              (`bank_pairs`) and sets of buffers that are all pairs (`bank_cliques`)
+Quantities
+    size_i, step_i       units of block i, and what its offset is a multiple of
+    V_i                  runs of offsets of block i (`places`)
+    D_ij                 runs of distances of blocks i and j (`distances`)
+    limit_k              end of memory k; the largest is `height`
+    least, gain          a lower bound on the objective, and what its values are multiples of
+Cost
+    O(pieces) to begin with, O(pieces_i pieces_j) a pair; the pairs are up to |B|^2 / 2
+Source
+    ours
 """
 
 from __future__ import annotations

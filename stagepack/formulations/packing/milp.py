@@ -44,6 +44,11 @@ Constraints
     conflicts   below_e + above_e + c_e = 1; l_ia < f_j where below_e, l_jb < f_i where above_e
     bank loads  of buffers of which every two are in F: z >= all their banks, less those of the
                 smaller buffer for each c_e
+Size
+    |B| integers and a binary for each pair alive together (one less than its runs of distances, two
+    runs without gaps); two rows a pair, one a block, and up to two `stacks` a block and section
+Source
+    disjunctions of pairs: Manne (Operations Research, 1960); runs, stacks and banks are ours
 
 The constants that binaries switch are the distances that the places of two blocks leave.  Of
 binaries that add up to 1, the first is what the others leave.  All variables are integers though

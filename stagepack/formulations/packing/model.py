@@ -1,4 +1,8 @@
-"""What both models of packing share: the instance in units, and what an answer is worth."""
+"""What both models of packing share: the instance in units, and what an answer is worth.
+
+The objective of both counts multiples of `gain`, the greatest common divisor of what can change;
+sets and parameters are those of :mod:`.frame`.
+"""
 
 from __future__ import annotations
 

@@ -21,6 +21,11 @@ Constraints
     engines  no two intervals of one engine overlap
     memory   at every time work, ahead and kept together take at most the capacity
     end      the last phase ends when the costs say
+Size
+    the columns of :mod:`.groups`; a begin, length, end and demand for each of up to 2 n phases, 2 n
+    stretches kept and 4 (n - 1) loads; two rows for each pair of layers that a group may span
+Source
+    ours
 
 On the clock a phase takes one cycle more, so that the memory of an empty one counts, too.
 """

@@ -28,6 +28,12 @@ Constraints
     rows     rows_b >= entries of b bytes alive in the forward and backward phases of layer l;
              steps * sum of b rows_b <= remote memory
     cutoff   objective <= upper
+Size
+    |O| columns (n times the longest group, modes and policies) and up to 4 (n - 1) for prefetching
+    in each table, |H| and one for each size of entries; n rows `flow` and n `memory` in each table,
+    up to 6 (n - 1) for prefetching, n |H| for graphs
+Source
+    ours: the dynamic program over groups as a network, with what ties groups together as rows
 
 Without kept bytes, prefetching and budgets nothing but the flow is left: the relaxation is exact.
 """
@@ -67,6 +73,16 @@ def stashed_sizes(
     """Return the bytes of each tensor that a group's layers stash, for its backward part.
 
     The tape of a layer, and its output if a layer of the group reads it.
+
+    Parameters
+    ----------
+    instance : PhaseSchedule
+    figures : Figures
+        Those of a microbatch.
+    first : int
+        The group's first layer.
+    policy : sequence of str
+        Of its layers, from `first` on.
     """
     end = first + len(policy)
     found: list[int] = []
@@ -81,6 +97,12 @@ def stashed_sizes(
 
 class Part:
     """One table in the program.
+
+    Parameters
+    ----------
+    table : OptionTable
+    program : WholeProgram
+        Gets the table's columns and rows.
 
     Attributes
     ----------
@@ -297,7 +319,16 @@ class Part:
         return found
 
     def hint(self, solution: PhaseSolution, chosen: list[int], values: Array) -> None:
-        """Fill in the columns of a plan."""
+        """Fill in the columns of a plan.
+
+        Parameters
+        ----------
+        solution : PhaseSolution
+        chosen : list of int
+            Its options, from :meth:`find`.
+        values : ndarray of float64, shape (columns,)
+            Written to.
+        """
         values[[self.y[o] for o in chosen]] = 1
         flags = list(solution.prefetch) or [False] * (2 * len(chosen))
         last = len(chosen) - 1

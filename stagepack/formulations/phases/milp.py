@@ -1,7 +1,6 @@
 """MILP of phase scheduling with interval columns: the program of :mod:`.groups`, memory included.
 
-Sets, parameters, variables, objective and constraints are those of :mod:`.groups`, all of them
-rows.
+Sets, parameters, variables, objective, constraints, size and source are those of :mod:`.groups`.
 """
 
 from __future__ import annotations

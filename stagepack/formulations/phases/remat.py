@@ -4,6 +4,18 @@ One group holds all layers and trains: its single phase runs forward, loss and b
 step.  Left to decide is, for every layer, whether its products (its tape, and its output where
 another layer reads it) are kept, paged out and in again, or dropped and computed again, and
 before which backward layer.  The I/O tiles, the microbatch and the mode are given.
+
+Quantities
+    x_t, tape_l, temporary_l    bytes of tensor t, of what layer l keeps, of its working memory
+    products_l        bytes that the backward part needs of layer l
+    g_l, h_l          bytes of gradients during the backward pass of layer l, and just before it
+    room              bytes for what is live: those of the compute tiles less variables and x_0
+    paging            bytes that may be paged out in a step
+    G                 steps
+Cost
+    O(n + uses of tensors)
+Source
+    the problem as in Checkmate (Jain et al., MLSys 2020), within the phases of this package
 """
 
 from __future__ import annotations
@@ -30,6 +42,14 @@ UNLIMITED = 2**61
 
 class Step:
     """One step of the only group, for one choice of I/O tiles, microbatch and mode.
+
+    Parameters
+    ----------
+    instance : PhaseSchedule
+        Training, all layers in one group.
+    io_tiles, microbatch : int
+    mode : Mode or str
+        One that goes with `io_tiles`.
 
     Attributes
     ----------

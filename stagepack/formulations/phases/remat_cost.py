@@ -8,6 +8,15 @@ Objective
     minimise A                                           where no layer can be paged
              G (c + 2 P)                                 modes naive, compute, io
              2 P + m_1 + (G - 2) m_2 + m_3               io_overlapped, G >= 2
+Constraints
+    compute  (T - t) c >= T (cycles + A),  c the cycles of a step on all but t of T tiles
+    paging   rate P >= Q <= the bytes that I/O buffers and remote memory leave
+    slots    m_s >= c, m_s >= (1 or 2) P + (host or 0)
+    cutoff   objective <= upper
+Size
+    up to five columns, and eight rows of which four are as long as there are choices
+Source
+    ours: phase times as in :mod:`stagepack.instances.phases.modes`
 """
 
 from __future__ import annotations
@@ -22,7 +31,14 @@ from stagepack.instances.profile import Array
 
 
 class Cost:
-    """Collects what choices cost; `column` for each choice, then `close`."""
+    """Collects what choices cost; `column` for each choice, then `close`.
+
+    Parameters
+    ----------
+    step : Step
+    program : WholeProgram
+        Gets the columns and rows.
+    """
 
     def __init__(self, step: Step, program: WholeProgram) -> None:
         self.step, self.program = step, program
@@ -32,7 +48,15 @@ class Cost:
         self.overlapped = step.mode is Mode.IO_OVERLAPPED and step.steps >= 2
 
     def column(self, again: int, paged: int, *, integral: bool = True) -> int:
-        """Add a choice that computes so many cycles again and pages so many bytes."""
+        """Add a choice and return its column.
+
+        Parameters
+        ----------
+        again, paged : int
+            Cycles that it computes again, bytes that it pages.
+        integral : bool
+            Whether the engine must see to it that it is whole.
+        """
         column = self.program.column(0 if self.paging else again, integral=integral)
         if again:
             self.again[column] = again

@@ -1,7 +1,8 @@
 """Recomputation within one group as models for engines: `RematMilp` and `RematCpSat`.
 
 Both state the same two programs: paths in chains whose layers are computed again once at most
-(:mod:`.remat_path`), stages otherwise (:mod:`.remat_stages`).
+(:mod:`.remat_path`), stages otherwise (:mod:`.remat_stages`).  Sets, parameters, variables,
+objective, constraints, sizes and sources are those of these.
 """
 
 from __future__ import annotations

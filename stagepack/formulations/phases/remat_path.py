@@ -8,10 +8,8 @@ Sets
     N        nodes (l, s): layers before l are decided; s tells how layer l - 1 was:
              kept, paged, dropped
     A        arcs: keep(l), page(l) from l to l + 1; run(i, j) from i to j, never from "dropped"
-             (unless x_i has no bytes, so that nothing ties two runs together)
-
+             unless x_i has no bytes: then nothing ties two runs together
 Parameters
-----------
     w_l      bytes of tape and output of a kept layer, K_l = sum over kept layers before l
     peak_ij  most bytes of a run while it is on chip, but for the moments it shares with layer j
     room     bytes for what is live; g_l, h_l of it gradients during and before backward of l
@@ -27,6 +25,10 @@ Constraints
               <= room
     again     K_l + sum of what a run up to l needs while it is computed again <= room
     cutoff    objective <= upper
+Size
+    up to n^2 + 7 n binaries, far fewer where long runs do not fit; 6 n rows
+Source
+    ours
 
 Every run is charged its peak at all of its layers, so fractions of runs that begin in different
 places cannot average their peaks out: that, and the few rows, is why this is much stronger than
@@ -63,6 +65,12 @@ class Arc:
 
 class RematPath:
     """The path program; see the module.
+
+    Parameters
+    ----------
+    step : Step
+    upper : int, optional
+        Cycles of a known plan: what takes longer may be cut off, nothing else is.
 
     Attributes
     ----------
@@ -138,6 +146,7 @@ class RematPath:
         return cycles if self.ties(end) or self.step.tape[end - 1] else cycles[:-1]
 
     # ------------------------------------------------------------------ what runs need
+    # Runs are layers [first, end), after a layer that was `source`: kept, paged or dropped.
 
     def base_of(self, first: int, source: int) -> int:
         """Return the bytes of x_first where they are not among the kept ones."""

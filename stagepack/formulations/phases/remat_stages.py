@@ -1,9 +1,9 @@
 """Recomputation in any graph, any number of times: what is computed again before which backward.
 
 Stage l is what runs just before the backward pass of layer l: layers computed again, in order,
-each at most once (Checkmate: Jain et al., MLSys 2020); stages follow one another from n - 1 to 0.
-The tensor that layer i writes is retained over intervals (MOCCASIN: Bartan et al., ICML 2023):
-from the forward pass, or from a stage that computes it again, to the last use before the next.
+each at most once; stages follow one another from n - 1 to 0.  The tensor that layer i writes is
+retained over intervals: from the forward pass, or from a stage that computes it again, to the last
+use before the next.
 
 Sets
     l, j     stages, and layers j <= l
@@ -29,6 +29,12 @@ Constraints
     pages     sum over l of g_li = s_i, p_li >= sum over k > l of g_ki
     memory    at each forward layer, each layer computed again, each backward layer
     cutoff    objective <= upper
+Size
+    n^2 / 2 columns r, p and q each (g, too, where layers page), one u for each reader and stage
+    beyond the first; about 2 n^2 rows in a chain
+Source
+    stages: Checkmate (Jain et al., MLSys 2020); retention: MOCCASIN (Bartan et al., ICML 2023);
+    paging: POET (Patil et al., ICML 2022); gaps, and the rows for one recomputation, are ours
 
 Only r, s and g are decisions: the rest is integral at the least values that these allow.
 """
@@ -47,6 +53,12 @@ from stagepack.instances.profile import Array
 
 class RematStages:
     """The stage program; see the module.
+
+    Parameters
+    ----------
+    step : Step
+    upper : int, optional
+        Cycles of a known plan: what takes longer may be cut off, nothing else is.
 
     Attributes
     ----------

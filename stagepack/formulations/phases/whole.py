@@ -3,6 +3,12 @@
 A program is written once and comes out as a `Linear` or as a `cp_model.CpModel`.  All
 coefficients are integers; columns that are not declared integral are so at some optimum, and
 become integers where an engine knows nothing else.
+
+Objective
+    minimise cost x, costs >= 0, in multiples of their greatest common divisor (`gain`)
+Constraints
+    low <= A x <= high, lower <= x <= upper, all of them whole; rows that the bounds of their
+    columns imply are left out, rows that these contradict are remembered
 """
 
 from __future__ import annotations
@@ -29,7 +35,7 @@ LARGEST_COEFFICIENT = 2**10
 
 
 def add(terms: Terms, column: int, value: int) -> None:
-    """Add to a coefficient."""
+    """Add `value` to the coefficient of a column."""
     if value:
         terms[column] = terms.get(column, 0) + value
 

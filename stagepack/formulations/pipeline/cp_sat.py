@@ -34,6 +34,12 @@ Constraints
     spread           the first j slots hold at most j C of work, the others at most (k - j) C
 With tables, one `stages` constraint a slot replaces memory and work: the allowed tuples
 (class, r_i, c_i, c_(i+1), compute).
+Size
+    k + 1 cuts and, a slot and class that may run it, up to four looked up values with a table of up
+    to n + 1 entries each: variables and constraints grow with k and the classes, not with n; with
+    tables of ranges, up to n^2 / 2 tuples a slot and class
+Source
+    ours; the objective `transfer-bounded` is that of the seed (Auto Pipeline)
 
 A fixed cut needs no constraint: `reach` never leads past one.
 """
@@ -60,7 +66,7 @@ from stagepack.formulations.pipeline.windows import (
     stashed_microbatches,
     transfers_count,
 )
-from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
+from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array
@@ -84,21 +90,12 @@ class CpSat(PipelineModel):
     exactly with costs that large (`exact` is False then: a solution is optimal to within two
     steps, and its bound says so).
 
-    Parameters
-    ----------
-    costs : RangeCosts
-        The instance in ticks.
-    upper : int, optional
-        Ticks of a known solution: what is worth more may be cut off, nothing else is.
-
-    Raises
-    ------
-    InputError
-        When the tables are too large.
+    Parameters and other attributes are those of :class:`PipelineModel`.
     """
 
-    def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
-        super().__init__(costs, upper=upper)
+    def build(self) -> None:
+        """Build the model, or find out that the ends of the chain do not meet."""
+        costs = self.costs
         self._most_stashed = stashed_microbatches(costs)
         self._counts = np.bincount(costs.device_class, minlength=costs.classes).tolist()
         self.slots = self._make_slots()

@@ -34,6 +34,12 @@ Constraints
     compute     C >= sum of work_ib x_bi                (and what the objective adds)
     transfer    T >= sum of recv_ib s_bi + sum of send_ib s_b(i+1)
     cutoff      C + T <= upper
+Size
+    a binary y for each block of a window, up to (k - 1) |B|; k (|K| + 1) continuous columns where
+    memory binds; up to 3 k |B| rows of two columns, k |B| rows `peak`, one `shared` for each block
+    that uses a key, and up to four long ones a stage
+Source
+    ours: assignment in sums over stages, so that branching halves the chain
 
 Forbidden cuts and the spans of variables are inside blocks, fixed cuts bound the reach.  `reach`
 follows from memory (and from `upper`) for whole y; it is much the stronger in the relaxation, and
@@ -63,7 +69,6 @@ from stagepack.formulations.pipeline.windows import (
 from stagepack.formulations.program import Program, Sum, total
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import device_classes
-from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
 from stagepack.linear import Array
@@ -76,21 +81,12 @@ class MilpAssignment(PipelineModel):
     earlier block.  The model's C and T count from P and Q in units of the greatest common divisor
     of all costs, scaled.
 
-    Parameters
-    ----------
-    costs : RangeCosts
-        The instance in ticks.
-    upper : int, optional
-        Ticks of a known solution: what is worth more may be cut off, nothing else is.
-
-    Raises
-    ------
-    InputError
-        When the instance is `unsupported`, or costs exceed what doubles hold exactly.
+    Parameters and other attributes are those of :class:`PipelineModel`.
     """
 
-    def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
-        super().__init__(costs, upper=upper)
+    def build(self) -> None:
+        """Build the model, or find out that the ends of the chain do not meet."""
+        costs = self.costs
         self._stashes = stashed_microbatches(costs)
         self._class = costs.device_class.tolist()
         self.infeasible = not self._set_windows()

@@ -22,6 +22,11 @@ Constraints
     compute     C >= sum of max(p, P) x over A_h      for every level h
     transfer    T >= sum of max(q, Q) x over A_h      for every level h
     cutoff      C + T <= upper
+Size
+    a binary an arc, up to n^2 / 2 for each transition (k of them in a fixed order); a row a node,
+    up to n a state, and one or two a level
+Source
+    ours: the dynamic program as a network, with the seed's objective (Auto Pipeline)
 
 The path polytope is integral, so with C and T fixed (dearer arcs removed) the relaxation is
 exact; with C and T variable it is not, a fractional path pays an average.  Raising every cost to
@@ -52,7 +57,7 @@ from stagepack.formulations.pipeline.windows import (
     require_exact,
     starts_before,
 )
-from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
+from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
 from stagepack.linear import Array, Linear
@@ -93,26 +98,17 @@ class MilpInterval(PipelineModel):
     transfer, cutoff.  The model's C and T count from P and Q in units of the greatest common
     divisor of all costs, scaled to coefficients of at most `LARGEST_COEFFICIENT`.
 
-    Parameters
-    ----------
-    costs : RangeCosts
-        The instance in ticks.
-    upper : int, optional
-        Ticks of a known solution: what is worth more may be cut off, nothing else is.
-
     Attributes
     ----------
     arcs : Arcs
         The stages in the model.
 
-    Raises
-    ------
-    InputError
-        When the arcs exceed `LARGEST_MODEL`, or the costs what doubles hold exactly.
+    Parameters and other attributes are those of :class:`PipelineModel`.
     """
 
-    def __init__(self, costs: RangeCosts, *, upper: int | None = None) -> None:
-        super().__init__(costs, upper=upper)
+    def build(self) -> None:
+        """Build the model, or find out that there is no path."""
+        costs = self.costs
         self.least = (least_compute(costs), 0)
         order = costs.order
         # States are numbered so that transitions lead to higher ones, sorted by target.

@@ -1,7 +1,6 @@
 """What all models of the pipeline share: costs in ticks, counted from what is known beforehand.
 
-Parameters
-----------
+Quantities
     n, k             layers and devices; cut c lies between layers c - 1 and c
     P, Q             lower bounds on the largest compute and transfer
     unit             the greatest common divisor of all ticks that count
@@ -12,6 +11,7 @@ Objective
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 
 from stagepack.errors import InputError
@@ -62,6 +62,11 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
         self.costs = costs
         self.upper = generous(costs, upper)
         self.bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
+        self.build()
+
+    @abstractmethod
+    def build(self) -> None:
+        """Build the model, or find out that the ends of the chain do not meet."""
 
     @property
     def floor(self) -> int:

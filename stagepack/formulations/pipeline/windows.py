@@ -3,6 +3,17 @@
 Everything here is a necessary condition on solutions worth at most `upper` ticks, so removing
 what fails it cuts off no such solution.  Sets of cuts are masks of shape (n + 1,); the possible
 ends of a stage that begins at cut a are the cuts of (a, ends[a]].
+Quantities
+    P, Q      bounds on the largest compute and transfer: every layer is in some stage, at least in
+              its cheapest one; every slot receives and sends somewhere (`reachable`)
+    limits    what compute and transfer of one stage may be: `upper` less Q, less P (`StageLimits`)
+    ends[a]   furthest end of a stage that fits a class and computes no more (`furthest_ends`)
+    W_j       cuts that slots before j reach from the head, and those after it from the tail
+    values    what C + T can be: sums of costs of single stages (`StageValues`)
+Cost
+    O(n log n) for each class and number of stashes, O(n) a slot; O(n^2) with tables of ranges
+Source
+    ours
 """
 
 from __future__ import annotations
@@ -40,7 +51,16 @@ class StageLimits:
     def of(
         cls, costs: RangeCosts, upper: int | None, least_compute: int, least_transfer: int
     ) -> StageLimits:
-        """Derive them from `upper` and from lower bounds on the largest compute and transfer."""
+        """Derive them from what is known of solutions.
+
+        Parameters
+        ----------
+        costs : RangeCosts
+        upper : int or None
+            Ticks of a known solution.
+        least_compute, least_transfer : int
+            Lower bounds on the largest compute and transfer.
+        """
         if upper is None:
             return cls(UNLIMITED, UNLIMITED)
         match costs.instance.objective:
@@ -114,6 +134,14 @@ def furthest_ends(costs: RangeCosts, device_class: int, stashes: int, most_compu
     Without tables (a, ends[a]] holds exactly the ends that fit and compute at most
     `most_compute` ticks, and `ends` does not decrease; with tables, all such ends and maybe more.
     O(n log n); O(n^2) with tables.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    device_class, stashes : int
+        What the stage runs on, and the microbatches that it stashes.
+    most_compute : int
+        Ticks.
     """
     n = costs.n
     ends = np.arange(n + 1)
@@ -133,19 +161,39 @@ def furthest_ends(costs: RangeCosts, device_class: int, stashes: int, most_compu
 
 
 def fitting_stages(costs: RangeCosts, device_class: int, stashes: int, most_compute: int) -> Array:
-    """Return, shape (n + 1, n + 1), which [a, b) fit and compute at most `most_compute` ticks."""
+    """Return, shape (n + 1, n + 1), which [a, b) fit and compute at most `most_compute` ticks.
+
+    Parameters
+    ----------
+    costs, device_class, stashes, most_compute
+        As in :func:`furthest_ends`.
+    """
     fits = costs.fits_matrix(device_class, stashes)
     return np.asarray(fits & (costs.compute_matrix(device_class) <= most_compute))
 
 
 def starts_before(cuts: Array, ends: Array, allowed: Array) -> Array:
-    """Return the mask of the cuts where a stage may begin that ends at one of `cuts`."""
+    """Return the mask of the cuts where a stage may begin that ends at one of `cuts`.
+
+    Parameters
+    ----------
+    cuts, allowed : ndarray of bool, shape (n + 1,)
+        Where it may end, and where any cut may lie.
+    ends : ndarray of int64, shape (n + 1,)
+        From :func:`furthest_ends`.
+    """
     count = np.cumsum(cuts)
     return np.asarray(allowed & (count[ends] > count))
 
 
 def ends_after(cuts: Array, ends: Array, allowed: Array) -> Array:
-    """Return the mask of the cuts where a stage may end that begins at one of `cuts`."""
+    """Return the mask of the cuts where a stage may end that begins at one of `cuts`.
+
+    Parameters
+    ----------
+    cuts, ends, allowed
+        As in :func:`starts_before`; `cuts` are those where it begins.
+    """
     begin = np.flatnonzero(cuts)
     change = np.zeros(len(cuts) + 2, dtype=np.int64)
     np.add.at(change, begin + 1, 1)
@@ -174,6 +222,13 @@ def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> Ar
 
     Swept from both ends: cut j of a solution is reached from cut 0 by slots 0..j-1 and reaches
     cut n by slots j... .  Every row is empty when there is no way through.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    slots : sequence of Slot
+    most_compute : int
+        Ticks that no stage exceeds.
     """
     n, allowed = costs.n, costs.allowed
     ends: dict[tuple[int, int], Array] = {
@@ -200,7 +255,15 @@ def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> Ar
 
 
 def least_transfer(costs: RangeCosts, slots: Sequence[Slot], cuts: Array) -> int:
-    """Return a lower bound, in ticks, on the largest receive + send, from the cuts of slots."""
+    """Return a lower bound, in ticks, on the largest receive + send.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+    slots : sequence of Slot
+    cuts : ndarray of bool, shape (slots + 1, n + 1)
+        From :func:`slot_cuts`.
+    """
     bound = 0
     for j, slot in enumerate(slots):
         if slot.idle or not cuts[j].any() or not cuts[j + 1].any():

@@ -33,6 +33,12 @@ Constraints
                      with y_uv give back makes room for v and all F before
     memory           sum of the bytes of R_d held at a time <= limit_d
     objective        z >= t_v + dur_v + after_d          for the last operations of each stage
+Size
+    |V| = kinds * stages * microbatches starts and intervals; a row for each edge, direction and
+    microbatch, for each two operations of a kind in turn, and for each pair in P and L; one
+    constraint `apart` a device, and up to m^2 literals a stage that counts
+Source
+    ours
 
 Times are relative to the origin because the span of a device is all that counts there: a bound on
 z then limits what a device may be idle, which neither the time of day nor other devices weaken.

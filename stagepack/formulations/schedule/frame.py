@@ -1,6 +1,20 @@
 """What a model of a schedule needs to know beforehand: units, distances, memory as intervals.
 
 Everything here follows from the precedences and the memory alone and holds in every schedule.
+
+Sets
+    (s, k)        kinds k of operations of stage s: F, B, W
+    steps         precedences within a microbatch between operations of one device
+    retentions    what a stage takes with one operation and gives back with another
+Quantities
+    dur_sk, lag_ab, after_d    durations, latencies and what the objective adds, in units
+    gap               least time from start to start within one microbatch (`distances`)
+    shortages         bytes that must have been given back before the j-th F
+    U                 what the objective may be at most, where nothing waits without need
+Cost
+    O(p^2 edges) for the gaps, O(p m) for the rest
+Source
+    ours
 """
 
 from __future__ import annotations
