@@ -150,7 +150,6 @@ def run_model(
             progress.raise_bound(bound_value(bound), source)
 
     limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
-    options = {"parameters": model.parameters} if model.parameters else {}
     outcome = engine.solve(
         model.model,
         hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),
@@ -163,7 +162,7 @@ def run_model(
         on_solution=on_solution,
         on_bound=on_bound,
         should_stop=over,
-        **options,
+        parameters=model.parameters,
     )
     seconds = outcome.work / (PACE if engine.name == "cp-sat" else 1.0)
     if outcome.interrupted:

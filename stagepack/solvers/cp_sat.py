@@ -7,8 +7,6 @@ int64.  With one thread, or with a work limit, the same seed gives the same answ
 from __future__ import annotations
 
 import importlib.util
-import time
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,24 +16,21 @@ from stagepack.linear import Array
 from stagepack.result import Status
 from stagepack.solvers.engine import (
     FIRST_AGREES,
-    NOT_CONFIRMED,
+    Engine,
+    Job,
     Limits,
-    OnBound,
-    OnSolution,
     Outcome,
     Relay,
-    ShouldStop,
+    Task,
     agrees,
     checked_hint,
-    require,
-    run_cancellable,
 )
 
 # Printed before presolve, and only when every variable is hinted.
 HINT_IS_FEASIBLE = "The solution hint is complete and is feasible"
 
 
-class CpSatEngine:
+class CpSatEngine(Engine):
     """CP-SAT: exact integer arithmetic, incumbents, bounds, hints, cancellation."""
 
     name = "cp-sat"
@@ -52,81 +47,59 @@ class CpSatEngine:
 
     def load(self) -> None:
         """Import OR-Tools (about 2 s the first time)."""
-        require(self)
+        super().load()
         _import()
 
-    def solve(
-        self,
-        model: Any,
-        *,
-        hint: Array | None = None,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
-        on_solution: OnSolution | None = None,
-        on_bound: OnBound | None = None,
-        should_stop: ShouldStop | None = None,
-        parameters: Mapping[str, Any] | None = None,
-    ) -> Outcome:
-        """Minimise a CpModel.
+    def job(self, task: Task) -> Job:
+        """Return the run of a CpModel."""
+        return _Run(task)
 
-        Parameters
-        ----------
-        model, hint, limits, on_solution, on_bound, should_stop
-            As :meth:`stagepack.solvers.engine.Engine.solve` takes them.
-        parameters : mapping, optional
-            Settings of CP-SAT that suit the model, by name; limits stay with `limits`.
-        """
-        self.load()
-        cp_model = _import()
-        began = time.perf_counter()
+
+class _Run:
+    """One run of CP-SAT."""
+
+    def __init__(self, task: Task) -> None:
+        cp_model, model = _import(), task.model
         _require_minimisation(cp_model, model)
-        start = checked_hint(hint, len(model.proto.variables))
-        log: list[str] = []
-        relay = Relay(on_solution, on_bound)
-        solver = _configured(cp_model, limits)
-        for name, value in (parameters or {}).items():
+        self.relay, self.log = task.relay, list[str]()
+        self.start = checked_hint(task.hint, len(model.proto.variables))
+        self.solver = solver = _configured(cp_model, task.limits)
+        for name, value in task.parameters.items():
             setattr(solver.parameters, name, value)
-        solver.best_bound_callback = relay.lower
-        if start is not None:
-            model = _hinted(model, start)
+        if self.start is not None:
+            model = _hinted(model, self.start)
             solver.parameters.log_search_progress = True
             solver.parameters.log_to_stdout = False
-            solver.log_callback = log.append
-        has_objective = model.proto.has_objective() or model.proto.has_floating_point_objective()
-        incumbents = _incumbents(cp_model, relay, has_objective)
+            solver.log_callback = self.log.append
+        self.model, proto = model, model.proto
+        self.valued = proto.has_objective() or proto.has_floating_point_objective()
+        if self.valued:
+            solver.best_bound_callback = self.relay.lower
+        self.incumbents = _incumbents(cp_model, self.relay, self.valued)
 
-        def solve() -> Any:
-            try:
-                solver.solve(model, incumbents)
-            except IndexError:
-                # OR-Tools 9.15: presolve now and then looks up what it has removed.
-                solver.parameters.cp_model_presolve = False
-                solver.solve(model, incumbents)
-            return solver.response_proto
-
-        run = run_cancellable(
-            solve, solver.stop_search, should_stop, relay=relay, time_limit=limits.time_limit
-        )
-        outcome = Outcome(status=Status.UNKNOWN, interrupted=run.interrupted)
-        if run.value is None:
-            outcome.message = "left behind: did not return when cancelled"
-        else:
-            _read(cp_model, model, run.value, outcome)
-        if outcome.status is Status.UNKNOWN and relay.best is not None:
-            outcome.status = Status.FEASIBLE
-            outcome.values, outcome.objective = relay.best
-        if outcome.status is not Status.INFEASIBLE and has_objective:
-            outcome.bound = relay.best_bound(outcome.bound)
-        if not has_objective:
-            outcome.objective = None
-        if hint is not None:
-            said = any(HINT_IS_FEASIBLE in line for line in log)
-            agreed = start is not None and agrees(relay.first, start)
-            outcome.hint_accepted = said or agreed
-            outcome.hint_note = (
-                HINT_IS_FEASIBLE if said else FIRST_AGREES if agreed else NOT_CONFIRMED
-            )
-        outcome.runtime = time.perf_counter() - began
+    def run(self) -> Outcome:
+        """Solve the model."""
+        try:
+            self.solver.solve(self.model, self.incumbents)
+        except IndexError:
+            # OR-Tools 9.15: presolve now and then looks up what it has removed.
+            self.solver.parameters.cp_model_presolve = False
+            self.solver.solve(self.model, self.incumbents)
+        outcome = _read(_import(), self.model, self.solver.response_proto)
+        if not self.valued:
+            outcome.objective = outcome.bound = None
         return outcome
+
+    def cancel(self) -> None:
+        """Ask CP-SAT to end."""
+        self.solver.stop_search()
+
+    def start_taken(self) -> str:
+        """Return what CP-SAT said of the start, or that its first solution is the start."""
+        if any(HINT_IS_FEASIBLE in line for line in self.log):
+            return HINT_IS_FEASIBLE
+        agreed = self.start is not None and agrees(self.relay.first, self.start)
+        return FIRST_AGREES if agreed else ""
 
 
 def _import() -> Any:
@@ -190,9 +163,9 @@ def _incumbents(cp_model: Any, relay: Relay, has_objective: bool) -> Any:
     return Incumbents()
 
 
-def _read(cp_model: Any, model: Any, response: Any, outcome: Outcome) -> None:
-    """Write what the response says into `outcome`."""
-    status = response.status
+def _read(cp_model: Any, model: Any, response: Any) -> Outcome:
+    """Return what the response says."""
+    status, outcome = response.status, Outcome(status=Status.UNKNOWN)
     if status == cp_model.MODEL_INVALID:
         raise StagepackError(f"CP-SAT rejects the model: {model.validate() or 'invalid'}")
     outcome.message = cp_model.CpSolver().status_name(status)
@@ -206,3 +179,4 @@ def _read(cp_model: Any, model: Any, response: Any, outcome: Outcome) -> None:
     elif status == cp_model.INFEASIBLE:
         outcome.status = Status.INFEASIBLE
     # An UNKNOWN response says bound 0.0 when nothing was proved: only the relay's counts.
+    return outcome

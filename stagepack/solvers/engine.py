@@ -17,7 +17,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -136,85 +137,6 @@ class Outcome:
     runtime: float = 0.0
     message: str = ""
     interrupted: bool = False
-
-
-class Engine(Protocol):
-    """A solver behind one interface.
-
-    Attributes
-    ----------
-    name : str
-        The name that :func:`stagepack.solvers.engine` knows.
-    features : frozenset of str
-        Out of "incumbents", "bounds", "warm-start", "cancel", "threads", "seed", "work-limit".
-        Without "warm-start" the engine takes no hint: one that is given is ignored.
-    tolerance : float
-        Relative tolerance of bounds and feasibility: 0.0 for exact integer arithmetic.
-        ``bound - tolerance * max(1, |bound|)`` is safe.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name it is asked for by."""
-
-    @property
-    def features(self) -> frozenset[str]:
-        """What it can do."""
-
-    @property
-    def tolerance(self) -> float:
-        """How far its bounds and values can be trusted."""
-
-    def unavailable(self) -> str:
-        """Return '' when the engine can be used, else why not and what to do, in one line."""
-
-    def load(self) -> None:
-        """Import what the engine needs; the second time costs nothing.
-
-        Raises
-        ------
-        StagepackError
-            When the engine is unavailable.
-        """
-
-    def solve(
-        self,
-        model: Any,
-        *,
-        hint: Array | None = None,
-        limits: Limits = Limits(),
-        on_solution: OnSolution | None = None,
-        on_bound: OnBound | None = None,
-        should_stop: ShouldStop | None = None,
-    ) -> Outcome:
-        """Minimise `model`.
-
-        Parameters
-        ----------
-        model : object
-            A model in the engine's language; it is left as it was.
-        hint : ndarray, optional
-            One value per column, NaN where there is none.
-        limits : Limits
-            When to stop.
-        on_solution : callable, optional
-            Called with ``(values, bound or None)`` for every new incumbent, possibly from
-            another thread.
-        on_bound : callable, optional
-            Called with every better lower bound, possibly from another thread.
-        should_stop : callable, optional
-            Polled about every 50 ms in the calling thread; true ends the run, which keeps its
-            incumbent and bound.
-
-        Raises
-        ------
-        StagepackError
-            When the engine rejects the model, the hint or an option.
-        Exception
-            Whatever a callback raises, after the run was cancelled.
-        KeyboardInterrupt
-            On a second Ctrl-C; the first returns an outcome that is marked `interrupted`.
-        """
 
 
 class Relay:
@@ -509,8 +431,151 @@ def agrees(first: Array | None, hint: Array, tolerance: float = 1e-6) -> bool:
     return bool((np.abs(first[given] - hint[given]) <= tolerance * scale).all())
 
 
-def require(engine: Engine) -> None:
-    """Raise an InputError with the reason when `engine` is unavailable."""
-    reason = engine.unavailable()
-    if reason:
-        raise InputError(f"engine {engine.name} is unavailable: {reason}", field="engine")
+@dataclass(kw_only=True)
+class Task:
+    """What an engine is asked to do.
+
+    Attributes
+    ----------
+    model, hint, limits, parameters
+        As :meth:`Engine.solve` takes them.
+    relay : Relay
+        Where incumbents and bounds go.
+    began : float
+        When the clock of `limits` started.
+    """
+
+    model: Any
+    hint: Array | None
+    limits: Limits
+    parameters: Mapping[str, Any]
+    relay: Relay
+    began: float
+
+
+class Job(Protocol):
+    """One run of an engine."""
+
+    def run(self) -> Outcome:
+        """Do the work, in a thread of its own."""
+
+    def cancel(self) -> bool | None:
+        """End it soon; see :func:`run_cancellable`."""
+
+    def start_taken(self) -> str:
+        """Return in which words the engine confirmed the hint, '' if it did not."""
+
+
+class Engine(ABC):
+    """A solver behind one interface.
+
+    Attributes
+    ----------
+    name : str
+        The name that :func:`stagepack.solvers.engine` knows.
+    features : frozenset of str
+        Out of "incumbents", "bounds", "warm-start", "cancel", "threads", "seed", "work-limit".
+        Without "warm-start" the engine takes no hint: one that is given is ignored.
+    tolerance : float
+        Relative tolerance of bounds and feasibility: 0.0 for exact integer arithmetic.
+        ``bound - tolerance * max(1, |bound|)`` is safe.
+    """
+
+    name: str
+    features: frozenset[str]
+    tolerance: float
+
+    @abstractmethod
+    def unavailable(self) -> str:
+        """Return '' when the engine can be used, else why not and what to do, in one line."""
+
+    def load(self) -> None:
+        """Import what the engine needs; the second time costs nothing.
+
+        Raises
+        ------
+        InputError
+            When the engine is unavailable.
+        """
+        reason = self.unavailable()
+        if reason:
+            raise InputError(f"engine {self.name} is unavailable: {reason}", field="engine")
+
+    @abstractmethod
+    def job(self, task: Task) -> Job:
+        """Return the run of a task; raise a StagepackError for a model in another language."""
+
+    def solve(
+        self,
+        model: Any,
+        *,
+        hint: Array | None = None,
+        limits: Limits | None = None,
+        on_solution: OnSolution | None = None,
+        on_bound: OnBound | None = None,
+        should_stop: ShouldStop | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Minimise `model`.
+
+        Parameters
+        ----------
+        model : object
+            A model in the engine's language; it is left as it was.
+        hint : ndarray, optional
+            One value per column, NaN where there is none.
+        limits : Limits, optional
+            When to stop.
+        on_solution : callable, optional
+            Called with ``(values, bound or None)`` for every new incumbent, possibly from
+            another thread.
+        on_bound : callable, optional
+            Called with every better lower bound, possibly from another thread.
+        should_stop : callable, optional
+            Polled about every 50 ms in the calling thread; true ends the run, which keeps its
+            incumbent and bound.
+        parameters : mapping, optional
+            Settings of the engine's own that suit the model, by name; CP-SAT alone has any.
+
+        Raises
+        ------
+        StagepackError
+            When the engine rejects the model, the hint or an option.
+        Exception
+            Whatever a callback raises, after the run was cancelled.
+        KeyboardInterrupt
+            On a second Ctrl-C; the first returns an outcome that is marked `interrupted`.
+        """
+        self.load()
+        began = time.perf_counter()
+        limits = limits or Limits()
+        relay = Relay(on_solution, on_bound)
+        job = self.job(
+            Task(
+                model=model,
+                hint=hint,
+                limits=limits,
+                parameters=parameters or {},
+                relay=relay,
+                began=began,
+            )
+        )
+        run = run_cancellable(
+            job.run, job.cancel, should_stop, relay=relay, time_limit=limits.time_limit
+        )
+        outcome = run.value or Outcome(
+            status=Status.UNKNOWN, message="left behind: did not return when cancelled"
+        )
+        if outcome.status is Status.UNKNOWN and relay.best is not None:
+            outcome.status = Status.FEASIBLE
+            outcome.values, outcome.objective = relay.best
+        if outcome.status is not Status.INFEASIBLE:
+            outcome.bound = relay.best_bound(outcome.bound)
+        if hint is not None:
+            taken = job.start_taken()
+            outcome.hint_accepted = taken != ""
+            silent = NOT_CONFIRMED if "warm-start" in self.features else TAKES_NO_START
+            outcome.hint_note = taken or silent
+        outcome.interrupted = run.interrupted
+        outcome.runtime = time.perf_counter() - began
+        return outcome

@@ -20,17 +20,14 @@ from stagepack.linear import Array, Linear
 from stagepack.result import Status
 from stagepack.solvers.engine import (
     FIRST_AGREES,
-    NOT_CONFIRMED,
+    Engine,
+    Job,
     Limits,
-    OnBound,
-    OnSolution,
     Outcome,
     Relay,
-    ShouldStop,
+    Task,
     agrees,
     checked_hint,
-    require,
-    run_cancellable,
 )
 
 TOLERANCE = 1e-9
@@ -58,8 +55,12 @@ START_IS = re.compile(r"MIP start solution is feasible, objective value is \S+")
 FEASIBLE_POINT = 2  # HighsInfo.primal_solution_status
 
 
-class HighsEngine:
+class HighsEngine(Engine):
     """HiGHS: MILP and LP with incumbents, bounds, hints, cancellation.
+
+    Models are `Linear` or Pyomo models, whose columns are those of
+    :func:`stagepack.solvers.lowering.variables`.  A hint for a model without integers is never
+    accepted: HiGHS has no use for it.
 
     Parameters
     ----------
@@ -89,69 +90,16 @@ class HighsEngine:
 
     def load(self) -> None:
         """Import highspy (about 0.4 s the first time)."""
-        require(self)
+        super().load()
         _import()
 
-    def solve(
-        self,
-        model: Any,
-        *,
-        hint: Array | None = None,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
-        on_solution: OnSolution | None = None,
-        on_bound: OnBound | None = None,
-        should_stop: ShouldStop | None = None,
-    ) -> Outcome:
-        """Minimise a Linear or a Pyomo model.
-
-        The columns of a Pyomo model are those of :func:`stagepack.solvers.lowering.variables`.
-        A hint for a model without integers is never accepted: HiGHS has no use for it.
-
-        Parameters
-        ----------
-        model, hint, limits, on_solution, on_bound, should_stop
-            As :meth:`stagepack.solvers.engine.Engine.solve` takes them.
-        """
-        self.load()
-        if not isinstance(model, Linear):
+    def job(self, task: Task) -> Job:
+        """Return the run of a Linear or a Pyomo model."""
+        if not isinstance(task.model, Linear):
             from stagepack.solvers import lowering
 
-            lowering.require_pyomo_model(model)
-        began = time.perf_counter()
-        relay = Relay(on_solution, on_bound)
-        drive = _Drive(relay, limits, began)
-
-        def solve() -> Outcome:
-            if isinstance(model, Linear):
-                return drive.solve(model, hint)
-            try:
-                program, _ = lowering.lower(model)
-            except lowering.InfeasibleRowError as error:
-                return Outcome(status=Status.INFEASIBLE, message=str(error))
-            return drive.solve(program, hint)
-
-        run = run_cancellable(
-            solve, drive.cancel, should_stop, relay=relay, time_limit=limits.time_limit
-        )
-        outcome = run.value
-        if outcome is None:
-            outcome = Outcome(
-                status=Status.UNKNOWN, message="left behind: did not return when cancelled"
-            )
-        if outcome.status is Status.UNKNOWN and relay.best is not None:
-            outcome.status = Status.FEASIBLE
-            outcome.values, outcome.objective = relay.best
-        if outcome.status is not Status.INFEASIBLE:
-            outcome.bound = relay.best_bound(outcome.bound)
-        if hint is not None:
-            outcome.hint_note = drive.log.verdict() if drive.passed else ""
-            if not outcome.hint_note and drive.hint is not None and agrees(relay.first, drive.hint):
-                outcome.hint_note = FIRST_AGREES
-            outcome.hint_accepted = outcome.hint_note != ""
-            outcome.hint_note = outcome.hint_note or NOT_CONFIRMED
-        outcome.interrupted = run.interrupted
-        outcome.runtime = time.perf_counter() - began
-        return outcome
+            lowering.require_pyomo_model(task.model)
+        return _Drive(task, task.relay, task.limits)
 
 
 def _import() -> Any:
@@ -220,9 +168,9 @@ class _Log:
 class _Drive:
     """One run of HiGHS: its objects, its cancellation and the way to its outcome."""
 
+    task: Task
     relay: Relay
     limits: Limits
-    began: float
     cancelled: bool = False
     hint: Array | None = None
     running: Any = None
@@ -249,10 +197,29 @@ class _Drive:
             solver.setOptionValue("time_limit", 0.0)
         return self.started
 
-    def solve(self, program: Linear, hint: Array | None) -> Outcome:
+    def run(self) -> Outcome:
+        """Run the model, which is lowered if it is one of Pyomo's."""
+        program = self.task.model
+        if not isinstance(program, Linear):
+            from stagepack.solvers import lowering
+
+            try:
+                program, _ = lowering.lower(program)
+            except lowering.InfeasibleRowError as error:
+                return Outcome(status=Status.INFEASIBLE, message=str(error))
+        return self.solve(program)
+
+    def start_taken(self) -> str:
+        """Return what HiGHS said of the start, or that its first solution is the start."""
+        said = self.log.verdict() if self.passed else ""
+        if not said and self.hint is not None and agrees(self.relay.first, self.hint):
+            return FIRST_AGREES
+        return said
+
+    def solve(self, program: Linear) -> Outcome:
         """Run a program; again with HiGHS's own tolerances when it fails with the tight ones."""
         self.program, self.lp = program, native(program)
-        self.hint = checked_hint(hint, program.columns)
+        self.hint = checked_hint(self.task.hint, program.columns)
         self.is_mip = bool(program.integral.any())
         # Presolve of HiGHS 1.12 can lose optima of general integers with coefficients above 1.
         wide = program.upper - program.lower > 1
@@ -330,7 +297,7 @@ class _Drive:
     def _run(self, solver: Any, share: float = 1.0) -> None:
         """Run `solver` for at most `share` of the time that is left."""
         if self.limits.time_limit is not None:
-            left = max(0.0, self.limits.time_limit - (time.perf_counter() - self.began))
+            left = max(0.0, self.limits.time_limit - (time.perf_counter() - self.task.began))
             _expect(solver.setOptionValue("time_limit", share * left), "option time_limit")
         self.running, self.started = solver, True
         if self.cancelled:  # before there was anything to cancel

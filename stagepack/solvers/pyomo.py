@@ -30,19 +30,7 @@ from stagepack.errors import InputError, StagepackError
 from stagepack.linear import Array, Linear
 from stagepack.result import Status
 from stagepack.solvers import lowering
-from stagepack.solvers.engine import (
-    NOT_CONFIRMED,
-    TAKES_NO_START,
-    Limits,
-    OnBound,
-    OnSolution,
-    Outcome,
-    Relay,
-    ShouldStop,
-    checked_hint,
-    require,
-    run_cancellable,
-)
+from stagepack.solvers.engine import Engine, Job, Limits, Outcome, Task, checked_hint
 from stagepack.solvers.highs import HighsEngine
 from stagepack.solvers.lowering import lift, lower, variables
 
@@ -134,12 +122,15 @@ _SOLVERS = {
 }
 
 
-class PyomoSolverEngine:
-    """One of the solvers that Pyomo knows by name.
+class PyomoSolverEngine(Engine):
+    """One of the solvers that Pyomo knows by name, for a Linear or a Pyomo model.
 
     It reports no incumbents on the way.  Its answer is OPTIMAL when it says so and no finite
     bound of its own contradicts it.  A solver that is a program of its own can be cancelled; one
     that runs inside this process ("appsi_...", "gurobi_direct") cannot, and is left behind.
+
+    Callbacks are called once, at the end; a hint counts as accepted only where the solver's log
+    says so, which CBC's does.  Time spent on writing the model counts.
 
     Parameters
     ----------
@@ -153,12 +144,8 @@ class PyomoSolverEngine:
         self.solver = solver
         self.name = f"pyomo:{solver}"
         self._known = _SOLVERS.get(solver, _Solver())
-        self._lock = threading.Lock()
-
-    @property
-    def features(self) -> frozenset[str]:
-        """What the solver can do through Pyomo; little is claimed for one we do not know."""
-        return self._known.features
+        # Little is claimed for one that we do not know.
+        self.features = self._known.features
 
     def unavailable(self) -> str:
         """Return '' when Pyomo finds the solver, else what is missing and how to get it."""
@@ -172,10 +159,6 @@ class PyomoSolverEngine:
             return f"Pyomo finds no working solver named {self.solver!r}; {remedy}"
         return ""
 
-    def load(self) -> None:
-        """Import Pyomo (about 1.3 s the first time) and look for the solver."""
-        require(self)
-
     def _factory(self) -> Any:
         """Return a fresh Pyomo solver object, or None when it cannot run."""
         pyo = _import()
@@ -186,55 +169,11 @@ class PyomoSolverEngine:
             except Exception:  # plugins raise what they like when not installed
                 return None
 
-    def solve(
-        self,
-        model: Any,
-        *,
-        hint: Array | None = None,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
-        on_solution: OnSolution | None = None,
-        on_bound: OnBound | None = None,
-        should_stop: ShouldStop | None = None,
-    ) -> Outcome:
-        """Minimise a Linear or a Pyomo model.
-
-        `on_solution` and `on_bound` are called once, at the end.  `hint_accepted` is true only
-        where the solver's log says so, which CBC's does.  Time spent on writing the model counts.
-
-        Parameters
-        ----------
-        model, hint, limits, on_solution, on_bound, should_stop
-            As :meth:`stagepack.solvers.engine.Engine.solve` takes them.
-        """
-        self.load()
-        if not isinstance(model, Linear):
-            lowering.require_pyomo_model(model)
-        began = time.perf_counter()
-        relay = Relay(on_solution, on_bound)
-        call = _Call(self.solver, self._known, self._factory(), limits, began)
-
-        def solve() -> Outcome:
-            try:
-                return call.run(model, hint, relay)
-            except lowering.InfeasibleRowError as error:
-                return Outcome(status=Status.INFEASIBLE, message=str(error))
-            except _CancelledError as error:
-                return Outcome(status=Status.UNKNOWN, message=str(error))
-
-        run = run_cancellable(
-            solve, call.cancel, should_stop, relay=relay, time_limit=limits.time_limit
-        )
-        outcome = run.value or Outcome(
-            status=Status.UNKNOWN, message="left behind: did not return when cancelled"
-        )
-        if hint is not None:
-            confirmed = "" if run.left_behind else call.start_confirmed()
-            outcome.hint_accepted = confirmed != ""
-            takes_one = "warm-start" in self.features
-            outcome.hint_note = confirmed or (NOT_CONFIRMED if takes_one else TAKES_NO_START)
-        outcome.interrupted = run.interrupted
-        outcome.runtime = time.perf_counter() - began
-        return outcome
+    def job(self, task: Task) -> Job:
+        """Return the run of a Linear or a Pyomo model."""
+        if not isinstance(task.model, Linear):
+            lowering.require_pyomo_model(task.model)
+        return _Call(self.solver, self._known, self._factory(), task, task.limits)
 
 
 class _CancelledError(StagepackError):
@@ -248,8 +187,8 @@ class _Call:
     name: str
     known: _Solver
     solver: Any
+    task: Task
     limits: Limits
-    began: float
     process: subprocess.Popen[str] | None = None
     log: str = ""
     cancelled_at: float | None = None
@@ -304,15 +243,24 @@ class _Call:
         self.log, _ = self.process.communicate(command.get("script"))
         return [self.process.returncode, self.log]
 
-    def run(self, model: Any, hint: Array | None, relay: Relay) -> Outcome:
+    def run(self) -> Outcome:
         """Hand the model over and read the answer."""
+        try:
+            return self._run()
+        except lowering.InfeasibleRowError as error:
+            return Outcome(status=Status.INFEASIBLE, message=str(error))
+        except _CancelledError as error:
+            return Outcome(status=Status.UNKNOWN, message=str(error))
+
+    def _run(self) -> Outcome:
         columns: list[Any] = []
+        model, relay = self.task.model, self.task.relay
         if isinstance(model, Linear):
             program, count = model, model.columns
         else:
             program, columns = lower(model)
             count = len(variables(model))
-        start = checked_hint(hint, count)
+        start = checked_hint(self.task.hint, count)
         if "warm-start" not in self.known.features:
             start = None
         if self.known.reads_files:
@@ -403,7 +351,7 @@ class _Call:
         self.check()
         options = {"tee": False, "load_solutions": False, **options}
         if self.limits.time_limit is not None:
-            left = self.limits.time_limit - (time.perf_counter() - self.began) - reserve
+            left = self.limits.time_limit - (time.perf_counter() - self.task.began) - reserve
             if left < 0.05:
                 return None
             whole = max(1, math.floor(left + 0.05))
@@ -430,7 +378,7 @@ class _Call:
                     f"Pyomo's solver {self.name} failed: {error}", field="engine"
                 ) from error
 
-    def start_confirmed(self) -> str:
+    def start_taken(self) -> str:
         """Return the line in which CBC says that it took the start; '' if it does not."""
         said = START_TAKEN.search(self.log)
         if said is None:
