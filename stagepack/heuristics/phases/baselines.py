@@ -116,7 +116,7 @@ def heads(
         Called now and then; what it raises ends the pass.
     """
     n = instance.n
-    costs = RangeCosts(instance, microbatch, cuts=range(n + 1))
+    costs = RangeCosts(instance, microbatch, cuts=range(n + 1), keep_going=keep_going)
     given = np.full(n, liveness_kernels.NONE if policy is None else CODES[policy], dtype=np.int64)
     limits = (rooms(instance.chip, io_tiles)[0], costs.steps, LAYERS)
     sums = costs.weight_sums, costs.state_sums, costs.reach()

@@ -1,21 +1,20 @@
-"""A clock of work: about the seconds that what was done so far takes on a usual machine.
-
-Runs that are to repeat end by this clock instead of that on the wall.  It goes on by what is
-counted (groups, rows, layers, labels) times what one of them usually costs.  One clock a thread.
-"""
+"""What work on phase schedules costs, for the clock of :mod:`stagepack.heuristics.effort`."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from stagepack.heuristics.effort import counting, spend, spent
+
+__all__ = ["counting", "plan", "spend", "spent"]
 
 LOOK = 1e-5
 """Seconds of a step of Python that calls a kernel or two."""
 
-LAYER, SHORT, MOMENTS = 3e-6, 2e-5, 512
-"""Seconds of a layer of a plan, to assemble, check and evaluate it: of the first so many layers,
-which are gone through moment by moment, more."""
+LAYER, PHASE = 1e-6, 1e-5
+"""Seconds of a layer and a phase of a plan, to assemble, check and evaluate it."""
+
+MOMENTS, LAYER_MOMENTS, PHASE_MOMENTS = 512, 1.5e-5, 6e-5
+"""Layers up to which plans are gone through moment by moment, and seconds of a layer and a phase
+then."""
 
 GROUP = 3e-7
 """Seconds of a group's sums and traffic."""
@@ -33,33 +32,10 @@ COMPARISON = 1.5e-9
 """Seconds of a comparison of two rows or labels."""
 
 
-class _Clock(threading.local):
-    seconds = 0.0
-
-
-_clock = _Clock()
-
-
-def spend(seconds: float) -> None:
-    """Count work that takes about so many seconds."""
-    _clock.seconds += seconds
-
-
-def plan(layers: int, training: bool) -> None:
-    """Count that a plan is assembled, checked and evaluated."""
-    spend((5 if training else 1) * (LAYER * layers + SHORT * min(layers, MOMENTS)))
-
-
-def spent() -> float:
-    """Return the seconds of work since :func:`counting` began."""
-    return _clock.seconds
-
-
-@contextmanager
-def counting() -> Iterator[None]:
-    """Let the clock begin at 0, and be what it was afterwards."""
-    before, _clock.seconds = _clock.seconds, 0.0
-    try:
-        yield
-    finally:
-        _clock.seconds = before
+def plan(layers: int, phases: int, training: bool) -> None:
+    """Count that a plan of some layers in some phases is assembled, checked and evaluated."""
+    times = 3 if training else 1
+    if layers > MOMENTS:
+        spend(times * LAYER * layers + PHASE * phases)
+    else:
+        spend(times * LAYER_MOMENTS * layers + PHASE_MOMENTS * phases)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -120,13 +120,15 @@ class Pairs:
             if sum(len(costs) for costs in self._costs.values()) > KEPT:
                 for kept in (self._costs, self._policies, self._bounding):
                     kept.clear()
-            self._costs[microbatch] = RangeCosts(self.instance, microbatch)
+            self._costs[microbatch] = RangeCosts(
+                self.instance, microbatch, keep_going=self.keep_going
+            )
         return self._costs[microbatch]
 
-    def few(self, microbatch: int) -> RangeCosts:
+    def few(self, microbatch: int, keep_going: Callable[[], bool]) -> RangeCosts:
         """Return what groups cost where they are few in all; else says that there are more."""
         if microbatch not in self._few:
-            found = RangeCosts(self.instance, microbatch, FEW)
+            found = RangeCosts(self.instance, microbatch, FEW, keep_going=keep_going)
             self._few = {microbatch: found}
             if not found.inexact:
                 self._costs.setdefault(microbatch, found)
@@ -245,7 +247,7 @@ class Pairs:
         if not table.rows.named:
             return False
         solution = assemble(table, chosen)
-        effort.plan(self.instance.n, self.instance.training)
+        effort.plan(self.instance.n, len(solution.mode), self.instance.training)
         if self.instance.check(solution):
             return False
         self.progress.offer(solution, source)
@@ -271,7 +273,7 @@ class Pairs:
     def offer(self, solution: PhaseSolution, source: str) -> None:
         """Offer a plan, unless it breaks a budget, of which this search knows nothing."""
         instance = self.instance
-        effort.plan(instance.n, instance.training)
+        effort.plan(instance.n, len(solution.mode), instance.training)
         limited = (instance.remote_memory, instance.graphs) != (None, None)
         if limited and instance.check(solution):
             self.inexact = self.inexact or "budgets are not searched"

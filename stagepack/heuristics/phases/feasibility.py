@@ -40,7 +40,7 @@ def fitting(instance: PhaseSchedule, keep_going: Callable[[], bool]) -> PhaseSol
     then and may raise; it does not say no.
     """
     for microbatch in instance.microbatches:
-        costs = RangeCosts(instance, microbatch)
+        costs = RangeCosts(instance, microbatch, keep_going=keep_going)
         for io_tiles in _some(instance):
             keep_going()
             track = instance.prefetch and io_tiles > 0

@@ -97,6 +97,15 @@ class Phase(NamedTuple):
 
 
 @inner
+def _never(m: int) -> Array:
+    """Return -1 for each of `m` layers."""
+    found = np.empty(m, np.int64)
+    for i in range(m):
+        found[i] = -1
+    return found
+
+
+@inner
 def _push_needs(
     layers: Layers, first: int, policy: Array, layer: int, stack: Array, high: int
 ) -> int:
@@ -118,7 +127,7 @@ def _triggers(layers: Layers, a: int, b: int, policy: Array) -> Array:
     output is retained is computed again for its tape, before its own.
     """
     tape = layers.tape
-    trigger = np.full(b - a, -1, np.int64)
+    trigger = _never(b - a)
     stack = np.empty(2 * len(layers.reads) + 2, np.int64)
     for layer in range(b - 1, a - 1, -1):
         high = _push_needs(layers, a, policy, layer, stack, 0)
@@ -203,9 +212,7 @@ def _count(layers: Layers, group: Group, found: Array) -> None:
 def _phase(group: Group, runs_forward: bool, runs_backward: bool, repeated: bool) -> Phase:
     """Return the moments of a phase, nothing being live yet."""
     a, m, trigger = group.first, group.end - group.first, group.trigger
-    forward = np.full(m, -1, np.int64)
-    again = np.full(m, -1, np.int64)
-    backward = np.full(m, -1, np.int64)
+    forward, again, backward = _never(m), _never(m), _never(m)
     layer_at = np.empty(3 * m, np.int64)
     moments = 0
     if runs_forward:
@@ -375,7 +382,7 @@ def _examine(layers: Layers, a: int, b: int, training: bool, policy: Array) -> A
         first phase and of the last one (base excluded); how many layers are computed again.
     """
     found = np.zeros(7, np.int64)
-    trigger = _triggers(layers, a, b, policy) if training else np.full(b - a, -1, np.int64)
+    trigger = _triggers(layers, a, b, policy) if training else _never(b - a)
     group = Group(a, b, training, training and b == len(layers.tape), policy, trigger)
     _count(layers, group, found)
     tensors = touched(layers, a, b)
@@ -401,9 +408,15 @@ def _examine(layers: Layers, a: int, b: int, training: bool, policy: Array) -> A
 
 @compiled
 def examine_all(
-    layers: Layers, first: Array, end: Array, training: bool, policies: Array, ends: Array
-) -> Array:
-    """Return what policies cost groups, shape (7, rows).
+    layers: Layers,
+    first: Array,
+    end: Array,
+    training: bool,
+    policies: Array,
+    ends: Array,
+    found: Array,
+) -> None:
+    """Find what policies cost groups; see :func:`_examine`.
 
     Parameters
     ----------
@@ -413,12 +426,13 @@ def examine_all(
     training : bool
     policies, ends : ndarray of int64
         Policies of the layers of one row after the other; those of a row end at its `ends`.
+    found : ndarray of int64, shape (7, rows)
     """
-    found = np.zeros((7, len(first)), np.int64)
     for row in range(len(first)):
         given = policies[ends[row] - (end[row] - first[row]) : ends[row]]
-        found[:, row] = _examine(layers, first[row], end[row], training, given)
-    return found
+        costs = _examine(layers, first[row], end[row], training, given)
+        for what in range(7):  # a slice takes four seconds to compile
+            found[what, row] = costs[what]
 
 
 @inner

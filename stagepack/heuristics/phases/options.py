@@ -159,98 +159,115 @@ class OptionTable:
 
     def _build(self, distinguish: frozenset[str], keep_going: Callable[[], bool]) -> None:
         """Compute all phases in all modes, and keep the options worth having.  O(rows)."""
-        costs, rows, steps = self.costs, self.rows, self.steps
-        group = rows.group
-        remote, host = costs.links.remote(self.most), costs.links.host(self.most)
-        training, together = self.instance.training, costs.together[group]
-        loading = transfers(costs.shards, remote)
-        variables = (loading + costs.gather)[group]
-        from_host = transfers(costs.host, host)[group]
-        loaded, stored = costs.loaded[group], costs.stored[group]
+        costs, rows = self.costs, self.rows
+        training, group = self.instance.training, rows.group
 
-        first_load = loaded + np.where(together, rows.stored, 0)
-        first_store = np.where(together, loaded, stored) + rows.stored
-        results = int(costs.figures.activations[-1])
-        to_host = np.where((costs.end[group] == self.n) & (not training), results, 0)
-        first_compute = costs.forward[group] + np.where(
-            together, costs.backward[group] + rows.again, 0
-        )
-        epilogue = np.zeros_like(variables)
-        if training:
-            update = transfers(costs.states, remote) + costs.update + costs.gather
-            update += transfers(costs.shards + costs.states, remote)
-            epilogue = update[group]
-        kept = steps * rows.kept
-        weights, states = costs.weights[group], costs.states[group]
-        need_last = 2 * weights + kept + np.maximum(rows.last_peak, states)
-        need_first = weights + kept + rows.first_peak
-        if training:
-            need_first = np.where(together, need_last, need_first)
-        else:
-            need_last = np.zeros_like(need_first)
-        need = np.maximum(need_first, need_last)
+        def of(values: Array) -> Array:
+            """Return the values of the rows' groups; as there may be many, time is asked."""
+            keep_going()
+            return np.asarray(values[group])
 
-        first = _Phases(
-            self,
-            variables,
-            transfers(first_load, remote) + from_host,
-            first_compute,
-            transfers(first_store, remote) + transfers(to_host, host),
-            np.where(together, epilogue, 0),
-            first_load + costs.host[group] + first_store + to_host,
+        alone = of(costs.together) | (not training)  # one phase only
+        need_first, need_last = self._needs(of)
+        modes = _worthwhile(
+            self.instance.modes_with(self.io_tiles), self.steps, GRAPHS in distinguish
         )
-        last_load = stored + loaded + costs.added[group] + rows.reloaded
-        last = _Phases(
-            self,
-            variables,
-            transfers(last_load, remote) + from_host,
-            costs.backward[group] + rows.again,
-            transfers(loaded, remote),
-            epilogue,
-            last_load + costs.host[group] + loaded,
-        )
-        modes = _worthwhile(self.instance.modes_with(self.io_tiles), steps, GRAPHS in distinguish)
-        alone = together | (not training)  # one phase only
-        chosen = _Choice(first, last, alone, modes, every=self.prefetch or GRAPHS in distinguish)
+        every = self.prefetch or GRAPHS in distinguish
+        chosen = _Choice(*self._phases(of), alone, modes, every=every, keep_going=keep_going)
         effort.spend(50 * effort.LOOK + effort.ROW * (len(rows) * len(modes) + len(chosen.row)))
+        need, kept = np.maximum(need_first, need_last), self.steps * rows.kept
         kept_rows = np.flatnonzero((need[chosen.row] <= self.capacity) & chosen.possible)
         row = chosen.row[kept_rows]
-        values = {
-            "time": chosen.time[kept_rows],
-            "kept": kept[row],
-            "need": need[row],
-        }
-        self.free_first = chosen.free_first[kept_rows]
-        self.free_last = np.where(alone[row], self.free_first, chosen.free_last[kept_rows])
+        keep_going()
+        free_first = chosen.free_first[kept_rows]
+        free_last = np.where(alone[row], free_first, chosen.free_last[kept_rows])
         if not training:
-            self.free_last = np.zeros_like(self.free_last)
+            free_last = np.zeros_like(free_last)
+        values = {"time": chosen.time[kept_rows], "kept": kept[row]}
         if self.prefetch:
-            del values["need"]
             values |= {
                 "need_first": need_first[row],
                 "need_last": need_last[row],
-                "free_first": -self.free_first,
-                "free_last": -self.free_last,
+                "free_first": -free_first,
+                "free_last": -free_last,
             }
-        elif not values["kept"].any():
-            values = {"time": values["time"]}  # nothing burdens anything
+        elif values["kept"].any():
+            values["need"] = need[row]
+        else:
+            del values["kept"]  # nothing burdens anything
+        keep_going()
         order = np.argsort(group[row], kind="stable")
         if not distinguish:
             order = _undominated(group[row], values, keep_going)
-        row, at = row[order], kept_rows[order]
-        group = group[row]
-        self.row, self._modes = row, (chosen.first_mode[at], chosen.last_mode[at])
-        self._mode_names = modes
-        self.time, self.kept, self.need = chosen.time[at], kept[row], need[row]
-        self.first, self.end = costs.first[group], costs.end[group]
-        self.start = np.searchsorted(self.first, np.arange(self.n + 1)).astype(np.int64)
-        self.need_first, self.need_last = need_first[row], need_last[row]
-        self.free_first, self.free_last = self.free_first[order], self.free_last[order]
-        self.shards = costs.shards[group]
-        self.hide_first = loading[group]
-        self.hide_last = np.where(alone[row], 0, self.hide_first)
+        keep_going()
+        row, at, group = row[order], kept_rows[order], group[row[order]]
+        self.row, self._alone = row, alone[row]
+        self._mode_names, self._modes = modes, (chosen.first_mode[at], chosen.last_mode[at])
         self._times = (chosen.first_time[at], chosen.last_time[at])
-        self._alone = alone[row]
+        keep_going()
+        self.time, self.kept, self.need = chosen.time[at], kept[row], need[row]
+        self.need_first, self.need_last = need_first[row], need_last[row]
+        self.free_first, self.free_last = free_first[order], free_last[order]
+        self.first, self.end, self.shards = of(costs.first), of(costs.end), of(costs.shards)
+        self.start = np.searchsorted(self.first, np.arange(self.n + 1)).astype(np.int64)
+        self.hide_first = of(transfers(costs.shards, costs.links.remote(self.most)))
+        self.hide_last = np.where(self._alone, 0, self.hide_first)
+
+    def _needs(self, of: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """Return the bytes that the first and the last phase of rows need on the compute tiles."""
+        costs, rows = self.costs, self.rows
+        weights, kept = of(costs.weights), self.steps * rows.kept
+        first = weights + kept + rows.first_peak
+        if not self.instance.training:
+            return first, np.zeros_like(first)
+        last = 2 * weights + kept + np.maximum(rows.last_peak, of(costs.states))
+        return np.where(of(costs.together), last, first), last
+
+    def _phases(self, of: Callable[[Array], Array]) -> tuple[_Phases, _Phases]:
+        """Return the first and the last phases of rows; in inference they are the same."""
+        costs, rows = self.costs, self.rows
+        remote, host = costs.links.remote(self.most), costs.links.host(self.most)
+        variables = of(transfers(costs.shards, remote) + costs.gather)
+        from_host, nbytes = of(transfers(costs.host, host)), of(costs.host)
+        loaded, stored, compute = of(costs.loaded), of(costs.stored), of(costs.forward)
+        if not self.instance.training:
+            results = int(costs.figures.activations[-1])
+            to_host = np.where(of(costs.end) == self.n, results, 0)
+            only = _Phases(
+                self,
+                variables,
+                transfers(loaded, remote) + from_host,
+                compute,
+                transfers(stored, remote) + transfers(to_host, host),
+                np.zeros_like(variables),
+                loaded + nbytes + stored + to_host,
+            )
+            return only, only
+        together, backward = of(costs.together), of(costs.backward) + rows.again
+        update = transfers(costs.states, remote) + costs.update + costs.gather
+        epilogue = of(update + transfers(costs.shards + costs.states, remote))
+        load = loaded + np.where(together, rows.stored, 0)
+        store = np.where(together, loaded, stored) + rows.stored
+        first = _Phases(
+            self,
+            variables,
+            transfers(load, remote) + from_host,
+            compute + np.where(together, backward, 0),
+            transfers(store, remote),
+            np.where(together, epilogue, 0),
+            load + nbytes + store,
+        )
+        load = stored + loaded + of(costs.added) + rows.reloaded
+        last = _Phases(
+            self,
+            variables,
+            transfers(load, remote) + from_host,
+            backward,
+            transfers(loaded, remote),
+            epilogue,
+            load + nbytes + loaded,
+        )
+        return first, last
 
     # ------------------------------------------------------------------ as objects
 
@@ -359,10 +376,22 @@ class _Choice:
     """
 
     def __init__(
-        self, first: _Phases, last: _Phases, alone: Array, modes: Sequence[Mode], *, every: bool
+        self,
+        first: _Phases,
+        last: _Phases,
+        alone: Array,
+        modes: Sequence[Mode],
+        *,
+        every: bool,
+        keep_going: Callable[[], bool],
     ) -> None:
-        ones = [first.run(mode) for mode in modes]
-        others = [last.run(mode) for mode in modes]
+        ones, others = [], []
+        for mode in modes:
+            keep_going()
+            ones.append(first.run(mode))
+            keep_going()
+            others.append(ones[-1] if last is first else last.run(mode))
+        keep_going()
         size = len(alone)
         if not every:
             self.row = np.arange(size)
@@ -377,6 +406,7 @@ class _Choice:
             self.first_mode = np.repeat([i for i, _ in pairs], counts)
             self.last_mode = np.repeat([j for _, j in pairs], counts)
         self.first_time, self.free_first, fits = self._picked(ones, self.first_mode)
+        keep_going()
         self.last_time, self.free_last, fit = self._picked(others, self.last_mode)
         single = alone[self.row]
         self.possible = np.asarray(fits & (fit | single))
@@ -411,6 +441,8 @@ def _undominated(group: Array, values: dict[str, Array], keep_going: Callable[[]
     Once `keep_going`, asked now and then, says no, all others count as worth having.
     """
     if len(values) == 1:
+        if (group[1:] > group[:-1]).all():  # each has one row only
+            return np.arange(len(group))
         order = np.lexsort((values["time"], group))
         return order[np.concatenate(([True], np.diff(group[order]) > 0))] if len(order) else order
     order = np.lexsort((*reversed(list(values.values())), group))
@@ -456,7 +488,7 @@ def group_options(
     ValueError
         For an unknown word in `distinguish`.
     """
-    costs = RangeCosts(instance, microbatch)
+    costs = RangeCosts(instance, microbatch, keep_going=keep_going)
     rows = find_policies(
         costs,
         track=instance.prefetch and io_tiles > 0,

@@ -229,6 +229,7 @@ def _labelled(
 ) -> PolicyRows:
     """Return what the labels find."""
     n = costs.n
+    slots = _slots(costs)
     walks: list[_Walk] = []
     parts: list[Array] = []
     complete = True
@@ -238,7 +239,7 @@ def _labelled(
             continue
         ends = set(costs.end[low:high].tolist())
         reach = max(ends)
-        walk = _Walk(costs, a, codes, relaxed, track, merging, most, longest, keep_going)
+        walk = _Walk(costs, a, codes, relaxed, track, merging, most, longest, slots, keep_going)
         if a < n - 1 and min(ends) < n:
             complete &= walk.run(min(reach, n - 1), False, ends)
         if reach == n:
@@ -296,6 +297,7 @@ class _Walk:
         merging: bool,
         most: int,
         longest: int,
+        slots: tuple[Array, Array],
         keep_going: Callable[[], bool],
     ) -> None:
         self.costs, self.first, self.codes = costs, first, codes
@@ -306,9 +308,9 @@ class _Walk:
         self.retaining = codes
         if not costs.instance.chain and not relaxed and CODES[Policy.RECOMPUTE] in codes:
             self.retaining = np.append(codes, liveness_kernels.RETAIN)
-        self.waiting, self.slot = _slots(costs)
-        slots = policies_kernels.SLOT + np.flatnonzero(self.waiting.any(axis=0))
-        self.columns = np.array([*final, 3, 6, 7, 8, 9, 10, *slots], dtype=np.int64)
+        self.waiting, self.slot = slots
+        used = policies_kernels.SLOT + np.flatnonzero(self.waiting.any(axis=0))
+        self.columns = np.array([*final, 3, 6, 7, 8, 9, 10, *used], dtype=np.int64)
         self.idle = np.array([CODES[costs.instance.policies[0]]], dtype=np.int64)
         if len(codes) == 1 and codes[0] == liveness_kernels.NONE:
             self.idle = codes
@@ -550,11 +552,11 @@ def _examined(
         high = max(low + 1, int(np.searchsorted(ends, before + AT_ONCE, side="right")))
         rows = slice(low, high)
         effort.spend(effort.LOOK + EXAMINED * (int(ends[high - 1]) - before))
-        parts.append(
-            liveness_kernels.examine_all(
-                costs.layers, first[rows], end[rows], training, codes, ends[rows]
-            )
+        part = np.zeros((7, high - low), dtype=np.int64)
+        liveness_kernels.examine_all(
+            costs.layers, first[rows], end[rows], training, codes, ends[rows], part
         )
+        parts.append(part)
         low = high
     count = low
     values = np.concatenate(parts, axis=1)

@@ -222,7 +222,8 @@ def grow(labels: Array, allowed: Array, layers: Layers, visit: Visit) -> tuple[A
             label = _extend(labels[i], policy, layers, visit)
             need = visit.base + visit.steps * label[KEPT] + max(label[PEAK], visit.state)
             if need <= visit.capacity and label[AGAIN] <= visit.longest:
-                new[size] = label
+                for column in range(COLUMNS):  # a slice takes four seconds to compile
+                    new[size, column] = label[column]
                 came[size] = i
                 chose[size] = policy
                 size += 1

@@ -6,7 +6,7 @@ exceed the chip.  O(groups) for a chain.  Source: own work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from stagepack.instances.profile import Array
 
 MOST = 2**24
 """Layers of all groups together; where there are more, only groups of fewer layers count."""
+
+AT_ONCE = 2**20
+"""Groups and what their layers read between two looks at the clock."""
 
 
 def _layers(sizes: Array, longest: int) -> int:
@@ -38,6 +41,8 @@ class RangeCosts:
         See `MOST`, which it replaces.
     cuts : sequence of int, optional
         Boundaries between which groups are looked at, instead of all that are allowed.
+    keep_going : callable
+        Asked several times a second; it may raise.
 
     Attributes
     ----------
@@ -63,8 +68,10 @@ class RangeCosts:
         microbatch: int,
         most: int | None = None,
         cuts: Sequence[int] | None = None,
+        keep_going: Callable[[], bool] = lambda: True,
     ) -> None:
         self.instance = instance
+        self._keep_going = keep_going
         self._cuts = instance.fixed_boundaries if cuts is None else cuts
         self._most = MOST if most is None else most
         self.figures = figures = instance.at(microbatch)
@@ -96,19 +103,16 @@ class RangeCosts:
             readers_from=_sums(count),
             readers=readers,
         )
-        moved = traffic(
-            self.start, self.layers.nbytes, self.layers.reads_from, self.layers.reads, last
-        )
+        moved = self._moved(last)
         self.written = np.where(count[1:] == 1, figures.activations[1:], 0)
-        # With all boundaries given there is one group from each of them.
-        allowed = np.ones(len(first), dtype=bool)
-        if self._cuts is not None:
+        if self._cuts is not None:  # there is one group from each boundary
             follow = np.full(n, -1)
             follow[list(self._cuts[:-1])] = self._cuts[1:]
             allowed = follow[first] == end
-        self.first, self.end = first[allowed], end[allowed]
-        self.loaded, self.host, self.stored, self.added = moved[:, allowed]
-        self.start = np.searchsorted(self.first, np.arange(n + 1)).astype(np.int64)
+            first, end, moved = first[allowed], end[allowed], moved[:, allowed]
+            self.start = np.searchsorted(first, np.arange(n + 1)).astype(np.int64)
+        self.first, self.end = first, end
+        self.loaded, self.host, self.stored, self.added = moved
         self.together = np.asarray((self.end == n) & instance.training)
         self.weights = self._over(self.weight_sums)
         self.shards = self._over(self.shard_sums)
@@ -117,8 +121,39 @@ class RangeCosts:
         self.forward = self._over(_sums(figures.forward))
         self.backward = self._over(_sums(figures.backward))
         self.update = self._over(_sums(instance.update))
-        read = len(tensors) * (1 + len(first) / n)
-        effort.spend(effort.LOOK + effort.GROUP * (len(first) + n) + effort.READ * read)
+        effort.spend(effort.LOOK + effort.GROUP * (len(first) + n))
+
+    def _moved(self, last: Array) -> Array:
+        """Return what groups move, given the last readers of tensors; see :func:`traffic`."""
+        layers, start = self.layers, self.start
+        reach = np.arange(self.n) + np.diff(start)
+        read = layers.reads_from[reach] - layers.reads_from[:-1]
+        done = np.concatenate(([0], np.cumsum(np.diff(start) + read)))
+        ending = np.argsort(last, kind="stable")
+        ends = np.searchsorted(last[ending], np.arange(self.n + 1)).astype(np.int64)
+        seen = np.full(self.n + 1, -1)
+        found = np.empty((4, int(start[-1])), dtype=np.int64)
+        low = 0
+        while low < self.n:
+            self._keep_going()
+            high = int(np.searchsorted(done, done[low] + AT_ONCE, side="right")) - 1
+            high = max(low + 1, high)
+            traffic(
+                start,
+                layers.nbytes,
+                layers.reads_from,
+                layers.reads,
+                ends,
+                ending,
+                last,
+                seen,
+                found,
+                low,
+                high,
+            )
+            effort.spend(effort.READ * int(done[high] - done[low]))
+            low = high
+        return found
 
     def _starts(self) -> Array:
         """Return where the groups from each layer start, as far as variables alone decide."""
@@ -154,6 +189,7 @@ class RangeCosts:
         return rooms(self.instance.chip, self.instance.io_tile_choices[0])[0]
 
     def _over(self, sums: Array) -> Array:
+        self._keep_going()
         return np.asarray(sums[self.end] - sums[self.first])
 
     def __len__(self) -> int:

@@ -14,8 +14,20 @@ LOADED, HOST, STORED, ADDED = range(4)
 
 
 @compiled
-def traffic(start: Array, nbytes: Array, pointer: Array, read: Array, last: Array) -> Array:
-    """Return what each group reads and writes of tensors that cross its boundaries.
+def traffic(
+    start: Array,
+    nbytes: Array,
+    pointer: Array,
+    read: Array,
+    ends: Array,
+    ending: Array,
+    last: Array,
+    seen: Array,
+    found: Array,
+    low: int,
+    high: int,
+) -> None:
+    """Find what the groups from layers [low, high) move of tensors that cross their boundaries.
 
     Parameters
     ----------
@@ -25,32 +37,18 @@ def traffic(start: Array, nbytes: Array, pointer: Array, read: Array, last: Arra
         Bytes of x_0 ... x_n.
     pointer, read : ndarray of int64
         Layer l reads the tensors read[pointer[l]:pointer[l + 1]].
+    ends, ending : ndarray of int64
+        The tensors that layer l is the last to read are ending[ends[l]:ends[l + 1]].
     last : ndarray of int64, shape (n + 1,)
         Last reader of each tensor, -1 where nobody reads it.
-
-    Returns
-    -------
-    ndarray of int64, shape (4, groups)
+    seen : ndarray of int64, shape (n + 1,)
+        Scratch, -1 at first.
+    found : ndarray of int64, shape (4, groups)
         Bytes read from remote memory, and of x_0; bytes written that later groups read; bytes
         read, but for x_0, that later groups read, too (their gradients add up).  O(groups) for
         a chain.
     """
-    n = len(start) - 1
-    found = np.zeros((4, start[n]), np.int64)
-    seen = np.full(n + 1, -1, np.int64)
-    # Tensors by their last reader, to see them end as the group grows.
-    count = np.zeros(n + 2, np.int64)
-    for t in range(n + 1):
-        if last[t] >= 0:
-            count[last[t] + 1] += 1
-    first = np.cumsum(count)
-    at = first.copy()
-    ending = np.zeros(first[n] + 1, np.int64)
-    for t in range(n + 1):
-        if last[t] >= 0:
-            ending[at[last[t]]] = t
-            at[last[t]] += 1
-    for a in range(n):
+    for a in range(low, high):
         loaded, host, stored, added = 0, 0, 0, 0
         for g in range(start[a], start[a + 1]):
             layer = a + g - start[a]
@@ -65,7 +63,7 @@ def traffic(start: Array, nbytes: Array, pointer: Array, read: Array, last: Arra
                         added += nbytes[t]
             if last[layer + 1] >= 0:
                 stored += nbytes[layer + 1]
-            for k in range(first[layer], first[layer + 1]):
+            for k in range(ends[layer], ends[layer + 1]):
                 t = ending[k]
                 if t > a:
                     stored -= nbytes[t]
@@ -75,7 +73,6 @@ def traffic(start: Array, nbytes: Array, pointer: Array, read: Array, last: Arra
             found[HOST, g] = host
             found[STORED, g] = stored
             found[ADDED, g] = added
-    return found
 
 
 @compiled

@@ -49,6 +49,8 @@ LEVELS = 2**14
 """Numbers of bytes kept that completions tell apart, at most."""
 ENTRIES = 2**26
 """Entries of the table of completions, at most."""
+COMPLETED = 2**21
+"""Entries of that table between two looks at the clock."""
 AT_ONCE = 64
 """States between two looks at the clock."""
 KEPT, OPEN, OWN = range(3)
@@ -129,13 +131,20 @@ class Labels:
     retaining : bool
         Whether the output of a layer that is computed again may be retained until then.  Without,
         sequences are canonical, and exact but for the moments at which layers are computed again.
+    keep_going : callable
+        Asked several times a second; it may raise.
     """
 
-    def __init__(self, group: Group, *, retaining: bool) -> None:
+    def __init__(
+        self, group: Group, *, retaining: bool, keep_going: Callable[[], bool] = lambda: True
+    ) -> None:
         self.group, self.retaining = group, retaining
         n = self.n = group.n
         self.readers = [sum(1 << v for v in group.readers[u + 1]) for u in range(n)]
-        self.reads = [sum(1 << u for u in range(n) if self.readers[u] >> v & 1) for v in range(n)]
+        self.reads = [0] * n
+        for u in range(n):
+            for v in group.readers[u + 1]:
+                self.reads[v] |= 1 << u
         self.last = [mask.bit_length() - 1 for mask in self.readers]
         self.output = [group.x[u + 1] if self.readers[u] else 0 for u in range(n)]
         self.backward = [group.gradients[v] + group.temporary[v] + group.tape[v] for v in range(n)]
@@ -145,9 +154,9 @@ class Labels:
             group.allowed[Policy.RECOMPUTE] and group.products[u] > 0 for u in range(n)
         ]
         self.may_keep = [group.allowed[Policy.KEEP] or not group.products[u] for u in range(n)]
-        self._complete()
+        self._complete(keep_going)
 
-    def _complete(self) -> None:
+    def _complete(self, keep_going: Callable[[], bool]) -> None:
         """Find the least cycles to come, all figures rounded down to coarser units if need be."""
         group, n = self.group, self.n
         self.unit = group.room // LEVELS + 1
@@ -155,21 +164,10 @@ class Labels:
         products = np.array(group.products, dtype=np.int64)
         sums = np.concatenate(([0], np.cumsum(products)))
         levels = group.room // self.unit + 1
-        longest = next(
-            (
-                length
-                for length in range(1, n)
-                if all(
-                    sums[at] - sums[at - length] + self.backward[at] > group.room
-                    for at in range(length, n)
-                )
-            ),
-            n,
-        )
-        self.longest = max(1, min(longest, ENTRIES // (2 * levels * (n + 1)) - 1))
-        effort.spend(effort.READ * levels * n * (self.longest + 1))
+        most = ENTRIES // (2 * levels * (n + 1)) - 1
+        self.longest = max(1, min(self._longest_run(sums), most))
         retained = [min(self.output[u - 1], group.products[u]) if u else 0 for u in range(n)]
-        self.kept, self.dropped, self.runs = remat_kernels.completions(
+        figures = (
             levels - 1,
             np.array(self.forward, dtype=np.int64) // self.unit,
             np.array(self.backward, dtype=np.int64) // self.unit,
@@ -182,6 +180,27 @@ class Labels:
             self.retaining,
             self.longest,
         )
+        self.kept, self.dropped = np.empty((2, n + 1, levels), dtype=np.int32)
+        self.runs = np.empty((2, self.longest + 1, n + 1, levels), dtype=np.int32)
+        self.kept[n] = self.dropped[n] = self.runs[:, :, n] = 0
+        size = levels * (self.longest + 1)
+        for high in range(n, 0, -max(1, COMPLETED // size)):
+            low = max(0, high - max(1, COMPLETED // size))
+            remat_kernels.completions(*figures, self.kept, self.dropped, self.runs, low, high)
+            effort.spend(effort.READ * size * (high - low))
+            keep_going()
+
+    def _longest_run(self, sums: Array) -> int:
+        """Return of how many layers open runs fit into the memory, at most; `sums`: of products."""
+        room, backward = self.group.room, np.array(self.backward, dtype=np.int64)
+        low, high = 1, self.n  # the more layers, the more bytes
+        while low < high:
+            length = (low + high) // 2
+            if (sums[length:-1] - sums[: -1 - length] + backward[length:] > room).all():
+                high = length
+            else:
+                low = length + 1
+        return low
 
     @property
     def bound(self) -> int:

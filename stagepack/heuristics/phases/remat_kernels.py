@@ -27,8 +27,13 @@ def completions(
     may_drop: Array,
     retaining: bool,
     longest: int,
-) -> tuple[Array, Array, Array]:
-    """Return the least cycles computed again from each layer on, skips left out.
+    kept: Array,
+    dropped: Array,
+    runs: Array,
+    low: int,
+    high: int,
+) -> None:
+    """Find the least cycles computed again from each of the layers [low, high) on, without skips.
 
     Parameters
     ----------
@@ -47,25 +52,26 @@ def completions(
         Whether an output may be retained whose layer is computed again.
     longest : int
         Layers of a run that are told apart; of a longer one only the last ones count.
-
-    Returns
-    -------
-    kept, dropped : ndarray, shape (layers + 1, room + 1)
-        By layer and bytes kept of those before, when the layer before it is kept, or closed.
-    runs : ndarray, shape (2, longest + 1, layers + 1, room + 1)
+    kept, dropped : ndarray of int32, shape (layers + 1, room + 1)
+        By layer and bytes kept of those before, when the layer before it is kept, or closed; right
+        from layer `high` on.
+    runs : ndarray of int32, shape (2, longest + 1, layers + 1, room + 1)
         When the last so many layers are an open run, which is computed again from a tensor that is
         there (0) or must be retained from the run's end on (1).
 
-    O(layers * longest * room).
+    O(longest * room) a layer.
     """
-    n = len(cycles)
-    kept = np.full((n + 1, room + 1), UNREACHED, np.int32)
-    dropped = np.full((n + 1, room + 1), UNREACHED, np.int32)
-    runs = np.full((2, longest + 1, n + 1, room + 1), UNREACHED, np.int32)
-    kept[n] = 0
-    dropped[n] = 0
-    runs[:, :, n] = 0
-    for layer in range(n - 1, -1, -1):
+    # After a layer, where only a part of the run goes on, from a retained output.
+    shorter = np.empty(room + 1, np.int32)
+    for layer in range(high - 1, low - 1, -1):
+        for held in range(room + 1):
+            shorter[held] = UNREACHED
+            kept[layer, held] = UNREACHED
+            dropped[layer, held] = UNREACHED
+        for source in range(2):
+            for length in range(longest + 1):
+                for held in range(room + 1):
+                    runs[source, length, layer, held] = UNREACHED
         for held in range(room - max(forward[layer], backward[layer]) + 1):
             best = UNREACHED
             if may_keep[layer] and held + products[layer] <= room:
@@ -85,8 +91,6 @@ def completions(
             if outputs[layer - 1] == 0:
                 dropped[layer, held] = kept[layer, held]
         run = 0
-        # After this layer, where only a part of the run goes on, from a retained output.
-        shorter = np.full(room + 1, UNREACHED, np.int32)
         for length in range(1, min(longest, layer) + 1):
             run += products[layer - length]
             need = max(run + backward[layer], outputs[layer - 1] + forward[layer])
@@ -105,7 +109,6 @@ def completions(
                         runs[source, length, layer, held] = min(best, shorter[held])
                     if source == 1 and retaining:
                         shorter[held] = min(shorter[held], best)
-    return kept, dropped, runs
 
 
 @compiled

@@ -12,7 +12,7 @@ import numpy as np
 
 from stagepack.heuristics.schedule.random_kernels import draw
 from stagepack.heuristics.schedule.timing_kernels import Graph, backward, forward
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
 
 
@@ -24,7 +24,8 @@ class Walk(NamedTuple):
     order, ptr, position : ndarray, shape (n,), (d + 1,), (n,)
         What each device runs, and where each operation is in `order`.
     stage, kind, microbatch : ndarray, shape (n,)
-    follower, visit, waits, early, late : ndarray, shape (n,)
+    follower, visit, waits : ndarray of int32, shape (n,)
+    early, late : ndarray, shape (n,)
         Scratch of the longest paths.
     ends, best : ndarray, shape (d,), (n,)
         The ends of devices; the best orders met.
@@ -57,7 +58,7 @@ class Walk(NamedTuple):
     work: Array
 
 
-@compiled
+@inner
 def _energy(graph: Graph, walk: Walk) -> float:
     """Return the objective of the orders and a little of its mean over devices; -1: deadlock.
 
@@ -84,7 +85,7 @@ def _energy(graph: Graph, walk: Walk) -> float:
     return most + 0.25 * total / devices
 
 
-@compiled
+@inner
 def _shift(order: Array, position: Array, source: int, target: int) -> None:
     """Move the operation at place `source` to place `target`; those between make room."""
     v = order[source]
@@ -98,7 +99,7 @@ def _shift(order: Array, position: Array, source: int, target: int) -> None:
     position[v] = target
 
 
-@compiled
+@inner
 def _fits(graph: Graph, order: Array, low: int, high: int, limit: int) -> bool:
     """Whether the device that runs order[low:high] keeps within its memory."""
     held = 0

@@ -75,6 +75,7 @@ def improve(
     graph, operations = timing.graph, timing.instance.operations
     n = len(order)
     empty = np.zeros(n, dtype=np.int64)
+    follower, visit, waits = np.zeros((3, n), dtype=np.int32)
     walk = Walk(
         order=order.copy(),
         ptr=timing.ptr,
@@ -82,9 +83,9 @@ def improve(
         stage=np.array(operations.stage),
         kind=np.array(operations.kind),
         microbatch=np.array(operations.microbatch),
-        follower=empty.copy(),
-        visit=empty.copy(),
-        waits=empty.copy(),
+        follower=follower,
+        visit=visit,
+        waits=waits,
         early=empty.copy(),
         late=empty.copy(),
         ends=np.zeros(timing.d, dtype=np.int64),

@@ -1,4 +1,4 @@
-"""Compiled longest paths and preemptive one-machine schedules for bounds.
+"""Compiled longest paths to the end, and preemptive one-machine schedules, for bounds.
 
 Cost: O(operations + arcs) for paths, O(k log k) for a machine of k operations.  Source: see
 :mod:`.bounds`.
@@ -32,38 +32,6 @@ def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> No
 
 
 @compiled
-def heads(
-    graph: Graph, first: Array, after: Array, visit: Array, head: Array, low: int, high: int
-) -> None:
-    """Raise head[v] to the longest path to the start of v from whatever has a head > -FAR.
-
-    Parameters
-    ----------
-    graph : Graph
-    first, after : ndarray of int64, shape (n + 1,), (more,)
-        More arcs: from operation v to after[first[v] : first[v + 1]], without a lag.
-    visit : ndarray of int64, shape (n,)
-        The operations in topological order.
-    head : ndarray of int64, shape (n,)
-        -FAR: no path leads here.
-    low, high : int
-        The part visit[low:high], after all that comes before in `visit`.
-    """
-    for at in range(low, high):
-        v = visit[at]
-        if head[v] == -FAR:
-            continue
-        row = graph.row[v]
-        end = head[v] + graph.duration[row]
-        for arc in range(graph.first[row], graph.first[row + 1]):
-            then = target(graph, v, row, arc)
-            if then >= 0:
-                head[then] = max(head[then], end + graph.lag[arc])
-        for arc in range(first[v], first[v + 1]):
-            head[after[arc]] = max(head[after[arc]], end)
-
-
-@compiled
 def tails(
     graph: Graph, first: Array, after: Array, visit: Array, tail: Array, low: int, high: int
 ) -> None:
@@ -93,7 +61,8 @@ def tails(
 
 
 @compiled
-def one_machine(
+def machines(
+    first: Array,
     by_head: Array,
     head: Array,
     rest: Array,
@@ -102,36 +71,43 @@ def one_machine(
     state: Array,
     most: int,
 ) -> bool:
-    """Schedule jobs with heads and tails on one machine, with preemption; True: all are done.
+    """Schedule jobs with heads and tails on machines, with preemption; True: all are done.
 
-    `by_head` are the jobs in the order of their heads (sorting takes long to compile).  Among the
-    jobs that are there the one of longest tail runs.  Jobs whose head or tail is -FAR
-    do not count.  At most `most` events are looked at; a call goes on where the last one ended.
-    O(events log n), in all O(n log n).
+    Among the jobs of a machine that are there the one of longest tail runs.  Jobs whose head or
+    tail is -FAR do not count.  At most `most` events are looked at; a call goes on where the last
+    one ended.  O(events log n), in all O(n log n).
 
     Parameters
     ----------
+    first : ndarray of int64, shape (machines + 1,)
+        by_head[first[e] : first[e + 1]] are the jobs of machine e, in the order of their heads
+        (sorting takes long to compile).
     by_head, head, tail : ndarray of int64, shape (n,)
     rest : ndarray of int64, shape (n,)
         Durations at first; what is left of them.
     heap : ndarray of int64, shape (n,)
         Of the jobs that are there, by tail.
-    state : ndarray of int64, shape (4,)
-        Jobs in the heap, jobs looked at, the time, and the least makespan; 0, 0, -FAR, -FAR at
-        first.  The last is -FAR when no job counts.
+    state : ndarray of int64, shape (5,)
+        The machine, jobs in the heap, jobs looked at, the time, and the longest of the least
+        makespans; 0, 0, 0, -FAR, -FAR at first.  The last is -FAR when no job counts.
 
     Source: Jackson's preemptive schedule; Carlier 1982, The one-machine sequencing problem.
     """
-    size, at, now, latest = state[0], state[1], state[2], state[3]
+    machine, size, at, now, latest = state[0], state[1], state[2], state[3], state[4]
+    last = first[machine + 1]
     for _ in range(most):
-        while at < len(by_head) and (head[by_head[at]] == -FAR or tail[by_head[at]] == -FAR):
+        while at < last and (head[by_head[at]] == -FAR or tail[by_head[at]] == -FAR):
             at += 1
-        if size == 0:
-            if at == len(by_head):
-                state[3] = latest
+        if size == 0 and at == last:
+            machine += 1
+            if machine + 1 == len(first):
+                state[4] = latest
                 return True
+            last, now = first[machine + 1], -FAR
+            continue
+        if size == 0:
             now = max(now, head[by_head[at]])
-        if at < len(by_head) and head[by_head[at]] <= now:
+        if at < last and head[by_head[at]] <= now:
             v = by_head[at]
             at += 1
             child = size
@@ -146,7 +122,7 @@ def one_machine(
             continue
         top = heap[0]
         run = rest[top]
-        if at < len(by_head):
+        if at < last:
             run = min(run, head[by_head[at]] - now)
         now += run
         rest[top] -= run
@@ -167,5 +143,5 @@ def one_machine(
             heap[parent] = heap[child]
             parent = child
         heap[parent] = v
-    state[0], state[1], state[2], state[3] = size, at, now, latest
+    state[0], state[1], state[2], state[3], state[4] = machine, size, at, now, latest
     return False

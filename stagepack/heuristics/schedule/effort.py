@@ -1,19 +1,26 @@
-"""What a run may spend: seconds, or, where it is to repeat, work that stands for seconds.
+"""What work on schedules costs, in steps, and what a search may spend of it.
 
-Work is counted in steps, about what a compiled loop takes for one arc of a longest path.
+A step is about what a compiled loop takes for one arc of a longest path.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from stagepack.heuristics import effort
 from stagepack.instances.schedule import ScheduleSolution
 from stagepack.progress import Progress, Stopped
-from stagepack.result import Termination
 
 RATE = 90_000_000
 """Steps in a second."""
+
+PART = 500_000
+"""Operations, arcs or events in a kernel call: less than a tenth of a second."""
+
+Going = Callable[[int], bool]
+"""Whether to go on, asked several times a second with the steps since the last time."""
 
 OFFER, CHECK = 100_000, 10
 """Steps of checking a solution, and for each of its operations."""
@@ -36,57 +43,36 @@ class Settings(Protocol):
 
 
 class Effort:
-    """The clock of a run, or its work.
+    """What a search may spend of the clock of work, and whom it asks whether to go on.
 
     Parameters
     ----------
     progress : Progress
-        Whose clock it is; it is told when the work is done.
-    settings : Settings, optional
-        Without them, or without a limit, work is counted but limits nothing.
-
-    Attributes
-    ----------
-    spent : float
-        Seconds that the work so far stands for.
-    limit : float or None
-        Seconds that all work may stand for.
+    seconds : float
+        Of work, from now on.
     """
 
-    def __init__(self, progress: Progress[Any], settings: Settings | None = None) -> None:
+    def __init__(self, progress: Progress[Any], seconds: float = math.inf) -> None:
         self.progress = progress
-        self.spent = 0.0
-        limited = settings is not None and settings.deterministic
-        self.limit = settings.time_limit if settings is not None and limited else None
-        self._whole: Effort | None = None
+        self._end = effort.spent() + seconds
 
     def part(self, seconds: float) -> Effort:
         """Return an effort that ends after work of some seconds, or with this one."""
-        part = Effort(self.progress)
-        part.limit, part._whole = seconds, self
-        return part
+        return Effort(self.progress, min(seconds, self._end - effort.spent()))
 
     @property
     def left(self) -> float:
         """Seconds that work may still stand for."""
-        return math.inf if self.limit is None else max(0.0, self.limit - self.spent)
-
-    def spend(self, seconds: float) -> None:
-        """Count work that stands for some seconds."""
-        self.spent += seconds
-        if self._whole is not None:
-            self._whole.spend(seconds)
-        elif not self.left:
-            self.progress.stop(Termination.TIME_LIMIT)
+        return max(0.0, min(self._end - effort.spent(), effort.left()))
 
     def offer(self, solution: ScheduleSolution, source: str) -> bool:
         """Offer a solution to the progress; its check counts as work."""
-        self.spend((OFFER + CHECK * len(solution.start)) / RATE)
+        effort.spend((OFFER + CHECK * len(solution.start)) / RATE)
         return self.progress.offer(solution, source)
 
     def keep_going(self, steps: int = 0) -> bool:
         """Count steps; return whether there is a reason and the time to go on."""
-        self.spend(steps / RATE)
+        effort.spend(steps / RATE)
         return self.progress.keep_going() and self.left > 0
 
     def look(self, steps: int = 0) -> None:
@@ -94,3 +80,22 @@ class Effort:
         going = self.keep_going(steps)
         if self.progress.interrupted or not (going or self.progress.solution is None):
             raise Stopped
+
+
+class Looks:
+    """Looks at the clock between parts of long loops; raises :class:`Stopped` at the end of it."""
+
+    def __init__(self, keep_going: Going | None = None) -> None:
+        self._keep_going = keep_going
+
+    def at(self, steps: int) -> None:
+        """Count steps, and go on if there is time."""
+        if self._keep_going is not None and not self._keep_going(steps):
+            raise Stopped
+
+    def parts(self, count: int, each: float = 1.0) -> Iterator[tuple[int, int]]:
+        """Yield [low, high) of `count` things of `each` steps, and look after every one."""
+        for low in range(0, count, PART):
+            high = min(count, low + PART)
+            yield low, high
+            self.at(int(each * (high - low)))

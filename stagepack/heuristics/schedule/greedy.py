@@ -23,13 +23,15 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.schedule import annealing, bounds, timing
-from stagepack.heuristics.schedule.effort import RATE, Effort, Settings
+from stagepack.heuristics.schedule.effort import RATE, Effort, Looks, Settings
 from stagepack.heuristics.schedule.greedy_kernels import Plan, Policy, Shop, list_schedule
+from stagepack.heuristics.schedule.ramps import Ramps, edges_of
 from stagepack.heuristics.schedule.rules import depths
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 from stagepack.progress import Progress, Stopped
 
 F, B, W = range(3)
@@ -152,7 +154,7 @@ def search(
     effort : Effort, optional
         Where its work is counted and limited; its own when absent.
     """
-    effort = effort or Effort(progress, settings)
+    effort = effort or Effort(progress)
     if progress.bound is None:
         with progress.setup("loading kernels"):
             bounds.warm_up()
@@ -225,14 +227,14 @@ class OrderSearch:
         interrupted.
         """
         with self.progress.setup("loading kernels"):
-            warm_up()
+            warm_up(self.instance.objective is Objective.SPAN)
         lower = self.progress.bound
         for careful in (True, False):
             if not careful:
                 self.lists = Lists(self.instance, careful=False, look=self.effort.look)
             first = careful and self.progress.solution is None
             known = None if lower is None else int(lower)
-            for policy in policies(self.instance, known, bounds.Looks(self._look)):
+            for policy in policies(self.instance, known, Looks(self._look)):
                 if not first and not self.progress.keep_going():
                     return
                 value = self._try(policy, first)
@@ -309,7 +311,7 @@ class OrderSearch:
         return value
 
     def _uninterrupted(self, steps: int) -> bool:
-        self.effort.spend(steps / RATE)
+        spend(steps / RATE)
         return not self.progress.interrupted
 
     def _offer(self, order: Array, source: str) -> int:
@@ -331,7 +333,7 @@ def evaluation(instance: PipelineSchedule) -> int:
 
 
 def policies(
-    instance: PipelineSchedule, lower: int | None = None, looks: bounds.Looks | None = None
+    instance: PipelineSchedule, lower: int | None = None, looks: Looks | None = None
 ) -> Iterator[Policy]:
     """Yield policies that may well be the best, the most promising first.
 
@@ -342,7 +344,7 @@ def policies(
         A bound on the objective; found here when absent.
     looks : Looks, optional
     """
-    looks = looks or bounds.Looks()
+    looks = looks or Looks()
     if lower is None:
         lower = bounds.bound(instance)[0]
     depth = np.array(depths(instance), dtype=np.int64)
@@ -381,10 +383,10 @@ def policies_of(
         yield Policy(cap, debt, rank, wait, np.full(d, strict, dtype=np.int64))
 
 
-def _caps(instance: PipelineSchedule, depth: Array, lower: int, looks: bounds.Looks) -> list[Array]:
+def _caps(instance: PipelineSchedule, depth: Array, lower: int, looks: Looks) -> list[Array]:
     """Return caps on the F's ahead of the B's, each of shape (p,).
 
-    What the least ramps of :class:`.bounds.Ramps` need; the number of stages below (1F1B), almost
+    What the least ramps of :class:`.ramps.Ramps` need; the number of stages below (1F1B), almost
     twice that (zero bubble H2), parts of it; as many as fit; and, where a microbatch takes T
     cycles, as many as start between an F and its B, for T from a third of the work to all in
     sequence: the lifetimes of Qi et al. 2024, Pipeline parallelism with controllable memory (arXiv
@@ -394,9 +396,9 @@ def _caps(instance: PipelineSchedule, depth: Array, lower: int, looks: bounds.Lo
     if not instance.training or instance.backward is None:
         return [most]
     caps = [depth, 2 * depth - 1, most]
-    least = bounds.Ramps(instance, looks).warm_up(lower)
+    least = Ramps(instance, looks).warm_up(lower)
     if least is not None:
-        caps.insert(0, np.array(least, dtype=np.int64))
+        caps.insert(0, least)
     trip = np.zeros(instance.p, dtype=np.int64)  # from the start of F to that of B
     for s in reversed(instance.order):
         for t, lag in instance.consumers[s]:
@@ -480,8 +482,8 @@ def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = N
     releases = (delta[:, F] >= 0) & (delta[:, B] <= 0) & (delta[:, W] <= 0)
     plain = [len(stages) == 1 and bool(releases[stages[0]]) for stages in own]
     limit = np.full(instance.d, FAR) if instance.limit is None else instance.limit
-    into = _rows(instance, 1)
-    out = _rows(instance, 0)
+    into = edges_of(instance, 1)
+    out = edges_of(instance, 0)
     look(steps)
     return Shop(
         device=_column(instance.devices),
@@ -530,22 +532,13 @@ def _together(stages: list[int], chain: list[int]) -> list[list[int]]:
     return list(found.values())
 
 
-def _rows(instance: PipelineSchedule, end: int) -> tuple[Array, Array, Array]:
-    """Return the edges by their stage at `end` (0: producer): rows, other stage, lag."""
-    pairs = np.array(instance.edges, dtype=np.int64).reshape(-1, 2)
-    by = np.argsort(pairs[:, end], kind="stable")
-    counts = np.bincount(pairs[:, end], minlength=instance.p)
-    first = np.concatenate([[0], np.cumsum(counts)])
-    return _column(first), _column(pairs[by, 1 - end]), _column(instance.lag[by])
-
-
 def _column(values: Any) -> Array:
     return np.array(values, dtype=np.int64)
 
 
 @cache
-def warm_up() -> None:
-    """Run every kernel of list schedules once, so that all are compiled."""
-    timing.warm_up()
+def warm_up(spans: bool = True) -> None:
+    """Run every kernel of list schedules once, so that all are compiled; see `timing.warm_up`."""
+    timing.warm_up(spans)
     tiny = PipelineSchedule.from_arrays([1], microbatches=1)
     Lists(tiny).order(next(policies(tiny, 1)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from stagepack.heuristics.schedule.timing_kernels import FAR
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
 
 F, B, W = range(3)
@@ -117,7 +117,7 @@ class Policy(NamedTuple):
     strict: Array
 
 
-@compiled
+@inner
 def _ready(shop: Shop, s: int, k: int, i: int, done: Array, end: Array) -> Any:
     """Return when operation (s, k, i) could start as its predecessors see it; FAR: not known."""
     m, at = shop.microbatches[s], shop.base[s]
@@ -141,7 +141,7 @@ def _ready(shop: Shop, s: int, k: int, i: int, done: Array, end: Array) -> Any:
     return ready
 
 
-@compiled
+@inner
 def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int, work: Array) -> bool:
     """Whether, after the next operation k of stage s, memory suffices to finish everything.
 
@@ -186,7 +186,7 @@ def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int, work: Arra
     return fine
 
 
-@compiled
+@inner
 def _choose(
     shop: Shop, policy: Policy, d: int, now: int, held: int, done: Array, end: Array, work: Array
 ) -> tuple[int, int, int]:
@@ -241,7 +241,7 @@ def _choose(
     return best_s, best_k, now
 
 
-@compiled
+@inner
 def _set(turn: Array, first: Array, d: int, value: int) -> None:
     """Let device d decide again at `value`."""
     turn[d] = value

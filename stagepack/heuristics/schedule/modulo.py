@@ -32,7 +32,7 @@ from stagepack.heuristics.schedule.rules import depths
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 from stagepack.progress import Progress, Stopped
 
 TRIES = 150
@@ -89,9 +89,9 @@ def search(
         Where its work is counted and limited; its own when absent.
     """
     with progress.setup("loading kernels"):
-        _warm_up()
+        _warm_up(instance.objective is Objective.SPAN)
     with contextlib.suppress(Stopped):
-        _search(instance, progress, settings, start, effort or Effort(progress, settings))
+        _search(instance, progress, settings, start, effort or Effort(progress))
 
 
 def _search(
@@ -250,9 +250,9 @@ def _unrolled(instance: PipelineSchedule, time: Array, period: int) -> Array:
 
 
 @cache
-def _warm_up() -> None:
+def _warm_up(spans: bool) -> None:
     """Run the kernels of periods and of list schedules once, so that all are compiled."""
-    greedy.warm_up()
+    greedy.warm_up(spans)
     tiny = PipelineSchedule.from_arrays([1], microbatches=1)
     order, time = np.zeros(1, dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
     placed(greedy.shop_of(tiny), order, 1, 1, np.ones(1, dtype=np.uint64), time, lambda _: True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
 from stagepack.heuristics.schedule.random_kernels import draw
 from stagepack.heuristics.schedule.timing_kernels import FAR
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
 
 
-@compiled
+@inner
 def _free(shop: Shop, period: int, time: Array, d: int, at: int, length: int) -> bool:
     """Whether [at, at + length) meets nothing placed on device d, modulo `period`."""
     for row in range(shop.own_first[d], shop.own_first[d + 1]):
@@ -27,7 +27,7 @@ def _free(shop: Shop, period: int, time: Array, d: int, at: int, length: int) ->
     return True
 
 
-@compiled
+@inner
 def _place(shop: Shop, period: int, time: Array, s: int, k: int, ready: int, close: bool) -> bool:
     """Set time[s, k] to the earliest time from `ready` on at which it fits; False: there is none.
 
@@ -55,7 +55,7 @@ def _place(shop: Shop, period: int, time: Array, s: int, k: int, ready: int, clo
     return True
 
 
-@compiled
+@inner
 def _overfull(shop: Shop, period: int, time: Array, d: int) -> bool:
     """Whether device d exceeds its memory once the period repeats."""
     latest = 0
@@ -80,7 +80,7 @@ def _overfull(shop: Shop, period: int, time: Array, d: int) -> bool:
     return False
 
 
-@compiled
+@inner
 def place(
     shop: Shop,
     order: Array,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import inner
 from stagepack.instances.profile import Array
 
 
-@compiled
+@inner
 def draw(random: Array, below: int) -> int:
     """Return a random number in [0, below): xorshift64*, Vigna 2016.
 

@@ -149,24 +149,72 @@ class Program:
         ValueError
             When that is not every operation.
         """
-        from stagepack.heuristics.schedule.rule_kernels import unroll  # loaded when used
-
         lists = (self._rounds, self._first, self._line, self._begin, self._count)
-        rounds, first, line, begin, count = (np.array(row, dtype=np.int64) for row in lists)
-        found, state = np.empty(self._base[-1], dtype=np.int64), np.zeros(3, dtype=np.int64)
-        while not unroll(rounds, first, line, begin, count, found, state, PART):
-            self._look(PART)
-        if state[2] != len(found):
-            raise ValueError("a program must run every operation once")
-        return found
+        columns = tuple(np.array(row, dtype=np.int64) for row in lists)
+        return _unrolled(columns, self._base[-1], self._look)
+
+
+def stage_by_stage(
+    instance: PipelineSchedule, look: Look, *runs: tuple[Array, tuple[int, ...]]
+) -> Array:
+    """Return the order in which stages, each alone on its device, do some runs one by one.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    look : callable
+        See :data:`Look`.
+    *runs : tuple
+        How many rounds each stage does, shape (p,), and the kinds of its next operations in every
+        round, as far as there are any.
+    """
+    operations = instance.operations
+    stages = np.argsort(instance.devices)
+    m, base = operations.microbatches[stages], operations.base[stages]
+    done = [np.zeros(instance.p, dtype=np.int64)] * operations.kinds
+    line, begin, rounds, widths = [], [], [], []
+    for each, wanted in runs:
+        kinds = [kind for kind in wanted if kind < operations.kinds]
+        rounds.append(each[stages])
+        widths.append(len(kinds))
+        for kind in kinds:
+            line.append(base + kind * m)
+            begin.append(done[kind])
+            done[kind] = done[kind] + rounds[-1]
+    look(STAGE * instance.p)
+    columns = (
+        np.stack(rounds, axis=1).ravel(),
+        np.cumsum([0, *np.tile(widths, instance.p)]),
+        np.stack(line, axis=1).ravel(),
+        np.stack(begin, axis=1).ravel(),
+        np.repeat(m, len(line)),
+    )
+    return _unrolled(columns, len(operations), look)
+
+
+def _unrolled(runs: tuple[Array, ...], n: int, look: Look) -> Array:
+    """Return the n operations of runs, the first arguments of :func:`.rule_kernels.unroll`."""
+    from stagepack.heuristics.schedule.rule_kernels import unroll  # loaded when used
+
+    found, state = np.empty(n, dtype=np.int64), np.zeros(3, dtype=np.int64)
+    rounds, first, line, begin, count = runs
+    while not unroll(rounds, first, line, begin, count, found, state, PART):
+        look(PART)
+    if state[2] != n:
+        raise ValueError("a program must run every operation once")
+    return found
 
 
 @cache
 def warm_up() -> None:
-    """Run every kernel once, so that all are compiled."""
-    tiny = PipelineSchedule.from_arrays([1], [1], microbatches=1)
-    one_by_one(tiny, _unseen)
-    in_groups(tiny, _unseen)
+    """Run the kernel of programs once, so that it is compiled."""
+    one_by_one(PipelineSchedule.from_arrays([1], [1], microbatches=1), _unseen)
+
+
+@cache
+def warm_up_groups() -> None:
+    """Do the same for :func:`in_groups`, which few need."""
+    in_groups(PipelineSchedule.from_arrays([1], [1], microbatches=1), _unseen)
 
 
 def one_by_one(instance: PipelineSchedule, look: Look) -> Array:
@@ -235,6 +283,9 @@ def depths(instance: PipelineSchedule) -> list[int]:
 
 
 def _gpipe(instance: PipelineSchedule, look: Look) -> Array:
+    if instance.d == instance.p:
+        m = instance.microbatches
+        return stage_by_stage(instance, look, (m, (F,)), (m, (B, W)))
     program = Program(instance, look)
     for stages in _own(instance):
         for s in stages:
@@ -244,34 +295,33 @@ def _gpipe(instance: PipelineSchedule, look: Look) -> Array:
     return program.order
 
 
-def _ramped(instance: PipelineSchedule, look: Look, warm_up: list[int], lag: list[int]) -> Array:
+def _ramped(instance: PipelineSchedule, look: Look, warm_up: Array, lag: Array) -> Array:
     """Return orders of `warm_up` F's, then B and F in turn; W comes `lag` B's after its own."""
-    program = Program(instance, look)
-    for (s,) in _own(instance):
-        m = int(instance.microbatches[s])
-        behind = min(lag[s], m)
-        program.run(min(warm_up[s], m), (s, F))
-        program.run(behind, (s, B), (s, F))
-        program.run(m - behind, (s, B), (s, W), (s, F))
-        program.run(behind, (s, W))
-    return program.order
+    m = instance.microbatches
+    behind = np.minimum(lag, m)
+    return stage_by_stage(
+        instance,
+        look,
+        (np.minimum(warm_up, m), (F,)),
+        (behind, (B, F)),
+        (m - behind, (B, W, F)),
+        (behind, (W,)),
+    )
 
 
 def _one_f_one_b(instance: PipelineSchedule, look: Look) -> Array:
-    return _ramped(instance, look, depths(instance), [0] * instance.p)
+    depth = np.array(depths(instance))
+    return _ramped(instance, look, depth, 0 * depth)
 
 
 def _zb_h1(instance: PipelineSchedule, look: Look) -> Array:
-    depth = depths(instance)
-    most = max(depth)
-    return _ramped(instance, look, depth, [most - own for own in depth])
+    depth = np.array(depths(instance))
+    return _ramped(instance, look, depth, depth.max() - depth)
 
 
 def _zb_h2(instance: PipelineSchedule, look: Look) -> Array:
-    depth = depths(instance)
-    most = max(depth)
-    ahead, behind = [2 * own - 1 for own in depth], [2 * (most - own) for own in depth]
-    return _ramped(instance, look, ahead, behind)
+    depth = np.array(depths(instance))
+    return _ramped(instance, look, 2 * depth - 1, 2 * (depth.max() - depth))
 
 
 def _one_stage_each(instance: PipelineSchedule) -> str:
@@ -381,13 +431,9 @@ def _steps(instance: PipelineSchedule) -> str:
 
 
 def _popxl(instance: PipelineSchedule, look: Look) -> Array:
-    m = int(instance.microbatches[0])
-    program = Program(instance, look)
-    for (s,) in _own(instance):
-        # In step t of the loop F works on microbatch t - s, B on t - (2p - 2 - s).
-        program.run(2 * (instance.p - 1 - s) if instance.training else 0, (s, F))
-        program.run(m, (s, F), (s, B), (s, W))
-    return program.order
+    # In step t of the loop F works on microbatch t - s, B on t - (2p - 2 - s).
+    ahead = 2 * np.arange(instance.p)[::-1] if instance.training else np.zeros(instance.p, int)
+    return stage_by_stage(instance, look, (ahead, (F,)), (instance.microbatches, (F, B, W)))
 
 
 def loop_rings(instance: PipelineSchedule) -> tuple[int, ...]:

@@ -149,17 +149,20 @@ class Timing:
         """
         if self.earliest(order) is None:
             return None
-        length = np.full((self.d, self.d), -FAR, dtype=np.int64)
+        first = np.concatenate([[0], np.cumsum(self._follower >= 0)])
+        after = self._follower[self._follower >= 0].astype(np.int64)
+        last = order[self.ptr[1:] - 1]
+        ends = self.graph.duration[self.graph.row[last]] + self.graph.rest
+        length = np.empty((self.d, self.d), dtype=np.int64)
         distance = np.empty(self.n, dtype=np.int64)
         for d in range(self.d):
             distance[:] = -FAR
-            if self.ptr[d] < self.ptr[d + 1]:
-                distance[order[self.ptr[d]]] = 0
+            distance[order[self.ptr[d]]] = 0
             for low, high in self._parts():
-                kernels.reaches(
-                    self.graph, self._follower, self._visit, length[d], distance, low, high
-                )
-        span = int(kernels.least_period(length))
+                kernels.heads(self.graph, first, after, self._visit, distance, low, high)
+            reached = distance[last]
+            length[d] = np.where(reached > -FAR, reached + ends, -FAR)
+        span = int(kernels.least_period(length, np.empty((self.d + 1, self.d), dtype=np.int64)))
         end = np.zeros(self.d, dtype=np.int64)
         for _ in range(self.d):
             later = np.where(length > -FAR, end[:, None] - span + length, -FAR).max(axis=0)
@@ -274,9 +277,10 @@ def graph_of(instance: PipelineSchedule, look: Callable[[int], object]) -> Graph
 
 
 @cache
-def warm_up() -> None:
-    """Run every kernel once, so that all are compiled."""
-    tiny = PipelineSchedule.from_arrays([1], microbatches=1, objective="span")
+def warm_up(spans: bool = True) -> None:
+    """Run every kernel once, so that all are compiled; `spans`: those for spans, too."""
+    objective = Objective.SPAN if spans else Objective.MAKESPAN
+    tiny = PipelineSchedule.from_arrays([1], microbatches=1, objective=objective)
     timing = Timing(tiny)
     order = timing.flat([[0]])
     timing.fits(order)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from stagepack.instances.compiled import compiled
+from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
 
 FAR = 1 << 62
@@ -50,7 +48,7 @@ class Graph(NamedTuple):
     arcs: int
 
 
-@compiled
+@inner
 def target(graph: Graph, v: int, row: int, arc: int) -> Any:
     """Return where an arc leads; -1: nowhere.
 
@@ -164,7 +162,7 @@ def advance(
     return write
 
 
-@compiled
+@inner
 def forward(
     graph: Graph, order: Array, follower: Array, start: Array, visit: Array, waits: Array
 ) -> bool:
@@ -243,59 +241,49 @@ def peaks(graph: Graph, order: Array, held: Array, peak: Array, low: int, high: 
 
 
 @compiled
-def reaches(
-    graph: Graph,
-    follower: Array,
-    visit: Array,
-    length: Array,
-    distance: Array,
-    low: int,
-    high: int,
+def heads(
+    graph: Graph, first: Array, after: Array, visit: Array, head: Array, low: int, high: int
 ) -> None:
-    """Follow visit[low:high] with longest paths; see :meth:`.timing.Timing.shortest_spans`.
+    """Raise head[v] to the longest path to the start of v from whatever has a head > -FAR.
 
     Parameters
     ----------
     graph : Graph
-    follower, visit : ndarray of int64, shape (n,)
-        Of :func:`forward`: what runs next, a topological order.
-    length : ndarray of int64, shape (d,)
-        The longest path to the end of each device, with what the objective adds; -FAR where no path
-        leads.
-    distance : ndarray of int64, shape (n,)
-        The longest path to the start of each operation; -FAR likewise.
+    first, after : ndarray of int64, shape (n + 1,), (more,)
+        More arcs: from operation v to after[first[v] : first[v + 1]], without a lag.
+    visit : ndarray of int32, shape (n,)
+        The operations in topological order.
+    head : ndarray of int64, shape (n,)
+        -FAR: no path leads here.
     low, high : int
-        Earlier parts of `visit` come first.
+        The part visit[low:high], after all that comes before in `visit`.
     """
     for at in range(low, high):
         v = visit[at]
-        if distance[v] == -FAR:
+        if head[v] == -FAR:
             continue
         row = graph.row[v]
-        end = distance[v] + graph.duration[row]
-        then = follower[v]
-        if then >= 0:
-            distance[then] = max(distance[then], end)
-        else:
-            e = graph.device[row]
-            length[e] = max(length[e], end + graph.rest[e])
+        end = head[v] + graph.duration[row]
         for arc in range(graph.first[row], graph.first[row + 1]):
             then = target(graph, v, row, arc)
             if then >= 0:
-                distance[then] = max(distance[then], end + graph.lag[arc])
+                head[then] = max(head[then], end + graph.lag[arc])
+        for arc in range(first[v], first[v + 1]):
+            head[after[arc]] = max(head[after[arc]], end)
 
 
 @compiled
-def least_period(length: Array) -> int:
+def least_period(length: Array, walk: Array) -> int:
     """Return the greatest mean weight of a cycle, rounded up; length[d, e] of -FAR: no arc.
 
-    Howard would do; the graph has one node a device, so Karp's recursion is short.  O(d**3).
+    Howard would do; the graph has one node a device, so Karp's recursion is short.  O(d**3);
+    `walk`, shape (d + 1, d), is scratch.
 
     Source: Karp 1978, A characterization of the minimum cycle mean in a digraph.
     """
     d = len(length)
-    walk = np.full((d + 1, d), -FAR, dtype=np.int64)
-    walk[0, :] = 0  # as from a node in front of all, which lies on no cycle
+    for e in range(d):
+        walk[0, e] = 0  # as from a node in front of all, which lies on no cycle
     for steps in range(1, d + 1):
         for e in range(d):
             best = -FAR

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,11 +23,27 @@ PAIR = 200
 TOLD = 2**16
 """Microbatches that are compared at a time: caches hold them."""
 
-LOOK = 2_000_000
-"""Steps between two looks: a fraction of a tenth of a second."""
+BLOCK, STAGE, ENTRY = 5_000, 500, 4
+"""Steps of an effort that a comparison of many takes, a stage, and each of the entries."""
 
-CLAIM = 1_800
-"""Steps of an effort that a comparison takes, beside what its microbatches do."""
+
+class Claims(NamedTuple):
+    """Suppositions of :func:`memory_arcs`; int64 arrays, an entry for each.
+
+    Attributes
+    ----------
+    s, t, kind : ndarray
+        Of F of stage s and microbatch i, and of what has not ended of stage t and microbatch k.
+    fixed, each_i, each_k : ndarray
+        The device then holds fixed + i * each_i - k * each_k more than its limit.
+    """
+
+    s: Array
+    t: Array
+    kind: Array
+    fixed: Array
+    each_i: Array
+    each_k: Array
 
 
 def memory_arcs(
@@ -56,36 +73,43 @@ def memory_arcs(
     those with the most of them.  O(stages of a device ** 2 * m) each
     device; `look` is called several times a second with the steps since, and may raise.
     """
-    befores: list[Array] = []
-    afters: list[Array] = []
-    steps = 0
+    look = look or (lambda _: None)
+    none = np.zeros(0, dtype=np.int64)
+    befores, afters = [none], [none]
     if instance.limit is not None and instance.training:
-        few = _few(instance)[instance.devices]
-        above = _above(instance, few)
-        for s in np.flatnonzero(few).tolist():
-            m = int(instance.microbatches[s])
-            for t, kind, fixed, each_i, each_k in _claims(instance, s, above):
-                steps += CLAIM
-                latest = -1
-                for low in range(1, m, TOLD):
-                    i = np.arange(low, min(m, low + TOLD))
-                    steps += 8 * len(i)
-                    if look is not None and steps > LOOK:
-                        look(steps)
-                        steps = 0
-                    # held(i, k) = fixed + i * each_i - k * each_k is what the supposition holds
-                    excess = fixed + i * each_i - int(instance.limit[instance.devices[s]])
-                    if each_k > 0:
-                        k = np.minimum(i - 1, -(-excess // each_k) - 1)
-                    else:
-                        k = np.where(excess - (i - 1) * each_k > 0, i - 1, -1)
-                    most = np.maximum.accumulate(np.concatenate([[latest], k]))
-                    row, latest = k > most[:-1], int(most[-1])
-                    base, microbatches = instance.operations.base, instance.microbatches
-                    befores.append(base[t] + kind * microbatches[t] + k[row])
-                    afters.append(base[s] + i[row])
-    none = [np.zeros(0, dtype=np.int64)]
-    return np.concatenate(befores + none), np.concatenate(afters + none)
+        claims = _claims(instance, look)
+        many = instance.microbatches[claims.s]
+        for m in np.unique(many).tolist():
+            rows = np.flatnonzero(many == m)
+            size = max(1, TOLD // m)
+            for low in range(0, len(rows), size):
+                part = Claims(*(column[rows[low : low + size]] for column in claims))
+                for before, after in _arcs(instance, part, m, look):
+                    befores.append(before)
+                    afters.append(after)
+    return np.concatenate(befores), np.concatenate(afters)
+
+
+def _arcs(
+    instance: PipelineSchedule, claims: Claims, m: int, look: Callable[[int], object]
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the pairs of claims on stages of m microbatches, some microbatches after the others."""
+    base, microbatches = instance.operations.base, instance.microbatches
+    latest = np.full((len(claims.s), 1), -1)
+    first = base[claims.t] + claims.kind * microbatches[claims.t]
+    fixed, each_i, each_k = (column[:, None] for column in claims[3:])
+    for low in range(1, m, TOLD):
+        i = np.arange(low, min(m, low + TOLD))
+        # What the supposition holds beyond the limit: excess - k * each_k.
+        excess = fixed + i * each_i
+        some = np.minimum(i - 1, -(-excess // np.maximum(each_k, 1)) - 1)
+        all_or_none = np.where(excess - (i - 1) * each_k > 0, i - 1, -1)
+        k = np.concatenate([latest, np.where(each_k > 0, some, all_or_none)], axis=1)
+        most = np.maximum.accumulate(k, axis=1)
+        claim, at = np.nonzero(k[:, 1:] > most[:, :-1])
+        latest = most[:, -1:]
+        yield first[claim] + k[claim, 1 + at], base[claims.s[claim]] + i[at]
+        look(BLOCK + ENTRY * k.size)
 
 
 def _few(instance: PipelineSchedule) -> Array:
@@ -99,42 +123,34 @@ def _few(instance: PipelineSchedule) -> Array:
     return np.asarray((stages == 1) | ((stages <= TOGETHER) & affordable))
 
 
-def _above(instance: PipelineSchedule, few: Array) -> list[frozenset[int]]:
-    """Return for each stage those of its device that are above it, where these are `few`."""
-    found: list[frozenset[int]] = [frozenset()] * instance.p
-    for device in range(instance.d if instance.d < instance.p else 0):
+def _claims(instance: PipelineSchedule, look: Callable[[int], object]) -> Claims:
+    """Return all suppositions.  O(stages of a device ** 2) each device."""
+    assert instance.limit is not None
+    f, b, w = instance.memory_forward, instance.memory_backward, instance.memory_weight
+    waits = np.minimum(f, f + b)
+    least = np.minimum(waits, f + b + w)
+    few, alone = _few(instance), np.bincount(instance.devices) == 1
+    own, low = f.copy(), least.copy()  # of a stage and those above it, on its device
+    above = [np.stack([np.flatnonzero(alone[instance.devices])] * 2)]
+    for device in np.flatnonzero(few & ~alone).tolist():
         stages = np.array(instance.stages_of(device))
-        if len(stages) > 1 and few[stages[0]]:
-            for s in stages.tolist():
-                found[s] = frozenset(stages[instance.above(s, stages)].tolist())
-    return found
-
-
-def _claims(
-    instance: PipelineSchedule, s: int, above: list[frozenset[int]]
-) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield (t, kind, fixed, each_i, each_k) of the suppositions of :func:`memory_arcs`."""
-    same = frozenset(instance.stages_of(int(instance.devices[s])))
-    g, least = {}, {}
-    for a in same:
-        f, b, w = instance.changes(a)
-        g[a] = f
-        least[a] = min(f, f + b, f + b + w) if instance.split else min(f, f + b)
-    upper = (above[s] | {s}) & same
-    own = sum(g[a] for a in upper)
-    for t in sorted(same):
-        if t == s or s in above[t]:
-            between = ((above[t] | {t}) & same) - upper
-            held = sum(g[a] - least[a] for a in upper) - sum(least[a] for a in between)
-            yield t, 1, own + sum(g[a] for a in between), own, held
-        if t in above[s]:
-            waiting = (above[t] | {t}) & same
-            held = sum(g[a] if a in waiting else least[a] for a in upper - {s})
-            excess = sum(g[a] - least[a] for a in waiting)
-            yield t, 1, held + g[s], held + least[s], excess
-        if t in upper and instance.split:
-            f, b, _ = instance.changes(t)
-            waits = min(f, f + b)
-            held = sum(waits if a == t else least[a] for a in upper - {s})
-            mine = waits if t == s else least[s]
-            yield t, 2, held + g[s], held + mine, waits - least[t]
+        upper = np.stack([instance.above(s, stages) for s in stages.tolist()])
+        upper |= stages[:, None] == stages
+        own[stages], low[stages] = upper @ f[stages], upper @ least[stages]
+        below, over = np.nonzero(upper)
+        above.append(np.stack([stages[below], stages[over]]))
+        look(BLOCK + STAGE * len(stages))
+    s, t = np.concatenate(above, axis=1)  # t is s, or above it
+    mine, rest, over = least[s], low[s] - least[s], s != t
+    held = own[t] + rest - low[t]
+    kinds = [
+        (t, s, 1, own[s], own[t], own[t] - low[s]),
+        (s[over], t[over], 1, (f[s] + held)[over], (mine + held)[over], (own - low)[t[over]]),
+    ]
+    if instance.split:
+        held = rest + np.where(over, waits[t] - least[t], 0)
+        mine = np.where(over, mine, waits[s])
+        kinds.append((s, t, 2, f[s] + held, mine + held, waits[t] - least[t]))
+    found = [np.broadcast_arrays(*columns) for columns in kinds]
+    claims = Claims(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    return claims._replace(fixed=claims.fixed - instance.limit[instance.devices[claims.s]])

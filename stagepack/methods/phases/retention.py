@@ -82,7 +82,8 @@ class _Choice:
             self._raise(NONE)
             return
         chain = self.pairs.instance.chain
-        labels = Labels(self.step, retaining=not chain)
+        going = self.pairs.keep_going
+        labels = Labels(self.step, retaining=not chain, keep_going=going)
         self._raise(labels.bound)
         plain: Labels | None = None
         for most in WIDTHS:
@@ -94,7 +95,7 @@ class _Choice:
             self.pairs.progress.require_time()
             if not self._offer(found) and not chain:
                 # What is retained may be too much: recompute in the canonical order.
-                plain = plain or Labels(self.step, retaining=False)
+                plain = plain or Labels(self.step, retaining=False, keep_going=going)
                 self._offer(plain.search(upper, most, self.pairs.time_left))
             self._raise(found.bound)
             if found.complete:

@@ -17,6 +17,7 @@ from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.least import misfit
 from stagepack.methods import Settings
+from stagepack.methods.effort import counted
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.phases import METHODS, retention
 from stagepack.methods.phases.explain import conclude_infeasible
@@ -64,9 +65,14 @@ def _warm_up(labels: bool) -> None:
     if labels:
         instance = instance.replace(policies=list(Policy))
     dp.search(table := group_options(instance, 1, 0), dp.rest(table))
-    baselines.heads(instance, 1, 0, instance.policies[0], lambda: True)
     if labels:
         find_policies(RangeCosts(instance, 1), bounding=True)
+
+
+@functools.cache
+def _warm_up_heads() -> None:
+    """Compile what is for groups that are too many to look at."""
+    baselines.heads(PhaseSchedule.from_arrays([1], [1], [1, 1]), 1, 0, None, lambda: True)
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -113,13 +119,12 @@ def _apply(
     budgets = (instance.remote_memory, instance.graphs) != (None, None)
     doubtful = instance.training or budgets  # else the options see to all rules
     first = not late and progress.solution is None
-    few = pairs.few(ranked[0][0])
+    few = pairs.few(ranked[0][0], pairs.insist if first else pairs.keep_going)
     known: tuple[int, PolicyRows] | None = None
     for at, (microbatch, io_tiles) in enumerate(ranked):
         # The very first plan is made to its end, however late.
         going = pairs.insist if first and not at else pairs.keep_going
         going()
-        effort.plan(instance.n, instance.training)
         if few.inexact:
             costs = _few(name, pairs, microbatch, io_tiles, going)
             rows = None if costs is None else policies(costs, going)
@@ -135,6 +140,7 @@ def _apply(
         if chosen is None:
             continue
         solution = assemble(table, chosen, None if table.prefetch else ())
+        effort.plan(instance.n, len(solution.mode), instance.training)
         violations = instance.check(solution) if doubtful else ()
         if violations:
             trouble = f"{name} breaks {violations[0]}"
@@ -150,14 +156,18 @@ def _few(
     """Return the costs of groups that a rule needs where all are too many; None: no plan."""
     instance = pairs.instance
     if name == "layer-per-phase":
-        return RangeCosts(instance, microbatch, cuts=range(instance.n + 1))
+        return RangeCosts(instance, microbatch, cuts=range(instance.n + 1), keep_going=going)
     if name == "sqrt-checkpoint":
-        return pairs.few(microbatch)
+        return pairs.few(microbatch, going)
     policy = None
     if instance.training:
         policy = Policy.KEEP if name == "keep-all" else instance.policies[0]
+    with pairs.progress.setup("loading kernels"):
+        _warm_up_heads()
     cuts = baselines.heads(instance, microbatch, io_tiles, policy, going)
-    return None if cuts is None else RangeCosts(instance, microbatch, cuts=cuts)
+    if cuts is None:
+        return None
+    return RangeCosts(instance, microbatch, cuts=cuts, keep_going=going)
 
 
 def _rule(name: str) -> Run:
@@ -504,24 +514,8 @@ def _auto(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) 
 SEARCHES = ("dp", "enumerate")
 
 
-def _counted(run: Run) -> Run:
-    """Return a run that ends by the clock of work where it is to repeat."""
-
-    def counted(instance: PhaseSchedule, progress: PhaseProgress, settings: Settings) -> None:
-        if settings.deterministic and settings.time_limit is not None:
-            progress.limit_by(effort.spent, settings.time_limit)
-        with effort.counting():
-            try:
-                run(instance, progress, settings)
-            finally:
-                if progress.stop_reason() is Termination.TIME_LIMIT:
-                    progress.stop(Termination.TIME_LIMIT)  # by a clock that stops here
-
-    return counted
-
-
 RUNS: dict[str, Run] = {
-    name: _counted(run)
+    name: counted(run)
     for name, run in {
         "auto": _auto,
         **{name: _rule(name) for name in RULES},

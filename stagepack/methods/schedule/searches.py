@@ -7,15 +7,15 @@ import itertools
 from collections.abc import Callable
 
 from stagepack.formulations import schedule as formulations
-from stagepack.heuristics.schedule import bounds, greedy, modulo
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.schedule import bounds, greedy, modulo, rules, timing
 from stagepack.heuristics.schedule.effort import Effort
 from stagepack.heuristics.schedule.rules import RULES, apply, in_groups, one_by_one
-from stagepack.heuristics.schedule.rules import warm_up as warm_up_rules
 from stagepack.heuristics.schedule.timing import Timing, tighten
-from stagepack.heuristics.schedule.timing import warm_up as warm_up_timing
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
 from stagepack.methods import Settings
+from stagepack.methods.effort import counted
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.schedule.explain import conclude_infeasible
 from stagepack.methods.starts import offer_start
@@ -42,7 +42,7 @@ LARGE = 20_000
 """Operations from which on searches begin with the rules, which take the least time."""
 
 
-def _begin(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> Effort:
+def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> Effort:
     """Tell `progress` what is known without looking at operations; return what a run may spend.
 
     Raises
@@ -55,11 +55,11 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress, settings: Set
         conclude_infeasible(instance, progress, "memory", lacking)
         raise Stopped
     with progress.setup("loading kernels"):
-        bounds.warm_up()
-        warm_up_timing()
-        warm_up_rules()
+        bounds.warm_up(instance.training and instance.d == instance.p)
+        timing.warm_up(instance.objective is Objective.SPAN)
+        rules.warm_up()
     progress.raise_bound(bounds.work_bound(instance), "work bound")
-    return Effort(progress, settings)
+    return Effort(progress)
 
 
 def _bound(instance: PipelineSchedule, effort: Effort) -> None:
@@ -74,7 +74,7 @@ def _run_rule(name: str) -> Run:
     """Return the `run` of one rule."""
 
     def run(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
-        effort = _begin(instance, progress, settings)
+        effort = _begin(instance, progress)
         _given(instance, effort, settings)
         solution, reason = apply(RULES[name], instance, effort.look)
         if solution is not None:
@@ -118,9 +118,11 @@ def _plain(instance: PipelineSchedule, effort: Effort) -> None:
     progress = effort.progress
     for source, make in PLAIN.items():
         if progress.solution is None and not progress.interrupted:
-            timing = Timing(instance, effort.look)
+            with progress.setup("loading kernels"):
+                rules.warm_up_groups()
+            timed = Timing(instance, effort.look)
             order = make(instance, effort.look)
-            start = timing.best(order) if order is not None and timing.fits(order) else None
+            start = timed.best(order) if order is not None and timed.fits(order) else None
             if start is not None:
                 effort.offer(ScheduleSolution.of(instance, start), source)
                 progress.reason = ""
@@ -128,7 +130,7 @@ def _plain(instance: PipelineSchedule, effort: Effort) -> None:
 
 def _searching(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Improve list schedules until time or patience ends."""
-    effort = _begin(instance, progress, settings)
+    effort = _begin(instance, progress)
     _given(instance, effort, settings)
     if len(instance.operations) > LARGE:
         _rules(instance, effort)
@@ -139,7 +141,7 @@ def _searching(instance: PipelineSchedule, progress: ScheduleProgress, settings:
 
 def _periodic(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Search a period for the steady state, and complete it at both ends."""
-    effort = _begin(instance, progress, settings)
+    effort = _begin(instance, progress)
     _given(instance, effort, settings)
     if len(instance.operations) > LARGE:
         _rules(instance, effort)
@@ -199,7 +201,7 @@ def _given(instance: PipelineSchedule, effort: Effort, settings: Settings) -> No
 
 def _modelled(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Solve the interval model, from the best rule or list schedule."""
-    effort = _begin(instance, progress, settings)
+    effort = _begin(instance, progress)
     _start(instance, effort, settings)
     if not progress.keep_going():
         return
@@ -251,7 +253,7 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
     if settings.engine is not None:
         _modelled(instance, progress, settings)
         return
-    effort = _begin(instance, progress, settings)
+    effort = _begin(instance, progress)
     search = _start(instance, effort, settings)
     if not progress.keep_going():
         return
@@ -268,7 +270,7 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
         if engine is not None and progress.keep_going():
             work = min(WORK * longer, PACE * effort.left)
             _model(instance, effort, engine, settings, work)
-            effort.spend(work / PACE)
+            spend(work / PACE)
         if not progress.keep_going():
             return
         begun += 2 * WORK * longer
@@ -307,10 +309,13 @@ def _telling(run: Run) -> Run:
 
 
 RUNS: dict[str, Run] = {
-    "auto": _telling(_auto),
-    **{name: _run_rule(name) for name in RULES},
-    "greedy": _telling(_searching),
-    "modulo": _telling(_periodic),
-    "cp-sat": _telling(_modelled),
+    name: counted(run)
+    for name, run in {
+        "auto": _telling(_auto),
+        **{name: _run_rule(name) for name in RULES},
+        "greedy": _telling(_searching),
+        "modulo": _telling(_periodic),
+        "cp-sat": _telling(_modelled),
+    }.items()
 }
 """What each method does."""

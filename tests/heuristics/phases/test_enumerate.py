@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.heuristics.phases import baselines, dp, effort, liveness_kernels, ranges
+from stagepack.heuristics.phases import baselines, dp, effort, liveness_kernels, policies, ranges
 from stagepack.heuristics.phases import enumerate as enumeration
 from stagepack.heuristics.phases.bounds import WorkBounds
 from stagepack.heuristics.phases.enumerate import Pairs
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
 from stagepack.heuristics.phases.options import OptionTable, assemble, group_options
-from stagepack.heuristics.phases.policies import chosen
+from stagepack.heuristics.phases.policies import chosen, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
 from stagepack.progress import Progress, Stopped
@@ -356,3 +356,52 @@ def test_work_is_counted_by_what_is_looked_at() -> None:
 
     # Groups grow with the square of the layers, layers of all groups with the cube.
     assert 4**2 < work(400) / work(100) < 4**3
+
+
+def test_time_is_asked_while_groups_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a million groups move, cost and need was found without a question, for 0.4 s."""
+    monkeypatch.setattr(ranges, "AT_ONCE", 10)
+    n = 50
+    instance = PhaseSchedule.from_arrays([1] * n, [1] * n, [1] * (n + 1), memory=9)
+    asked: list[int] = []
+
+    def going() -> bool:
+        asked.append(len(asked))
+        return True
+
+    costs = RangeCosts(instance, 1, keep_going=going)
+    assert len(costs) < len(asked) * 10
+    rows = find_policies(costs, keep_going=going)
+    asked.clear()
+    OptionTable(costs, rows, 0, keep_going=going)
+    assert len(asked) > 15  # each of its passes takes a hundredth of a second
+
+
+def test_slots_of_skips_are_the_same_for_all_walks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were found anew from every layer on: n * n tensors were looked at."""
+    n = 12
+    instance = PhaseSchedule.from_arrays(
+        [1] * n, [1] * n, [1] * (n + 1), backward=[1] * n, tape=[1] * n, training=True,
+        policies=list(Policy), skips=[(1, 8)],
+    )  # fmt: skip
+    found: list[object] = []
+    slots = policies._slots
+
+    def counted(costs: RangeCosts) -> object:
+        found.append(costs)
+        return slots(costs)
+
+    monkeypatch.setattr(policies, "_slots", counted)
+    find_policies(RangeCosts(instance, 1))
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("layers", [30, 3_000])
+def test_many_phases_are_more_work_than_few(layers: int) -> None:
+    """A plan of a layer a phase takes three times as long to check as one of few phases."""
+    work = []
+    for phases in (1, layers):
+        with effort.counting():
+            effort.plan(layers, phases, False)
+            work.append(effort.spent())
+    assert work[1] > 3 * work[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -224,8 +225,15 @@ def test_no_time_leaves_rows_that_others_beat(monkeypatch: pytest.MonkeyPatch) -
     costs = RangeCosts(instance, instance.microbatches[0])
     rows = find_policies(costs, every=True)
     whole = OptionTable(costs, rows, 0)
-    answers = iter([True, False])  # once no, it is not asked again
-    cut = OptionTable(costs, rows, 0, keep_going=lambda: next(answers))
+    blocks: list[object] = []
+
+    def compare(*arguments: Any) -> None:
+        blocks.append(arguments)
+        undominated(*arguments)
+
+    monkeypatch.setattr(options, "undominated", compare)
+    cut = OptionTable(costs, rows, 0, keep_going=lambda: len(blocks) < 2)
+    assert len(blocks) == 2
     assert len(cut) > len(whole)
     columns = ("first", "end", "time", "kept", "need")
     found = [

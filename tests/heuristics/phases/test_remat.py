@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from stagepack.formulations.phases.remat import Step
@@ -122,3 +123,22 @@ def test_no_time_proves_nothing() -> None:
 def test_sets_of_layers() -> None:
     assert list(layers_of(0)) == []
     assert list(layers_of(1 << 90 | 5)) == [0, 2, 90]
+
+
+def test_time_is_asked_while_completions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of 64 million entries was filled without a question."""
+    asked: list[int] = []
+
+    def going() -> bool:
+        asked.append(len(asked))
+        return True
+
+    step = step_of(instance_with_skips(16))
+    whole = Labels(step, retaining=True, keep_going=going)
+    assert len(asked) == 1
+    monkeypatch.setattr(remat, "COMPLETED", 1)
+    parts = Labels(step, retaining=True, keep_going=going)
+    assert len(asked) == 1 + 16
+    assert np.array_equal(whole.kept, parts.kept)
+    assert np.array_equal(whole.dropped, parts.dropped)
+    assert np.array_equal(whole.runs, parts.runs)

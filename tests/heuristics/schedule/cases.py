@@ -8,6 +8,7 @@ from typing import Any
 from stagepack.instances import catalog
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.methods import Settings
+from stagepack.methods.effort import counted
 from stagepack.progress import Progress
 
 
@@ -83,7 +84,6 @@ def run(
     progress: Progress[ScheduleSolution] = Progress(
         instance.evaluate, instance.check, time_limit=None if deterministic else time_limit
     )
-    search(
-        instance, progress, Settings(seed=seed, deterministic=deterministic, time_limit=time_limit)
-    )
+    settings = Settings(seed=seed, deterministic=deterministic, time_limit=time_limit)
+    counted(search)(instance, progress, settings)
     return progress

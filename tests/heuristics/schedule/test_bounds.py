@@ -1,14 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from stagepack.heuristics.schedule.bounds import (
-    Ramps,
-    bound,
-    ramp_bound,
-    window_bound,
-    work_bound,
-)
+from stagepack.heuristics.schedule import bounds_kernels
+from stagepack.heuristics.schedule.bounds import bound, one_machine, window_bound, work_bound
+from stagepack.heuristics.schedule.ramps import Ramps, ramp_bound
 from stagepack.instances.schedule import PipelineSchedule
 from tests.heuristics.schedule.cases import EIGHT, FOUR, PUBLISHED, vee, zero_bubble
 from tests.random_schedules import optimum, random_schedule
@@ -68,8 +67,68 @@ def test_measured_cases_of_zero_bubble() -> None:
     assert bound(FOUR) == (177816 + 1082, "ramp bound")
     assert bound(EIGHT) == (2511520 + 2547, "ramp bound")
     warm_up = Ramps(EIGHT).warm_up(2514067)
-    assert warm_up == [16, 14, 12, 10, 7, 5, 3, 1]
+    assert warm_up is not None
+    assert warm_up.tolist() == [16, 14, 12, 10, 7, 5, 3, 1]
     assert Ramps(EIGHT).warm_up(2514066) is None
+
+
+def test_ramps_of_many_stages_are_not_gone_through_one_by_one() -> None:
+    """16,384 stages took two seconds; every one of them asked for itself."""
+    p = 3_000
+    instance = PipelineSchedule.from_arrays(
+        [1] * p, [2] * p, microbatches=2, memory_forward=1, memory_backward=-1, limit=2
+    )
+    asked: list[int] = []
+
+    def going(steps: int) -> bool:
+        asked.append(steps)
+        return True
+
+    assert ramp_bound(instance, 0, going) > 3 * p
+    assert len(asked) < 300  # three for each of about twenty values
+
+
+def preempted(jobs: list[tuple[int, int, int]]) -> int:
+    """Return the least makespan of jobs (head, duration, tail) on one machine, cycle by cycle."""
+    rest, now, latest = [duration for _, duration, _ in jobs], 0, 0
+    while any(rest):
+        there = [v for v, (head, _, _) in enumerate(jobs) if rest[v] and head <= now]
+        now += 1
+        if there:
+            v = max(there, key=lambda v: jobs[v][2])
+            rest[v] -= 1
+            if not rest[v]:
+                latest = max(latest, now + jobs[v][2])
+    return latest
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_machines_do_their_jobs_one_cycle_at_a_time(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    machines = [
+        [tuple(draw.integers((0, 1, 0), (20, 6, 20)).tolist()) for _ in range(count)]
+        for count in draw.integers(1, 9, 4).tolist()
+    ]
+    first = np.cumsum([0, *map(len, machines)])
+    head, duration, tail = np.array([job for jobs in machines for job in jobs]).T.copy()
+    expected = [preempted(jobs) for jobs in machines]
+    assert one_machine(head, duration, tail, first=first) == max(expected)
+    one = slice(first[1], first[2])
+    assert one_machine(head[one], duration[one], tail[one]) == expected[1]
+
+
+def test_devices_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 devices, each for itself, took most of a second."""
+    calls: list[object] = []
+    kernel = bounds_kernels.machines
+
+    def machines(*arguments: Any) -> bool:
+        calls.append(arguments)
+        return bool(kernel(*arguments))
+
+    monkeypatch.setattr(bounds_kernels, "machines", machines)
+    window_bound(PipelineSchedule.from_arrays([1] * 50, [1] * 50, microbatches=2))
+    assert len(calls) == 1
 
 
 def test_idling_before_the_last_backward_operation_counts() -> None:

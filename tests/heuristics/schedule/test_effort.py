@@ -1,23 +1,17 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
+from stagepack.heuristics import effort
 from stagepack.heuristics.schedule.effort import CHECK, OFFER, RATE, Effort
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.methods import Settings
+from stagepack.methods.effort import counted
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 from tests.random_schedules import lone_microbatches
 
-
-@dataclass(frozen=True)
-class Limited:
-    seed: int = 0
-    deterministic: bool = True
-    time_limit: float | None = 2.0
-
-
+LIMITED = Settings(deterministic=True, time_limit=2.0)
 INSTANCE = PipelineSchedule.from_arrays([1, 1], microbatches=2)
 
 
@@ -27,34 +21,47 @@ def running() -> Progress[ScheduleSolution]:
 
 def test_work_ends_a_run_that_is_to_repeat() -> None:
     progress = running()
-    effort = Effort(progress, Limited())
-    assert effort.keep_going(RATE)
-    assert (effort.spent, effort.left) == (1.0, 1.0)
-    assert not effort.keep_going(RATE)
+
+    def run(*_: object) -> None:
+        spending = Effort(progress)
+        assert spending.keep_going(RATE)
+        assert (effort.spent(), spending.left) == (1.0, 1.0)
+        assert not spending.keep_going(RATE)
+
+    before = effort.spent()
+    counted(run)(INSTANCE, progress, LIMITED)
+    assert effort.spent() == before
     assert progress.stop_reason() is Termination.TIME_LIMIT
 
 
-def test_work_limits_nothing_where_the_clock_does() -> None:
-    effort = Effort(running(), Limited(deterministic=False))
-    assert effort.keep_going(100 * RATE)
-    assert Effort(running(), Limited(time_limit=None)).keep_going(100 * RATE)
+@pytest.mark.parametrize("settings", [Settings(time_limit=2.0), Settings(deterministic=True)])
+def test_work_limits_nothing_where_the_clock_does(settings: Settings) -> None:
+    progress = running()
+
+    def run(*_: object) -> None:
+        assert Effort(progress).keep_going(100 * RATE)
+
+    counted(run)(INSTANCE, progress, settings)
+    assert progress.stop_reason() is None
 
 
 def test_a_part_ends_without_the_whole_but_counts_in_it() -> None:
-    effort = Effort(running(), Limited())
-    part = effort.part(1.0)
-    assert not part.keep_going(RATE)
-    assert effort.keep_going()
-    assert effort.spent == 1.0
+    with effort.counting(2.0):
+        whole = Effort(running())
+        part = whole.part(1.0)
+        assert not part.keep_going(RATE)
+        assert whole.keep_going()
+        assert whole.left == 1.0
 
 
 def test_a_run_with_nothing_in_hand_goes_on_unless_interrupted() -> None:
     progress = running()
-    effort = Effort(progress, Limited())
-    effort.look(3 * RATE)
-    progress.offer(lone_microbatches(INSTANCE), "test")
-    with pytest.raises(Stopped):
-        effort.look()
+    with effort.counting(2.0):
+        whole = Effort(progress)
+        whole.look(3 * RATE)
+        progress.offer(lone_microbatches(INSTANCE), "test")
+        with pytest.raises(Stopped):
+            whole.look()
     progress = running()
     progress.interrupt()
     with pytest.raises(Stopped):
@@ -63,9 +70,10 @@ def test_a_run_with_nothing_in_hand_goes_on_unless_interrupted() -> None:
 
 def test_a_check_is_work_and_the_clock_is_asked_when_work_is_spent() -> None:
     progress = running()
-    effort = Effort(progress, Limited())
-    assert effort.offer(lone_microbatches(INSTANCE), "test")
-    assert effort.spent == (OFFER + CHECK * 4) / RATE
+    whole = Effort(progress)
+    with effort.counting():
+        assert whole.offer(lone_microbatches(INSTANCE), "test")
+        assert effort.spent() == (OFFER + CHECK * 4) / RATE
     asked: list[str] = []
 
     def going() -> bool:
@@ -74,6 +82,6 @@ def test_a_check_is_work_and_the_clock_is_asked_when_work_is_spent() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "keep_going", going)
-        effort.keep_going(3 * RATE)
-        effort.keep_going(3 * RATE)
+        whole.keep_going(3 * RATE)
+        whole.keep_going(3 * RATE)
     assert len(asked) == 2

@@ -99,7 +99,9 @@ def test_the_optimum_of_small_instances_is_mostly_found() -> None:
 
 def test_runs_limited_by_work_repeat() -> None:
     instance = vee(3, 4, limit=8).replace(forward=[5, 3, 7, 4, 6, 5], latency=2)
-    runs = [run(greedy.search, instance, seed=4, deterministic=True) for _ in range(2)]
+    runs = [
+        run(greedy.search, instance, seed=4, deterministic=True, time_limit=1.0) for _ in range(2)
+    ]
     assert runs[0].objective == runs[1].objective
     assert runs[0].solution == runs[1].solution
 

@@ -58,7 +58,9 @@ def test_large_steps_come_near_the_bound(instance: PipelineSchedule) -> None:
 
 def test_runs_limited_by_work_repeat() -> None:
     instance = zero_bubble(3, 6, 5, 6, 4, 8)
-    runs = [run(modulo.search, instance, seed=3, deterministic=True) for _ in range(2)]
+    runs = [
+        run(modulo.search, instance, seed=3, deterministic=True, time_limit=1.0) for _ in range(2)
+    ]
     assert runs[0].solution is not None
     assert runs[0].solution == runs[1].solution
 

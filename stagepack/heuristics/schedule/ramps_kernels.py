@@ -1,0 +1,197 @@
+"""Compiled ramps: what both ends of a pipeline make its stages wait; see :mod:`.ramps`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.profile import Array
+
+ENTRY, FILLED, HEAD, TAIL, MIDDLE = range(5)
+"""What is found for every stage, in this order: when it can start at first; the most cycles of
+B's and W's between the last F and the last B; the three chains of :class:`.ramps.Ramps`."""
+
+NONE = FAR
+"""No length within the budget."""
+
+STAGE, TRY = 10, 3
+"""Steps of a stage, and of a number of operations that is tried."""
+
+
+class Edges(NamedTuple):
+    """The edges of each stage; int64 arrays.
+
+    Attributes
+    ----------
+    first, stage, lag : ndarray, shape (p + 1,), (edges,), (edges,)
+        Those of stage s, first[s] .. first[s + 1] - 1: the other stage, and the lag.
+    """
+
+    first: Array
+    stage: Array
+    lag: Array
+
+
+class Stages(NamedTuple):
+    """Stages that have their device to themselves; int64 arrays, shape (p,).
+
+    Attributes
+    ----------
+    spans : int
+        1: the objective is the longest span, 0: the makespan.
+    order : ndarray
+        Producers before consumers.
+    into, out : Edges
+        From producers, to consumers.
+    f, b, w, after, microbatches : ndarray
+        Cycles of F, B, W and the optimizer.
+    ahead, behind : ndarray
+        F's that memory allows before the first B, W's that it allows after the last B.
+    queue : ndarray
+        B's that may wait for the last F.
+    room, taken, held : ndarray
+        Bytes beside that F, and of a microbatch that waits for B and for W; `held` is 0 where
+        memory limits no W's.
+    """
+
+    spans: int
+    order: Array
+    into: Edges
+    out: Edges
+    f: Array
+    b: Array
+    w: Array
+    after: Array
+    microbatches: Array
+    ahead: Array
+    behind: Array
+    queue: Array
+    room: Array
+    taken: Array
+    held: Array
+
+
+@inner
+def _whole(length: int, each: int, most: int, head: int, budget: int) -> int:
+    """Return the least sum, >= length, of k <= most times `each` and head <= idle <= budget."""
+    if head > budget:
+        return NONE
+    count = most if each == 0 else min(most, max(0, length - head) // each)
+    if length - count * each <= budget:
+        return max(length, count * each + head)
+    return head + (count + 1) * each if count < most else NONE
+
+
+@inner
+def _waiting(stages: Stages, s: int, n: int) -> Any:
+    """Return the most W's that can run between the last F and the last B of a stage.
+
+    When that F starts, n other microbatches wait for B, and as many for W as still fit beside
+    them; after its B any of the n may run its W too.
+    """
+    count = stages.microbatches[s] - 1 - n
+    if stages.held[s] > 0:
+        count = min(count, max(0, stages.room[s] - n * stages.taken[s]) // stages.held[s])
+    return n + count
+
+
+@inner
+def _mixed(stages: Stages, s: int, length: int, budget: int, state: Array) -> int:
+    """Return the least sum, >= length, of some B's, W's beside them, and 0 <= idle <= budget."""
+    best, b, w = NONE, stages.b[s], stages.w[s]
+    for n in range(min(stages.queue[s], length // b + 1), -1, -1):
+        state[1] += TRY
+        found = _whole(max(0, length - n * b), w, _waiting(stages, s, n), 0, budget)
+        if found < NONE:
+            best = min(best, n * b + found)
+        if best == length:
+            break
+    return best
+
+
+@inner
+def _filled(stages: Stages, s: int, state: Array) -> int:
+    most = 0
+    for n in range(stages.queue[s] + 1):
+        most = max(most, n * stages.b[s] + stages.w[s] * _waiting(stages, s, n))
+    state[1] += TRY * stages.queue[s]
+    return most
+
+
+@inner
+def _chained(part: int, stages: Stages, length: Array, s: int, edges: Edges) -> int:
+    """Return the least length of a part of stage s, as far as the stages next to it decide."""
+    least = 0
+    if part == HEAD:
+        least = length[ENTRY, s] + stages.f[s]
+    elif part == TAIL:
+        least = stages.w[s]
+    for edge in range(edges.first[s], edges.first[s + 1]):
+        t, lag = edges.stage[edge], edges.lag[edge]
+        if part == ENTRY:
+            hop = stages.f[t] + lag
+        elif part == HEAD:
+            hop = stages.b[t] + (stages.f[s] + 2 * lag if stages.spans == 1 else lag)
+        elif part == TAIL:
+            hop = stages.b[t] + lag + stages.after[t] - stages.after[s]
+            hop += stages.f[t] + lag if stages.spans == 1 else 0
+        else:
+            hop = stages.f[t] + stages.b[t] + 2 * lag
+        least = max(least, length[part, t] + hop)
+    return least
+
+
+@compiled
+def ramp(
+    part: int,
+    stages: Stages,
+    budget: Array,
+    length: Array,
+    idle: Array,
+    state: Array,
+    most: int,
+) -> None:
+    """Find `part` of every stage, one after the other along the edges or against them.
+
+    Parameters
+    ----------
+    part : int
+        `ENTRY`, `FILLED`, `HEAD`, `TAIL` or `MIDDLE`; those before are found.
+    budget : ndarray of int64, shape (p,)
+        Cycles that each stage may be idle.
+    length, idle : ndarray of int64, shape (5, p)
+        Becomes, in row `part`, the least lengths and the least idle cycles in them.
+    state : ndarray of int64, shape (2,)
+        Stages that were looked at, p: all, -1: one has no length within its budget; and steps.
+    most : int
+        Steps after which to return, about.
+    """
+    p, until = len(stages.order), state[1] + most
+    along = part in (ENTRY, TAIL)
+    edges = stages.into if along else stages.out
+    while state[0] < p and state[1] < until:
+        s = stages.order[state[0] if along else p - 1 - state[0]]
+        state[0] += 1
+        if part == FILLED:
+            length[part, s] = _filled(stages, s, state)
+            continue
+        state[1] += STAGE + 2 * (edges.first[s + 1] - edges.first[s])
+        least = _chained(part, stages, length, s, edges)
+        if part == ENTRY:
+            length[part, s] = least
+            continue
+        if part == HEAD:
+            head, each, many = length[ENTRY, s], stages.f[s], stages.ahead[s]
+            idle[part, s] = max(head, least - many * each)
+            found = _whole(least, each, many, head, budget[s])
+        elif part == TAIL:
+            idle[part, s] = max(0, least - stages.behind[s] * stages.w[s])
+            found = _whole(least, stages.w[s], stages.behind[s], 0, budget[s])
+        else:
+            idle[part, s] = max(0, least - length[FILLED, s])
+            found = _mixed(stages, s, least, budget[s], state)
+        if found == NONE:
+            state[0] = -1
+            return
+        length[part, s] = found
