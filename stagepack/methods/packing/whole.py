@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from stagepack.heuristics.packing import effort
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.methods import Settings
+from stagepack.methods.effort import counting
 from stagepack.methods.packing import relocation
 from stagepack.methods.packing.attempt import PackingProgress, nearest
 from stagepack.methods.packing.quick import last_resort, say_if_far
 from stagepack.progress import Stopped
-from stagepack.result import Event, Termination
+from stagepack.result import Event
 
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 
@@ -21,13 +21,9 @@ def whole(name: str, run: Run) -> Run:
     """Return the whole run of a method, given its name and what it searches."""
 
     def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
-        if settings.deterministic and settings.time_limit is not None:
-            progress.limit_by(effort.spent, settings.time_limit)
         try:
-            with effort.counting(settings.time_limit):
+            with counting(progress, settings, planned=True):
                 _moving_little(name, run, instance, progress, settings)
-                if progress.stop_reason() is Termination.TIME_LIMIT:
-                    progress.stop(Termination.TIME_LIMIT)  # by a clock that stops here
         finally:
             _conclude(instance, progress)
 

@@ -1,4 +1,4 @@
-"""The clock of work: it counts, it nests, and equal work takes equal time."""
+"""Equal work takes equal time on the clock of work."""
 
 from collections.abc import Callable
 
@@ -12,19 +12,6 @@ from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.constructive.test_greedy import random_plain
-
-
-def test_counts_from_the_begin_of_a_run() -> None:
-    with effort.counting(10):
-        effort.spend(3)
-        assert (effort.spent(), effort.left()) == (3, 7)
-        with effort.counting():
-            effort.spend(5)
-            assert (effort.spent(), effort.left()) == (5, float("inf"))
-        assert effort.spent() == 3
-        effort.spend(9)
-        assert effort.left() == 0
-    assert effort.left() == float("inf")
 
 
 @pytest.mark.parametrize("what", ["greedy", "dive", "exact", "annealing"])
