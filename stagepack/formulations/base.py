@@ -41,6 +41,8 @@ class Formulation(ABC, Generic[Instance, Solution]):
         cut off, nothing else is.
     scale : float
         What one step of the objective counts in the model.
+    loading : float
+        Seconds that the engine takes to load the model, in which it neither asks nor counts.
     parameters : mapping of str to object
         Settings of the engine that suit the model.
     """
@@ -49,6 +51,7 @@ class Formulation(ABC, Generic[Instance, Solution]):
     infeasible = False
     upper: int | None = None
     scale = 1.0
+    loading: float = 0.0
     parameters: Mapping[str, Any] = MappingProxyType({})
 
     @staticmethod

@@ -54,19 +54,28 @@ PACE = 0.1
 """Work of CP-SAT that takes about a second in models that it counts too cheap."""
 
 
-def paced(settings: Settings, engine: solvers.Engine, remaining: float = math.inf) -> Settings:
+def paced(
+    settings: Settings,
+    engine: solvers.Engine,
+    remaining: float = math.inf,
+    pace: float = PACE,
+) -> Settings:
     """Return the settings with a limit, for an engine that works, in work instead of seconds.
 
     Parameters
     ----------
+    settings : Settings
+    engine : Engine
     remaining : float
         Seconds left, where these count work, too.
+    pace : float
+        Work of CP-SAT in a second.
     """
     if not settings.deterministic or settings.time_limit is None:
         return settings
     seconds = max(0.0, min(settings.time_limit, remaining))
-    pace = PACE if engine.name == "cp-sat" else 1.0
-    return dataclasses.replace(settings, time_limit=pace * seconds)
+    work = pace * seconds if engine.name == "cp-sat" else seconds
+    return dataclasses.replace(settings, time_limit=work)
 
 
 def run_model(
@@ -80,6 +89,7 @@ def run_model(
     start_value: Number | None = None,
     bound_value: Callable[[int], Number | None] = lambda bound: bound,
     work: float | None = None,
+    pace: float = PACE,
     overdue: float = math.inf,
     conclude_infeasible: Callable[[], None],
 ) -> float:
@@ -102,6 +112,8 @@ def run_model(
         Turns the model's bounds into objective values.
     work : float, optional
         End after so much work (see :class:`Limits`), which does not end the run.
+    pace : float
+        Work of CP-SAT in a second, as in :func:`paced`.
     overdue : float
         Seconds of CPU after which to end although the work is not done: much of what engines do
         before they search, and the building of models, is counted by none of them.
@@ -136,6 +148,12 @@ def run_model(
     if model.infeasible:
         conclude_infeasible()
         return 0.0
+    if model.loading > progress.remaining:
+        progress.reason = (
+            f"{engine.name} would take about {model.loading:,.0f} s to load {name}, more than is "
+            "left"
+        )
+        return 0.0
     progress.engine = engine.name
     source = f"{engine.name} ({name})"
 
@@ -150,12 +168,16 @@ def run_model(
             progress.raise_bound(bound_value(bound), source)
 
     limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
+    if work is None and settings.deterministic and settings.time_limit is not None:
+        work_limit: float | None = max(0.0, settings.time_limit - pace * model.loading)
+    else:
+        work_limit = work
     outcome = engine.solve(
         model.model,
         hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),
         limits=solvers.Limits(
             time_limit=None if settings.deterministic else limit,
-            work_limit=settings.time_limit if work is None and settings.deterministic else work,
+            work_limit=work_limit,
             threads=settings.threads,
             seed=settings.seed,
         ),
@@ -164,7 +186,7 @@ def run_model(
         should_stop=over,
         parameters=model.parameters,
     )
-    seconds = outcome.work / (PACE if engine.name == "cp-sat" else 1.0)
+    seconds = outcome.work / (pace if engine.name == "cp-sat" else 1.0)
     if outcome.interrupted:
         progress.interrupt()
     if start is not None and start_value is not None:

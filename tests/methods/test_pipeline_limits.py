@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from stagepack.formulations.pipeline import cp_sat
 from stagepack.heuristics.pipeline import prober
 from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.methods.pipeline.searches import PACE, PASSES
+from stagepack.progress import Progress
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
+from stagepack.solvers import Limits
+from stagepack.solvers.cp_sat import CpSatEngine
 
 
 def chain(n: int, devices: int) -> PipelinePartition:
@@ -51,6 +59,53 @@ def test_models_too_large_for_their_work_are_given_up(method: str) -> None:
     assert result.status is Status.FEASIBLE
     assert result.termination is Termination.TIME_LIMIT
     assert "ended by the clock" in result.reason
+
+
+class HandedError(Exception):
+    """Raised with the limits that an engine was handed."""
+
+
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def solve(*_: object, limits: Limits, **__: object) -> None:
+        raise HandedError(limits)
+
+    monkeypatch.setattr(CpSatEngine, "solve", solve)
+
+
+@pytest.mark.usefixtures("handed")
+@pytest.mark.parametrize("options", [{}, {"deterministic": True}])
+def test_models_that_take_longer_to_load_than_there_is_are_not_handed_over(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cp_sat, "LOADING", 10.0)  # seconds an entry
+    result = solve(chain(200, 4), "cp-sat", time_limit=1000, options=options)
+    assert (result.status, result.termination) == (Status.FEASIBLE, Termination.FINISHED)
+    assert "to load CpSat, more than is left" in result.reason
+    with pytest.raises(HandedError):
+        solve(chain(200, 4), "cp-sat", time_limit=None)
+
+
+@pytest.mark.usefixtures("handed")
+def test_loading_counts_as_work() -> None:
+    instance = chain(200, 4)
+    entries = cp_sat.CpSat(RangeCosts(instance)).loading / cp_sat.LOADING
+    with pytest.raises(HandedError) as raised:
+        solve(instance, "cp-sat", time_limit=5, warm_start=None, options={"deterministic": True})
+    work = raised.value.args[0].work_limit
+    assert work == pytest.approx(PACE * (5 - PASSES * 200 - cp_sat.LOADING * entries))
+    assert entries > 200
+
+
+def test_checks_of_what_a_search_finds_take_a_part_of_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Progress, "stale", False)  # as if checks took very long
+    monkeypatch.setattr(prober, "CHUNK", 1000)
+    instance = chain(500, 10).replace(objective="sum")
+    result = solve(instance, "dp", warm_start=None)
+    assert result.status is Status.OPTIMAL
+    assert len([event for event in result.trace.events if event.kind == "incumbent"]) == 2
 
 
 @pytest.mark.parametrize("method", ["equal-layers", "greedy"])

@@ -79,6 +79,9 @@ seen to call feasible models infeasible.  Products of two costs below 2**31 fit 
 LARGEST_TABLE = 3_000_000
 """Tuples beyond which a model with tables is refused."""
 
+LOADING = 2e-5
+"""Seconds that CP-SAT takes to load an entry of a lookup, in which it neither asks nor counts."""
+
 MOST_ENDS = 8
 """Furthest ends of so many pairs of class and stashes are kept for the next slots."""
 
@@ -187,14 +190,15 @@ class CpSat(PipelineModel):
             self._transfer()
         if not self.costs.tabular:
             self._spread()
+        self.loading = LOADING * sum(len(window) for _, _, window in self._lookups.values())
 
     def _cuts(self) -> None:
         """c_0 = 0, c_k = n, c_i < c_(i+1) where used_i, else c_i = c_(i+1)."""
         assert self.cuts is not None
         model, domain = self.model, self._cp.Domain
         self.c = [
-            model.new_int_var_from_domain(domain.from_values(np.flatnonzero(row).tolist()), f"c{j}")
-            for j, row in enumerate(self.cuts)
+            model.new_int_var_from_domain(domain.from_values(places.tolist()), f"c{j}")
+            for j, places in enumerate(self.cuts)
         ]
         self.used: list[Any] = []
         for i, slot in enumerate(self.slots):
@@ -258,7 +262,7 @@ class CpSat(PipelineModel):
         key = (name, j, c)
         if key in self._lookups:
             return self._lookups[key][0]
-        places = np.flatnonzero(self.cuts[j])
+        places = self.cuts[j]
         first, last = int(places[0]), int(places[-1])
         values = table[places]
         if values.min() == values.max():
@@ -311,11 +315,12 @@ class CpSat(PipelineModel):
         begins, ends, tuples = self.cuts[i], self.cuts[i + 1], []
         for c, r in slot.options:
             stage = fitting_stages(self.costs, c, r, self.limits.compute)
-            a, b = np.nonzero(stage & begins[:, None] & ends[None, :])
+            a, b = np.nonzero(stage[np.ix_(begins, ends)])
+            a, b = begins[a], ends[b]
             ticks = self.costs.compute_matrix(c)[a, b] // self.unit
             tuples.append(np.stack([np.full(len(a), c + 1), np.full(len(a), r), a, b, ticks]))
         if slot.idle:
-            place = np.flatnonzero(begins & ends)
+            place = np.intersect1d(begins, ends)
             none = np.zeros_like(place)
             most = min(self._most_stashed, self.costs.k - i)
             tuples += [np.stack([none, none + r, place, place, none]) for r in range(most + 1)]
@@ -330,7 +335,7 @@ class CpSat(PipelineModel):
             lambda c, r: furthest_ends(self.costs, c, r, self.limits.compute)
         )
         for i, slot in enumerate(self.slots):
-            far = int(np.flatnonzero(self.cuts[i + 1])[-1])
+            far = int(self.cuts[i + 1][-1])
             for c in sorted(self.z[i]):
                 stashes = [r for d, r in slot.options if d == c]
                 for r in stashes:
@@ -450,7 +455,7 @@ class CpSat(PipelineModel):
         cuts, running = [0], dict(zip(slot_of, solution.stages, strict=True))
         for i in range(k):
             cuts.append(running[i][1] if i in running else cuts[-1])
-        if not all(row[cut] for row, cut in zip(self.cuts, cuts, strict=True)):
+        if not all(cut in places for places, cut in zip(self.cuts, cuts, strict=True)):
             raise ValueError(f"{solution} is not in the model")
         values = np.zeros(len(self.model.proto.variables), dtype=np.int64)
         for j, c in enumerate(self.c):

@@ -48,6 +48,7 @@ its coefficients of 1 keep answers exact where bytes by the billion meet a solve
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Iterator
@@ -73,6 +74,9 @@ from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
 from stagepack.linear import Array
 
+MOST_REACHES = 8
+"""Furthest ends of so many kinds of stages are kept for the next ones."""
+
 
 class MilpAssignment(PipelineModel):
     """The assignment model as a `Linear`, for a fixed order of devices, all used.
@@ -89,6 +93,7 @@ class MilpAssignment(PipelineModel):
         costs = self.costs
         self._stashes = stashed_microbatches(costs)
         self._class = costs.device_class.tolist()
+        self._reaches: dict[tuple[int, int, int], Array] = {}
         self.infeasible = not self._set_windows()
         if not self.infeasible:
             self._set_units()
@@ -117,15 +122,9 @@ class MilpAssignment(PipelineModel):
         self.least, self.limits, cuts = reachable(costs, slots, self.upper)
         if cuts is None:
             return False
-        self.windows = cuts[:, self.places]
-        positions = [np.flatnonzero(row) for row in self.windows]
-        self.first = [int(position[0]) for position in positions]
-        self.last = [int(position[-1]) for position in positions]
-        # The variable y that stands for block b: the last one at which stage i may begin.
-        self._stands = [
-            np.maximum.accumulate(np.where(row, np.arange(self.blocks + 1), -1))
-            for row in self.windows
-        ]
+        self.windows: list[list[int]] = [np.searchsorted(self.places, row).tolist() for row in cuts]
+        self.first = [window[0] for window in self.windows]
+        self.last = [window[-1] for window in self.windows]
         return True
 
     def _stash(self, i: int) -> int:
@@ -160,10 +159,11 @@ class MilpAssignment(PipelineModel):
         require_exact(costs, self._largest, "assignment")
         self.scale = min(1.0, LARGEST_COEFFICIENT / max(1, self._largest))
         factor = self.scale / self.unit
-        self.work = [np.diff(prefix[c]) * factor for c in self._class]
-        self.recv = [recv[c] * factor for c in self._class]
-        self.send = [send[c] * factor for c in self._class]
-        self._units = [(rows // unit)[self._class] for rows in (prefix, recv, send)]
+        whole = prefix, recv, send
+        figures = np.diff(prefix, axis=1) * factor, recv * factor, send * factor
+        # Of every stage; those of one class are one array.
+        self.work, self.recv, self.send = ([rows[c] for c in self._class] for rows in figures)
+        self._units = [[row[c] for c in self._class] for row in (rows // unit for rows in whole)]
 
     def _block_bytes(self) -> None:
         """Sum, or take the largest of, the bytes of each block's layers; collect its keys."""
@@ -189,7 +189,11 @@ class MilpAssignment(PipelineModel):
             return 0
         if b >= self.last[i]:
             return 1
-        return self.begins[int(self._stands[i][b]), i]
+        return self.begins[self._stands(b, i), i]
+
+    def _stands(self, b: int, i: int) -> int:
+        """Return for which block y_bi stands: the last one up to b at which stage i may begin."""
+        return self.windows[i][bisect.bisect_right(self.windows[i], b) - 1]
 
     def x(self, b: int, i: int) -> Sum[float]:
         """Return x_bi: block b is on stage i."""
@@ -209,14 +213,8 @@ class MilpAssignment(PipelineModel):
         self._block_bytes()
         program = self.program = Program[float]()
         stages = range(self.costs.k)
-        self._ends = [self._latest_next(i, self.limits.compute) for i in stages]
         self._full = [i for i in stages if self._may_fill(i)]
-        self.begins = {
-            (b, i): program.variable()
-            for i in stages
-            for b in range(self.first[i], self.last[i])
-            if self.windows[i, b]
-        }
+        self.begins = {(b, i): program.variable() for i in stages for b in self.windows[i][:-1]}
         holds = {(q, i) for i in self._full for b in self._touched(i) for q in self._keys[b]}
         self.u = {key: program.variable(integral=False) for key in sorted(holds)}
         self.p = {i: program.variable(upper=math.inf, integral=False) for i in self._full}
@@ -246,31 +244,39 @@ class MilpAssignment(PipelineModel):
         """Units that `upper` leaves above P + Q."""
         return self.spare // self.unit
 
-    def _latest_next(self, i: int, most_compute: int) -> Array:
-        """Return, shape (blocks,), the block at which stage i + 1 begins at the latest."""
-        ends = furthest_ends(self.costs, self._class[i], self._stash(i), most_compute)
-        ends = ends[self.places[:-1]]
-        return np.asarray(np.searchsorted(self.places, ends, side="right") - 1)
+    def _latest_next(self, i: int, first: int, last: int, most_compute: int) -> list[int]:
+        """Return the blocks at which stage i + 1 begins at the latest.
+
+        For stages that begin at the blocks from `first` to `last`.
+        """
+        kind = self._class[i], self._stash(i), most_compute
+        if kind not in self._reaches:
+            if len(self._reaches) >= MOST_REACHES:
+                self._reaches.clear()
+            self._reaches[kind] = furthest_ends(self.costs, *kind)
+        ends = self._reaches[kind][self.places[first : last + 1]]
+        latest: list[int] = (np.searchsorted(self.places, ends, side="right") - 1).tolist()
+        return latest
 
     def _may_fill(self, i: int) -> bool:
         """Whether some stage within the windows could exceed the memory of device i."""
         if self.costs.capacity[self._class[i]] is None:
             return False
-        return int(self._latest_next(i, UNLIMITED)[self.first[i]]) < self.last[i + 1]
+        first = self.first[i]
+        return self._latest_next(i, first, first, UNLIMITED)[0] < self.last[i + 1]
 
     def _monotone(self) -> None:
         """y_(b-1)i <= y_bi."""
-        for (b, i), y in self.begins.items():
-            before = self.begins.get((int(self._stands[i][b - 1]), i))
-            if before is not None:
-                self.program.at_most(before, y)
+        for i, window in enumerate(self.windows):
+            for before, b in itertools.pairwise(window[:-1]):
+                self.program.at_most(self.begins[before, i], self.begins[b, i])
 
     def _order(self) -> None:
         """y_b(i+1) <= y_(b-1)i."""
         self._rise(
             (self.y(b, i + 1), self.y(b - 1, i))
             for i in range(1, self.costs.k - 1)
-            for b in range(1, self.blocks)
+            for b in range(self.first[i + 1], self.last[i] + 1)
         )
 
     def _rise(self, pairs: Iterator[tuple[Sum[float] | int, Sum[float] | int]]) -> None:
@@ -315,10 +321,15 @@ class MilpAssignment(PipelineModel):
     def _reach(self) -> None:
         """y_reach_i(b),(i+1) >= y_bi."""
         self._rise(
-            (self.y(b, i), self.y(int(self._ends[i][b]), i + 1))
+            (self.y(b, i), self.y(end, i + 1))
             for i in range(self.costs.k)
-            for b in range(self.first[i], self.blocks)
+            for b, end in enumerate(self._latest_ends(i), start=self.first[i])
         )
+
+    def _latest_ends(self, i: int) -> list[int]:
+        """Return the latest ends of stage i from each block at which it may begin, by `upper`."""
+        last = min(self.last[i], self.blocks - 1)
+        return self._latest_next(i, self.first[i], last, self.limits.compute)
 
     def _works(self, i: int) -> Sum[float]:
         """Return the work of stage i less `_held`: what it holds when both its ends come last."""
@@ -373,8 +384,7 @@ class MilpAssignment(PipelineModel):
         starts = [0] * (self.costs.k + 1)
         starts[-1] = self.blocks
         for i in range(1, self.costs.k):
-            begun = [b for b in range(self.first[i], self.last[i]) if self.windows[i, b]]
-            chosen = [b for b in begun if values[self.begins[b, i].index] > 0.5]
+            chosen = [b for b in self.windows[i][:-1] if values[self.begins[b, i].index] > 0.5]
             starts[i] = chosen[0] if chosen else self.last[i]
         return PipelineSolution.in_order(self.places[starts])
 
@@ -390,7 +400,7 @@ class MilpAssignment(PipelineModel):
         k, places = self.costs.k, np.array(solution.boundaries)
         starts = np.searchsorted(self.places, places)
         known = len(places) == k + 1 and bool((self.places[starts] == places).all())
-        if not known or not all(self.windows[i, b] for i, b in enumerate(starts)):
+        if not known or not all(b in row for b, row in zip(starts, self.windows, strict=True)):
             raise ValueError(f"{solution} is not in the model")
         values = np.zeros(len(self.program.cost))
         for (b, i), y in self.begins.items():

@@ -55,6 +55,7 @@ from stagepack.formulations.pipeline.windows import (
     least_compute,
     min_over_covering,
     require_exact,
+    span,
     starts_before,
 )
 from stagepack.instances.pipeline.ranges import assign_devices
@@ -145,11 +146,9 @@ class MilpInterval(PipelineModel):
     def _nothing(self) -> Arcs:
         return Arcs(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
 
-    def _reachable(self, ends: dict[tuple[int, int], Array]) -> Array:
-        """Return, shape (states, n + 1), the nodes between the tail and the head, generously."""
-        costs, order = self.costs, self.costs.order
-        placed = np.zeros((order.states, costs.n + 1), dtype=bool)
-        placed[0, costs.n] = True
+    def _reachable(self, ends: dict[tuple[int, int], Array]) -> list[Array]:
+        """Return the cuts, rising, between the tail and the head of each state, generously."""
+        order, places = self.costs.order, np.flatnonzero(self.costs.allowed)
         steps = list(
             zip(
                 order.source.tolist(),
@@ -159,20 +158,33 @@ class MilpInterval(PipelineModel):
                 strict=True,
             )
         )
+        # Nothing beyond what the longest stages leave between them.
+        earliest, furthest = [self.costs.n + 1] * order.states, order.accepting.astype(int) - 1
+        earliest[0] = self.costs.n
         for s, then, c, stashes in steps:
-            placed[then] |= starts_before(placed[s], ends[c, stashes], costs.allowed)
-        ready = np.zeros_like(placed)
-        ready[:, 0] = order.accepting
+            near = int(np.searchsorted(ends[c, stashes], earliest[s]))
+            earliest[then] = min(earliest[then], near)
         for s, then, c, stashes in reversed(steps):
-            ready[s] |= ends_after(ready[then], ends[c, stashes], costs.allowed)
-        return np.asarray(placed & ready)
+            if furthest[then] >= 0:
+                furthest[s] = max(furthest[s], ends[c, stashes][furthest[then]])
+        within = [span(places, *some) for some in zip(earliest, furthest, strict=True)]
+        placed = [places[:0]] * order.states
+        placed[0] = within[0]
+        for s, then, c, stashes in steps:
+            more = starts_before(placed[s], ends[c, stashes], within[then])
+            placed[then] = np.union1d(placed[then], more) if len(placed[then]) else more
+        ready = [places[:1] if accepts else places[:0] for accepts in order.accepting]
+        for s, then, c, stashes in reversed(steps):
+            more = ends_after(ready[then], ends[c, stashes], within[s])
+            ready[s] = np.union1d(ready[s], more) if len(ready[s]) else more
+        return [np.intersect1d(a, b) for a, b in zip(placed, ready, strict=True)]
 
     def _candidates(self, limits: StageLimits) -> Arcs:
         """Return the stages within the limit of compute, between reachable nodes."""
         costs, order = self.costs, self.costs.order
         kinds = {(int(c), int(s)) for c, s in zip(order.device_class, order.stashes, strict=True)}
         ends = {kind: furthest_ends(costs, *kind, limits.compute) for kind in sorted(kinds)}
-        alive = [np.flatnonzero(row) for row in self._reachable(ends)]
+        alive = self._reachable(ends)
         total, columns = 0, []
         tables: dict[tuple[int, int], Array] = {}
         for t in range(len(order.source)):
@@ -232,21 +244,22 @@ class MilpInterval(PipelineModel):
 
     def _on_paths(self, arcs: Arcs) -> Arcs:
         """Return the arcs on a path from the tail to the head, exactly."""
-        order, n = self.costs.order, self.costs.n
+        order, none = self.costs.order, np.zeros(0, dtype=np.int64)
         spans = np.searchsorted(arcs.transition, np.arange(len(order.source) + 1))
-        placed = np.zeros((order.states, n + 1), dtype=bool)
-        placed[0, n] = True
+        placed = [none] * order.states
+        placed[0] = np.array([self.costs.n])
         used = np.zeros(len(arcs.begin), dtype=bool)
         for t in range(len(order.source)):
             here = slice(spans[t], spans[t + 1])
-            used[here] = placed[order.source[t], arcs.end[here]]
-            placed[order.target[t], arcs.begin[here][used[here]]] = True
-        ready = np.zeros_like(placed)
-        ready[:, 0] = order.accepting
+            used[here] = np.isin(arcs.end[here], placed[order.source[t]])
+            q = order.target[t]
+            placed[q] = np.union1d(placed[q], arcs.begin[here][used[here]])
+        ready = [np.zeros(int(accepts), dtype=np.int64) for accepts in order.accepting]
         for t in reversed(range(len(order.source))):
             here = slice(spans[t], spans[t + 1])
-            used[here] &= ready[order.target[t], arcs.begin[here]]
-            ready[order.source[t], arcs.end[here][used[here]]] = True
+            used[here] &= np.isin(arcs.begin[here], ready[order.target[t]])
+            q = order.source[t]
+            ready[q] = np.union1d(ready[q], arcs.end[here][used[here]])
         return arcs.keep(used)
 
     def _least_costs(self, arcs: Arcs) -> tuple[int, int]:

@@ -18,6 +18,7 @@ Source
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -132,7 +133,7 @@ def furthest_ends(costs: RangeCosts, device_class: int, stashes: int, most_compu
     """Return, shape (n + 1,), an end that no stage exceeds which begins at each cut.
 
     Without tables (a, ends[a]] holds exactly the ends that fit and compute at most
-    `most_compute` ticks, and `ends` does not decrease; with tables, all such ends and maybe more.
+    `most_compute` ticks; with tables, all such ends and maybe more.  `ends` does not decrease.
     O(n log n); O(n^2) with tables.
 
     Parameters
@@ -151,7 +152,7 @@ def furthest_ends(costs: RangeCosts, device_class: int, stashes: int, most_compu
         stage = fitting_stages(costs, device_class, stashes, most_compute)
         some = stage.any(axis=1)
         ends[some] = n - np.argmax(stage[some, ::-1], axis=1)
-        return ends
+        return np.maximum.accumulate(ends)
     ends[:n] = costs.reach(device_class, stashes)
     if most_compute < UNLIMITED:
         prefix = costs.prefix[device_class]
@@ -172,33 +173,41 @@ def fitting_stages(costs: RangeCosts, device_class: int, stashes: int, most_comp
     return np.asarray(fits & (costs.compute_matrix(device_class) <= most_compute))
 
 
-def starts_before(cuts: Array, ends: Array, allowed: Array) -> Array:
-    """Return the mask of the cuts where a stage may begin that ends at one of `cuts`.
+def starts_before(cuts: Array, ends: Array, places: Array) -> Array:
+    """Return the places from which a stage may end at one of `cuts`.
 
     Parameters
     ----------
-    cuts, allowed : ndarray of bool, shape (n + 1,)
-        Where it may end, and where any cut may lie.
-    ends : ndarray of int64, shape (n + 1,)
-        From :func:`furthest_ends`.
+    cuts : ndarray, shape (cuts,)
+        Rising.
+    ends : ndarray, shape (n + 1,)
+        The furthest end of a stage that begins at each cut, see :func:`furthest_ends`.
+    places : ndarray, shape (places,)
+        Where stages may begin at all, rising.
     """
-    count = np.cumsum(cuts)
-    return np.asarray(allowed & (count[ends] > count))
+    if not len(cuts):
+        return cuts
+    first = np.searchsorted(ends, cuts[0])
+    low, high = np.searchsorted(places, (first, cuts[-1])).tolist()
+    near = places[low:high]
+    next_cut = cuts[np.searchsorted(cuts, near, side="right")]
+    return np.asarray(near[next_cut <= ends[near]])
 
 
-def ends_after(cuts: Array, ends: Array, allowed: Array) -> Array:
-    """Return the mask of the cuts where a stage may end that begins at one of `cuts`.
+def ends_after(cuts: Array, ends: Array, places: Array) -> Array:
+    """Return the places at which a stage may end that begins at one of `cuts`.
 
     Parameters
     ----------
-    cuts, ends, allowed
-        As in :func:`starts_before`; `cuts` are those where it begins.
+    cuts, ends, places
+        As in :func:`starts_before`; `cuts` are those where it begins, `places` where it may end.
     """
-    begin = np.flatnonzero(cuts)
-    change = np.zeros(len(cuts) + 2, dtype=np.int64)
-    np.add.at(change, begin + 1, 1)
-    np.add.at(change, ends[begin] + 1, -1)
-    return np.asarray(allowed & (np.cumsum(change)[: len(cuts)] > 0))
+    if not len(cuts):
+        return cuts
+    low, high = np.searchsorted(places, (cuts[0], ends[cuts[-1]]), side="right").tolist()
+    near = places[low:high]
+    last_cut = cuts[np.searchsorted(cuts, near) - 1]
+    return np.asarray(near[near <= ends[last_cut]])
 
 
 @dataclass(frozen=True)
@@ -217,11 +226,12 @@ class Slot:
     idle: str = ""
 
 
-def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> Array:
-    """Return, shape (slots + 1, n + 1), the cuts that may lie between consecutive slots.
+def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> list[Array]:
+    """Return the cuts, rising, that may lie before each slot and after the last one.
 
     Swept from both ends: cut j of a solution is reached from cut 0 by slots 0..j-1 and reaches
-    cut n by slots j... .  Every row is empty when there is no way through.
+    cut n by slots j... .  All are empty when there is no way through.  Looks at no more than the
+    longest stages leave between them: O(n) for every option, and O(that * log n) for every slot.
 
     Parameters
     ----------
@@ -230,43 +240,59 @@ def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> Ar
     most_compute : int
         Ticks that no stage exceeds.
     """
-    n, allowed = costs.n, costs.allowed
+    places = np.flatnonzero(costs.allowed)
     ends: dict[tuple[int, int], Array] = {
         option: furthest_ends(costs, *option, most_compute)
         for option in sorted({option for slot in slots for option in slot.options})
     }
-    idle = {"": np.zeros(n + 1, dtype=bool), "any": np.ones(n + 1, dtype=bool)}
-    idle["start"] = np.arange(n + 1) == 0
-    left = np.zeros((len(slots) + 1, n + 1), dtype=bool)
-    left[0, 0] = True
-    for j, slot in enumerate(slots):
-        left[j + 1] = left[j] & idle[slot.idle]
-        for option in slot.options:
-            left[j + 1] |= ends_after(left[j], ends[option], allowed)
-    right = np.arange(n + 1) == n
-    left[-1] &= right
-    for j, slot in reversed(list(enumerate(slots))):
-        before = right & idle[slot.idle]
-        for option in slot.options:
-            before |= starts_before(right, ends[option], allowed)
-        right = before
-        left[j] &= right
-    return left
+
+    def stay(cuts: Array, slot: Slot) -> Array:
+        """Return where a slot may be empty."""
+        idle: dict[str, Array] = {"": cuts[:0], "any": cuts, "start": cuts[:1][cuts[:1] == 0]}
+        return idle[slot.idle]
+
+    def together(rows: list[Array]) -> Array:
+        union: Array = functools.reduce(np.union1d, rows)
+        return union
+
+    furthest, earliest = [0], [costs.n]
+    for slot in slots:
+        far = [int(ends[option][furthest[-1]]) for option in slot.options]
+        furthest.append(max(*far, furthest[-1] if slot.idle else 0))
+    for slot in reversed(slots):
+        near = [int(np.searchsorted(ends[option], earliest[-1])) for option in slot.options]
+        earliest.append(min(*near, earliest[-1] if slot.idle == "any" else costs.n))
+    within = [span(places, *ends) for ends in zip(reversed(earliest), furthest, strict=True)]
+    left = [places[:1]]
+    for slot, some in zip(slots, within[1:], strict=True):
+        reached = [ends_after(left[-1], ends[option], some) for option in slot.options]
+        left.append(together([*reached, stay(left[-1], slot)]))
+    right = [places[-1:]]
+    for slot, some in zip(reversed(slots), reversed(within[:-1]), strict=True):
+        reached = [starts_before(right[-1], ends[option], some) for option in slot.options]
+        right.append(together([*reached, stay(right[-1], slot)]))
+    return [np.intersect1d(a, b) for a, b in zip(left, reversed(right), strict=True)]
 
 
-def least_transfer(costs: RangeCosts, slots: Sequence[Slot], cuts: Array) -> int:
+def span(places: Array, first: int, last: int) -> Array:
+    """Return the places from `first` to `last`."""
+    begin = np.searchsorted(places, first)
+    return np.asarray(places[begin : np.searchsorted(places, last, side="right")])
+
+
+def least_transfer(costs: RangeCosts, slots: Sequence[Slot], cuts: Sequence[Array]) -> int:
     """Return a lower bound, in ticks, on the largest receive + send.
 
     Parameters
     ----------
     costs : RangeCosts
     slots : sequence of Slot
-    cuts : ndarray of bool, shape (slots + 1, n + 1)
+    cuts : sequence of ndarray
         From :func:`slot_cuts`.
     """
     bound = 0
     for j, slot in enumerate(slots):
-        if slot.idle or not cuts[j].any() or not cuts[j + 1].any():
+        if slot.idle or not len(cuts[j]) or not len(cuts[j + 1]):
             continue
         bound = max(
             bound,
@@ -280,7 +306,7 @@ def least_transfer(costs: RangeCosts, slots: Sequence[Slot], cuts: Array) -> int
 
 def reachable(
     costs: RangeCosts, slots: Sequence[Slot], upper: int | None
-) -> tuple[tuple[int, int], StageLimits, Array | None]:
+) -> tuple[tuple[int, int], StageLimits, list[Array] | None]:
     """Return bounds on the largest compute and transfer, limits of stages, and cuts of slots.
 
     Parameters
@@ -302,7 +328,7 @@ def reachable(
         if least[0] >= UNLIMITED or least[0] > limits.compute:
             return least, limits, None
         cuts = slot_cuts(costs, slots, limits.compute)
-        if not cuts.any(axis=1).all():
+        if not all(map(len, cuts)):
             return least, limits, None
         if not bounded:
             break

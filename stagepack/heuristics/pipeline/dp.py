@@ -50,15 +50,19 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
         # Compute does not narrow the windows down, limits on transfer may.
         staircase.descend(search, floor, progress)
         return True
-    while not search.done:
-        search.go_on()
-        if search.infeasible:
-            return False
+    try:
+        while not search.done:
+            search.go_on()
+            if search.infeasible:
+                return False
+            if search.best != offered and (offered is None or progress.stale):
+                offered = search.best
+                progress.offer(search.best_partition(), "dp")
+            progress.raise_bound(costs.bound(search.bound + rest), "exhausted search")
+            progress.require_time()
+    finally:
         if search.best != offered:
-            offered = search.best
             progress.offer(search.best_partition(), "dp")
-        progress.raise_bound(costs.bound(search.bound + rest), "exhausted search")
-        progress.require_time()
     if two_limits:
         staircase.descend(search, search.bound, progress)
     return True

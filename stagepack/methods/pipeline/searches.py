@@ -27,11 +27,17 @@ Run = Callable[[PipelinePartition, PipelineProgress, Settings], None]
 OVERDUE = 1.2
 """Part of the seconds that work stands for after which engines that count none are ended."""
 
+PACE = 1.2
+"""Work of CP-SAT in a second, once it has loaded a model of partitions."""
+
 PASSES = 1e-7
 """Seconds of work that a layer takes before any search."""
 
-PLACING = 2e-5
-"""The same of a stage that a naive rule places, and of the check of it."""
+PLACING = 1e-5
+"""The same of a stage that a naive rule looks for,"""
+
+CHECKING = 8e-6
+"""and of the check of a stage."""
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -90,13 +96,18 @@ def _offer_baseline(
 ) -> PipelineSolution | None:
     """Offer what a naive rule gives if it is valid; else say what is wrong with it."""
     costs = _costs(instance, progress)
-    progress.spend(PLACING * costs.k)
-    solution = rule(costs, progress.require_time)
+
+    def pause() -> None:
+        progress.spend(PLACING * baselines.STAGES)
+        progress.require_time()
+
+    solution = rule(costs, pause)
     progress.require_time()
     if solution is None:
         progress.reason = f"{name} finds no partition that fits"
         return None
     violations = progress.offer_if_valid(solution, name)
+    progress.spend(CHECKING * len(solution.devices))
     if violations:
         progress.reason = f"{name} breaks {violations[0]}"
         return None
@@ -136,10 +147,11 @@ def _on_engine(
             lambda: formulation(costs, upper=upper),
             name,
             progress,
-            paced(settings, engine, progress.remaining),
+            paced(settings, engine, progress.remaining, PACE),
             start=start,
             start_value=None if start is None else instance.evaluate(start),
             bound_value=costs.bound,
+            pace=PACE,
             overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
             conclude_infeasible=lambda: conclude_infeasible(costs, progress, name),
         )
