@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from benchmarks import soak_limits
-from benchmarks.soak_limits import Cell, Watch, soak, verdict
+from benchmarks.hostile import FAMILIES
+from benchmarks.soak_limits import Cell, Wait, Watch, soak, verdict
+from stagepack.solve import REGISTRY
 
 CELLS = [
     ("lmem-packing", "one-buffer", "exact"),
@@ -39,6 +42,36 @@ def test_what_is_wrong() -> None:
     assert verdict(early, 1.0) == "counted the limit as used after 0.40 s"
     assert verdict(early, 0.5) == ""
     assert "thread" in verdict(Cell(method="m", deterministic=True, left=0.4), 1.0)
+
+
+def test_what_is_known_is_allowed_for_and_no_more() -> None:
+    wait = Wait(kind="k", method="m", deterministic=True, times=1.5, seconds=0.2, why="an engine")
+    cell = Cell(method="m", deterministic=True, cpu=2.1)
+    assert wait.covers("k", "any", cell)
+    assert not wait.covers("other", "any", cell)
+    assert not wait.covers("k", "any", Cell(method="m", deterministic=False))
+    assert not wait.covers("k", "any", Cell(method="n", deterministic=True))
+    assert not dataclasses.replace(wait, family="one").covers("k", "another", cell)
+    assert verdict(cell, 1.0) == "used 2.10 s"
+    assert verdict(cell, 1.0, wait) == ""
+    assert verdict(dataclasses.replace(cell, cpu=2.3), 1.0, wait) == "used 2.30 s"
+
+
+def test_what_is_known_is_counted_by_itself(monkeypatch: Any) -> None:
+    wait = Wait(kind="k", seconds=1.0, why="an engine")
+    monkeypatch.setattr(soak_limits, "KNOWN", (wait,))
+    report = soak_limits.Report()
+    report.cells["k", "f"] = [
+        Cell(method="m", deterministic=True, cpu=cpu) for cpu in (1.0, 2.2, 2.7)
+    ]
+    assert report.wrong(1.0) == 1
+    assert report.waited(1.0) == {wait: 1}
+
+
+def test_what_is_known_is_about_what_there_is() -> None:
+    for wait in soak_limits.KNOWN:
+        assert wait.family in ("", *FAMILIES[wait.kind])
+        assert wait.method in ("", *(method.name for method in REGISTRY[wait.kind]))
 
 
 def test_the_longest_stretch_without_a_question(monkeypatch: Any) -> None:

@@ -30,7 +30,7 @@ from stagepack.instances.profile import Array
 STEP_BUDGET = 8_000_000
 """List entries a kernel looks at before it returns to Python: a tenth of a second at most."""
 
-STEP, LIST_STEP, CALL, ORDERED = 4e-9, 4e-9, 4e-4, 1.6e-6
+STEP, LIST_STEP, CALL, ORDERED = 7e-9, 4e-9, 4e-4, 6e-7
 """Seconds of an entry looked at, in slabs and in lists, of a placement and of a block to order."""
 
 MOST_RUNS = 64
@@ -246,7 +246,7 @@ def _by_lists(
     offsets: Array,
 ) -> bool:
     """Place blocks of any kind; fill `offsets`, return whether all found a place."""
-    effort.spend(CALL + ORDERED * (blocks.b + len(blocks.first)))
+    effort.spend(CALL + effort.ITEM * (blocks.b + len(blocks.first)))
     pieces, lists = _pieces(blocks, banks), _lists(blocks)
     limited = np.zeros(blocks.b, dtype=bool)
     some = np.flatnonzero(np.diff(blocks.range_ptr))

@@ -313,7 +313,7 @@ def _bank_cost(i: int, offset: int, pieces: Pieces, offsets: Array) -> int:
     return cost
 
 
-LISTED = 16
+LISTED = 8
 """Steps that an interval is worth when it is put on a heap, and again when it is taken off."""
 
 
