@@ -167,13 +167,8 @@ class CpSat(PackingModel):
             for m, limit in zip(row, frame.limits, strict=True):
                 if limit < frame.height:
                     model.add(self.o[i] <= limit - int(frame.size[i])).only_enforce_if(m)
-        alive: list[list[tuple[int, int]]] = [[] for _ in range(frame.blocks.sections)]
-        for i, pieces in enumerate(frame.pieces):
-            for first, end, low, high in pieces:
-                if i not in frame.sharing:
-                    for section in alive[first:end]:
-                        section.append((i, high - low))
-        for section in alive:
+        for alive in frame.alive:
+            section = [(i, high - low) for i, low, high in alive if i not in frame.sharing]
             total = sum(height for _, height in section)
             for k, limit in enumerate(frame.limits):
                 if total > limit:

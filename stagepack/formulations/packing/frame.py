@@ -64,12 +64,8 @@ class Frame:
 
     Parameters
     ----------
-    instance : LmemPacking
-        The instance.
-    upper : int, optional
-        Objective value of a known solution: what is worth more may be cut off, nothing else is.
-    lower : int, optional
-        A known lower bound on the objective value.
+    instance, upper, lower
+        As :class:`~stagepack.formulations.packing.model.PackingModel` takes them.
 
     Attributes
     ----------
@@ -246,6 +242,16 @@ class Frame:
         for i, j in self.shares:
             if i not in found and j not in found:
                 found.add(j)
+        return found
+
+    @cached_property
+    def alive(self) -> list[list[tuple[int, int, int]]]:
+        """The blocks of each section, and which units they occupy: (block, low, high)."""
+        found: list[list[tuple[int, int, int]]] = [[] for _ in range(self.blocks.sections)]
+        for i, pieces in enumerate(self.pieces):
+            for first, end, low, high in pieces:
+                for section in found[first:end]:
+                    section.append((i, low, high))
         return found
 
     def neighbours(self) -> Iterator[tuple[int, int]]:

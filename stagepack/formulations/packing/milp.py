@@ -253,11 +253,6 @@ class Milp(PackingModel):
         """What lies below a block in a section fits below it, what lies above fits under z."""
         frame, program = self.frame, self.program
         shared = {i for pair in frame.shares for i in pair}
-        alive: list[list[tuple[int, int, int]]] = [[] for _ in range(frame.blocks.sections)]
-        for i, pieces in enumerate(frame.pieces):
-            for first, end, low, high in pieces:
-                for section in alive[first:end]:
-                    section.append((i, low, high))
         self._clearance = {}
         for pair in self.runs:
             for i, j in (pair, pair[::-1]):
@@ -269,7 +264,7 @@ class Milp(PackingModel):
                     if first < other_end and other_first < end
                 )
         seen = set()
-        for section in alive:
+        for section in frame.alive:
             rows = [(i, high - low) for i, low, high in section if i not in shared]
             for j, low, high in section:
                 others = frozenset((i, rise) for i, rise in rows if i != j)
@@ -296,12 +291,11 @@ class Milp(PackingModel):
             for k in memories if len(memories) > 1 else ():
                 program.at_most(x[APART] + self.m[i][k] + self.m[j][k], 2)
         shared = {i for pair in frame.shares for i in pair}
-        alive: list[dict[int, int]] = [{} for _ in range(frame.blocks.sections)]
-        for i, pieces in enumerate(frame.pieces):
-            for first, end, low, high in pieces if i not in shared else ():
-                for section in alive[first:end]:
+        for alive in frame.alive:
+            section: dict[int, int] = {}
+            for i, low, high in alive:
+                if i not in shared:
                     section[i] = section.get(i, 0) + high - low
-        for section in alive:
             for k in memories:
                 if sum(section.values()) > frame.limits[k]:
                     self._spend(TERM * len(section))

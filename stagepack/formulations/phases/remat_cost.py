@@ -21,12 +21,15 @@ Source
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from stagepack.formulations.phases.remat import UNLIMITED, Step
 from stagepack.formulations.phases.whole import WholeProgram
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.modes import Mode, compute_cycles, transfer_cycles
+from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 
@@ -140,3 +143,47 @@ class Cost:
         for column, loads, floor in self.slots:
             found[column] = max(c, loads * p + floor)
         return found
+
+
+class RematProgram(ABC):
+    """A program of choices of one group, with what they cost.
+
+    Parameters
+    ----------
+    step : Step
+    upper : int, optional
+        Cycles of a known plan: what takes longer may be cut off, nothing else is.
+
+    Attributes
+    ----------
+    program : WholeProgram
+    infeasible : bool
+    """
+
+    def __init__(self, step: Step, upper: int | None) -> None:
+        self.step = step
+        self.program = WholeProgram()
+        self.infeasible = step.infeasible
+        if not self.infeasible:
+            self.cost = Cost(step, self.program)
+            self.build()
+            self.cost.close(upper)
+            self.infeasible = self.program.contradiction
+
+    @abstractmethod
+    def build(self) -> None:
+        """Add the choices and what ties them."""
+
+    @abstractmethod
+    def decode(self, values: Array) -> PhaseSolution:
+        """Return the plan of an engine's values."""
+
+    @abstractmethod
+    def hint(self, solution: PhaseSolution) -> Array:
+        """Return the values of a plan.
+
+        Raises
+        ------
+        ValueError
+            When the plan is not in the program.
+        """

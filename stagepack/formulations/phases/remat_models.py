@@ -15,6 +15,7 @@ import numpy as np
 from stagepack.formulations.base import Formulation
 from stagepack.formulations.phases import remat
 from stagepack.formulations.phases.remat import Step
+from stagepack.formulations.phases.remat_cost import RematProgram
 from stagepack.formulations.phases.remat_path import RematPath
 from stagepack.formulations.phases.remat_stages import RematStages
 from stagepack.instances.phases.instance import PhaseSchedule
@@ -56,7 +57,7 @@ class _Remat(Formulation[PhaseSchedule, PhaseSolution]):
         self.instance, self.upper = instance, upper
         self.step = Step(instance, tiles, batch, chosen)
         kind = RematStages if RematPath.unsupported(instance) else RematPath
-        self.form: RematPath | RematStages = kind(self.step, upper)
+        self.form: RematProgram = kind(self.step, upper)
         self.infeasible = self.form.infeasible
         if not self.infeasible:
             self.model = self._lowered()

@@ -41,9 +41,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.formulations.phases.remat import Step
-from stagepack.formulations.phases.remat_cost import Cost
-from stagepack.formulations.phases.whole import Terms, WholeProgram, add, merged
+from stagepack.formulations.phases.remat_cost import RematProgram
+from stagepack.formulations.phases.whole import Terms, add, merged
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
@@ -63,35 +62,15 @@ class Arc:
     column: int
 
 
-class RematPath:
-    """The path program; see the module.
+class RematPath(RematProgram):
+    """The path program; see the module."""
 
-    Parameters
-    ----------
-    step : Step
-    upper : int, optional
-        Cycles of a known plan: what takes longer may be cut off, nothing else is.
-
-    Attributes
-    ----------
-    program : WholeProgram
-    infeasible : bool
-    """
-
-    def __init__(self, step: Step, upper: int | None) -> None:
-        self.step = step
-        self.program = WholeProgram()
+    def build(self) -> None:
+        """Add the choices and what ties them."""
         self.arcs: list[Arc] = []
-        self.infeasible = step.infeasible
-        if self.infeasible:
-            return
-        # The cost comes first: its columns are shared by all arcs.
-        self.cost = Cost(step, self.program)
         self._add_arcs()
         self._flow()
         self._memory()
-        self.cost.close(upper)
-        self.infeasible = self.program.contradiction
 
     @staticmethod
     def unsupported(instance: PhaseSchedule) -> str:
@@ -253,13 +232,7 @@ class RematPath:
         return step.plan(policy, None)
 
     def hint(self, solution: PhaseSolution) -> Array:
-        """Return the values of a plan.
-
-        Raises
-        ------
-        ValueError
-            When the plan is not in the program.
-        """
+        """Return the values of a plan."""
         step = self.step
         known = {(arc.first, arc.end, arc.state, arc.source): arc for arc in self.arcs}
         values = np.zeros(len(self.program.cost))

@@ -43,37 +43,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.formulations.phases.remat import Step, as_bits
-from stagepack.formulations.phases.remat_cost import Cost
-from stagepack.formulations.phases.whole import Terms, WholeProgram, add
+from stagepack.formulations.phases.remat import as_bits
+from stagepack.formulations.phases.remat_cost import RematProgram
+from stagepack.formulations.phases.whole import Terms, add
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 
-class RematStages:
-    """The stage program; see the module.
+class RematStages(RematProgram):
+    """The stage program; see the module."""
 
-    Parameters
-    ----------
-    step : Step
-    upper : int, optional
-        Cycles of a known plan: what takes longer may be cut off, nothing else is.
-
-    Attributes
-    ----------
-    program : WholeProgram
-    infeasible : bool
-    """
-
-    def __init__(self, step: Step, upper: int | None) -> None:
-        self.step = step
-        self.program = WholeProgram()
-        self.infeasible = step.infeasible
-        if self.infeasible:
-            return
-        self.cost = Cost(step, self.program)
-        self.once = step.instance.recomputations == 1
+    def build(self) -> None:
+        """Add the choices and what ties them."""
+        self.once = self.step.instance.recomputations == 1
         self._decisions()
         self._often()
         self._use()
@@ -81,10 +64,8 @@ class RematStages:
         self._tape()
         self._gaps()
         self._forward_memory()
-        for stage in range(step.n):
+        for stage in range(self.step.n):
             self._stage_memory(stage)
-        self.cost.close(upper)
-        self.infeasible = self.program.contradiction
 
     # ------------------------------------------------------------------ variables
 
@@ -309,13 +290,7 @@ class RematStages:
         return step.plan(policy, recompute)
 
     def hint(self, solution: PhaseSolution) -> Array:
-        """Return the values of a plan, each retained no longer than needed.
-
-        Raises
-        ------
-        ValueError
-            When the plan is not in the program.
-        """
+        """Return the values of a plan, each retained no longer than needed."""
         step, n = self.step, self.step.n
         values = np.zeros(len(self.program.cost))
         runs = [set(run) for run in solution.recomputed(step.instance)]
