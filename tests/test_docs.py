@@ -1,8 +1,10 @@
-"""The documents speak of what is there: files, commands, the picture of the house."""
+"""The documents speak of what is there, and functions say what they take."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.imports import PACKAGE, ROOT
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 ROOMS = (ROOT, PACKAGE, PACKAGE / "instances", PACKAGE / "instances" / "formats")
 EXAMPLES = ("toy", "<family>")  # folders that a reader is to make
+DESCRIBED = 0.9  # of the public functions of three parameters and more
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -31,3 +34,36 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
 
 def test_the_picture_shows_the_imports() -> None:
     assert PICTURE.read_text() == drawing(), "run python -m tests.draw_house"
+
+
+def public(
+    body: list[ast.stmt], owner: ast.ClassDef | None = None
+) -> Iterator[tuple[ast.FunctionDef, str]]:
+    """Yield public functions and methods with what documents them: constructors, their class."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public(node.body, node)
+        elif isinstance(node, ast.FunctionDef):
+            overloaded = "overload" in map(ast.unparse, node.decorator_list)
+            if owner is not None and node.name == "__init__":
+                yield node, f"{ast.get_docstring(owner)}\n{ast.get_docstring(node)}"
+            elif not node.name.startswith("_") and not overloaded:
+                yield node, ast.get_docstring(node) or ""
+
+
+def test_functions_of_three_parameters_and_more_describe_them() -> None:
+    count, missing = 0, []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for function, text in public(ast.parse(path.read_text()).body):
+            given = function.args
+            names = {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+            names -= {"self", "cls"}
+            if len(names) < 3:
+                continue
+            count += 1
+            if "Parameters\n" not in text or not names <= set(re.findall(r"\w+", text)):
+                where = f"{path.relative_to(PACKAGE)}:{function.lineno} {function.name}"
+                missing.append((len(names), where))
+    share = 1 - len(missing) / count
+    worst = "\n".join(where for _, where in sorted(missing, reverse=True)[:20])
+    assert share >= DESCRIBED, f"{share:.1%} of {count} do; those of most parameters:\n{worst}"

@@ -406,8 +406,11 @@ def require_exact(costs: RangeCosts, steps: int, model: str) -> None:
 
     Parameters
     ----------
+    costs : RangeCosts
     steps : int
         The largest coefficient or sum of a row, in units of the greatest common divisor.
+    model : str
+        Its name, for messages.
 
     Raises
     ------

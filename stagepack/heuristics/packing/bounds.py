@@ -33,6 +33,14 @@ def clique_bound(
     the search may end at any time.  Blocks that may share an offset are in none
     together; of members of unlike size the smallest counts.  Of many blocks only those with the
     heaviest neighbours are looked at.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    blocks : Blocks
+        Its normal form.
+    keep_going : callable
+        Asked now and then; once it says no, the heaviest clique so far is returned.
     """
     if instance.conflicts is None:
         return 0
@@ -113,7 +121,16 @@ def placed_bound(blocks: Blocks) -> int:
 def objective_bound(
     instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
 ) -> int:
-    """Return a lower bound on the instance's objective that holds whatever is chosen."""
+    """Return a lower bound on the instance's objective that holds whatever is chosen.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+    blocks : Blocks
+        Its normal form.
+    keep_going : callable
+        Asked now and then; once it says no, what is known by then is returned.
+    """
     if instance.objective is Objective.MOVES:
         return 0
     if instance.objective is Objective.SPILL:

@@ -159,10 +159,21 @@ def move_less(
     keep_going: Callable[[], bool],
     on_solution: Callable[[Array], object],
 ) -> None:
-    """Report placements within `capacity`, shape (n,), each moving fewer bytes than the last.
+    """Report placements within `capacity`, each moving fewer bytes than the last.
 
     Releases kept buffers until the rest fits, then tries to keep each released one again, the
     largest first.  O(n) greedy packings at most.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        With previous offsets.
+    capacity : int
+        Bytes.
+    keep_going : callable
+        Asked now and then; ends the search once it says no.
+    on_solution : callable
+        Called with offsets, shape (n,).
     """
     kept = _consistent(instance, capacity, keep_going)
     found = None

@@ -33,7 +33,14 @@ COMPARISON = 1.5e-9
 
 
 def plan(layers: int, phases: int, training: bool) -> None:
-    """Count that a plan of some layers in some phases is assembled, checked and evaluated."""
+    """Count that a plan is assembled, checked and evaluated.
+
+    Parameters
+    ----------
+    layers, phases : int
+    training : bool
+        Then layers count three times.
+    """
     times = 3 if training else 1
     if layers > MOMENTS:
         spend(times * LAYER * layers + PHASE * phases)

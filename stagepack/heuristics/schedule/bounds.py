@@ -124,7 +124,16 @@ class Machines:
             low = max(low + 1, high)
 
     def least(self, low: int, high: int, head: Array, tail: Array, looks: Looks) -> int:
-        """Return the time that some of the devices [low, high) takes, with heads and tails."""
+        """Return the least makespan of the devices that needs most, each with its own operations.
+
+        Parameters
+        ----------
+        low, high : int
+            The devices [low, high).
+        head, tail : ndarray of int64, shape (n,)
+            Of all operations, in cycles; -FAR: the operation does not count.
+        looks : Looks
+        """
         operations = self._operations
         rows = self._rows[self._row[low] : self._row[high]]
         count = operations.count[rows]

@@ -36,10 +36,18 @@ EDGE = 10
 
 
 def ramp_bound(instance: PipelineSchedule, least: int = 0, keep_going: Going | None = None) -> int:
-    """Return the least value, `least` or more, at which no ramp needs more idling than there is.
+    """Return the least value at which no ramp needs more idling than there is.
 
-    See :class:`Ramps`, whose answer is monotone in the value: bisection.  Once `keep_going` says
-    no, the least value that is not ruled out.
+    See :class:`Ramps`, whose answer is monotone in the value: bisection.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    least : int
+        No smaller value is returned.
+    keep_going : callable, optional
+        Asked with the steps since; once it says no, the least value that is not ruled out is
+        returned.
     """
     if not instance.training or instance.d < instance.p:
         return least

@@ -1,4 +1,7 @@
-"""Compiled ramps: what both ends of a pipeline make its stages wait; see :mod:`.ramps`."""
+"""Compiled ramps: what both ends of a pipeline make its stages wait; see :mod:`.ramps`.
+
+Cost: O(edges + microbatches of all stages) a value asked about.  Source: see there.
+"""
 
 from __future__ import annotations
 
@@ -158,6 +161,7 @@ def ramp(
     ----------
     part : int
         `ENTRY`, `FILLED`, `HEAD`, `TAIL` or `MIDDLE`; those before are found.
+    stages : Stages
     budget : ndarray of int64, shape (p,)
         Cycles that each stage may be idle.
     length, idle : ndarray of int64, shape (5, p)

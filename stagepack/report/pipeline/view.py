@@ -144,7 +144,13 @@ class PipelineView(View):
     def against(
         self, instance: PipelinePartition, solution: PipelineSolution, measured: str | Path
     ) -> list[dict[str, Any]]:
-        """Return the estimate of a solution beside the measured values of a file."""
+        """Return the estimate of a solution beside the measured values of a file.
+
+        Parameters
+        ----------
+        instance, solution, measured
+            As any view takes them.
+        """
         return estimate(instance, solution).against(read_measured(measured))
 
     def against_sheet(self, rows: Sequence[Mapping[str, Any]]) -> Sheet:
@@ -184,6 +190,11 @@ class PipelineView(View):
         """Return the map of the stages as part of a page, and what those of a single one cost.
 
         The map has a switch for the scale.
+
+        Parameters
+        ----------
+        instance, solution, scale
+            As any view takes them.
         """
         drawn: dict[str, Any] = {}
         text = panel("map", figures.stage_map(instance, solution), drawn)

@@ -57,6 +57,21 @@ def proceed(
     A step takes the top of the heap: it is placed if the skyline under it is no higher than its
     base, else it goes back with the height found; O(log b + log sections).
 
+    Parameters
+    ----------
+    dive : Dive
+        Heap and skyline; goes on from call to call.
+    order : ndarray of int64, shape (b,)
+        Blocks by rank: of those that can go equally low the first one is placed.
+    first, end : ndarray of int64, shape (b,)
+        Sections [first, end) of each block.
+    size : ndarray of int64, shape (b,)
+        Bytes.
+    offsets : ndarray of int64, shape (b,)
+        Set for blocks that are placed.
+    steps : int
+        After how many to return.
+
     Returns
     -------
     int

@@ -128,8 +128,26 @@ def place_in_order(
 ) -> Array | None:
     """Place all blocks in the order given; see :func:`place`.
 
-    With `placed`, int64 of shape (b,), blocks stay at the offsets given there (-1: not placed);
-    only for blocks that are :func:`whole`.
+    Parameters
+    ----------
+    blocks : Blocks
+    order : ndarray of int64, shape (b,)
+    policy : int
+        Which gap a block takes: one of the policies of the rules.
+    ceiling : int, optional
+        Address that no block may exceed.
+    keep_going : callable, optional
+        Asked now and then; once it says no, the answer is None.
+    banks : BankPairs, optional
+        What the bank-aware policy needs.
+    placed : ndarray of int64, shape (b,), optional
+        Offsets at which blocks stay, -1 for those not placed; only for blocks that are
+        :func:`whole`.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,), or None
+        None where a block finds no place.
     """
     if policy == BANKS and banks is None:
         raise ValueError("the bank-aware rule needs banks")
@@ -269,8 +287,20 @@ def place_limited(
 ) -> bool:
     """Place some blocks of any kind, those with given offsets first, then those with upper limits.
 
-    Fills `offsets`, int64 of shape (b,), -1 for what is not placed; returns whether all of them
-    found a place.
+    Parameters
+    ----------
+    blocks : Blocks
+    members : ndarray of int64
+        The blocks to place.
+    offsets : ndarray of int64, shape (b,)
+        -1 for what is not placed; filled.
+    keep_going : callable, optional
+        Asked now and then; once it says no, the answer is False.
+
+    Returns
+    -------
+    bool
+        Whether all of them found a place.
     """
     return _by_lists(blocks, members, FIRST, FAR // 2, keep_going, None, offsets)
 

@@ -107,11 +107,31 @@ def fill_slabs(
 ) -> int:
     """Place the blocks todo[begin:], in that order; none longer than a slab.
 
+    Parameters
+    ----------
+    todo : ndarray of int64
+        Blocks in the order in which they are placed; none is longer than a slab.
+    begin : int
+        Where to go on in `todo`.
+    policy : int
+        FIRST or BEST.
+    first, end, size, alignment : ndarray of int64, shape (b,)
+        Sections [first, end), bytes and alignments of the blocks.
+    ceiling : int
+        Address that no block may exceed.
+    slabs : Slabs
+        What is placed, by slab.
+    offsets : ndarray of int64, shape (b,)
+        Set for blocks that are placed.
+    budget : int
+        Entries to look at before it returns.
+    spent : ndarray of int64, shape (1,)
+        Counts entries.
+
     Returns
     -------
     int
-        Where to go on in `todo` (its length: all are placed) once `budget` entries were looked
-        at; -1 when a block does not fit under `ceiling`.  `spent`, of shape (1,), counts entries.
+        Where to go on in `todo` (its length: all are placed); -1 when a block does not fit.
     """
     shift = slabs.shift
     work = 0
@@ -226,7 +246,17 @@ class Lists(NamedTuple):
 
 @inner
 def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: Array) -> int:
-    """Add offsets [low, high) to the heap; return its new length."""
+    """Add an interval to the heap; return its new length.
+
+    Parameters
+    ----------
+    low, high : int
+        Offsets [low, high); an empty one, or one below 0, is left out.
+    filled : int
+        Length of the heap.
+    heap_low, heap_high : ndarray of int64
+        A heap by `low`.
+    """
     if high <= low or high <= 0:
         return filled
     k = filled
@@ -241,7 +271,15 @@ def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: 
 
 @inner
 def pop_interval(filled: int, heap_low: Array, heap_high: Array) -> int:
-    """Take the lowest interval off the heap; return its new length."""
+    """Take the lowest interval off the heap; return its new length.
+
+    Parameters
+    ----------
+    filled : int
+        Length of the heap, at least 1.
+    heap_low, heap_high : ndarray of int64
+        A heap by `low`.
+    """
     filled -= 1
     low, high = heap_low[filled], heap_high[filled]
     k = 0
@@ -332,6 +370,15 @@ def fill_lists(
     """Place the blocks todo[begin:], in that order, whatever their pieces, ranges and partners.
 
     O(m log m) a block with m placed pieces in its time.
+
+    Parameters
+    ----------
+    todo, begin, policy, ceiling, offsets, budget, spent
+        As for :func:`fill_slabs`; `policy` may be BANKS, too.
+    pieces : Pieces
+        What the blocks are made of.
+    lists : Lists
+        What is placed, and a heap.
 
     Returns
     -------

@@ -16,7 +16,20 @@ def rows(ptr: Array, which: Array) -> tuple[Array, Array]:
 
 
 def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
-    """Return the rows of each column of a CSR structure, ascending, as (ptr, row)."""
+    """Return the rows of each column of a CSR structure, ascending.
+
+    Parameters
+    ----------
+    ptr : ndarray of int64, shape (rows + 1,)
+    column : ndarray of int64
+        Columns of row r: column[ptr[r] : ptr[r + 1]].
+    columns : int
+        Their number.
+
+    Returns
+    -------
+    ptr, row : ndarray of int64, shape (columns + 1,), (entries,)
+    """
     row = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
     own = np.zeros(columns + 1, dtype=np.int64)
     np.cumsum(np.bincount(column, minlength=columns), out=own[1:])

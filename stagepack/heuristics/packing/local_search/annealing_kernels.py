@@ -77,8 +77,15 @@ REORDERED, RETARGETED = -1, -2
 def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Array, Array]:
     """Return who meets each wanted block, as rows (ptr, other); those of others are empty.
 
-    Blocks are alive in the sections [first, end) and ascend in `first` by `order`.  O(b + pairs),
-    in memory only the rows.
+    O(b + pairs), in memory only the rows.
+
+    Parameters
+    ----------
+    first, end : ndarray of int64, shape (b,)
+        Blocks are alive in the sections [first, end).
+    order : ndarray of int64, shape (b,)
+        The blocks by rising `first`.
+    wanted : ndarray of bool, shape (b,)
     """
     b = len(first)
     ptr = np.zeros(b + 1, dtype=np.int64)
@@ -329,7 +336,19 @@ def anneal(search: Annealing, temperature: float, budget: int) -> int:
     A move takes a block, more often than not one that sticks out or meets one that does, next to
     another that it meets.  It is given up as soon as its energy is above what would be accepted.
     An energy below 0 says that order or target are new: it is found before the first move.
-    Returns what is left of `budget`; less than 0: the last move went beyond.
+
+    Parameters
+    ----------
+    search : Annealing
+        Order, offsets and generator, which go on from call to call.
+    temperature : float
+        Energy: what is worse by as much is accepted with probability 1 / e.
+    budget : int
+
+    Returns
+    -------
+    int
+        What is left of `budget`; less than 0: the last move went beyond.
     """
     ptr, other, offsets, mark = search.ptr, search.other, search.offsets, search.mark
     order, place, state = search.order, search.place, search.state
