@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -17,6 +19,37 @@ from stagepack.progress import compilation
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 KERNELS = ("*kernels.py", "*_state.py", "rules.py", "sweep.py")
 """Files that hold kernels, or constants that are compiled into them; they import no others."""
+
+BLAS_ROOM, CORE_ROOM = 2**26, 3 * 2**24
+"""Bytes of address space that OpenBLAS takes when it is loaded, and a core more."""
+
+
+def load_blas() -> None:
+    """Load now, where the address space is limited, what numba loads with the first kernel.
+
+    OpenBLAS asks for its memory again and again where it is refused, in a loop that no signal
+    ends: it is loaded while there is room.
+
+    Raises
+    ------
+    MemoryError
+        When there is none.
+    """
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):  # not on Linux
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return
+    if limit - pages * resource.getpagesize() < BLAS_ROOM + CORE_ROOM * (os.cpu_count() or 1):
+        raise MemoryError
+    importlib.import_module("scipy.linalg")
+
+
+load_blas()
 
 
 def compiled(function: FunctionT) -> FunctionT:

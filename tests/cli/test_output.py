@@ -111,6 +111,26 @@ def test_too_little_memory_is_one_line_and_exit_2(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_run_in_little_address_space_ends() -> None:
+    """OpenBLAS would ask for ever for memory that it does not get."""
+    run_it = f"timeout -s KILL 300 {STAGEPACK} solve packing/above-load -m cp-sat -t 1"
+    done = shell(f"ulimit -v 600000; {run_it}")
+    assert done.returncode != 137, "killed: it would not end"
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_libraries_are_loaded_only_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    from stagepack.instances.compiled import load_blas
+
+    load_blas()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, 2**20))
+    with pytest.raises(MemoryError):
+        load_blas()
+
+
 @pytest.mark.parametrize(
     "setting",
     [
