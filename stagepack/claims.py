@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import msgspec
 
-from stagepack.contracts import Solution
+from stagepack.contracts import Document, Instance, Number, Solution, Violation
 from stagepack.errors import InputError, shown
 from stagepack.files import finite
 from stagepack.instances.answer import require_instance
@@ -60,12 +60,12 @@ class Claim:
     """
 
     name: str
-    claimed: Any
-    recomputed: Any
+    claimed: object
+    recomputed: object
     verdict: Verdict
     detail: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """Return the claim as plain JSON data."""
         return {
             "claim": self.name,
@@ -101,12 +101,12 @@ class ResultCheck(Shown):
     """
 
     instance: str
-    solution: Any
-    violations: tuple[Any, ...]
-    objective: int | float | None
+    solution: Solution | None
+    violations: tuple[Violation, ...]
+    objective: Number | None
     claims: tuple[Claim, ...] = ()
-    proof: Result[Any] | None = None
-    problem: Any = None
+    proof: Result[Solution] | None = None
+    problem: Instance | None = None
 
     def _line(self) -> str:
         broken = f"{len(self.violations):,} violations, {len(self.false):,} false claims"
@@ -122,9 +122,9 @@ class ResultCheck(Shown):
         """Whether the solution breaks no rule and no claim is false."""
         return not self.violations and not self.false
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """Return everything as plain JSON data."""
-        document: dict[str, Any] = {
+        document: Document = {
             "instance": self.instance,
             "valid": self.valid,
             "objective": self.objective,
@@ -139,8 +139,8 @@ class ResultCheck(Shown):
 
 
 def check_result(
-    instance: Any,
-    result: str | Path | Mapping[str, Any] | Result[Any] | Solution,
+    instance: Instance,
+    result: str | Path | Mapping[str, object] | Result[Solution] | Solution,
     *,
     anyway: bool = False,
     prove: bool = False,
@@ -213,21 +213,21 @@ def check_result(
     )
 
 
-def _document(data: bytes) -> dict[str, Any]:
+def _document(data: bytes) -> Document:
     """Return a JSON document; an empty one for solutions in other formats."""
     if strict.first_byte(data) != b"{":
         return {}
-    return strict.decode(data, dict[str, Any])
+    return strict.decode(data, Document)
 
 
-def _holds_solution(document: Mapping[str, Any]) -> bool:
+def _holds_solution(document: Mapping[str, object]) -> bool:
     if document.get("solution") is not None or not any(key in document for key in CLAIMS):
         return True
     # One that has a field of a solution holds its solution itself.
     return any(key in document for known in PROBLEMS.values() for key in known.solution_fields)
 
 
-def _require_same(document: Mapping[str, Any], instance: Any, anyway: bool) -> bool:
+def _require_same(document: Mapping[str, object], instance: Instance, anyway: bool) -> bool:
     """Return whether a result is for another instance; refuse it unless it is wanted."""
     digest = document.get("digest")
     if not isinstance(digest, str) or digest in ("", instance.digest):
@@ -245,13 +245,13 @@ def _require_same(document: Mapping[str, Any], instance: Any, anyway: bool) -> b
 class _Case:
     """A document beside what is known of it."""
 
-    document: Mapping[str, Any]
-    instance: Any
-    solution: Any
-    violations: tuple[Any, ...]
-    objective: int | float | None
+    document: Document
+    instance: Instance
+    solution: Solution | None
+    violations: tuple[Violation, ...]
+    objective: Number | None
     foreign: bool
-    proof: Result[Any] | None = field(default=None)
+    proof: Result[Solution] | None = field(default=None)
 
     @property
     def claims_something(self) -> bool:
@@ -262,7 +262,7 @@ class _Case:
         tolerance = float(self.instance.tolerance)
         return tolerance * max(1.0, abs(value)) if tolerance else 0
 
-    def above(self, one: Any, other: Any) -> bool:
+    def above(self, one: Number, other: Number) -> bool:
         """Whether one value exceeds another by more than the instance's tolerance."""
         return bool(one - other > self.slack(other))
 
@@ -271,7 +271,7 @@ class _Case:
         return Verdict.DIFFERS if self.foreign else Verdict.FALSE
 
     @property
-    def best(self) -> int | float | None:
+    def best(self) -> Number | None:
         """The least value of a solution that is known."""
         values = [self.objective, self.proof.objective if self.proof else None]
         return min((value for value in values if value is not None), default=None)
@@ -293,9 +293,8 @@ def _claims(case: _Case) -> list[Claim]:
     return [claim for claim in made if claim is not None]
 
 
-def _number(value: Any) -> TypeGuard[int | float]:
-    usual = isinstance(value, int | float) and not isinstance(value, bool)
-    return usual and math.isfinite(value)
+def _number(value: object) -> TypeGuard[Number]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 # ---------------------------------------------------------------------- which instance
@@ -321,7 +320,7 @@ def _difference(case: _Case) -> str:
     return words or "another instance, in no field that this version knows"
 
 
-def _unlike(there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]) -> str:
+def _unlike(there: Mapping[str, object], here: Mapping[str, object], names: Iterable[str]) -> str:
     words = []
     for name in sorted(names):
         if there.get(name) == here.get(name):
@@ -433,7 +432,7 @@ def _status(case: _Case) -> Claim | None:
     return Claim("status", claimed, recomputed, verdict, detail)
 
 
-def _judged_status(case: _Case, claimed: Any) -> tuple[Verdict, Any, str]:
+def _judged_status(case: _Case, claimed: object) -> tuple[Verdict, str | None, str]:
     least = None if case.solution is None or case.violations else str(Status.FEASIBLE)
     if claimed not in tuple(Status):
         return Verdict.FALSE, least, "is no status: " + ", ".join(Status)
@@ -453,7 +452,7 @@ def _judged_status(case: _Case, claimed: Any) -> tuple[Verdict, Any, str]:
     return _judged_optimal(case, least)
 
 
-def _judged_infeasible(case: _Case) -> tuple[Verdict, Any, str]:
+def _judged_infeasible(case: _Case) -> tuple[Verdict, str | None, str]:
     if case.proof is None:
         return Verdict.UNVERIFIED, None, UNPROVED
     found = str(case.proof.status)
@@ -465,7 +464,7 @@ def _judged_infeasible(case: _Case) -> tuple[Verdict, Any, str]:
     return Verdict.UNVERIFIED, found, "solving again ended without a proof"
 
 
-def _judged_optimal(case: _Case, least: str) -> tuple[Verdict, Any, str]:
+def _judged_optimal(case: _Case, least: str) -> tuple[Verdict, str | None, str]:
     objective, bound = case.objective, case.document.get("bound")
     assert objective is not None
     if not _number(bound):
@@ -536,8 +535,8 @@ def _trace(case: _Case) -> Claim | None:
     def claim(verdict: Verdict, detail: str) -> Claim:
         return Claim("trace", summary, None, verdict, detail)
 
-    sides: dict[str, list[Any]] = {"incumbent": [], "bound": [], "warm-start": []}
-    last: int | float = 0
+    sides: dict[str, list[Number]] = {"incumbent": [], "bound": [], "warm-start": []}
+    last: Number = 0
     for event in claimed if isinstance(claimed, list) else [None]:
         given = event if isinstance(event, Mapping) else {}
         kind, value, when = given.get("kind"), given.get("value"), given.get("time")
@@ -580,7 +579,7 @@ def _records(case: _Case) -> list[Claim]:
     return found
 
 
-def _contradicted(options: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+def _contradicted(options: Mapping[str, object], document: Mapping[str, object]) -> str:
     """Say where the options of a run are not those that the rest of the result tells of."""
     told = {"method": document.get("method"), "objective": document.get("objective_name")}
     return "; ".join(
@@ -593,17 +592,17 @@ def _contradicted(options: Mapping[str, Any], document: Mapping[str, Any]) -> st
 # ---------------------------------------------------------------------- solving again
 
 
-def _solved_again(case: _Case, time_limit: float | None) -> Result[Any]:
+def _solved_again(case: _Case, time_limit: float | None) -> Result[Solution]:
     """Solve from the solution in hand, as far as it is valid."""
     from stagepack.solve import solve
 
     known = case.solution is not None and not case.violations
     start = case.solution if known else "auto"
-    again: Result[Any] = solve(case.instance, time_limit=time_limit, warm_start=start)
+    again: Result[Solution] = solve(case.instance, time_limit=time_limit, warm_start=start)
     return again
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """Return what a file says as people write it: thousands separated, the rest as in JSON."""
     if isinstance(value, int) and not isinstance(value, bool):
         return shown(f"{value:,}", LONGEST_VALUE)

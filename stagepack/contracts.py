@@ -26,6 +26,18 @@ class Solution(Protocol):
         """Return the field that is of no use, or ""."""
 
 
+class Violation(Protocol):
+    """One rule that a solution breaks; it prints as one line."""
+
+    @property
+    def rule(self) -> str:
+        """Its name."""
+
+    @property
+    def detail(self) -> str:
+        """What breaks it, by how much."""
+
+
 class Instance(Protocol):
     """What is to be solved."""
 
@@ -61,8 +73,8 @@ class Instance(Protocol):
     def evaluate(self, solution: Any, /) -> Number:
         """Return the objective value of a solution."""
 
-    def check(self, solution: Any, /) -> tuple[object, ...]:
-        """Return the rules that a solution breaks, each of which prints as one line."""
+    def check(self, solution: Any, /) -> tuple[Violation, ...]:
+        """Return the rules that a solution breaks."""
 
     def solution_in(self, given: Any, field: str = "solution", *, shaped: bool = True) -> Any:
         """Return the solution that `given` is, or that it holds as a result of this instance.

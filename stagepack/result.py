@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from stagepack import files
-from stagepack.contracts import Document, Instance, Number, SolutionT
+from stagepack.contracts import Document, FoundT, Instance, Number
 from stagepack.errors import InputError
 from stagepack.shown import Shown, dataframe, presenter
 
@@ -94,7 +94,7 @@ class Trace(Shown):
 
 
 @dataclass(kw_only=True, repr=False)
-class Result(Shown, Generic[SolutionT]):
+class Result(Shown, Generic[FoundT]):
     """The answer of one method on one instance.
 
     It prints as a summary, and shows itself in notebooks.  In the process that solved it, it knows
@@ -111,7 +111,7 @@ class Result(Shown, Generic[SolutionT]):
     bound, bound_source : int or float or None, str
         A safe lower bound on every solution's objective, and how it was proved.
     solution : object or None
-        The best solution found; its checker found no violation.  Declared as ``SolutionT | Any``,
+        The best solution found; its checker found no violation.  Declared as ``FoundT | Any``,
         so that type checkers know its fields and do not ask for a None check at every use.
     method, engine : str
         What ran.
@@ -136,7 +136,7 @@ class Result(Shown, Generic[SolutionT]):
     objective: Number | None = None
     bound: Number | None = None
     bound_source: str = ""
-    solution: SolutionT | Any = None
+    solution: FoundT | Any = None
     method: str = ""
     engine: str = ""
     runtime: float = 0.0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stagepack import files
 from stagepack.compare import page
 from stagepack.compare import table as tables
 from stagepack.compare.outcomes import COLUMNS, Cell, Failure, Outcomes
+from stagepack.contracts import Document
 from stagepack.files import csv_text, finite, json_text
 from stagepack.shown import dataframe
 
@@ -42,9 +43,9 @@ class Comparison(Outcomes):
             files.write(path, text)
         return text
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """Return everything but the instances as plain JSON data."""
-        data: dict[str, Any] = finite(
+        data: Document = finite(
             {
                 "settings": {key: _plain(value) for key, value in self.settings.items()},
                 "repeat": self.repeat,
@@ -81,7 +82,7 @@ class Comparison(Outcomes):
         return tables.fragment(self)
 
 
-def _plain(setting: Any) -> Any:
+def _plain(setting: object) -> object:
     """Return a setting as JSON can hold it: callbacks and results as they are called."""
     known = isinstance(setting, str | int | float | list | tuple | dict | None)
     return setting if known else repr(setting)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from stagepack.contracts import Document, Instance, Number, Solution
 from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.result import Result, Status
@@ -64,11 +65,11 @@ class Outcomes(Shown):
         The command line that repeats the comparison, if it was started from one.
     """
 
-    instances: dict[str, Any]
+    instances: dict[str, Instance]
     cells: list[Cell]
-    results: dict[tuple[str, str, int], Result[Any]] = field(default_factory=dict)
+    results: dict[tuple[str, str, int], Result[Solution]] = field(default_factory=dict)
     failures: dict[tuple[str, str, int], Failure] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Document = field(default_factory=dict)
     interrupted: bool = False
     runtime: float = 0.0
     command: str = ""
@@ -105,12 +106,12 @@ class Outcomes(Shown):
         return f"stagepack.compare(instances, {options})"
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Document]:
         """One row of plain data a cell; `ratio` is to the best objective of its instance."""
         best = {label: self._least(label) for label in self.instances}
         return [self._row(cell, best[cell.instance]) for cell in self.cells if self._ended(cell)]
 
-    def best(self, instance: Any) -> Result[Any] | None:
+    def best(self, instance: Instance | str) -> Result[Solution] | None:
         """Return the best result of an instance (or of its label); None when none has a solution.
 
         Among equals, one that is proved comes first, then the order of the request.
@@ -170,14 +171,14 @@ class Outcomes(Shown):
     def _ended(self, cell: Cell) -> bool:
         return cell in self.results or cell in self.failures
 
-    def _of(self, label: str) -> list[Result[Any]]:
+    def _of(self, label: str) -> list[Result[Solution]]:
         ended = (self.results.get(cell) for cell in self.cells if cell.instance == label)
         return [result for result in ended if result is not None]
 
     def _seeds(self) -> set[int]:
         return {cell.seed for cell in self.cells}
 
-    def _label(self, instance: Any) -> str:
+    def _label(self, instance: Instance | str) -> str:
         if isinstance(instance, str) and instance in self.instances:
             return instance
         for label, known in self.instances.items():
@@ -189,12 +190,12 @@ class Outcomes(Shown):
             remedy="name one of " + ", ".join(self.instances),
         )
 
-    def _least(self, label: str) -> Any:
+    def _least(self, label: str) -> Number | None:
         found = [r.objective for r in self._of(label) if r.objective is not None]
         return min(found, default=None)
 
-    def _row(self, cell: Cell, best: Any) -> dict[str, Any]:
-        row: dict[str, Any] = dict.fromkeys(COLUMNS)
+    def _row(self, cell: Cell, best: Number | None) -> Document:
+        row: Document = dict.fromkeys(COLUMNS)
         instance = self.instances[cell.instance]
         row.update(
             instance=cell.instance,
@@ -224,11 +225,11 @@ class Outcomes(Shown):
             engine=result.engine or None,
             reason=result.reason or None,
         )
-        plain: dict[str, Any] = finite(row)
+        plain: Document = finite(row)
         return plain
 
 
-def _ratio(objective: Any, best: Any) -> float | None:
+def _ratio(objective: Number | None, best: Number | None) -> float | None:
     if objective is None or best is None:
         return None
     if objective == best:
@@ -236,7 +237,7 @@ def _ratio(objective: Any, best: Any) -> float | None:
     return objective / best if best > 0 else None
 
 
-def _differ(a: Any, b: Any, tolerance: float) -> bool:
+def _differ(a: Number, b: Number | None, tolerance: float) -> bool:
     if b is None:
         return True
     return a != b and not math.isclose(a, b, rel_tol=tolerance)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from stagepack import files
 from stagepack.compare.outcomes import Outcomes
 from stagepack.compare.table import standing_of
+from stagepack.contracts import Document, Solution
 from stagepack.errors import InputError
 from stagepack.report import format as as_text
 from stagepack.report import summary
@@ -54,7 +54,7 @@ def to_html(comparison: Outcomes) -> str:
     rows = sorted(comparison.rows, key=lambda row: kinds.index(row["problem"]))
     labels = dict.fromkeys(row["instance"] for row in rows)
     anchors = {label: f"i{index}" for index, label in enumerate(labels)}
-    figures: dict[str, Any] = {}
+    figures: Document = {}
     return page(
         "compare/templates/page.html",
         "Stagepack comparison",
@@ -91,9 +91,7 @@ def _about(comparison: Outcomes, kinds: list[str]) -> list[str]:
     return about
 
 
-def _section(
-    comparison: Outcomes, label: str, anchor: str, figures: dict[str, Any]
-) -> dict[str, Any]:
+def _section(comparison: Outcomes, label: str, anchor: str, figures: Document) -> Document:
     """Return what the section of one instance is made of; its figures go to `figures`."""
     instance = comparison.instances[label]
     kind = view(instance.kind)
@@ -118,7 +116,7 @@ def _section(
     }
 
 
-def _results(comparison: Outcomes, label: str) -> dict[str, Result[Any]]:
+def _results(comparison: Outcomes, label: str) -> dict[str, Result[Solution]]:
     """Return the results of an instance by method, with the seed where there are several."""
     several = len({cell.seed for cell in comparison.cells}) > 1
     return {

@@ -16,7 +16,7 @@ from typing import Any
 from stagepack.compare.comparison import Comparison
 from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.workers import Run
-from stagepack.contracts import Document, Instance
+from stagepack.contracts import Document, Instance, Solution
 from stagepack.errors import InputError, suggest
 from stagepack.result import Result
 
@@ -113,7 +113,7 @@ def compare(
     began = time.perf_counter()
     total = len(cells)
 
-    def finish(cell: Cell, outcome: Result[Any] | Failure) -> None:
+    def finish(cell: Cell, outcome: Result[Solution] | Failure) -> None:
         if isinstance(outcome, Failure):
             comparison.failures[cell] = outcome
             if outcome.detail:

@@ -30,6 +30,7 @@ from multiprocessing import forkserver
 from typing import Any
 
 from stagepack.compare.outcomes import Cell, Failure
+from stagepack.contracts import Document, Instance, Solution
 from stagepack.errors import InputError
 from stagepack.files import NO_MEMORY
 from stagepack.result import Result, Termination
@@ -48,11 +49,11 @@ ECHO = 0.1  # seconds after Ctrl-C in which workers that were signalled too may 
 GRACE = 6.0  # seconds that running cells have to hand over their incumbents after that
 DIED = Failure("error", "the worker process died (a crash, or out of memory)")
 
-Outcome = Result[Any] | Failure
+Outcome = Result[Solution] | Failure
 
 
 def _attempt(
-    solve: Callable[..., Result[Any]], instance: Any, arguments: dict[str, Any]
+    solve: Callable[..., Result[Solution]], instance: Instance, arguments: Document
 ) -> Outcome:
     """Run one cell; whatever goes wrong comes back as a :class:`Failure`."""
     try:
@@ -127,9 +128,9 @@ class Run:
 
     def __init__(
         self,
-        solve: Callable[..., Result[Any]],
-        instances: Mapping[str, Any],
-        arguments: Mapping[str, Any],
+        solve: Callable[..., Result[Solution]],
+        instances: Mapping[str, Instance],
+        arguments: Document,
         start: Callable[[Cell], None],
         finish: Callable[[Cell, Outcome], None],
         engines: Iterable[str] = (),
@@ -260,7 +261,7 @@ class Run:
             if future.exception() is None:
                 self.finish(cell, future.result())
 
-    def _arguments(self, cell: Cell) -> dict[str, Any]:
+    def _arguments(self, cell: Cell) -> Document:
         return {**self.arguments, "method": cell.method, "seed": cell.seed}
 
     def _payload(self, cell: Cell) -> bytes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from stagepack import files
+from stagepack.contracts import InstanceOf, Solution
 from stagepack.errors import InputError, shown
-from stagepack.report.extra import extra
+from stagepack.report.extra import Axes, Figure, extra
 from stagepack.report.html import write_figure
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
@@ -17,7 +18,7 @@ SHORTEST = 12  # letters to which a name in a title may be cut
 LONGEST = 32  # and those of a label in a legend
 
 
-def target(path: Any, ax: Any = None) -> tuple[Path | None, Any]:
+def target(path: object, ax: Axes | None = None) -> tuple[Path | None, Axes]:
     """Return the file and the axes that were given; axes may stand in the place of the file.
 
     Raises
@@ -34,11 +35,11 @@ def target(path: Any, ax: Any = None) -> tuple[Path | None, Any]:
     return (None if path is None else Path(path)), ax
 
 
-def _neither(given: Any, field: str, remedy: str) -> InputError:
+def _neither(given: object, field: str, remedy: str) -> InputError:
     return InputError(f"{type(given).__name__} is no path and no axes", field=field, remedy=remedy)
 
 
-def _pyplot() -> Any:
+def _pyplot() -> ModuleType:
     """Return ``matplotlib.pyplot``.
 
     Raises
@@ -49,7 +50,7 @@ def _pyplot() -> Any:
     return extra("matplotlib.pyplot", "plots need")
 
 
-def axes(ax: Any, width: float, height: float) -> Any:
+def axes(ax: Axes, width: float, height: float) -> Axes:
     """Return `ax`, or the axes of a new figure.
 
     Parameters
@@ -64,12 +65,12 @@ def axes(ax: Any, width: float, height: float) -> Any:
     return figure.add_subplot()
 
 
-def close(figure: Any) -> None:
+def close(figure: Figure) -> None:
     """Let a figure go that nobody will look at: pyplot would keep it."""
     _pyplot().close(figure)
 
 
-def with_memory(size: tuple[float, float], ratios: tuple[float, float]) -> tuple[Any, Any]:
+def with_memory(size: tuple[float, float], ratios: tuple[float, float]) -> tuple[Figure, Axes]:
     """Return two axes of a new figure, one above the other, that share the axis of time."""
     figure = _pyplot().figure(figsize=size, layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
@@ -77,7 +78,7 @@ def with_memory(size: tuple[float, float], ratios: tuple[float, float]) -> tuple
     return upper, lower
 
 
-def quiet(ax: Any, grid: str) -> None:
+def quiet(ax: Axes, grid: str) -> None:
     """Take away the box, and draw a faint grid behind along axis `grid` ("x" or "y")."""
     for side in ("top", "right", "left" if grid == "x" else "bottom"):
         ax.spines[side].set_visible(False)
@@ -88,7 +89,7 @@ def quiet(ax: Any, grid: str) -> None:
     ax.tick_params(colors=INK, length=3)
 
 
-def limit_line(ax: Any, height: float, label: str) -> None:
+def limit_line(ax: Axes, height: float, label: str) -> None:
     """Draw a limit across the axes, its name above the left end.
 
     Parameters
@@ -105,7 +106,7 @@ def limit_line(ax: Any, height: float, label: str) -> None:
     )  # fmt: skip
 
 
-def engineering(*axis: Any) -> None:
+def engineering(*axis: Axes) -> None:
     """Let the numbers along some axes be written as 10 k, 2 M."""
     from matplotlib.ticker import EngFormatter
 
@@ -113,13 +114,13 @@ def engineering(*axis: Any) -> None:
         one.set_major_formatter(EngFormatter())
 
 
-def time_axis(ax: Any) -> None:
+def time_axis(ax: Axes) -> None:
     """Let the axis below count cycles."""
     engineering(ax.xaxis)
     ax.set_xlabel("Cycles")
 
 
-def heading(ax: Any, name: str, words: str, **place: Any) -> None:
+def heading(ax: Axes, name: str, words: str, **place: object) -> None:
     """Write ``name — words`` above `ax`; a name that is too wide for the axes loses its middle.
 
     A legend above the right end of the axes keeps its room.
@@ -161,16 +162,16 @@ def as_written(name: str) -> str:
 
 
 def finish(
-    ax: Any,
-    instance: Any,
-    solution: Any,
+    ax: Axes,
+    instance: InstanceOf[Solution],
+    solution: Solution,
     path: str | Path | None,
     title: str | None,
     words: str,
     *,
     scale: str | None = None,
-    **place: Any,
-) -> Any:
+    **place: object,
+) -> Axes:
     """Give a picture its title and write it, where a path is given; return its axes.
 
     Parameters
@@ -196,7 +197,7 @@ def finish(
     return ax
 
 
-def save(figure: Any, path: str | Path) -> None:
+def save(figure: Figure, path: str | Path) -> None:
     """Write a figure of matplotlib, whole or not at all.
 
     Raises

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import Any
 
 from stagepack.errors import InputError
 
+Axes = Any
+"""Those of matplotlib, which is there when something is drawn, and not before."""
+Figure = Any
+"""One of matplotlib or plotly."""
 
-def extra(module: str, who: str = "the report needs") -> Any:
+
+def extra(module: str, who: str = "the report needs") -> ModuleType:
     """Return a module of a library of the extra ``report``.
 
     Parameters

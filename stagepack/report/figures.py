@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
-from typing import Any
+from collections.abc import Sequence
+from types import ModuleType
 
+from stagepack.contracts import Document
 from stagepack.errors import shown
-from stagepack.report.extra import extra
+from stagepack.report.extra import Figure, extra
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
@@ -25,7 +27,7 @@ LEGEND = {
 WHITE_BORDER = {"color": "white", "width": 0.6}
 
 
-def graph_objects() -> Any:
+def graph_objects() -> ModuleType:
     """Return ``plotly.graph_objects``.
 
     Raises
@@ -36,7 +38,7 @@ def graph_objects() -> Any:
     return extra("plotly.graph_objects")
 
 
-def look(title: str) -> dict[str, Any]:
+def look(title: str) -> Document:
     """Return the layout that all figures share."""
     axis = {
         "gridcolor": GRID,
@@ -69,7 +71,7 @@ def look(title: str) -> dict[str, Any]:
     }
 
 
-def inside(size: int, constrained: str = "both") -> dict[str, Any]:
+def inside(size: int, constrained: str = "both") -> Document:
     """Return how the text within bars looks."""
     return {
         "textposition": "inside",
@@ -80,7 +82,7 @@ def inside(size: int, constrained: str = "both") -> dict[str, Any]:
     }
 
 
-def buttons(*choices: tuple[str, str, list[Any]]) -> list[dict[str, Any]]:
+def buttons(*choices: tuple[str, str, Sequence[object]]) -> list[Document]:
     """Return a menu of buttons above the right end: of each its label, method and arguments."""
     return [
         {
@@ -102,7 +104,7 @@ def buttons(*choices: tuple[str, str, list[Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def limit_line(name: str, end: float, height: float) -> Any:
+def limit_line(name: str, end: float, height: float) -> Figure:
     """Return a dashed line at a limit of the lower panel, from the begin of time on.
 
     Parameters

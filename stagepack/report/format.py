@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from stagepack.contracts import Instance, Number
 from stagepack.report.style import byte_unit
 
 NOTHING = "–"
 
 
-def standing(status: str, objective: Any, instance: Any) -> str:
+def standing(status: str, objective: Number | None, instance: Instance | None) -> str:
     """Return a status in words: a question of fitting that is answered reads ``fits``.
 
     What is proved beyond the question keeps its name.
@@ -27,7 +27,7 @@ def standing(status: str, objective: Any, instance: Any) -> str:
     return "fits" if answered and status == "FEASIBLE" else str(status)
 
 
-def number(value: Any) -> str:
+def number(value: Number | None) -> str:
     """Return a value in full: ``1,234,567`` for integers, one to three decimals otherwise."""
     if value is None:
         return NOTHING

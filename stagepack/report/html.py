@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from stagepack import files
+from stagepack.contracts import Instance
 from stagepack.report.extra import extra
 from stagepack.report.templating import render
 from stagepack.report.view import view
@@ -19,7 +19,12 @@ POLICY = (
 """The browser itself forbids the page to load anything."""
 
 
-def write_figure(instance: Any, solution: Any, path: str | Path, scale: str | None = None) -> None:
+def write_figure(
+    instance: Instance,
+    solution: object,
+    path: str | Path,
+    scale: str | None = None,
+) -> None:
     """Write the picture of one solution as a self-contained page.
 
     Parameters
@@ -47,7 +52,7 @@ def write_figure(instance: Any, solution: Any, path: str | Path, scale: str | No
     files.write(path, text)
 
 
-def page(template: str, title: str, figures: Mapping[str, Any], **given: Any) -> str:
+def page(template: str, title: str, figures: Mapping[str, object], **given: object) -> str:
     """Return a whole page, with everything that its figures need.
 
     Parameters
@@ -83,7 +88,7 @@ def _static(name: str) -> str:
     return (Path(__file__).parent / "static" / name).read_text(encoding="utf-8")
 
 
-def _embedded(data: Any) -> str:
+def _embedded(data: object) -> str:
     """Return data as JSON that cannot end the script element it stands in."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from stagepack.contracts import Document, Number, SolutionT
+from stagepack.report.extra import Figure
 from stagepack.report.templating import part, render
 from stagepack.result import Result, Status
 
@@ -18,13 +19,13 @@ class Section:
     """HTML of a section, and the figures to be drawn into its elements by their ids."""
 
     html: str
-    figures: dict[str, Any] = field(default_factory=dict)
+    figures: Document = field(default_factory=dict)
 
 
-def choices(solved: Mapping[str, Result[Any]]) -> list[tuple[str, Result[Any]]]:
+def choices(solved: Mapping[str, Result[SolutionT]]) -> list[tuple[str, Result[SolutionT]]]:
     """Return the different solutions, each with the names of the methods that found it."""
-    names: dict[Any, list[str]] = {}
-    first: dict[Any, Result[Any]] = {}
+    names: dict[SolutionT, list[str]] = {}
+    first: dict[SolutionT, Result[SolutionT]] = {}
     for name, result in solved.items():
         names.setdefault(result.solution, []).append(name)
         known = first.setdefault(result.solution, result)
@@ -35,9 +36,9 @@ def choices(solved: Mapping[str, Result[Any]]) -> list[tuple[str, Result[Any]]]:
 
 def choose(
     what: str,
-    found: Sequence[tuple[str, Result[Any]]],
-    best: Result[Any] | None,
-    worth: Callable[[Any], str],
+    found: Sequence[tuple[str, Result[object]]],
+    best: Result[object] | None,
+    worth: Callable[[Number | None], str],
 ) -> tuple[str, int]:
     """Return the element in which people choose a solution, and the first choice: the best.
 
@@ -59,7 +60,7 @@ def choose(
 
 
 def section(
-    figures: dict[str, Any],
+    figures: Document,
     selector: str,
     start: int,
     *,
@@ -99,11 +100,11 @@ def section(
 
 def panel(
     name: str,
-    figure: Any,
-    drawn: dict[str, Any],
+    figure: Figure,
+    drawn: Document,
     *,
     start: int = 0,
-    painting: Mapping[str, Any] | None = None,
+    painting: Mapping[str, object] | None = None,
 ) -> str:
     """Keep a figure (or one for every choice) for the script; return its place on the page.
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import close, target
+from stagepack.report.extra import Axes
 from stagepack.report.html import write_figure
 from stagepack.report.view import no_picture, require_scale, view
 from stagepack.result import Result
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stagepack.contracts import Instance, Solution
 
 
 def plot(
     instance: Instance,
-    solution: Solution | Result[Any],
-    path: Any = None,
-    ax: Any = None,
+    solution: Solution | Result[Solution],
+    path: str | Path | None = None,
+    ax: Axes | None = None,
     *,
     scale: str | None = None,
     title: str | None = None,
-) -> Any:
+) -> Axes:
     """Draw a solution: the map of the stages or of the memory, the chart of a schedule or a plan.
 
     Parameters

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stagepack.contracts import Solution
 from stagepack.errors import InputError
 from stagepack.report.canvas import axes, engineering, heading, quiet, save, short, target
+from stagepack.report.extra import Axes, Figure
 from stagepack.report.figures import buttons, graph_objects, look, text
 from stagepack.report.style import line_colour
 from stagepack.result import Result
@@ -58,7 +60,7 @@ NEAR = 8  # whole objectives no further apart have a tick each
 SHORTEST = 1e-4  # seconds: a logarithmic axis of time begins here
 
 
-def curves(result: Result[Any]) -> tuple[Curve, Curve]:
+def curves(result: Result[Solution]) -> tuple[Curve, Curve]:
     """Return the incumbents and the bounds of a run over its seconds, up to its end."""
     found = []
     for events, last in (
@@ -83,8 +85,13 @@ def _digits(values: Iterable[float]) -> str:
 
 
 def trace(
-    results: Any, path: Any = None, ax: Any = None, *, log_time: bool = False, title: str = ""
-) -> Any:
+    results: Any,
+    path: object = None,
+    ax: Axes | None = None,
+    *,
+    log_time: bool = False,
+    title: str = "",
+) -> Figure:
     """Draw the best objective (solid) and the best bound (dashed) of every run over its seconds.
 
     Parameters
@@ -156,7 +163,7 @@ def trace(
     return ax
 
 
-def trace_figure(results: Any, unit: str = "") -> Any:
+def trace_figure(results: Any, unit: str = "") -> Figure:
     """Return incumbents (solid) and bounds (dashed) of all runs over time, with a log switch.
 
     Parameters

@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stagepack import kinds
 from stagepack.claims import ResultCheck, Verdict
+from stagepack.contracts import Document, Instance, Number, Solution, Violation
 from stagepack.errors import LONGEST, StagepackError, shown
 from stagepack.instances.answer import Answered, require_instance
 from stagepack.report import format as as_text
@@ -22,7 +23,7 @@ from stagepack.report import summary
 from stagepack.report.canvas import close
 from stagepack.report.table import Account, Head, Sheet, methods_table
 from stagepack.report.templating import part, render
-from stagepack.report.view import View, view
+from stagepack.report.view import AnyView, view
 from stagepack.result import Result, Termination, Trace
 from stagepack.shown import FEW
 from stagepack.solve import MethodList
@@ -39,7 +40,7 @@ MOST_ROWS = 200  # of a table in a notebook
 DPI = 90  # of a picture in a notebook
 
 
-def text(given: Any, width: int) -> str:
+def text(given: object, width: int) -> str:
     """Return a few readable lines of at most `width` columns, or `WIDEST`."""
     width = min(WIDEST, width)
     if isinstance(given, MethodList):  # which is a table, and printed as such
@@ -67,7 +68,7 @@ def _rendered(content: RenderableType, width: int) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
-def html(given: Any) -> str:
+def html(given: object) -> str:
     """Return HTML without scripts or styles, for a notebook."""
     parts = [_fragment(content) for content in contents(given, whole=True)]
     name, picture = "", ""
@@ -88,7 +89,7 @@ def _fragment(content: Content) -> str:
             return part("lines", [("", line) for line in content.splitlines()])
 
 
-def _picture(result: Result[Any]) -> str:
+def _picture(result: Result[Solution]) -> str:
     """Return the picture of a solution in base 64; nothing where matplotlib is missing."""
     try:
         figure = _view(result).picture(result.problem, result.solution).figure
@@ -100,7 +101,7 @@ def _picture(result: Result[Any]) -> str:
     return base64.b64encode(stream.getvalue()).decode()
 
 
-def columns(instance: Any, solution: Any) -> Mapping[str, Any] | list[dict[str, Any]]:
+def columns(instance: Instance, solution: object) -> Document | list[Document]:
     """Return the stages, buffers, operations or phases of a solution, by columns or rows.
 
     Raises
@@ -116,7 +117,7 @@ def columns(instance: Any, solution: Any) -> Mapping[str, Any] | list[dict[str, 
 
 
 @singledispatch
-def contents(given: Any, *, whole: bool = False) -> Sequence[Content]:
+def contents(given: object, *, whole: bool = False) -> Sequence[Content]:
     """Return what shows a thing; a notebook has room for the `whole` of it."""
     for kind in kinds.KINDS:
         if isinstance(given, view(kind).things):
@@ -125,7 +126,7 @@ def contents(given: Any, *, whole: bool = False) -> Sequence[Content]:
 
 
 @contents.register(Result)
-def _(given: Result[Any], *, whole: bool = False) -> Sequence[Content]:
+def _(given: Result[Solution], *, whole: bool = False) -> Sequence[Content]:
     head = _headlines(given)
     if given.problem is None or given.solution is None:
         return [head]
@@ -133,7 +134,7 @@ def _(given: Result[Any], *, whole: bool = False) -> Sequence[Content]:
 
 
 @contents.register(Answered)
-def _(given: Any, *, whole: bool = False) -> Sequence[Content]:
+def _(given: Instance, *, whole: bool = False) -> Sequence[Content]:
     head = Head([(f"{given.name}:", view(given.kind).headline(given))])
     lines = summary.lines(given)
     return [head, Sheet(("", ""), lines, ("",)) if whole else Account(lines)]
@@ -176,7 +177,7 @@ def check_lines(found: ResultCheck) -> list[str]:
         lines += [str(claim) for claim in found.claims if claim.verdict is verdict]
     kind = None if problem is None else view(problem.kind)
 
-    def value_of(figure: Any) -> str:
+    def value_of(figure: Number | None) -> str:
         if figure is None:
             return "none"
         return as_text.number(figure) if kind is None else kind.worth(problem, figure)
@@ -202,7 +203,7 @@ def check_lines(found: ResultCheck) -> list[str]:
 
 def _violations(found: ResultCheck) -> list[str]:
     """Return a few violations of every rule, and how many more of it there are."""
-    by_rule: dict[str, list[Any]] = {}
+    by_rule: dict[str, list[Violation]] = {}
     for violation in found.violations:
         by_rule.setdefault(violation.rule, []).append(violation)
     lines = []
@@ -213,7 +214,7 @@ def _violations(found: ResultCheck) -> list[str]:
     return lines
 
 
-def _headlines(result: Result[Any]) -> Head:
+def _headlines(result: Result[Solution]) -> Head:
     """Return the lines of a summary."""
     instance = result.problem
     about = result.kind if instance is None else _view(result).headline(instance)
@@ -241,7 +242,7 @@ def _headlines(result: Result[Any]) -> Head:
     )  # fmt: skip
 
 
-def _worth(result: Result[Any], value: Any) -> str:
+def _worth(result: Result[Solution], value: Number | None) -> str:
     """Return an objective value or bound in words, with its unit."""
     if value is None:
         return as_text.NOTHING
@@ -253,5 +254,5 @@ def _worth(result: Result[Any], value: Any) -> str:
     return f"{words} {unit}" if words == plain and unit.isalpha() else words
 
 
-def _view(result: Result[Any]) -> View:
+def _view(result: Result[Solution]) -> AnyView:
     return view(result.kind if result.problem is None else result.problem.kind)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from stagepack.contracts import Document, Instance
 from stagepack.files import finite
 from stagepack.report.view import view
 
 
-def facts(instance: Any) -> dict[str, Any]:
+def facts(instance: Instance) -> Document:
     """Return sizes, totals and simple bounds of an instance as plain JSON data."""
-    found: dict[str, Any] = {
+    found: Document = {
         "name": instance.name,
         "problem": instance.kind,
         "objective": str(instance.objective),
@@ -19,11 +18,11 @@ def facts(instance: Any) -> dict[str, Any]:
     if getattr(instance, "source", ""):
         found["source"] = instance.source
     found.update(view(instance.kind).facts(instance))
-    plain: dict[str, Any] = finite(found)
+    plain: Document = finite(found)
     return plain
 
 
-def lines(instance: Any, given: dict[str, Any] | None = None) -> list[tuple[str, str]]:
+def lines(instance: Instance, given: Document | None = None) -> list[tuple[str, str]]:
     """Return the facts of an instance (`given`, where they are known) as (what, text)."""
     given = facts(instance) if given is None else given
     return [

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
 
+    from stagepack.solve import MethodInfo
+
 SPACE = 2  # columns between columns
 SHORT, SHORTEST = 28, 8  # columns to which words are cut before others are given up, and after
 
@@ -230,7 +232,7 @@ def facts_table(lines: Iterable[tuple[str, str]]) -> RenderableType:
     return table
 
 
-def methods_table(methods: Iterable[Any]) -> RenderableType:
+def methods_table(methods: Iterable[MethodInfo]) -> RenderableType:
     """Return methods as :func:`stagepack.methods` lists them: exact, own engine, what they do."""
     from rich.console import Group
     from rich.text import Text
@@ -311,7 +313,7 @@ def cell(content: str, style: str = "") -> Any:
     return Text(shown(content), style=style)
 
 
-def _figure(value: Any) -> str:
+def _figure(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return as_text.number(value) if isinstance(value, int | float) else str(value)

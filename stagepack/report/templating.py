@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent.parent
 PARTS = "report/templates/parts.html"
 
 
-def render(template: str, **given: Any) -> Markup:
+def render(template: str, **given: object) -> Markup:
     """Return a template, filled in.
 
     Parameters
@@ -38,7 +38,7 @@ def render(template: str, **given: Any) -> Markup:
     return Markup(_environment().get_template(template).render(given))
 
 
-def part(name: str, *given: Any) -> Markup:
+def part(name: str, *given: object) -> Markup:
     """Return one of the parts that pages are made of: a macro of ``parts.html``.
 
     Raises
@@ -74,6 +74,6 @@ def _longest_word(text: str) -> int:
     return max(map(len, text.split()), default=0)
 
 
-def _visible(value: Any) -> Any:
+def _visible(value: object) -> object:
     """Return text with its control characters escaped; HTML as it is."""
     return value if hasattr(value, "__html__") else shown(value)

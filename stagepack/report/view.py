@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from stagepack import kinds
+from stagepack.contracts import Document, InstanceOf, Number, SolutionT
 from stagepack.errors import InputError
 from stagepack.report import format as as_text
+from stagepack.report.extra import Axes, Figure
 from stagepack.report.parts import Section, choices, choose, panel, section
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.templating import part
 from stagepack.result import Result
+
+InstanceT = TypeVar("InstanceT", bound=InstanceOf[Any])
 
 
 class Charts(NamedTuple):
@@ -26,11 +30,11 @@ class Charts(NamedTuple):
         What the page's script paints below them, if anything.
     """
 
-    figures: list[Any]
+    figures: list[Figure]
     painting: Mapping[str, Any] = MappingProxyType({})
 
 
-class View:
+class View(Generic[InstanceT, SolutionT]):
     """What a kind of problem looks like; a kind replaces what it knows better.
 
     Parameters
@@ -60,7 +64,7 @@ class View:
 
     def __init__(
         self,
-        draw: Callable[..., Any] | None = None,
+        draw: Callable[..., Axes] | None = None,
         figures: Callable[..., Charts] | None = None,
     ) -> None:
         self._draw, self._figures = draw, figures
@@ -72,23 +76,23 @@ class View:
 
     # ------------------------------------------------------------------ instances
 
-    def facts(self, instance: Any) -> dict[str, Any]:
+    def facts(self, instance: InstanceT) -> Document:
         """Return sizes, totals and simple bounds as plain data."""
         return {}
 
-    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def lines(self, given: Mapping[str, object]) -> list[tuple[str, str]]:
         """Return facts as (what, text) for people."""
         return []
 
-    def headline(self, instance: Any) -> str:
+    def headline(self, instance: InstanceT) -> str:
         """Return what an instance is, in one line."""
         return f"{instance.kind}, {instance.objective}"
 
-    def worth(self, instance: Any, value: Any) -> str:
+    def worth(self, instance: InstanceT, value: Number | None) -> str:
         """Return an objective value or bound in words."""
         return as_text.number(value)
 
-    def unit(self, instance: Any) -> str:
+    def unit(self, instance: InstanceT) -> str:
         """Return what objectives are counted in."""
         return self.unit_of(str(instance.objective))
 
@@ -98,19 +102,21 @@ class View:
 
     # ------------------------------------------------------------------ solutions
 
-    def solution_facts(self, instance: Any, solution: Any) -> dict[str, Any]:
+    def solution_facts(self, instance: InstanceT, solution: SolutionT) -> Document:
         """Return what a solution amounts to, as plain data under the names it has in JSON."""
         return {"objective": instance.evaluate(solution)}
 
-    def account(self, instance: Any, solution: Any) -> Account:
+    def account(self, instance: InstanceT, solution: SolutionT) -> Account:
         """Return what a solution amounts to, for people."""
         return Account([("Objective", self.worth(instance, instance.evaluate(solution)))])
 
-    def columns(self, instance: Any, solution: Any) -> Mapping[str, Any] | list[dict[str, Any]]:
+    def columns(self, instance: InstanceT, solution: SolutionT) -> Document | list[Document]:
         """Return the parts of a solution by columns, or by rows."""
         return [self.solution_facts(instance, solution)]
 
-    def against(self, instance: Any, solution: Any, measured: str | Path) -> list[dict[str, Any]]:
+    def against(
+        self, instance: InstanceT, solution: SolutionT, measured: str | Path
+    ) -> list[Document]:
         """Return what a solution should cost beside measured values.
 
         Parameters
@@ -131,11 +137,11 @@ class View:
             remedy="leave it out",
         )
 
-    def against_sheet(self, rows: Sequence[Mapping[str, Any]]) -> Sheet:
+    def against_sheet(self, rows: Sequence[Mapping[str, object]]) -> Sheet:
         """Return what :meth:`against` found, for people."""
         return Sheet(list(rows[0]), [list(map(str, row.values())) for row in rows])
 
-    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+    def shown(self, thing: object, *, whole: bool = False) -> list[str | Head | Sheet]:
         """Return how one of `things` prints; the `whole` of it has all its columns."""
         return [repr(thing)]
 
@@ -143,14 +149,14 @@ class View:
 
     def picture(
         self,
-        instance: Any,
-        solution: Any,
-        path: Any = None,
-        ax: Any = None,
+        instance: InstanceT,
+        solution: SolutionT,
+        path: str | Path | None = None,
+        ax: Axes | None = None,
         *,
         scale: str | None = None,
         title: str | None = None,
-    ) -> Any:
+    ) -> Axes:
         """Return the axes on which a solution is drawn with matplotlib.
 
         Parameters
@@ -167,7 +173,9 @@ class View:
             raise no_picture(instance.kind)
         return self._draw(instance, solution, path, ax, title=title, **_scaled(scale))
 
-    def charts(self, instance: Any, solutions: Sequence[Any], scale: str | None = None) -> Charts:
+    def charts(
+        self, instance: InstanceT, solutions: Sequence[SolutionT], scale: str | None = None
+    ) -> Charts:
         """Return interactive figures of several solutions, on equal axes.
 
         Parameters
@@ -186,7 +194,9 @@ class View:
             raise no_picture(instance.kind)
         return self._figures(instance, solutions, **_scaled(scale))
 
-    def page(self, instance: Any, solution: Any, scale: str | None = None) -> Section:
+    def page(
+        self, instance: InstanceT, solution: SolutionT | Result[SolutionT], scale: str | None = None
+    ) -> Section:
         """Return the picture of a solution as part of a page.
 
         Parameters
@@ -197,16 +207,16 @@ class View:
             One of `scales`; the usual one when absent.
         """
         found = instance.solution_in(solution)
-        drawn: dict[str, Any] = {}
+        drawn: Document = {}
         charts = self.charts(instance, [found], scale)
         chart = panel("chart", charts.figures[0], drawn, painting=charts.painting)
         return Section(f"{chart}\n{self.html(instance, found)}", drawn)
 
     def section(
         self,
-        instance: Any,
-        solved: Mapping[str, Result[Any]],
-        best: Result[Any] | None,
+        instance: InstanceT,
+        solved: Mapping[str, Result[SolutionT]],
+        best: Result[SolutionT] | None,
         anchor: str,
     ) -> Section:
         """Return, for a choice of solutions, the chart and what each amounts to.
@@ -223,8 +233,8 @@ class View:
         """
         found = choices(solved)
         selector, start = choose(self.chosen, found, best, lambda v: self.worth(instance, v))
-        solutions: list[Any] = [result.solution for _, result in found]
-        drawn: dict[str, Any] = {}
+        solutions: list[SolutionT] = [result.solution for _, result in found]
+        drawn: Document = {}
         panels = []
         if self._figures is not None:
             charts = self.charts(instance, solutions)
@@ -234,17 +244,21 @@ class View:
         accounts = [self.html(instance, solution) for solution in solutions]
         return section(drawn, selector, start, panels=panels, accounts=accounts)
 
-    def html(self, instance: Any, solution: Any) -> str:
+    def html(self, instance: InstanceT, solution: SolutionT) -> str:
         """Return what a solution amounts to, as HTML without scripts or styles."""
         return part("account", self.account(instance, solution))
 
 
-def view(kind: str) -> View:
+AnyView = View[Any, Any]
+"""That of a kind which its reader does not know."""
+
+
+def view(kind: str) -> AnyView:
     """Return what a kind of problem looks like; the defaults where it says nothing."""
     if kind not in kinds.KINDS:
         return View()
     try:
-        found: View = kinds.part(kind, "report").VIEW
+        found: AnyView = kinds.part(kind, "report").VIEW
     except ModuleNotFoundError as missing:
         if not str(missing.name).startswith(f"{kinds.KINDS[kind].home}.report"):
             raise
@@ -257,7 +271,7 @@ def no_picture(kind: str, field: str = "") -> InputError:
     return InputError(f"there is no picture of a {kind}", field=field)
 
 
-def require_scale(view: View, kind: str, scale: str | None, field: str = "scale") -> None:
+def require_scale(view: AnyView, kind: str, scale: str | None, field: str = "scale") -> None:
     """Refuse a scale that the pictures of a kind do not have.
 
     Parameters

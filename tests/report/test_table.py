@@ -18,6 +18,7 @@ from stagepack.report.table import (
     methods_table,
     parameters_table,
 )
+from stagepack.solve import MethodInfo
 from tests.compare.sample import cut, network
 from tests.report.printed import printed
 
@@ -70,10 +71,11 @@ def test_other_tables() -> None:
     text = printed(facts_table(lines), 80)
     assert "training, 4 microbatches" in text
     methods = [
-        SimpleNamespace(
+        MethodInfo(
             name="dp",
             kind="k",
             exact=True,
+            default=True,
             engines=(),
             available=False,
             reason="no",

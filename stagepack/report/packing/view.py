@@ -24,7 +24,7 @@ PRINTED = 24  # offsets of a solution alone
 COLUMNS = ("buffer", "size", "lifetime", "offset", "top")
 
 
-class PackingView(View):
+class PackingView(View[LmemPacking, PackingSolution]):
     """What packings look like."""
 
     counted = "bytes"

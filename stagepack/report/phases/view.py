@@ -20,7 +20,7 @@ WORDS = ("phase", "layers", "mode")
 LISTED = 40  # phases in the table of a terminal
 
 
-class PhaseView(View):
+class PhaseView(View[PhaseSchedule, PhaseSolution]):
     """What phase plans look like."""
 
     counted = "cycles"

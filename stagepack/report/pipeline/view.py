@@ -26,7 +26,7 @@ from stagepack.result import Result
 from stagepack.shown import some
 
 
-class PipelineView(View):
+class PipelineView(View[PipelinePartition, PipelineSolution]):
     """What pipelines look like."""
 
     counted = "cycles"
@@ -206,8 +206,8 @@ class PipelineView(View):
     def section(
         self,
         instance: PipelinePartition,
-        solved: Mapping[str, Result[Any]],
-        best: Result[Any] | None,
+        solved: Mapping[str, Result[PipelineSolution]],
+        best: Result[PipelineSolution] | None,
         anchor: str,
     ) -> Section:
         """Return the map of all solutions and, for a choice of them, the bars and the stages.

@@ -23,7 +23,7 @@ PRINTED = 24  # stages of a solution alone
 COLUMNS = ("device", "busy", "idle", "span", "bubble", "in flight", "memory", "limit")
 
 
-class ScheduleView(View):
+class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
     """What schedules look like."""
 
     counted = "cycles"

@@ -4,7 +4,6 @@ import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from stagepack.report.packing import VIEW
 from stagepack.report.packing.figure import memory_maps
 from stagepack.report.table import methods_table
 from stagepack.report.view import view
+from stagepack.solve import MethodInfo
 from tests.compare.sample import comparison as pipelines
 from tests.compare.test_page import Page
 from tests.report.packing.samples import banked, gapped, plain, result, spilling, stacked
@@ -232,7 +232,7 @@ class Strange:
 
 
 def test_unknown_kinds_show_what_there_is() -> None:
-    instance = Strange()
+    instance: Any = Strange()
     kind = view(instance.kind)
     assert dict(summary.lines(instance)) == {"Problem": "strange", "Objective": "least"}
     assert kind.headline(instance) == "strange, least"
@@ -244,7 +244,7 @@ def test_unknown_kinds_show_what_there_is() -> None:
 
 def test_methods_are_grouped_by_kind() -> None:
     found = [
-        SimpleNamespace(name="auto", kind=kind, exact=True, engines=(), available=True,
+        MethodInfo(name="auto", kind=kind, exact=True, default=True, engines=(), available=True,
                         reason="", description=kind)
         for kind in ("one", "two")
     ]  # fmt: skip

@@ -7,20 +7,23 @@ from typing import Any
 from stagepack.report.canvas import axes, finish, target
 from stagepack.report.table import Account, Sheet
 from stagepack.report.view import View
+from tests.toy_kind.instances.toy import Knapsack, KnapsackSolution
 
 
-class KnapsackView(View):
+class KnapsackView(View[Knapsack, KnapsackSolution]):
     counted = "value"
 
-    def headline(self, instance: Any) -> str:
+    def headline(self, instance: Knapsack) -> str:
         return f"a bag for {instance.n} things"
 
-    def account(self, instance: Any, solution: Any) -> Account:
+    def account(self, instance: Knapsack, solution: KnapsackSolution) -> Account:
         rows = [[str(i), str(instance.sizes[i])] for i in solution.taken]
         return Account([("Things", str(len(rows)))], Sheet(("thing", "size"), rows))
 
 
-def draw(instance: Any, solution: Any, path: Any, ax: Any, *, title: str | None = None) -> Any:
+def draw(
+    instance: Knapsack, solution: KnapsackSolution, path: Any, ax: Any, *, title: str | None = None
+) -> Any:
     file, ax = target(path, ax)
     ax = axes(ax, 4.0, 3.0)
     taken = instance.solution_in(solution).taken
