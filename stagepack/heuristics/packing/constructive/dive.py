@@ -2,7 +2,8 @@
 
 The dive keeps a skyline over the sections and always places the block that can go lowest, of
 several the first in a given order.  Nothing is put below the skyline again.  Each block is looked
-at once for every time the skyline under it rose: O((b + rises) log b).
+at once for every time the skyline under it rose: O((b + rises) log b).  Source: own work; skylines
+as in strip packing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Compiled kernels of the lowest-offset dive: a heap of blocks over a skyline in a segment tree."""
+"""Compiled kernels of the lowest-offset dive: a heap of blocks over a skyline in a segment tree.
+
+Cost: O(log b + log sections) a step.  Source: see :mod:`.dive`.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Greedy rules: take the blocks in some order, put each into a gap between those placed before.
 
-A rule is an order and a choice among the gaps.  Placing n blocks costs O(n * m) steps with m
-blocks placed in the time of a block; orders in which long blocks come before short ones (by
-class: a power of two of sections) keep m near the number of blocks alive together and carry to
-millions of blocks.
+A rule is an order and a choice among the gaps.  Placing n blocks costs O(n * m) steps with m blocks
+placed in the time of a block; orders in which long blocks come before short ones (by class: a power
+of two of sections) keep m near the number of blocks alive together and carry to millions of blocks.
+Source: with each rule (:mod:`.rules`).
 """
 
 from __future__ import annotations

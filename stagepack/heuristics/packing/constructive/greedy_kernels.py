@@ -5,6 +5,8 @@ at least as long as a block, so that a block touches at most two, and each slab 
 placed in it sorted by address; a gap is found by merging two lists.  *Obstacles* are for
 everything else: the offsets a block may not take are intervals, gathered piece by piece into a
 heap and swept from the lowest up.
+
+Cost: O(m) a block with m blocks in its slabs, O(m log m) with m obstacles.  Source: own work.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A memory takes buffers as long as their load fits at every moment, is packed, and passes on what
 ends above its capacity; the last memory must hold the rest.
+
+Cost: O(memories * rounds) greedy packings.  Source: own work; by value per byte, as for knapsacks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The compiled part of spilling: which blocks the load of a memory leaves room for."""
+"""The compiled part of spilling: which blocks the load of a memory leaves room for.
+
+Cost: O(sections) a block that is looked at.  Source: see :mod:`.spill`.
+"""
 
 from __future__ import annotations
 

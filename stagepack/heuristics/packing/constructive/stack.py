@@ -1,4 +1,4 @@
-"""The placement of last resort: all buffers on top of one another."""
+"""The placement of last resort: all buffers on top of one another, in O(n)."""
 
 from __future__ import annotations
 

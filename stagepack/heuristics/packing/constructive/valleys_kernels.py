@@ -1,4 +1,7 @@
-"""Compiled kernels of quick placement: valleys of a skyline filled by class, and a ring."""
+"""Compiled kernels of quick placement: valleys of a skyline filled by class, and a ring.
+
+Cost: O(b * classes * log b) at worst for valleys, O(b) a ring.  Source: see :mod:`.valleys`.
+"""
 
 from __future__ import annotations
 
