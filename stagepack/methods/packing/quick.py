@@ -11,7 +11,7 @@ from typing import NamedTuple
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import valleys
 from stagepack.heuristics.packing.constructive.stack import stack
-from stagepack.heuristics.packing.local_search import hotspots
+from stagepack.heuristics.packing.local_search import hotspots, repair
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
@@ -158,7 +158,7 @@ def place_anew(attempt: Attempt, quick: Quick, seed: int) -> None:
 def _cool(attempt: Attempt, seed: int, patience: int | None = None) -> None:
     """Pack the windows anew in which the best placement is the highest."""
     low, blocks = attempt.best, attempt.blocks.rounded
-    if low is None or hotspots.unsupported(blocks):
+    if low is None or repair.unsupported(blocks):
         return
     hotspots.improve(
         blocks,

@@ -38,13 +38,6 @@ WORTH = 300
 windows."""
 
 
-def unsupported(blocks: Blocks) -> str:
-    """Return why windows cannot be packed anew, or ''."""
-    if not blocks.plain:
-        return "windows are for plain blocks: no gaps, circular time, ranges or odd alignments"
-    return ""
-
-
 def improve(
     blocks: Blocks,
     offsets: Array,
@@ -60,7 +53,7 @@ def improve(
     Parameters
     ----------
     blocks : Blocks
-        That :func:`unsupported` has nothing against.
+        Plain ones.
     offsets : ndarray of int64, shape (b,)
         A packing.
     target : int

@@ -40,7 +40,7 @@ LEGS = 2
 
 
 def unsupported(blocks: Blocks) -> str:
-    """Return why windows cannot be repaired, or ''."""
+    """Return why windows cannot be packed anew, or ''."""
     if not blocks.plain:
         return "repair needs plain blocks: no gaps, circular time, ranges or odd alignments"
     return ""

@@ -63,12 +63,6 @@ def test_a_place_that_resists_is_given_up() -> None:
     assert next(looks) > 3  # it ended before these were over
 
 
-def test_windows_are_for_plain_blocks() -> None:
-    plain = memoryless(20, 0)
-    assert hotspots.unsupported(Blocks.of(plain)) == ""
-    assert "plain" in hotspots.unsupported(Blocks.of(plain.replace(fixed=[5] + [-1] * 19)))
-
-
 def test_windows_stop_growing_before_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks, _ = in_valleys(memoryless(3000, 1))
     _, begin, stop = hotspots._window(blocks, slice(1000, 1040), 10**9)

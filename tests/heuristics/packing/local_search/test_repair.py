@@ -56,3 +56,4 @@ def test_nothing_to_do_at_the_target() -> None:
 def test_unsupported_names_what_is_in_the_way() -> None:
     ranged = LmemPacking.from_arrays([2, 3], [0, 1], [2, 3], reserved=((4, 5),))
     assert "ranges" in repair.unsupported(Blocks.of(ranged))
+    assert repair.unsupported(Blocks.of(ranged.replace(reserved=()))) == ""
