@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import shutil
@@ -241,3 +242,19 @@ def test_kernels_are_compiled_from_files_that_the_cache_knows() -> None:
             source = modules()[name]
             assert any(source.match(pattern) for pattern in KERNELS), f"{path} imports {name}"
         assert any(path.match(pattern) for pattern in KERNELS), path
+
+
+def test_steps_of_kernels_return_no_arrays() -> None:
+    """Who uses an array is not counted there, so that one returned would be freed too soon."""
+    found = 0
+    for path in PACKAGE.rglob("*kernels.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and "step" in map(
+                ast.unparse, node.decorator_list
+            ):
+                found += 1
+                assert node.returns is not None
+                assert set(re.findall(r"\w+", ast.unparse(node.returns))) <= {
+                    "None", "bool", "int", "tuple",
+                }, f"{path}: {node.name}"  # fmt: skip
+    assert found > 10

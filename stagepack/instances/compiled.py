@@ -52,6 +52,10 @@ def load_blas() -> None:
 load_blas()
 
 
+_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_STEP: dict[str, Any] = {**_INNER, "_nrt": False}
+
+
 def compiled(function: FunctionT) -> FunctionT:
     """Compile `function` when it is first called.
 
@@ -78,8 +82,17 @@ def inner(function: FunctionT) -> FunctionT:
 
     Without a way in from the interpreter it takes about a quarter less time.
     """
-    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    kernel: Any = numba.njit(**options)(function)
+    kernel: Any = numba.njit(**_INNER)(function)
+    return cast("FunctionT", kernel)
+
+
+def step(function: FunctionT) -> FunctionT:
+    """Compile `function` like :func:`inner`; it must neither make nor return arrays.
+
+    References to arrays are then not counted, which takes longer than a short function itself
+    where what it is given is a tuple of many.
+    """
+    kernel: Any = numba.njit(**_STEP)(function)
     return cast("FunctionT", kernel)
 
 

@@ -278,11 +278,17 @@ class Component:
         blocks["size"] = group.size // unit
         blocks["step"] = np.where(unit % group.alignment == 0, 1, group.alignment // unit)
         blocks["offset"] = blocks["under"] = -1
+        blocks["section"], blocks["section_end"] = self.section_ptr[:-1], self.section_ptr[1:]
+        blocks["neighbour"], blocks["neighbour_end"] = (
+            self.neighbour_ptr[:-1],
+            self.neighbour_ptr[1:],
+        )
         self.spans = self._spans()
         self._families()
         ask()
         self.sections = sections = np.zeros(used, dtype=SECTION)
         member = self.members
+        sections["member"], sections["member_end"] = self.member_ptr[:-1], self.member_ptr[1:]
         np.add.at(sections["total"], self.section_of, blocks["size"][self._owner()])
         sections["witness"] = member[self.member_ptr[:-1]]
         np.add.at(sections["crossing"], self.section_of, 1)

@@ -1,20 +1,41 @@
-"""Compiled kernels of what the exact packing search falls into: neighbours, and parts."""
+"""Compiled kernels of what a packing falls into: neighbours, and the parts of a search.
+
+Arrays are those of :class:`.exact_state.SearchState`.
+"""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
-from stagepack.heuristics.packing.exact_search.exact_state import LISTS, PARTS, RANK, TRAIL, Record
-from stagepack.instances.compiled import compiled, inner
+from stagepack.heuristics.packing.exact_search.exact_state import (
+    LISTS,
+    PART_BEGIN,
+    PART_COUNT,
+    PART_SECTION,
+    PART_SECTION_END,
+    PARTS,
+    RANK,
+    TRAIL,
+    Record,
+    SearchState,
+)
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 
 @compiled
 def linear_neighbours(first: Array, last: Array) -> tuple[Array, Array]:
-    """Return the blocks that share a section with each, as rows (ptr, other), ascending.
+    """Return the blocks that share a section with each, as rows, ascending.  O(b + pairs).
 
-    The blocks are alive in the sections first .. last, and ascend in `first`.  O(b + pairs).
+    Parameters
+    ----------
+    first, last : ndarray of int64, shape (b,)
+        The first and the last section in which a block is alive; `first` ascends.
+
+    Returns
+    -------
+    ptr, other : ndarray of int64, shape (b + 1,), (2 * pairs,)
     """
     b = len(first)
     ptr = np.zeros(b + 1, dtype=np.int64)
@@ -53,61 +74,57 @@ def remember(control: Array, trail: Array, what: int, index: int, a: int, b: int
     control[TRAIL] = top + 1
 
 
-@inner
-def label(
-    frame: Record,
-    linear: bool,
-    blocks: Array,
-    sections: Array,
-    section_ptr: Array,
-    section_of: Array,
-    neighbour_ptr: Array,
-    neighbours: Array,
-    member_ptr: Array,
-    members: Array,
-    lists: Array,
-    queue: Array,
-) -> int:
-    """Label what the frame's part falls into after its choice was placed; return how many parts.
+@step
+def label_runs(frame: Record, state: SearchState) -> int:
+    """Label what a part falls into after its choice was placed, where time is a line; count them.
 
-    Linear time is cut where no unplaced block crosses; otherwise the conflicts are searched.
+    It is cut where no unplaced block crosses.  Returns 1, without labels, when nothing falls apart.
+    """
+    blocks, sections, lists = state.blocks, state.sections, state.lists
+    section_of, choice = state.section_of, blocks[frame.choice]
+    apart = False
+    for r in range(choice.section, choice.section_end):
+        s = section_of[r]
+        if sections[s].crossing == 0 or sections[s].total == 0:
+            apart = True
+            break
+    if not apart:
+        return 1
+    parts, fresh = 0, True
+    for q in range(frame.section, frame.section_end):
+        section = sections[lists[q]]
+        section.label = -1
+        if section.total > 0:
+            if fresh:
+                parts += 1
+            section.label = parts - 1
+            fresh = section.crossing == 0
+        else:
+            fresh = True
+    for q in range(frame.begin, frame.begin + frame.count - 1):
+        block = blocks[lists[q]]
+        block.label = sections[section_of[block.section]].label
+    return parts
+
+
+@step
+def label_connected(frame: Record, state: SearchState) -> int:
+    """Label what a part falls into after its choice was placed; return how many parts.
+
+    Conflicts are searched from the neighbours of the choice, one of which is in every part.
     Returns 1, without labels, when nothing falls apart.
     """
-    choice, begin, end = frame.choice, frame.begin, frame.begin + frame.count - 1
-    parts = 0
-    if linear:
-        apart = False
-        for r in range(section_ptr[choice], section_ptr[choice + 1]):
-            s = section_of[r]
-            if sections[s].crossing == 0 or sections[s].total == 0:
-                apart = True
-                break
-        if not apart:
-            return 1
-        fresh = True
-        for q in range(frame.section, frame.section_end):
-            section = sections[lists[q]]
-            section.label = -1
-            if section.total > 0:
-                if fresh:
-                    parts += 1
-                section.label = parts - 1
-                fresh = section.crossing == 0
-            else:
-                fresh = True
-        for q in range(begin, end):
-            block = lists[q]
-            blocks[block].label = sections[section_of[section_ptr[block]]].label
-        return parts
-    # Every part has a neighbour of the choice: search from these until all of them are met.
-    for q in range(begin, end):
+    blocks, sections, members = state.blocks, state.sections, state.members
+    lists, queue, neighbours = state.lists, state.queue, state.neighbours
+    choice = blocks[frame.choice]
+    for q in range(frame.begin, frame.begin + frame.count - 1):
         blocks[lists[q]].label = -1
-    unmet = 0
-    for r in range(neighbour_ptr[choice], neighbour_ptr[choice + 1]):
+    parts, unmet = 0, 0
+    for r in range(choice.neighbour, choice.neighbour_end):
         if blocks[neighbours[r]].offset < 0:
             blocks[neighbours[r]].label = -2
             unmet += 1
-    for start in range(neighbour_ptr[choice], neighbour_ptr[choice + 1]):
+    for start in range(choice.neighbour, choice.neighbour_end):
         if blocks[neighbours[start]].offset >= 0 or blocks[neighbours[start]].label >= 0:
             continue
         head, tail = 0, 1
@@ -115,9 +132,9 @@ def label(
         blocks[queue[0]].label = parts
         unmet -= 1
         while head < tail and (unmet > 0 or parts > 0):
-            block = queue[head]
+            block = blocks[queue[head]]
             head += 1
-            for r in range(neighbour_ptr[block], neighbour_ptr[block + 1]):
+            for r in range(block.neighbour, block.neighbour_end):
                 other = neighbours[r]
                 if blocks[other].offset < 0 and blocks[other].label < 0:
                     unmet -= blocks[other].label == -2
@@ -128,60 +145,46 @@ def label(
         if unmet == 0 and parts == 1:
             return 1
     for q in range(frame.section, frame.section_end):
-        s = lists[q]
-        sections[s].label = -1
-        for r in range(member_ptr[s], member_ptr[s + 1]):
+        section = sections[lists[q]]
+        section.label = -1
+        for r in range(section.member, section.member_end):
             if blocks[members[r]].offset < 0:
-                sections[s].label = blocks[members[r]].label
+                section.label = blocks[members[r]].label
                 break
     return parts
 
 
-@inner
-def divide(
-    frame: Record,
-    parts: int,
-    blocks: Array,
-    sections: Array,
-    section_ptr: Array,
-    section_of: Array,
-    lists: Array,
-    part_rows: Array,
-    trail: Array,
-    control: Array,
-) -> None:
-    """Write the labelled parts as lists of blocks and of sections, and rank their blocks anew.
+@step
+def divide(frame: Record, state: SearchState) -> None:
+    """Write what a part falls into after its choice was placed, and rank blocks of several anew.
 
     The new rank is by descending weight times the largest load unplaced in a section of the
     block, then by the old rank.
     """
+    blocks, sections, lists, parts = state.blocks, state.sections, state.lists, state.parts
+    section_of, trail, control = state.section_of, state.trail, state.control
     begin, end = frame.begin, frame.begin + frame.count - 1
     first = control[PARTS]
-    for p in range(first, first + parts):
-        for column in range(4):
-            part_rows[p, column] = 0
-    for q in range(begin, end):
-        part_rows[first + blocks[lists[q]].label, 1] += 1
-    for q in range(frame.section, frame.section_end):
-        label = sections[lists[q]].label
-        if label >= 0:
-            part_rows[first + label, 3] += 1
-    top = control[LISTS]
-    for p in range(first, first + parts):
-        part_rows[p, 0] = top
-        part_rows[p, 2] = top + part_rows[p, 1]
-        top = part_rows[p, 2] + part_rows[p, 3]
-        part_rows[p, 1] = 0
-        part_rows[p, 3] = part_rows[p, 2]
+    if begin == end:
+        return
+    count = label_runs(frame, state) if state.linear else label_connected(frame, state)
+    if count == 1:
+        parts[first, PART_BEGIN] = begin
+        parts[first, PART_COUNT] = end - begin
+        parts[first, PART_SECTION] = frame.section
+        parts[first, PART_SECTION_END] = frame.section_end
+        control[PARTS] = first + 1
+        return
+    _make_room(frame, first, count, state)
     for q in range(begin, end):
         i = lists[q]
         block = blocks[i]
         p = first + block.label
-        lists[part_rows[p, 0] + part_rows[p, 1]] = i
-        part_rows[p, 1] += 1
+        lists[parts[p, PART_BEGIN] + parts[p, PART_COUNT]] = i
+        parts[p, PART_COUNT] += 1
         if block.weight > 0:
             load = 0
-            for r in range(section_ptr[i], section_ptr[i + 1]):
+            for r in range(block.section, block.section_end):
                 load = max(load, sections[section_of[r]].total)
             n = len(blocks)
             remember(control, trail, RANK, i, block.rank, 0, 0)
@@ -190,7 +193,29 @@ def divide(
         label = sections[lists[q]].label
         if label >= 0:
             p = first + label
-            lists[part_rows[p, 3]] = lists[q]
-            part_rows[p, 3] += 1
-    control[LISTS] = top
-    control[PARTS] = first + parts
+            lists[parts[p, PART_SECTION_END]] = lists[q]
+            parts[p, PART_SECTION_END] += 1
+    control[PARTS] = first + count
+
+
+@step
+def _make_room(frame: Record, first: int, count: int, state: SearchState) -> None:
+    """Give each part, still empty, the place in `lists` that its blocks and sections take."""
+    blocks, sections, lists, parts = state.blocks, state.sections, state.lists, state.parts
+    for p in range(first, first + count):
+        for column in range(4):
+            parts[p, column] = 0
+    for q in range(frame.begin, frame.begin + frame.count - 1):
+        parts[first + blocks[lists[q]].label, PART_COUNT] += 1
+    for q in range(frame.section, frame.section_end):
+        label = sections[lists[q]].label
+        if label >= 0:
+            parts[first + label, PART_SECTION_END] += 1
+    top = state.control[LISTS]
+    for p in range(first, first + count):
+        parts[p, PART_BEGIN] = top
+        parts[p, PART_SECTION] = top + parts[p, PART_COUNT]
+        top = parts[p, PART_SECTION] + parts[p, PART_SECTION_END]
+        parts[p, PART_COUNT] = 0
+        parts[p, PART_SECTION_END] = parts[p, PART_SECTION]
+    state.control[LISTS] = top

@@ -29,7 +29,10 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from stagepack.heuristics.packing.exact_search.components_kernels import divide, label, remember
+from stagepack.heuristics.packing.exact_search.components_kernels import (
+    divide,
+    remember,
+)
 from stagepack.heuristics.packing.exact_search.exact_state import (
     ANSWER,
     BOUNDS,
@@ -46,6 +49,10 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     NODES,
     NOWHERE,
     OFFSET,
+    PART_BEGIN,
+    PART_COUNT,
+    PART_SECTION,
+    PART_SECTION_END,
     PARTS,
     PLACED,
     PROFILE,
@@ -54,18 +61,20 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     SPENT,
     TRAIL,
     Record,
+    SearchState,
 )
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
+
+# ---------------------------------------------------------------------- facts
 
 
 @numba.njit(inline="always")
-def _settle(block: int, at: int, blocks: Array, spans: Array) -> int:
+def _settle(block: Record, at: int, spans: Array) -> int:
     """Return the lowest legal offset of a block from `at` up, or NOWHERE."""
-    b: Record = blocks[block]
-    if b.step > 1:
-        at = (at + b.step - 1) // b.step * b.step
-    span, end = b.span, b.span_end
+    if block.step > 1:
+        at = (at + block.step - 1) // block.step * block.step
+    span, end = block.span, block.span_end
     if span < end:
         while span < end and spans[span, 1] < at:
             span += 1
@@ -75,10 +84,11 @@ def _settle(block: int, at: int, blocks: Array, spans: Array) -> int:
     return at
 
 
-@inner
-def _undo(mark: int, blocks: Array, sections: Array, trail: Array, control: Array) -> None:
+@step
+def _undo(mark: int, state: SearchState) -> None:
     """Take back all changes since the trail had `mark` rows."""
-    for t in range(control[TRAIL] - 1, mark - 1, -1):
+    blocks, sections, trail = state.blocks, state.sections, state.trail
+    for t in range(state.control[TRAIL] - 1, mark - 1, -1):
         change = trail[t]
         if change.what == BOUNDS:
             block = blocks[change.index]
@@ -94,42 +104,36 @@ def _undo(mark: int, blocks: Array, sections: Array, trail: Array, control: Arra
             blocks[change.index].offset = -1
         else:
             blocks[change.index].rank = change.a
-    control[TRAIL] = mark
+    state.control[TRAIL] = mark
 
 
-@numba.njit(inline="always")
-def _raise(
-    block: int, effective: int, blocks: Array, spans: Array, trail: Array, control: Array
-) -> int:
+@step
+def _raise(i: int, effective: int, state: SearchState) -> int:
     """Raise the effective offset of a block and of its later twins; return the highest top."""
+    blocks, spans, trail, control = state.blocks, state.spans, state.trail, state.control
     top = effective
-    while block >= 0 and blocks[block].effective < effective:
-        b = blocks[block]
-        remember(control, trail, BOUNDS, block, b.base, b.effective, b.under)
-        b.effective = effective
-        top = effective + b.size
-        block = b.twin
-        if block >= 0:
-            effective = _settle(block, top, blocks, spans)
+    while i >= 0 and blocks[i].effective < effective:
+        block = blocks[i]
+        remember(control, trail, BOUNDS, i, block.base, block.effective, block.under)
+        block.effective = effective
+        top = effective + block.size
+        i = block.twin
+        if i >= 0:
+            effective = _settle(blocks[i], top, spans)
     return top
 
 
-@inner
-def _fits(
-    begin: int,
-    end: int,
-    level: int,
-    capacity: int,
-    blocks: Array,
-    sections: Array,
-    member_ptr: Array,
-    members: Array,
-    holes: Array,
-    lists: Array,
-    trail: Array,
-    control: Array,
-) -> bool:
-    """Update the floors of sections lists[begin:end]; return whether what is unplaced may fit."""
+@step
+def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState) -> bool:
+    """Update the floors of a part's sections; return whether what is unplaced may fit.
+
+    Of sections in a line only those from `low` to `high` have changed.
+    """
+    blocks, sections, holes, lists = state.blocks, state.sections, state.holes, state.lists
+    members, control, trail = state.members, state.control, state.trail
+    begin, end, level = frame.section, frame.section_end, frame.level
+    if state.linear:
+        begin, end = begin + low - lists[begin], begin + high + 1 - lists[begin]
     for q in range(begin, end):
         s = lists[q]
         section = sections[s]
@@ -138,7 +142,7 @@ def _fits(
         witness = blocks[section.witness]
         if witness.offset >= 0 or witness.effective > section.floor:
             least = NOWHERE
-            for r in range(member_ptr[s], member_ptr[s + 1]):
+            for r in range(section.member, section.member_end):
                 member = blocks[members[r]]
                 if member.offset < 0 and member.effective < least:
                     least = member.effective
@@ -148,32 +152,46 @@ def _fits(
             if least > section.floor:
                 remember(control, trail, PROFILE, s, section.floor, section.total, section.crossing)
                 section.floor = least
-        top = max(section.floor, level) + section.total
+        floor = max(section.floor, level)
+        top = floor + section.total
         for h in range(section.hole, section.hole_end):
-            if holes[h, 1] > max(section.floor, level) and holes[h, 0] < top:
-                top += holes[h, 1] - max(section.floor, level, holes[h, 0])
+            if holes[h, 1] > floor and holes[h, 0] < top:
+                top += holes[h, 1] - max(floor, holes[h, 0])
         if top > capacity:
             return False
     return True
 
 
-@inner
-def _in_lowest_section(
-    frame: Record,
-    blocks: Array,
-    sections: Array,
-    neighbour_ptr: Array,
-    neighbours: Array,
-    member_ptr: Array,
-    members: Array,
-    lists: Array,
-) -> int:
-    """Return where in the part's list the block to branch on is, or -1.
+# ---------------------------------------------------------------------- the block to branch on
+
+
+@step
+def _of_least_base(frame: Record, state: SearchState) -> int:
+    """Return where in the part's list the block of least base is that may lie there.
+
+    -1: none may, or another one fits below it whatever follows.
+    """
+    blocks, lists = state.blocks, state.lists
+    least, rank, lowest, at = NOWHERE, np.int64(0), NOWHERE, -1
+    for q in range(frame.begin, frame.begin + frame.count):
+        block = blocks[lists[q]]
+        base = block.base
+        lowest = min(lowest, base + block.size)
+        if block.effective == base and (base < least or (base == least and block.rank < rank)):
+            least, rank, at = base, block.rank, q
+    return at if least < lowest else -1
+
+
+@step
+def _in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int:
+    """Return where in the part's list the block to branch on is, `otherwise` if there is none.
 
     It is the member of least base, then rank, of the section of least floor (then most unplaced),
     below which no unplaced neighbour fits any more: all that conflict with it will lie above it,
     though elsewhere lower places may still be taken.
     """
+    blocks, sections, lists, members = state.blocks, state.sections, state.lists, state.members
+    state.control[SPENT] += frame.section_end - frame.section
     where, lowest = -1, NOWHERE
     for q in range(frame.section, frame.section_end):
         section = sections[lists[q]]
@@ -185,7 +203,7 @@ def _in_lowest_section(
     tried_base, tried_rank = np.int64(-1), np.int64(0)
     while True:
         choice, base, rank = -1, NOWHERE, np.int64(0)
-        for r in range(member_ptr[where], member_ptr[where + 1]):
+        for r in range(sections[where].member, sections[where].member_end):
             block = blocks[members[r]]
             if (
                 block.offset < 0
@@ -198,45 +216,192 @@ def _in_lowest_section(
             ):
                 choice, base, rank = members[r], block.base, block.rank
         if choice < 0:
-            return -1
-        settled = True
-        for r in range(neighbour_ptr[choice], neighbour_ptr[choice + 1]):
-            other = blocks[neighbours[r]]
-            if other.offset < 0 and other.effective + other.size <= base:
-                settled = False
-                break
-        if settled:
+            return otherwise
+        if _settled(choice, base, state):
             break
         tried_base, tried_rank = np.int64(base), rank
     for q in range(frame.begin, frame.begin + frame.count):
         if lists[q] == choice:
             return q
-    return -1
+    return otherwise
+
+
+@step
+def _settled(i: int, base: int, state: SearchState) -> bool:
+    """Return whether no unplaced neighbour of a block fits below its base."""
+    blocks, neighbours = state.blocks, state.neighbours
+    for r in range(blocks[i].neighbour, blocks[i].neighbour_end):
+        other = blocks[neighbours[r]]
+        if other.offset < 0 and other.effective + other.size <= base:
+            return False
+    return True
+
+
+# ---------------------------------------------------------------------- placing and excluding
+
+
+@step
+def _place(frame: Record, at: int, capacity: int, state: SearchState) -> bool:
+    """Place the block lists[at] at its base, and note what follows; False: that cannot be.
+
+    Of two blocks of the same sections, one on the other, the smaller must not be the lower.
+    """
+    blocks, lists, control = state.blocks, state.lists, state.control
+    i = lists[at]
+    block = blocks[i]
+    under = block.under
+    if (
+        under >= 0
+        and block.family >= 0
+        and blocks[under].family == block.family
+        and blocks[under].size < block.size
+        and blocks[under].offset + blocks[under].size == block.base
+    ):
+        return False
+    frame.trail = control[TRAIL]
+    frame.lists = control[LISTS]
+    frame.parts = control[PARTS]
+    last = frame.begin + frame.count - 1
+    lists[at] = lists[last]
+    lists[last] = i
+    remember(control, state.trail, OFFSET, i, 0, 0, 0)
+    block.offset = block.base
+    _fill_sections(i, state)
+    low, high = _lift_neighbours(i, capacity, state)
+    if (
+        block.offset + block.size <= capacity
+        and low <= high
+        and _fits(frame, low, high, capacity, state)
+        and _still_excluded(i, state)
+    ):
+        return True
+    _undo(frame.trail, state)
+    return False
+
+
+@step
+def _fill_sections(i: int, state: SearchState) -> None:
+    """Take a block that was placed out of what its sections still have to hold."""
+    sections, section_of, block = state.sections, state.section_of, state.blocks[i]
+    control, trail = state.control, state.trail
+    high = section_of[block.section_end - 1]
+    for r in range(block.section, block.section_end):
+        s = section_of[r]
+        section = sections[s]
+        remember(control, trail, PROFILE, s, section.floor, section.total, section.crossing)
+        section.floor = max(section.floor, block.offset + block.size)
+        section.total -= block.size
+        section.crossing -= s != high
+
+
+@step
+def _lift_neighbours(i: int, capacity: int, state: SearchState) -> tuple[int, int]:
+    """Lift the bases of unplaced neighbours above a block that was placed.
+
+    Returns
+    -------
+    low, high : int
+        The first and the last section of what was lifted; high < low: something is too high.
+    """
+    blocks, section_of, neighbours = state.blocks, state.section_of, state.neighbours
+    spans, control, trail, block = state.spans, state.control, state.trail, state.blocks[i]
+    top = block.offset + block.size
+    low, high = section_of[block.section], section_of[block.section_end - 1]
+    control[SPENT] += 4 * (block.neighbour_end - block.neighbour)
+    for r in range(block.neighbour, block.neighbour_end):
+        j = neighbours[r]
+        other = blocks[j]
+        if other.offset >= 0 or other.base >= top:
+            continue
+        base = _settle(other, top, spans)
+        if other.effective < base:
+            low = min(low, section_of[other.section])
+            high = max(high, section_of[other.section_end - 1])
+            if _raise(j, base, state) > capacity:
+                return 0, -1
+        remember(control, trail, BOUNDS, j, other.base, other.effective, other.under)
+        other.base = base
+        other.under = i
+    return low, high
+
+
+@step
+def _still_excluded(i: int, state: SearchState) -> bool:
+    """Return whether every excluded neighbour still has something to keep it off its base."""
+    blocks, neighbours = state.blocks, state.neighbours
+    for r in range(blocks[i].neighbour, blocks[i].neighbour_end):
+        other = blocks[neighbours[r]]
+        if other.offset >= 0 or other.effective == other.base:
+            continue
+        free = True
+        for q in range(other.neighbour, other.neighbour_end):
+            third = blocks[neighbours[q]]
+            if third.offset < 0 and third.effective < other.base + other.size:
+                free = False
+                break
+        if free:
+            return False
+    return True
+
+
+@step
+def _exclude(frame: Record, capacity: int, state: SearchState) -> bool:
+    """Raise the choice from its base, as it stands on something unplaced; False: it cannot."""
+    blocks, neighbours, i = state.blocks, state.neighbours, frame.choice
+    block = blocks[i]
+    ceiling = block.base + block.size
+    held, least = False, NOWHERE
+    state.control[SPENT] += block.neighbour_end - block.neighbour
+    for r in range(block.neighbour, block.neighbour_end):
+        j = neighbours[r]
+        other = blocks[j]
+        if other.offset >= 0:
+            continue
+        if other.effective < ceiling:
+            held = True
+        if (
+            other.family >= 0
+            and other.family == block.family
+            and (other.size < block.size or (other.size == block.size and j > i))
+        ):
+            continue  # never directly below
+        least = min(least, other.effective + other.size)
+    if not held or least >= NOWHERE:
+        return False
+    effective = _settle(block, max(least, block.base + 1), state.spans)
+    if _raise(i, effective, state) > capacity:
+        return False
+    low, high = state.section_of[block.section], state.section_of[block.section_end - 1]
+    return bool(_fits(frame, low, high, capacity, state))
+
+
+# ---------------------------------------------------------------------- the search
+
+
+@step
+def _enter_next_part(frame: Record, state: SearchState) -> None:
+    """Begin the next part of a frame whose choice is placed."""
+    child = state.frames[state.control[DEPTH] + 1]
+    p = frame.next
+    frame.next = p + 1
+    child.state = SELECT
+    child.begin = state.parts[p, PART_BEGIN]
+    child.count = state.parts[p, PART_COUNT]
+    child.section = state.parts[p, PART_SECTION]
+    child.section_end = state.parts[p, PART_SECTION_END]
+    child.level = frame.level
+    state.control[DEPTH] += 1
+
+
+@numba.njit(inline="always")
+def _leave(answer: int, control: Array) -> None:
+    """Go back to the frame before, with an answer."""
+    control[ANSWER] = answer
+    control[DEPTH] -= 1
 
 
 @compiled
-def search(
-    capacity: int,
-    node_limit: int,
-    work: int,
-    linear: bool,
-    blocks: Array,
-    sections: Array,
-    section_ptr: Array,
-    section_of: Array,
-    neighbour_ptr: Array,
-    neighbours: Array,
-    member_ptr: Array,
-    members: Array,
-    spans: Array,
-    holes: Array,
-    frames: Array,
-    trail: Array,
-    lists: Array,
-    part_rows: Array,
-    queue: Array,
-    control: Array,
-) -> int:
+def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int:
     """Go on with the search until it ends, `work` steps are done or an array is too short.
 
     Parameters
@@ -246,277 +411,63 @@ def search(
         Give up after this many nodes in all.
     work : int
         Return to the caller after about this many elementary steps.
-    linear : bool
-        Every block is alive in a run of sections.
-    blocks, sections : ndarray of BLOCK, SECTION, shape (b,), (sections,)
-    section_ptr, section_of : ndarray of int64
-        Sections of every block as rows, ascending.
-    neighbour_ptr, neighbours : ndarray of int64
-        Blocks that share a section with each, as rows, ascending.
-    member_ptr, members : ndarray of int64
-        Blocks of every section as rows.
-    spans : ndarray of int64, shape (., 2)
-        Legal offsets of blocks, ends included, ascending.
-    holes : ndarray of int64, shape (., 2)
-        Addresses [low, high) that no block of a section may use, ascending.
-    frames, trail : ndarray of FRAME, CHANGE
-    lists, part_rows : ndarray of int64, shape (.,), (., 4)
-        Blocks and sections of parts; the rows say where: begin, count, sections' begin and end.
-    queue : ndarray of int64, shape (b,)
-        Scratch.
-    control : ndarray of int64, shape (8,)
+    state : SearchState
 
     Returns
     -------
     int
         RUNNING, FOUND, EXHAUSTED, LIMIT or FULL.
     """
-    # What one step can add: a row of the trail for every bound, floor and rank.
-    step, given = 4 * len(blocks) + 3 * len(sections) + 8, work
-    while work > 0:
-        depth = control[DEPTH]
-        if depth < 0:
-            control[SPENT] = given - work
+    control, blocks, sections = state.control, len(state.blocks), len(state.sections)
+    most = 4 * blocks + 3 * sections + 8  # rows of the trail: every bound, floor and rank once
+    control[SPENT] = 0
+    while control[SPENT] < work:
+        if control[DEPTH] < 0:
             return int(control[ANSWER])
         if (
-            control[TRAIL] + step > len(trail)
-            or control[LISTS] + len(blocks) + len(sections) > len(lists)
-            or control[PARTS] + len(blocks) > len(part_rows)
+            control[TRAIL] + most > len(state.trail)
+            or control[LISTS] + blocks + sections > len(state.lists)
+            or control[PARTS] + blocks > len(state.parts)
         ):
-            control[SPENT] = given - work
             return FULL
-        frame = frames[depth]
-
+        frame = state.frames[control[DEPTH]]
         if frame.state == PLACED:
             if control[ANSWER] == FOUND and frame.next < control[PARTS]:
-                p = frame.next
-                frame.next = p + 1
-                child = frames[depth + 1]
-                child.state = SELECT
-                child.begin = part_rows[p, 0]
-                child.count = part_rows[p, 1]
-                child.section = part_rows[p, 2]
-                child.section_end = part_rows[p, 3]
-                child.level = frame.level
-                control[DEPTH] = depth + 1
-                continue
-            if control[ANSWER] == FOUND:
-                control[PARTS] = frame.parts
-                control[LISTS] = frame.lists
-                control[DEPTH] = depth - 1
+                _enter_next_part(frame, state)
                 continue
             control[PARTS] = frame.parts
             control[LISTS] = frame.lists
-            _undo(frame.trail, blocks, sections, trail, control)
+            if control[ANSWER] == FOUND:
+                _leave(FOUND, control)
+                continue
+            _undo(frame.trail, state)
             frame.state = EXCLUDE
-
         if frame.state == SELECT:
             control[NODES] += 1
             if control[NODES] > node_limit:
-                control[SPENT] = given - work
                 return LIMIT
-            work -= frame.count + 8
+            control[SPENT] += frame.count + 8
             if frame.count == 0:
+                _leave(FOUND, control)
+                continue
+            at = _of_least_base(frame, state)
+            if at >= 0 and control[FOCUS] == LOWEST_SECTION:
+                at = _in_lowest_section(frame, at, state)
+            if at < 0:
+                _leave(EXHAUSTED, control)
+                continue
+            frame.choice = state.lists[at]
+            base = state.blocks[frame.choice].base
+            frame.level = base if control[FOCUS] == LOWEST_BLOCK else 0
+            if _place(frame, at, capacity, state):
+                frame.next = frame.parts
+                divide(frame, state)
+                frame.state = PLACED
                 control[ANSWER] = FOUND
-                control[DEPTH] = depth - 1
                 continue
-            # The block of least base that may be there, and the lowest place for a top.
-            least, rank, lowest, at = NOWHERE, np.int64(0), NOWHERE, -1
-            for q in range(frame.begin, frame.begin + frame.count):
-                block = blocks[lists[q]]
-                base = block.base
-                lowest = min(lowest, base + block.size)
-                if block.effective == base and (
-                    base < least or (base == least and block.rank < rank)
-                ):
-                    least, rank, at = base, block.rank, q
-            if at < 0 or least >= lowest:
-                control[ANSWER] = EXHAUSTED
-                control[DEPTH] = depth - 1
-                continue
-            if control[FOCUS] == LOWEST_SECTION:
-                work -= frame.section_end - frame.section
-                better = _in_lowest_section(
-                    frame,
-                    blocks,
-                    sections,
-                    neighbour_ptr,
-                    neighbours,
-                    member_ptr,
-                    members,
-                    lists,
-                )
-                if better >= 0:
-                    at, least = better, blocks[lists[better]].base
-            i = lists[at]
-            block = blocks[i]
-            frame.choice = i
-            frame.level = least if control[FOCUS] == LOWEST_BLOCK else 0
             frame.state = EXCLUDE
-            under = block.under
-            swapped = (
-                under >= 0
-                and block.family >= 0
-                and blocks[under].family == block.family
-                and blocks[under].size < block.size
-                and blocks[under].offset + blocks[under].size == least
-            )
-            if not swapped:
-                frame.trail = control[TRAIL]
-                frame.lists = control[LISTS]
-                frame.parts = control[PARTS]
-                last = frame.begin + frame.count - 1
-                lists[at] = lists[last]
-                lists[last] = i
-                top = least + block.size
-                remember(control, trail, OFFSET, i, 0, 0, 0)
-                block.offset = least
-                low, high = section_of[section_ptr[i]], section_of[section_ptr[i + 1] - 1]
-                for r in range(section_ptr[i], section_ptr[i + 1]):
-                    s = section_of[r]
-                    section = sections[s]
-                    remember(
-                        control, trail, PROFILE, s, section.floor, section.total, section.crossing
-                    )
-                    section.floor = max(section.floor, top)
-                    section.total -= block.size
-                    section.crossing -= s != high
-                fits = top <= capacity
-                work -= 4 * (neighbour_ptr[i + 1] - neighbour_ptr[i])
-                for r in range(neighbour_ptr[i], neighbour_ptr[i + 1]):
-                    j = neighbours[r]
-                    other = blocks[j]
-                    if other.offset >= 0 or other.base >= top:
-                        continue
-                    base = _settle(j, top, blocks, spans)
-                    if other.effective < base:
-                        low = min(low, section_of[section_ptr[j]])
-                        high = max(high, section_of[section_ptr[j + 1] - 1])
-                        if _raise(j, base, blocks, spans, trail, control) > capacity:
-                            fits = False
-                            break
-                    remember(control, trail, BOUNDS, j, other.base, other.effective, other.under)
-                    other.base = base
-                    other.under = i
-                if fits:
-                    origin = lists[frame.section]
-                    fits = _fits(
-                        frame.section + low - origin if linear else frame.section,
-                        frame.section + high + 1 - origin if linear else frame.section_end,
-                        frame.level,
-                        capacity,
-                        blocks,
-                        sections,
-                        member_ptr,
-                        members,
-                        holes,
-                        lists,
-                        trail,
-                        control,
-                    )
-                if fits:
-                    # An excluded block must still have something that keeps it off its base.
-                    for r in range(neighbour_ptr[i], neighbour_ptr[i + 1]):
-                        j = neighbours[r]
-                        other = blocks[j]
-                        if other.offset >= 0 or other.effective == other.base:
-                            continue
-                        free = True
-                        for q in range(neighbour_ptr[j], neighbour_ptr[j + 1]):
-                            third = blocks[neighbours[q]]
-                            if third.offset < 0 and third.effective < other.base + other.size:
-                                free = False
-                                break
-                        if free:
-                            fits = False
-                            break
-                if not fits:
-                    _undo(frame.trail, blocks, sections, trail, control)
-                else:
-                    frame.state = PLACED
-                    parts = label(
-                        frame,
-                        linear,
-                        blocks,
-                        sections,
-                        section_ptr,
-                        section_of,
-                        neighbour_ptr,
-                        neighbours,
-                        member_ptr,
-                        members,
-                        lists,
-                        queue,
-                    )
-                    frame.next = frame.parts
-                    control[ANSWER] = FOUND
-                    if parts == 1 and frame.count > 1:
-                        p = control[PARTS]
-                        part_rows[p, 0] = frame.begin
-                        part_rows[p, 1] = frame.count - 1
-                        part_rows[p, 2] = frame.section
-                        part_rows[p, 3] = frame.section_end
-                        control[PARTS] = p + 1
-                    elif frame.count > 1:
-                        divide(
-                            frame,
-                            parts,
-                            blocks,
-                            sections,
-                            section_ptr,
-                            section_of,
-                            lists,
-                            part_rows,
-                            trail,
-                            control,
-                        )
-                    continue
-
-        # EXCLUDE: the choice stands on something that is still unplaced.
-        i = frame.choice
-        block = blocks[i]
-        ceiling = block.base + block.size
-        held, least = False, NOWHERE
-        work -= neighbour_ptr[i + 1] - neighbour_ptr[i]
-        for r in range(neighbour_ptr[i], neighbour_ptr[i + 1]):
-            j = neighbours[r]
-            other = blocks[j]
-            if other.offset >= 0:
-                continue
-            if other.effective < ceiling:
-                held = True
-            if (
-                other.family >= 0
-                and other.family == block.family
-                and (other.size < block.size or (other.size == block.size and j > i))
-            ):
-                continue  # never directly below
-            least = min(least, other.effective + other.size)
-        fits = held and least < NOWHERE
-        if fits:
-            effective = _settle(i, max(least, block.base + 1), blocks, spans)
-            fits = _raise(i, effective, blocks, spans, trail, control) <= capacity
-        if fits:
-            origin = lists[frame.section]
-            low, high = section_of[section_ptr[i]], section_of[section_ptr[i + 1] - 1]
-            fits = _fits(
-                frame.section + low - origin if linear else frame.section,
-                frame.section + high + 1 - origin if linear else frame.section_end,
-                frame.level,
-                capacity,
-                blocks,
-                sections,
-                member_ptr,
-                members,
-                holes,
-                lists,
-                trail,
-                control,
-            )
-        if fits:
+        if _exclude(frame, capacity, state):
             frame.state = SELECT
         else:
-            control[ANSWER] = EXHAUSTED
-            control[DEPTH] = depth - 1
-    control[SPENT] = given - work
+            _leave(EXHAUSTED, control)
     return RUNNING

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from stagepack.instances.profile import Array
 
 Record = Any
 """An entry of a structured array."""
@@ -16,14 +18,18 @@ RUNNING, FOUND, EXHAUSTED, LIMIT, FULL = range(5)
 """Why :func:`search` returned: work done, packed, proved, too many nodes, arrays too short."""
 
 DEPTH, TRAIL, LISTS, PARTS, NODES, ANSWER, FOCUS, SPENT = range(8)
-"""Entries of `control`: frames, used rows of the arrays, nodes; last answer, where to branch; steps
-of the last call."""
+"""Entries of `control`: the frame at work, used rows of the arrays, nodes; the last answer, where
+to branch, steps of the last call."""
 
 LOWEST_BLOCK, LOWEST_SECTION = range(2)
 """Where to branch: at the block of least base, or in the section of least floor."""
 
 SELECT, PLACED, EXCLUDE = range(3)
 """What a frame does next: choose a block, hear how its parts went, exclude it from its base."""
+
+PART_BEGIN, PART_COUNT, PART_SECTION, PART_SECTION_END = range(4)
+"""Columns of `parts`: where in `lists` a part's blocks begin, how many there are, and where its
+sections begin and end."""
 
 BLOCK = np.dtype(
     [
@@ -39,6 +45,10 @@ BLOCK = np.dtype(
         ("step", np.int64),  # offsets are multiples of this
         ("span", np.int64),  # its rows of `spans` are span .. span_end - 1
         ("span_end", np.int64),  # equal to span: may lie anywhere
+        ("section", np.int64),  # it is alive in section_of[section : section_end]
+        ("section_end", np.int64),
+        ("neighbour", np.int64),  # and conflicts with neighbours[neighbour : neighbour_end]
+        ("neighbour_end", np.int64),
         ("label", np.int64),  # scratch: part of the block
         ("weight", np.float64),  # of the load when ranks are computed anew; 0: ranks stay
     ],
@@ -53,6 +63,8 @@ SECTION = np.dtype(
         ("witness", np.int64),  # a member that had the least effective offset
         ("hole", np.int64),  # its rows of `holes` are hole .. hole_end - 1
         ("hole_end", np.int64),
+        ("member", np.int64),  # its blocks are members[member : member_end]
+        ("member_end", np.int64),
         ("label", np.int64),  # scratch: part of the section
     ],
     align=True,
@@ -86,3 +98,53 @@ CHANGE = np.dtype(
     align=True,
 )
 BOUNDS, OFFSET, PROFILE, RANK = range(4)
+"""What a row of the trail takes back: base, effective and under of a block; its offset; floor,
+total and crossing of a section; the rank of a block."""
+
+
+class SearchState(NamedTuple):
+    """A search under way: a component, which does not change, and what is known so far.
+
+    Attributes
+    ----------
+    linear : bool
+        Every block is alive in a run of sections.
+    section_of : ndarray of int64, shape (incidences,)
+        Sections of every block as rows, ascending.
+    neighbours : ndarray of int64, shape (2 * pairs,)
+        Blocks that share a section with each, as rows, ascending.
+    members : ndarray of int64, shape (incidences,)
+        Blocks of every section as rows.
+    spans : ndarray of int64, shape (., 2)
+        Legal offsets of blocks, ends included, ascending.
+    holes : ndarray of int64, shape (., 2)
+        Addresses [low, high) that no block of a section may use, ascending.
+    blocks : ndarray of BLOCK, shape (b,)
+    sections : ndarray of SECTION, shape (sections,)
+    frames : ndarray of FRAME, shape (b + 2,)
+        The stack: a frame for every block that is placed or excluded on the way to this node.
+    trail : ndarray of CHANGE
+        What to take back when a frame is left.
+    lists : ndarray of int64
+        Blocks and sections of parts.
+    parts : ndarray of int64, shape (., 4)
+        Where in `lists` the blocks and the sections of each part are.
+    queue : ndarray of int64, shape (b + 1,)
+        Scratch.
+    control : ndarray of int64, shape (8,)
+    """
+
+    linear: bool
+    section_of: Array
+    neighbours: Array
+    members: Array
+    spans: Array
+    holes: Array
+    blocks: Array
+    sections: Array
+    frames: Array
+    trail: Array
+    lists: Array
+    parts: Array
+    queue: Array
+    control: Array

@@ -14,7 +14,7 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.exact_search import exact_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component
-from stagepack.heuristics.packing.exact_search.exact_state import CHANGE, FRAME
+from stagepack.heuristics.packing.exact_search.exact_state import CHANGE, FRAME, SearchState
 from stagepack.instances.profile import Array
 
 WORK = 12_000_000
@@ -70,26 +70,34 @@ class CanonicalSearch:
     def __init__(self, component: Component) -> None:
         self.component = component
         b, sections = component.b, len(component.sections)
-        self._frames = np.zeros(b + 2, dtype=FRAME)
-        self._trail = np.zeros(16 * (b + sections) + 64, dtype=CHANGE)
-        self._lists = np.zeros(8 * (b + sections), dtype=np.int64)
-        self._parts = np.zeros((4 * b, 4), dtype=np.int64)
-        self._queue = np.zeros(b + 1, dtype=np.int64)
-        self._control = np.zeros(8, dtype=np.int64)
+        self._state = SearchState(
+            linear=component.linear,
+            section_of=component.section_of,
+            neighbours=component.neighbours,
+            members=component.members,
+            spans=component.spans,
+            holes=component.holes,
+            blocks=component.blocks.copy(),
+            sections=component.sections.copy(),
+            frames=np.zeros(b + 2, dtype=FRAME),
+            trail=np.zeros(16 * (b + sections) + 64, dtype=CHANGE),
+            lists=np.zeros(8 * (b + sections), dtype=np.int64),
+            parts=np.zeros((4 * b, 4), dtype=np.int64),
+            queue=np.zeros(b + 1, dtype=np.int64),
+            control=np.zeros(8, dtype=np.int64),
+        )
         self.steps = 0
-        self._blocks = component.blocks.copy()
-        self._sections = component.sections.copy()
         self._capacity = 0
 
     @property
     def nodes(self) -> int:
         """Nodes since the start."""
-        return int(self._control[state.NODES])
+        return int(self._state.control[state.NODES])
 
     @property
     def units(self) -> Array:
         """Offsets in units, where a packing was found."""
-        return np.asarray(self._blocks["offset"].copy())
+        return np.asarray(self._state.blocks["offset"].copy())
 
     def start(self, capacity: int, rank: Array, weight: Array, focus: int) -> None:
         """Begin anew.
@@ -105,20 +113,18 @@ class CanonicalSearch:
         focus : int
             LOWEST_BLOCK or LOWEST_SECTION.
         """
-        component = self.component
-        self._blocks[:] = component.blocks
-        self._sections[:] = component.sections
-        scaled = weight * min(1.0, 2.0**40 / max(1, capacity))
-        self._blocks["weight"] = scaled
-        loads = (scaled * component.load()).astype(np.int64)
-        self._blocks["rank"] = rank - component.b * loads
+        component, now = self.component, self._state
         b, sections = component.b, len(component.sections)
         effort.spend(BEGIN + effort.ITEM * (b + sections))
-        self._lists[: b + sections] = np.concatenate([np.arange(b), np.arange(sections)])
-        self._control[:] = 0
-        self._control[state.LISTS] = b + sections
-        self._control[state.FOCUS] = focus
-        frame = self._frames[:1]
+        now.blocks[:] = component.blocks
+        now.sections[:] = component.sections
+        scaled = weight * min(1.0, 2.0**40 / max(1, capacity))
+        loads = (scaled * component.load()).astype(np.int64)
+        now.blocks["weight"], now.blocks["rank"] = scaled, rank - b * loads
+        now.lists[: b + sections] = np.concatenate([np.arange(b), np.arange(sections)])
+        now.control[:] = 0
+        now.control[state.LISTS], now.control[state.FOCUS] = b + sections, focus
+        frame = now.frames[:1]
         frame["state"] = state.SELECT
         frame["begin"], frame["count"] = 0, b
         frame["section"], frame["section_end"] = b, b + sections
@@ -127,38 +133,17 @@ class CanonicalSearch:
 
     def run(self, node_limit: int) -> int:
         """Go on for about :data:`WORK` steps; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
-        component = self.component
         while True:
-            outcome = kernels.search(
-                self._capacity,
-                node_limit,
-                WORK,
-                component.linear,
-                self._blocks,
-                self._sections,
-                component.section_ptr,
-                component.section_of,
-                component.neighbour_ptr,
-                component.neighbours,
-                component.member_ptr,
-                component.members,
-                component.spans,
-                component.holes,
-                self._frames,
-                self._trail,
-                self._lists,
-                self._parts,
-                self._queue,
-                self._control,
-            )
-            steps = int(self._control[state.SPENT])
+            now = self._state
+            outcome = kernels.search(self._capacity, node_limit, WORK, now)
+            steps = int(now.control[state.SPENT])
             self.steps += steps
             effort.spend(effort.LOOK + STEP * steps)
             if outcome != state.FULL:
                 return int(outcome)
-            self._trail = np.concatenate([self._trail, np.zeros_like(self._trail)])
-            self._lists = np.concatenate([self._lists, np.zeros_like(self._lists)])
-            self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)])
+            self._state = now._replace(
+                trail=longer(now.trail), lists=longer(now.lists), parts=longer(now.parts)
+            )
 
 
 class Portfolio:
@@ -249,6 +234,11 @@ class Portfolio:
             yield focus, _ranks(keys[::-1]), weight
         if self._warm is not None:
             yield state.LOWEST_BLOCK, _ranks([self._warm]), np.zeros(component.b)
+
+
+def longer(array: Array) -> Array:
+    """Return an array with as many rows again, all zero."""
+    return np.concatenate([array, np.zeros_like(array)])
 
 
 def _ranks(keys: list[Array]) -> Array:

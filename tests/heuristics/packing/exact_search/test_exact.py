@@ -101,8 +101,8 @@ def test_arrays_grow_when_they_are_too_short(monkeypatch: pytest.MonkeyPatch) ->
 
     def short(self: CanonicalSearch, component: components.Component) -> None:
         whole(self, component)
-        self._trail = self._trail[:1]
-        self._parts = self._parts[:1]
+        now = self._state
+        self._state = now._replace(trail=now.trail[:1], parts=now.parts[:1])
 
     monkeypatch.setattr(CanonicalSearch, "__init__", short)
     decision = exact.decide(blocks, 20, node_limit=50_000)
