@@ -313,6 +313,8 @@ def _apart(start: Array, end: Array, low: Array, high: Array) -> bool:
     """Tell whether no two rectangles, shape (n,), intersect."""
     from stagepack.instances.packing import sweep  # compiled code: loaded when used
 
+    if not len(low):
+        return True
     by_low, low = _ascending(low)
     place = np.empty(len(low), dtype=np.int64)
     place[by_low] = np.arange(len(low))

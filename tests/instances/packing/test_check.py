@@ -249,3 +249,8 @@ def test_what_is_valid_and_plain_is_never_searched_for_overlaps(
     assert broken(packing(period=4, start=[0, 1, 3], end=[2, 4, 5]), [0, 4, 10]) == []
     with pytest.raises(NameError):
         broken(packing(), [0, 3, 9])
+
+
+def test_buffers_that_are_never_there_overlap_nothing() -> None:
+    gone = LmemPacking.from_arrays([4, 4], [0, 0], [2, 2], gaps=[(0, 0, 2), (1, 0, 2)])
+    assert gone.check(PackingSolution(np.zeros(2, dtype=np.int64))) == ()
