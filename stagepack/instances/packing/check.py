@@ -99,8 +99,7 @@ def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, 
     found = _offsets_shape(instance, solution)
     if found:
         return tuple(found)
-    offsets, n = solution.offsets, instance.n
-    name = instance.buffer_id
+    offsets, name = solution.offsets, instance.buffer_id
 
     def tell(rule: str, broken: Array, detail: str, *values: Array) -> None:
         where = np.flatnonzero(broken)
@@ -116,14 +115,7 @@ def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, 
     misplaced = _memory_violations(instance, solution)
     if misplaced:
         return (*found, *misplaced)
-    if instance.memories:
-        limits = np.array(
-            [2**62 if m.capacity is None else m.capacity for m in instance.memories], dtype=np.int64
-        )
-        room = limits[solution.memory]
-    else:
-        enforced = instance.capacity is not None and instance.objective != "peak"
-        room = np.full(n, instance.capacity if enforced else 2**62)
+    room = _room(instance, solution)
     tell(
         "capacity",
         tops > room,
@@ -148,14 +140,7 @@ def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, 
     )
     tell("range", ~_in_ranges(instance, offsets), "buffer {} lies at {:,}, in no range", offsets)
     found += _into_reserved(instance, offsets)
-    for group in instance.colocated:
-        members = list(group)
-        if len(set(offsets[members].tolist())) > 1:
-            places = ", ".join(f"{name(i)} at {offsets[i]:,}" for i in members[:LISTED])
-            found.append(Violation("colocation", f"one offset is asked for, not {places}"))
-        elif solution.memory is not None and len(set(solution.memory[members].tolist())) > 1:
-            names = ", ".join(name(i) for i in members[:LISTED])
-            found.append(Violation("colocation", f"{names} lie in different memories"))
+    found += _colocated(instance, solution)
     if instance.banks is not None:
         end = instance.banks.count * instance.banks.nbytes
         tell(
@@ -167,6 +152,29 @@ def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, 
         )
     found += _overlaps(instance, solution)
     return tuple(found)
+
+
+def _room(instance: PackingData, solution: PackingSolution) -> Array:
+    """Return the capacity of the memory that each buffer lies in, shape (n,)."""
+    if instance.memories:
+        limits = [2**62 if m.capacity is None else m.capacity for m in instance.memories]
+        return np.array(limits, dtype=np.int64)[solution.memory]
+    enforced = instance.capacity is not None and instance.objective != "peak"
+    return np.full(instance.n, instance.capacity if enforced else 2**62)
+
+
+def _colocated(instance: PackingData, solution: PackingSolution) -> list[Violation]:
+    """Return the groups of buffers that should have one offset in one memory, and have not."""
+    offsets, name, found = solution.offsets, instance.buffer_id, []
+    for group in instance.colocated:
+        members = list(group)
+        if len(set(offsets[members].tolist())) > 1:
+            places = ", ".join(f"{name(i)} at {offsets[i]:,}" for i in members[:LISTED])
+            found.append(Violation("colocation", f"one offset is asked for, not {places}"))
+        elif solution.memory is not None and len(set(solution.memory[members].tolist())) > 1:
+            names = ", ".join(name(i) for i in members[:LISTED])
+            found.append(Violation("colocation", f"{names} lie in different memories"))
+    return found
 
 
 def _into_reserved(instance: PackingData, offsets: Array) -> list[Violation]:

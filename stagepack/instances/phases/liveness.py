@@ -145,14 +145,9 @@ def spans(instance: PhaseData, figures: Figures, phase: Phase) -> tuple[list[Spa
                 missing = []
             found += [Span(tensor, begin, end) for begin, end in live]
             absent += [Absence(tensor, at) for at in missing]
-    # Gradients.
-    if phase.kind.backward:
-        for t, layers in inside.items():
-            if t == 0:
-                continue
-            tensor = Tensor("dx", t, int(figures.activations[t]))
-            if not layers and tensor not in loaded:
-                continue
+    for t, layers in inside.items() if phase.kind.backward else ():
+        tensor = Tensor("dx", t, int(figures.activations[t]))  # a gradient
+        if t and (layers or tensor in loaded):
             begin = 0 if tensor in loaded else min(backward[layer] for layer in layers)
             end = final if tensor in stored or t <= phase.first else backward[t - 1]
             found.append(Span(tensor, begin, end))

@@ -26,20 +26,7 @@ def instance(given: PartitionData) -> None:
             field="microbatches",
             remedy="give at least one and fewer than 2**31",
         )
-    total = 0.0
-    for name in ("forward", "backward"):
-        total += float(np.sum(getattr(given, name), dtype=np.float64))
-    if total >= LARGEST:
-        raise InputError(
-            "the sum of all cycles exceeds 2**62", field="forward", remedy="use a coarser unit"
-        )
-    columns = [*given.exclusive.values(), given.temporary, given.carry, given.stash]
-    columns += [given.in_bytes, given.out_bytes, given.shared.nbytes]
-    factor = max(1, given.microbatches if given.training else 1)
-    if sum(float(np.sum(c, dtype=np.float64)) for c in columns) * factor >= LARGEST:
-        raise InputError(
-            "the sum of all bytes exceeds 2**62", field="exclusive", remedy="use a coarser unit"
-        )
+    _sums(given)
     if given.layer_names is not None and len(given.layer_names) != n:
         raise InputError(
             f"{len(given.layer_names)} names for {n} layers",
@@ -79,6 +66,24 @@ def instance(given: PartitionData) -> None:
                     field=name,
                     remedy=f"cuts run from 1 to {n - 1}; cut c lies before layer c",
                 )
+
+
+def _sums(given: PartitionData) -> None:
+    """Refuse figures whose sums could overflow."""
+    cycles = sum(
+        float(np.sum(column, dtype=np.float64)) for column in (given.forward, given.backward)
+    )
+    if cycles >= LARGEST:
+        raise InputError(
+            "the sum of all cycles exceeds 2**62", field="forward", remedy="use a coarser unit"
+        )
+    columns = [*given.exclusive.values(), given.temporary, given.carry, given.stash]
+    columns += [given.in_bytes, given.out_bytes, given.shared.nbytes]
+    factor = max(1, given.microbatches if given.training else 1)
+    if sum(float(np.sum(c, dtype=np.float64)) for c in columns) * factor >= LARGEST:
+        raise InputError(
+            "the sum of all bytes exceeds 2**62", field="exclusive", remedy="use a coarser unit"
+        )
 
 
 def _cluster(given: PartitionData) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -90,25 +90,7 @@ def arguments(
     if "devices" not in options:
         derived["device_names"] = [partition.device_name(stage[2]) for stage in stages]
     if training:
-        backward = [_cycles(partition, partition.backward, *stage) for stage in stages]
-        if split and min(backward) == 1:
-            raise InputError(
-                f"the backward pass of stage {backward.index(1)} takes 1 cycle",
-                field="split",
-                remedy="choose a finer unit, or do not split",
-            )
-        stash = [
-            int(partition.stash[first:end].sum()) + int(partition.in_bytes[first])
-            for first, end, _ in stages
-        ]
-        weight = [cycles // 2 for cycles in backward] if split else [0] * len(stages)
-        given_later = [nbytes // 2 for nbytes in stash] if split else [0] * len(stages)
-        derived["backward"] = [a - b for a, b in zip(backward, weight, strict=True)]
-        derived["memory_forward"] = stash
-        derived["memory_backward"] = [b - a for a, b in zip(stash, given_later, strict=True)]
-        if split:
-            derived["weight"] = weight
-            derived["memory_weight"] = [-nbytes for nbytes in given_later]
+        derived |= _backward(partition, stages, split)
     derived |= options
     if "limit" not in options:
         devices = derived.get("devices")
@@ -116,6 +98,36 @@ def arguments(
             partition, stages, np.arange(len(stages)) if devices is None else np.asarray(devices)
         )
     return derived
+
+
+def _backward(
+    partition: PipelinePartition, stages: Sequence[tuple[int, int, int]], split: bool
+) -> dict[str, list[int]]:
+    """Return cycles of B (and W) of the stages, and the bytes that F takes and they release."""
+    backward = [_cycles(partition, partition.backward, *stage) for stage in stages]
+    if split and min(backward) == 1:
+        raise InputError(
+            f"the backward pass of stage {backward.index(1)} takes 1 cycle",
+            field="split",
+            remedy="choose a finer unit, or do not split",
+        )
+    stash = [
+        int(partition.stash[first:end].sum()) + int(partition.in_bytes[first])
+        for first, end, _ in stages
+    ]
+    if not split:
+        return {
+            "backward": backward,
+            "memory_forward": stash,
+            "memory_backward": [-nbytes for nbytes in stash],
+        }
+    return {
+        "backward": [cycles - cycles // 2 for cycles in backward],
+        "weight": [cycles // 2 for cycles in backward],
+        "memory_forward": stash,
+        "memory_backward": [nbytes // 2 - nbytes for nbytes in stash],
+        "memory_weight": [-(nbytes // 2) for nbytes in stash],
+    }
 
 
 def _cycles(partition: PipelinePartition, column: Array, first: int, end: int, device: int) -> int:
