@@ -100,38 +100,9 @@ def search(
         offset += len(option)
         if boundary == n:
             break
-        low, high = table.start[boundary], table.start[boundary + 1]
-        rows = np.arange(low, high)
-        following = least[table.end[low:high]]
-        if table.prefetch:
-            # The next group may yet hide these cycles, on the way back.
-            following = following - table.hide_last[low:high]
-        size = max(1, PAIRS // max(1, high - low))
-        effort.spend(5 * effort.LOOK + effort.READ * len(option) * (high - low))
-        for block in range(0, len(option), size):
-            if block and not keep_going():
-                return None
-            chunk = slice(block, block + size)
-            total = cycles[chunk, None] + table.time[None, low:high]
-            if table.prefetch and boundary:
-                total -= hidden(table, option[chunk], kept[chunk], rows)
-            fits = kept[chunk, None] + table.need[None, low:high] <= table.capacity
-            promising = fits & (total + following < upper)
-            came, went = np.nonzero(promising)
-            ends = table.end[low + went]
-            order = np.argsort(ends, kind="stable")
-            came, went, ends = came[order], went[order], ends[order]
-            cuts = np.flatnonzero(np.diff(ends)) + 1
-            effort.spend(effort.LOOK * (len(cuts) + 1) + effort.LABEL * len(ends))
-            for part in np.split(np.arange(len(ends)), cuts):
-                if len(part):
-                    i, j = came[part], went[part]
-                    waiting[ends[part[0]]].add(
-                        rows[j],
-                        kept[chunk][i] + table.kept[low + j],
-                        total[i, j],
-                        numbers[chunk][i],
-                    )
+        labels_here = (option, kept, cycles, numbers)
+        if not _extend(table, boundary, labels_here, least, upper, waiting, keep_going):
+            return None
     else:
         return None
     best = int(np.argmin(cycles))
@@ -142,6 +113,68 @@ def search(
         chosen.append(int(options[number]))
         number = int(parents[number])
     return chosen[::-1]
+
+
+def _extend(
+    table: OptionTable,
+    boundary: int,
+    labels: tuple[Array, Array, Array, Array],
+    least: Array,
+    upper: int,
+    waiting: list[_Waiting],
+    keep_going: Callable[[], bool],
+) -> bool:
+    """Add to `waiting` what follows the labels at a boundary; return whether there was time.
+
+    Parameters
+    ----------
+    table : OptionTable
+    boundary : int
+    labels : tuple of ndarray
+        Option, kept, cycles and number of each.
+    least : ndarray
+        From :func:`rest`.
+    upper : int
+        What a plan must beat.
+    waiting : list of _Waiting
+        By boundary.
+    keep_going : callable
+        Asked between blocks of `PAIRS`.
+    """
+    option, kept, cycles, numbers = labels
+    low, high = table.start[boundary], table.start[boundary + 1]
+    rows = np.arange(low, high)
+    following = least[table.end[low:high]]
+    if table.prefetch:
+        # The next group may yet hide these cycles, on the way back.
+        following = following - table.hide_last[low:high]
+    size = max(1, PAIRS // max(1, high - low))
+    effort.spend(5 * effort.LOOK + effort.READ * len(option) * (high - low))
+    for block in range(0, len(option), size):
+        if block and not keep_going():
+            return False
+        chunk = slice(block, block + size)
+        total = cycles[chunk, None] + table.time[None, low:high]
+        if table.prefetch and boundary:
+            total -= hidden(table, option[chunk], kept[chunk], rows)
+        fits = kept[chunk, None] + table.need[None, low:high] <= table.capacity
+        promising = fits & (total + following < upper)
+        came, went = np.nonzero(promising)
+        ends = table.end[low + went]
+        order = np.argsort(ends, kind="stable")
+        came, went, ends = came[order], went[order], ends[order]
+        cuts = np.flatnonzero(np.diff(ends)) + 1
+        effort.spend(effort.LOOK * (len(cuts) + 1) + effort.LABEL * len(ends))
+        for part in np.split(np.arange(len(ends)), cuts):
+            if len(part):
+                i, j = came[part], went[part]
+                waiting[ends[part[0]]].add(
+                    rows[j],
+                    kept[chunk][i] + table.kept[low + j],
+                    total[i, j],
+                    numbers[chunk][i],
+                )
+    return True
 
 
 class _Waiting:

@@ -30,6 +30,7 @@ from stagepack.instances.phases.data import SEPARATE
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.progress import Progress, Stopped
+from stagepack.result import Termination
 
 KEPT = 2**22
 """Groups of all microbatches whose costs and policies are kept at a time."""
@@ -104,7 +105,7 @@ class Pairs:
 
     def insist(self) -> bool:
         """Return True, or raise :class:`Stopped` when interrupted: for the very first plan."""
-        if self.progress.interrupted:
+        if self.progress.stop_reason() is Termination.INTERRUPTED:
             raise Stopped
         return True
 

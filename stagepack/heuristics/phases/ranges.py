@@ -121,7 +121,7 @@ class RangeCosts:
         self.forward = self._over(_sums(figures.forward))
         self.backward = self._over(_sums(figures.backward))
         self.update = self._over(_sums(instance.update))
-        effort.spend(effort.LOOK + effort.GROUP * (len(first) + n))
+        effort.spend(40 * effort.LOOK + effort.GROUP * (len(first) + n))
 
     def _moved(self, last: Array) -> Array:
         """Return what groups move, given the last readers of tensors; see :func:`traffic`."""

@@ -191,6 +191,7 @@ class Network:
         n = len(instance.operations)
         graph = graph_of(instance, looks.at)
         before, after = memory_arcs(instance, looks.at)
+        looks.at(len(before))
         first, by = np.zeros(n + 1, dtype=np.int64), np.empty_like(before)
         if len(before):
             np.cumsum(np.bincount(before, minlength=n), out=first[1:])
@@ -198,8 +199,7 @@ class Network:
         place = first[:-1].copy()
         for low, high in looks.parts(len(before)):
             kernels.by_source(before, place, by, low, high)
-        # Memory arcs lead to later microbatches.
-        visit = instance.operations.topological().astype(np.int32)
+        visit = instance.operations.topological()  # memory arcs lead to later microbatches
         looks.at(10 * n)
         after = after[by]
         looks.at(10 * len(after))

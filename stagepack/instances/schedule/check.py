@@ -437,8 +437,7 @@ def _suspects(rows: Rows, start: Array) -> tuple[list[int], list[int]]:
         begin = start[rows.operations(part)]
         end = begin + np.repeat(rows.duration[part], counts)
         device = np.repeat(rows.device[part], counts)
-        by_device = (device,) if high - low > 1 else ()
-        order = np.lexsort((begin, *by_device))
+        order = _ordered(begin, device)
         apart = device[1:] != device[:-1]  # in the order, too, for it begins with the devices
         clash = (begin[order[1:]] < end[order[:-1]]) & ~apart
         clashing += np.unique(device[1:][clash]).tolist()
@@ -446,7 +445,7 @@ def _suspects(rows: Rows, start: Array) -> tuple[list[int], list[int]]:
             continue
         change = np.repeat(rows.change[part], counts)
         moment = np.where(change > 0, begin, end)
-        order = np.lexsort((moment, *by_device))
+        order = _ordered(moment, device)
         level = np.cumsum(change[order])
         before = np.concatenate([[0], level[:-1]])[np.concatenate([[True], apart])]
         level -= np.repeat(before, sizes[low:high])
@@ -454,6 +453,17 @@ def _suspects(rows: Rows, start: Array) -> tuple[list[int], list[int]]:
         lasting = np.append(apart | (moment[1:] > moment[:-1]), True)  # of those at one moment
         overfull += np.unique(device[lasting & (level > instance.limit[device])]).tolist()
     return clashing, overfull
+
+
+def _ordered(moment: Array, device: Array) -> Array:
+    """Return operations, given device by device, in the order of some moments on each.
+
+    One number for both sorts in a tenth of the time: rows are runs in order already.
+    """
+    span, after = int(moment.max()) + 1, device - device[0]
+    if span * (int(after[-1]) + 1) < LATEST:
+        return np.argsort(moment + after * span, kind="stable")
+    return np.lexsort((moment, device))
 
 
 def _overlaps(

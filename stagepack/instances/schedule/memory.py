@@ -87,7 +87,9 @@ def memory_arcs(
                 for before, after in _arcs(instance, part, m, look):
                     befores.append(before)
                     afters.append(after)
-    return np.concatenate(befores), np.concatenate(afters)
+    before = np.concatenate(befores)
+    look(len(before))
+    return before, np.concatenate(afters)
 
 
 def _arcs(

@@ -123,7 +123,7 @@ class Operations:
         )
 
     def topological(self) -> Array:
-        """Return all operations, what must come first first, int64, shape (operations,).
+        """Return all operations, what must come first first, int32, shape (operations,).
 
         Microbatch by microbatch, so that it holds for whatever makes one wait for an earlier one,
         too: only stages of as many microbatches are connected.
@@ -132,9 +132,9 @@ class Operations:
         turn = np.repeat(self._turn, self.kinds)
         rows = np.lexsort((np.where(kind == 1, -turn, turn), kind, self.count))
         lengths, firsts = np.unique(self.count[rows], return_index=True)
-        groups = np.split(self.origin[rows], firsts[1:])
+        groups = np.split(self.origin[rows].astype(np.int32), firsts[1:])
         parts = [
-            np.add.outer(np.arange(length), group).ravel()
+            np.add.outer(np.arange(length, dtype=np.int32), group).ravel()
             for length, group in zip(lengths.tolist(), groups, strict=True)
         ]
         return np.concatenate(parts)

@@ -405,3 +405,23 @@ def test_many_phases_are_more_work_than_few(layers: int) -> None:
             effort.plan(layers, phases, False)
             work.append(effort.spent())
     assert work[1] > 3 * work[0]
+
+
+def test_the_very_first_plan_asks_too_but_heeds_interrupts_alone() -> None:
+    """It was made to its end without a question that anybody heard."""
+    progress: Progress[PhaseSolution] = Progress(SIX.evaluate, SIX.check, time_limit=0.0)
+    asked: list[int] = []
+    reason = progress.stop_reason
+
+    def stop_reason() -> object:
+        asked.append(len(asked))
+        return reason()
+
+    pairs = Pairs(SIX, progress)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "stop_reason", stop_reason)
+        assert pairs.insist()
+        assert len(asked) == 1
+        progress.interrupt()
+        with pytest.raises(Stopped):
+            pairs.insist()

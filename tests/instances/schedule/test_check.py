@@ -238,3 +238,12 @@ def slowly_right(instance: PipelineSchedule, solution: ScheduleSolution) -> bool
             if held > instance.limit[device]:
                 return False
     return True
+
+
+@pytest.mark.parametrize("scale", [1, 2**58], ids=["one number for both", "too large for that"])
+def test_operations_are_ordered_by_device_and_moment(scale: int) -> None:
+    draw = np.random.default_rng(3)
+    device = np.repeat([4, 5, 9], [7, 5, 8])
+    moment = scale * draw.integers(0, 6, len(device))
+    expected = sorted(range(len(device)), key=lambda v: (device[v], moment[v]))
+    assert check._ordered(moment, device).tolist() == expected
