@@ -449,3 +449,21 @@ def test_a_rule_leaves_the_time_for_a_first_placement(monkeypatch: pytest.Monkey
     result = solve(instance, "first-fit-size", time_limit=1, options={"deterministic": True})
     assert began
     assert "did not end in time" not in result.reason
+
+
+@pytest.mark.parametrize(("buffers", "needed"), [(40, False), (700, True)])
+def test_few_buffers_need_no_kernels_of_many(
+    buffers: int, needed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: set[str] = set()
+    monkeypatch.setattr(attempts, "_warm", set())
+    monkeypatch.setattr(attempts, "warm_up", lambda *parts: compiled.update(parts))
+    instance = LmemPacking.from_arrays(range(1, buffers + 1), [0] * buffers, [1] * buffers)
+    assert solve(instance, "portfolio").status is Status.OPTIMAL
+    assert "greedy" in compiled
+    assert ("valleys" in compiled) == needed
+
+
+def test_few_buffers_have_an_answer_whatever_the_time() -> None:
+    instance = LmemPacking.from_arrays([3, 5, 7], [0, 1, 2], [2, 3, 4])
+    assert solve(instance, "portfolio", time_limit=1e-9).solution is not None

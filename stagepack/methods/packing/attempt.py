@@ -146,7 +146,7 @@ def compile_kernels(attempt: Attempt, *parts: str, rigid: bool = False) -> None:
 
     That is for the blocks as they are, or for what those made rigid need.
     """
-    if "greedy" in parts and not attempt.blocks.plain:
+    if {"greedy", "valleys"} & set(parts) and not attempt.blocks.plain:
         parts += ("lists",)
     if not attempt.blocks.rigid and not rigid:
         parts = tuple("general" if part == "exact" else part for part in parts)
@@ -168,8 +168,8 @@ def warm_up(*parts: str) -> None:
     Parameters
     ----------
     *parts : str
-        Out of "greedy", "lists" (greedy for more than plain blocks), "dive", "exact", "general"
-        (exact for blocks of any shape), "anneal", "relocation", "spill".
+        Out of "greedy", "valleys", "lists" (either for more than plain blocks), "dive", "exact",
+        "general" (exact for blocks of any shape), "anneal", "relocation", "spill".
     """
     # Its load is 16 and its optimum 17, so that nothing is decided without a search.
     instance = LmemPacking.from_arrays(
@@ -181,6 +181,7 @@ def warm_up(*parts: str) -> None:
     instance.check(PackingSolution.of(instance, low))
     if "greedy" in parts:
         greedy.place(blocks, rule)
+    if "valleys" in parts:
         valleys.first(valleys.Spans(blocks))
     if "lists" in parts:
         greedy.place(Blocks.of(instance.replace(fixed=[0] + [-1] * 7)), rule)

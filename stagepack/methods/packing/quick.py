@@ -65,7 +65,7 @@ class Quick(NamedTuple):
 
 def place_first(attempt: Attempt) -> Quick:
     """Offer a placement in n log n, whether or not there is time."""
-    compile_kernels(attempt, "greedy")
+    compile_kernels(attempt, "valleys")
     progress, key = attempt.progress, valleys.KEYS[0]
     began, best = progress.spent, None
     attempt.keep_going()  # the normal form of a million buffers took its time

@@ -175,14 +175,17 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
     if instance.objective is Objective.MOVES:
         steps.replan(attempt)
         return
-    quick = place_first(attempt)
-    if attempt.blocks.b > LARGE:
-        place_more(attempt, quick)
+    if attempt.blocks.b >= DIVED:  # of fewer the rules place all as soon
+        quick = place_first(attempt)
+        if attempt.blocks.b > LARGE:
+            place_more(attempt, quick)
     progress.require_time()
     if attempt.blocks.b >= DIVED and not dive.unsupported(attempt.blocks.rounded):
         steps.dive_with_cores(attempt, settings, attempt.for_a_while(min(DIVE, effort.left() / 4)))
         progress.require_time()
     greedy.portfolio(attempt.blocks, keep_going=attempt.keep_going, on_solution=attempt.offer)
+    if attempt.best is None:
+        place_first(attempt)
     if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
         pairs = greedy.BankPairs.of(attempt.blocks, instance.banks)
         apart = greedy.place(

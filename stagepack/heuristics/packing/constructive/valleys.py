@@ -187,6 +187,8 @@ def place(
     offsets = np.full(blocks.b, -1, dtype=np.int64)
     ground = np.zeros(blocks.sections, dtype=np.int64)
     before = np.union1d(bound, spans.scattered)
+    if over():
+        return None
     if len(before):
         before = before[np.argsort(classes[before], kind="stable")]
         few = complete and meetings(blocks, before) <= FEW
