@@ -260,9 +260,10 @@ def child(kind: str, family: str, cells: list[tuple[str, bool]], limit: float) -
             continue
         options = {"deterministic": deterministic}
         _cap(WARMING)
-        if not apart[method]:
-            with contextlib.suppress(StagepackError):
-                solve(small, method, time_limit=0.1, options=options)
+        for start in ("auto", None):  # without one, kernels are needed that a good one spares
+            if not apart[method]:
+                with contextlib.suppress(StagepackError):
+                    solve(small, method, time_limit=0.1, warm_start=start, options=options)
         cell, answer = run(instance, method, deterministic, limit)
         if answer is not None and "check of an answer" not in outside:
             outside["check of an answer"] = _seconds(instance.check, answer)[1]

@@ -27,7 +27,7 @@ Run = Callable[[PipelinePartition, PipelineProgress, Settings], None]
 OVERDUE = 1.2
 """Part of the seconds that work stands for after which engines that count none are ended."""
 
-PACE = 1.2
+PACE = 1.4
 """Work of CP-SAT in a second, once it has loaded a model of partitions."""
 
 PASSES = 1e-7
