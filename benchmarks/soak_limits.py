@@ -42,6 +42,7 @@ from benchmarks.hostile import FAMILIES, Family  # noqa: E402
 from stagepack.errors import StagepackError  # noqa: E402
 from stagepack.progress import Progress  # noqa: E402
 from stagepack.solve import REGISTRY, methods, solve  # noqa: E402
+from stagepack.solvers.engine import left_behind  # noqa: E402
 
 OVER, SILENT = 0.5, 0.2
 """Seconds of CPU beyond the limit, and without a question, that go unreported."""
@@ -264,6 +265,8 @@ def child(kind: str, family: str, cells: list[tuple[str, bool]], limit: float) -
             if not apart[method]:
                 with contextlib.suppress(StagepackError):
                     solve(small, method, time_limit=0.1, warm_start=start, options=options)
+        while left_behind():  # of the first runs
+            time.sleep(0.05)
         cell, answer = run(instance, method, deterministic, limit)
         if answer is not None and "check of an answer" not in outside:
             outside["check of an answer"] = _seconds(instance.check, answer)[1]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from stagepack.formulations.pipeline import cp_sat
+from stagepack.errors import InputError
+from stagepack.formulations.pipeline import MilpAssignment, MilpInterval, cp_sat, windows
 from stagepack.heuristics.pipeline import prober
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.methods.pipeline import searches
 from stagepack.methods.pipeline.searches import PACE, PASSES
 from stagepack.progress import Progress
 from stagepack.result import Status, Termination
@@ -53,9 +56,18 @@ def test_searches_limited_by_work_repeat(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(set(ends)) > 1  # more work, more known
 
 
-@pytest.mark.parametrize("method", ["milp-interval", "cp-sat"])
-def test_models_too_large_for_their_work_are_given_up(method: str) -> None:
-    result = solve(chain(150_000, 200), method, time_limit=0.1, options={"deterministic": True})
+@pytest.mark.parametrize("model", [MilpInterval, MilpAssignment, cp_sat.CpSat])
+def test_models_that_take_too_long_to_build_are_given_up(
+    model: type[MilpInterval | MilpAssignment | cp_sat.CpSat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object, **__: object) -> None:
+        while True:  # until it is ended from outside
+            time.sleep(0.001)
+
+    monkeypatch.setattr(model, "__init__", build)
+    monkeypatch.setattr(searches, "OVERDUE", 0.0)
+    method = {MilpInterval: "milp-interval", MilpAssignment: "milp-assignment"}.get(model, "cp-sat")
+    result = solve(chain(20, 4), method, time_limit=9, options={"deterministic": True})
     assert result.status is Status.FEASIBLE
     assert result.termination is Termination.TIME_LIMIT
     assert "ended by the clock" in result.reason
@@ -84,6 +96,15 @@ def test_models_that_take_longer_to_load_than_there_is_are_not_handed_over(
     assert "to load CpSat, more than is left" in result.reason
     with pytest.raises(HandedError):
         solve(chain(200, 4), "cp-sat", time_limit=None)
+
+
+def test_a_model_that_is_too_large_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "MOST_CUTS", 3)
+    result = solve(chain(200, 4), "cp-sat", time_limit=None)
+    assert (result.status, result.termination) == (Status.FEASIBLE, Termination.FINISHED)
+    assert "more than 3 together" in result.reason
+    with pytest.raises(InputError, match="more than 3 together"):
+        solve(chain(200, 4), "cp-sat", time_limit=None, warm_start=None)
 
 
 @pytest.mark.usefixtures("handed")

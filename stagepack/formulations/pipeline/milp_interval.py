@@ -48,6 +48,7 @@ from stagepack.formulations.pipeline.windows import (
     UNLIMITED,
     StageLimits,
     StageValues,
+    common,
     constant_ticks,
     ends_after,
     fitting_stages,
@@ -57,6 +58,7 @@ from stagepack.formulations.pipeline.windows import (
     require_exact,
     span,
     starts_before,
+    union,
 )
 from stagepack.instances.pipeline.ranges import assign_devices
 from stagepack.instances.pipeline.solution import PipelineSolution
@@ -172,12 +174,12 @@ class MilpInterval(PipelineModel):
         placed[0] = within[0]
         for s, then, c, stashes in steps:
             more = starts_before(placed[s], ends[c, stashes], within[then])
-            placed[then] = np.union1d(placed[then], more) if len(placed[then]) else more
+            placed[then] = union([placed[then], more])
         ready = [places[:1] if accepts else places[:0] for accepts in order.accepting]
         for s, then, c, stashes in reversed(steps):
             more = ends_after(ready[then], ends[c, stashes], within[s])
-            ready[s] = np.union1d(ready[s], more) if len(ready[s]) else more
-        return [np.intersect1d(a, b) for a, b in zip(placed, ready, strict=True)]
+            ready[s] = union([ready[s], more])
+        return [common(a, b) for a, b in zip(placed, ready, strict=True)]
 
     def _candidates(self, limits: StageLimits) -> Arcs:
         """Return the stages within the limit of compute, between reachable nodes."""
@@ -253,13 +255,13 @@ class MilpInterval(PipelineModel):
             here = slice(spans[t], spans[t + 1])
             used[here] = np.isin(arcs.end[here], placed[order.source[t]])
             q = order.target[t]
-            placed[q] = np.union1d(placed[q], arcs.begin[here][used[here]])
+            placed[q] = union([placed[q], np.unique(arcs.begin[here][used[here]])])
         ready = [np.zeros(int(accepts), dtype=np.int64) for accepts in order.accepting]
         for t in reversed(range(len(order.source))):
             here = slice(spans[t], spans[t + 1])
             used[here] &= np.isin(arcs.begin[here], ready[order.target[t]])
             q = order.source[t]
-            ready[q] = np.union1d(ready[q], arcs.end[here][used[here]])
+            ready[q] = union([ready[q], np.unique(arcs.end[here][used[here]])])
         return arcs.keep(used)
 
     def _least_costs(self, arcs: Arcs) -> tuple[int, int]:

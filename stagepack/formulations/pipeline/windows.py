@@ -18,7 +18,6 @@ Source
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,6 +30,7 @@ from stagepack.instances.profile import Array
 
 UNLIMITED = 2**62
 LARGEST_DOUBLE = 2**53
+MOST_CUTS = 5_000_000  # of all slots together
 MOST_VALUES = 4_000_000  # stages whose values are collected
 MOST_SUMMANDS = 200_000  # and how many of them are added up each time
 
@@ -251,10 +251,6 @@ def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> li
         idle: dict[str, Array] = {"": cuts[:0], "any": cuts, "start": cuts[:1][cuts[:1] == 0]}
         return idle[slot.idle]
 
-    def together(rows: list[Array]) -> Array:
-        union: Array = functools.reduce(np.union1d, rows)
-        return union
-
     furthest, earliest = [0], [costs.n]
     for slot in slots:
         far = [int(ends[option][furthest[-1]]) for option in slot.options]
@@ -263,15 +259,43 @@ def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> li
         near = [int(np.searchsorted(ends[option], earliest[-1])) for option in slot.options]
         earliest.append(min(*near, earliest[-1] if slot.idle == "any" else costs.n))
     within = [span(places, *ends) for ends in zip(reversed(earliest), furthest, strict=True)]
+    if sum(map(len, within)) > MOST_CUTS:
+        raise InputError(
+            f"the places of {len(slots) - 1:,} cuts are more than {MOST_CUTS:,} together",
+            field="model",
+            remedy="give a good solution first (it leaves fewer), or use `dp`",
+        )
     left = [places[:1]]
     for slot, some in zip(slots, within[1:], strict=True):
         reached = [ends_after(left[-1], ends[option], some) for option in slot.options]
-        left.append(together([*reached, stay(left[-1], slot)]))
+        left.append(union([*reached, stay(left[-1], slot)]))
     right = [places[-1:]]
     for slot, some in zip(reversed(slots), reversed(within[:-1]), strict=True):
         reached = [starts_before(right[-1], ends[option], some) for option in slot.options]
-        right.append(together([*reached, stay(right[-1], slot)]))
-    return [np.intersect1d(a, b) for a, b in zip(left, reversed(right), strict=True)]
+        right.append(union([*reached, stay(right[-1], slot)]))
+    return [common(a, b) for a, b in zip(left, reversed(right), strict=True)]
+
+
+def union(rows: Sequence[Array]) -> Array:
+    """Return the cuts, rising, that are in any of some rows of rising cuts.  O(their range)."""
+    some = [row for row in rows if len(row)]
+    if len(some) < 2:
+        return some[0] if some else rows[0]
+    first, last = min(int(row[0]) for row in some), max(int(row[-1]) for row in some)
+    found = np.zeros(last - first + 1, dtype=bool)
+    for row in some:
+        found[row - first] = True
+    return np.flatnonzero(found) + first
+
+
+def common(cuts: Array, others: Array) -> Array:
+    """Return the cuts, rising, that are in two rows of rising cuts.  O(the range of `others`)."""
+    if not len(cuts) or not len(others):
+        return cuts[:0]
+    near = span(cuts, others[0], others[-1])
+    found = np.zeros(others[-1] - others[0] + 1, dtype=bool)
+    found[others - others[0]] = True
+    return np.asarray(near[found[near - others[0]]])
 
 
 def span(places: Array, first: int, last: int) -> Array:

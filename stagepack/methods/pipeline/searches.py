@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Callable
 
+from stagepack.errors import InputError
 from stagepack.formulations import pipeline as formulations
 from stagepack.heuristics.pipeline import baselines, reference
 from stagepack.heuristics.pipeline import bisect as bisection
@@ -142,19 +143,24 @@ def _on_engine(
         _start(instance, progress, settings)
         start = progress.solution
         upper = None if start is None else costs.objective(start)
-        run_model(
-            engine,
-            lambda: formulation(costs, upper=upper),
-            name,
-            progress,
-            paced(settings, engine, progress.remaining, PACE),
-            start=start,
-            start_value=None if start is None else instance.evaluate(start),
-            bound_value=costs.bound,
-            pace=PACE,
-            overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
-            conclude_infeasible=lambda: conclude_infeasible(costs, progress, name),
-        )
+        try:
+            run_model(
+                engine,
+                lambda: formulation(costs, upper=upper),
+                name,
+                progress,
+                paced(settings, engine, progress.remaining, PACE),
+                start=start,
+                start_value=None if start is None else instance.evaluate(start),
+                bound_value=costs.bound,
+                pace=PACE,
+                overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
+                conclude_infeasible=lambda: conclude_infeasible(costs, progress, name),
+            )
+        except InputError as error:  # too large a model
+            if start is None:
+                raise
+            progress.reason = str(error)  # what is known stays known
 
     return run
 

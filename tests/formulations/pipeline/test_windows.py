@@ -8,18 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stagepack.errors import InputError
 from stagepack.formulations.pipeline import CpSat, MilpAssignment, MilpInterval
 from stagepack.formulations.pipeline.windows import (
     UNLIMITED,
     Slot,
     StageLimits,
+    common,
     ends_after,
     furthest_ends,
     least_compute,
     least_transfer,
     min_over_covering,
     slot_cuts,
+    span,
     starts_before,
+    union,
 )
 from stagepack.instances.pipeline import Objective, PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -71,6 +75,22 @@ def test_models_are_as_large_as_their_windows(formulation: Any) -> None:
         tracemalloc.stop()
     assert not model.infeasible
     assert peak < 2 * n * k  # bytes
+
+
+def test_rows_of_cuts_are_sets() -> None:
+    draw = np.random.default_rng(3)
+    for _ in range(200):
+        a, b, c = (np.flatnonzero(draw.random(12) < draw.random()) for _ in range(3))
+        assert union([a, b, c]).tolist() == sorted({*a, *b, *c})
+        assert common(a, b).tolist() == sorted({*a} & {*b})
+        first, last = draw.integers(-1, 14, 2).tolist()
+        assert span(a, first, last).tolist() == [cut for cut in a if first <= cut <= last]
+
+
+def test_too_many_cuts_are_refused_before_any_is_looked_at() -> None:
+    costs = RangeCosts(PipelinePartition.from_arrays([0] * 100_000, devices=100))
+    with pytest.raises(InputError, match="99 cuts are more than 5,000,000 together"):
+        CpSat(costs)
 
 
 def test_limits_of_every_objective() -> None:
