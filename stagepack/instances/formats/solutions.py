@@ -71,7 +71,7 @@ def solution_in(data: bytes, instance: Any = None, *, any_digest: bool = False) 
             _require_kind(PROBLEMS[known.kinds[0]], instance)
             return known.solution(data, instance)
     document = strict.decode(data, dict[str, Any])
-    if document.get("problem") in PROBLEMS and "version" in document:
+    if str(document.get("problem")) in PROBLEMS and "version" in document:
         raise InputError(
             f"holds an instance of {document['problem']}, no solution",
             remedy="give a solution, or a result that has one",
