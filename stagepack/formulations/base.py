@@ -1,7 +1,8 @@
 """What all models have in common: an instance goes in, an engine's answers come out as solutions.
 
 A model is built when it is constructed.  `decode` turns values of its variables into a solution,
-`hint` a solution into values, and `lower_bound` an engine's bound into one that is safe.
+`hint` a solution into values, and `lower_bound` an engine's bound into one that is safe.  CP-SAT
+is imported when a model for it is built, not before; linear models need no engine to be built.
 """
 
 from __future__ import annotations

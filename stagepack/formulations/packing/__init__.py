@@ -1,9 +1,7 @@
 """Models of packing: constraint programming, and a MILP of who lies below whom.
 
-Each class builds its model from a :class:`~stagepack.instances.packing.LmemPacking`, turns an
-engine's values into a solution (`decode`), a solution into a complete start (`hint`) and an
-engine's raw bound into a safe one (`lower_bound`).  Engines are imported when a model is built,
-not before.
+They are :class:`~stagepack.formulations.base.Formulation`s, built from
+:class:`~stagepack.instances.packing.LmemPacking`.
 """
 
 from stagepack.formulations.packing.cp_sat import CpSat

@@ -1,9 +1,7 @@
 """Models of phase scheduling: plans as paths of groups, and recomputation within one group.
 
-Each class builds its model from a :class:`~stagepack.instances.phases.PhaseSchedule`, turns an
-engine's values into a plan (`decode`), a plan into a complete start (`hint`) and an engine's raw
-bound into a safe one in cycles (`lower_bound`).  Engines are imported when a model is built, not
-before.
+They are :class:`~stagepack.formulations.base.Formulation`s, built from
+:class:`~stagepack.instances.phases.PhaseSchedule`.
 """
 
 from stagepack.formulations.phases.cp_sat import CpSat

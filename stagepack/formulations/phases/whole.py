@@ -65,9 +65,9 @@ class WholeProgram(Program[int]):
             Factors by column.
         low, high : int, optional
         """
-        found = [(column, int(value)) for column, value in terms.items() if value]
-        least = sum(v * (self.lower[c] if v > 0 else self.upper[c]) for c, v in found)
-        most = sum(v * (self.upper[c] if v > 0 else self.lower[c]) for c, v in found)
+        found = {column: int(value) for column, value in terms.items() if value}
+        least = sum(v * (self.lower[c] if v > 0 else self.upper[c]) for c, v in found.items())
+        most = sum(v * (self.upper[c] if v > 0 else self.lower[c]) for c, v in found.items())
         low = None if low is None or low <= least else int(low)
         high = None if high is None or high >= most else int(high)
         if low is None and high is None:
@@ -75,7 +75,7 @@ class WholeProgram(Program[int]):
         if (low is not None and low > most) or (high is not None and high < least):
             self.contradiction = True
             return
-        super().row(dict(found), low=low, high=high)
+        super().row(found, low=low, high=high)
 
     @property
     def gain(self) -> int:

@@ -1,9 +1,7 @@
 """Models of pipeline partitioning: path variables, cumulative assignment, constraint programming.
 
-Each class builds its model from :class:`~stagepack.instances.pipeline.ranges.RangeCosts`, turns
-an engine's values into a solution (`decode`), a solution into a complete start (`hint`) and an
-engine's raw bound into a safe one in ticks (`lower_bound`).  Engines are imported when a model is
-built, not before.
+They are :class:`~stagepack.formulations.base.Formulation`s, built from
+:class:`~stagepack.instances.pipeline.ranges.RangeCosts`.
 """
 
 from stagepack.formulations.pipeline.cp_sat import CpSat
