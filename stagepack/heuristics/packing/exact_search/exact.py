@@ -21,7 +21,7 @@ from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
 from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.heuristics.packing.exact_search.portfolio import Portfolio
+from stagepack.heuristics.packing.exact_search.portfolio import CanonicalPortfolio, Portfolio
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
@@ -106,13 +106,11 @@ def prepared(
     return (Packing if blocks.rigid else ShapedPacking)(blocks, which, first, end, keep_going)
 
 
-def _portfolio(
-    component: Component | exact_general.Component, warm: Array | None
-) -> Portfolio | exact_general.Portfolio:
+def _portfolio(component: Component | exact_general.Component, warm: Array | None) -> Portfolio:
     """Return the searches of a component, given a packing of it."""
     if isinstance(component, exact_general.Component):
-        return exact_general.Portfolio(component, warm)
-    return Portfolio(component, warm)
+        return exact_general.GeneralPortfolio(component, warm)
+    return CanonicalPortfolio(component, warm)
 
 
 def decide(
@@ -183,22 +181,22 @@ def decide_packing(
             offsets[component.index] = known
         else:
             waiting.append((component, known))
-    portfolios: list[Portfolio | exact_general.Portfolio] = []
+    portfolios: list[Portfolio] = []
     number = 0
     while waiting or portfolios:
         undecided = []
         # In the first round searches are made as they are needed: they may be many.
         for portfolio in portfolios if number else (_portfolio(*each) for each in waiting):
-            component = portfolio.component
+            searched = portfolio.component
             outcome = state.RUNNING
             if effort.go_on():
-                outcome = effort.round(portfolio, component.capacity(capacity), number)
+                outcome = effort.round(portfolio, searched.capacity(capacity), number)
             if outcome == state.RUNNING:
                 return decision(Status.UNKNOWN)
             if outcome == state.EXHAUSTED:
                 return decision(Status.INFEASIBLE, portfolio.next_peak(capacity))
             if outcome == state.FOUND:
-                offsets[component.index] = component.offsets(portfolio.search.units)
+                offsets[searched.index] = searched.offsets(portfolio.search.units)
             else:
                 undecided.append(portfolio)
         waiting, portfolios, number = [], undecided, number + 1
@@ -216,7 +214,7 @@ class _Effort:
     ) -> None:
         self._keep_going = keep_going
         self._node_limit, self._step_limit = node_limit, step_limit
-        self._portfolio: Portfolio | exact_general.Portfolio | None = None
+        self._portfolio: Portfolio | None = None
         self._nodes = self._steps = 0  # without those of the portfolio at work
 
     @property
@@ -237,9 +235,7 @@ class _Effort:
             and (self._keep_going is None or self._keep_going())
         )
 
-    def round(
-        self, portfolio: Portfolio | exact_general.Portfolio, capacity: int, number: int
-    ) -> int:
+    def round(self, portfolio: Portfolio, capacity: int, number: int) -> int:
         """Search a component once in every order, within the limits."""
         nodes, steps = self.nodes, self.steps
         self._portfolio = portfolio
@@ -314,7 +310,7 @@ class _Descent:
         self.offsets = packing.offsets.copy()
         self.high = np.full(len(packing.components), NOWHERE, dtype=np.int64)
         self._settled: list[Array | None] = []
-        self._portfolios: dict[int, Portfolio | exact_general.Portfolio] = {}
+        self._portfolios: dict[int, Portfolio] = {}
         components: Sequence[Component | exact_general.Component] = packing.components
         for at, component in enumerate(components):
             known = None if upper is None else component.settled(upper)

@@ -25,6 +25,12 @@ from stagepack.heuristics.packing.exact_search.address_ranges import Spans, span
 from stagepack.heuristics.packing.exact_search.components import next_top
 from stagepack.heuristics.packing.exact_search.csr import rows, transposed
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
+from stagepack.heuristics.packing.exact_search.portfolio import (
+    PausedSearch,
+    Portfolio,
+    longer,
+    ranks,
+)
 from stagepack.instances.packing.blocks import Blocks, aligned_unit, distinct
 from stagepack.instances.profile import Array
 
@@ -291,22 +297,19 @@ def _ranges(places: list[Spans | None], unit: int) -> tuple[Array, Array]:
     return ptr, _spans(low, high)
 
 
-class GeneralSearch:
+class GeneralSearch(PausedSearch):
     """A search of one component for packings within a capacity, which can be paused.
 
     Parameters
     ----------
     component : Component
-
-    Attributes
-    ----------
-    steps : int
-        Elementary steps of the kernel, of all that was begun.
     """
 
+    step = STEP
+
     def __init__(self, component: Component) -> None:
+        super().__init__()
         self.component = component
-        self.steps = 0
         shapes = component.shapes
         b = len(shapes.blocks)
         self._shapes = shapes._replace(
@@ -370,31 +373,17 @@ class GeneralSearch:
         self._frames[0, general.BEGIN], self._frames[0, general.COUNT] = 0, b
         self._capacity = capacity
 
-    def run(self, node_limit: int) -> int:
-        """Go on for about :data:`WORK` steps; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
-        while True:
-            outcome = kernels.search(
-                self._capacity,
-                node_limit,
-                WORK,
-                self._shapes,
-                self._frames,
-                self._trail,
-                self._lists,
-                self._parts,
-                self._control,
-            )
-            steps = int(self._control[general.WORK])
-            self.steps += steps
-            effort.spend(effort.LOOK + STEP * steps)
-            if outcome != state.FULL:
-                return int(outcome)
-            self._trail = np.concatenate([self._trail, np.zeros_like(self._trail)])
-            self._lists = np.concatenate([self._lists, np.zeros_like(self._lists)])
-            self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)])
+    def _proceed(self, node_limit: int) -> tuple[int, int]:
+        arrays = self._frames, self._trail, self._lists, self._parts, self._control
+        outcome = kernels.search(self._capacity, node_limit, WORK, self._shapes, *arrays)
+        return outcome, int(self._control[general.WORK])
+
+    def _lengthen(self) -> None:
+        self._trail, self._lists = longer(self._trail), longer(self._lists)
+        self._parts = longer(self._parts)
 
 
-class Portfolio:
+class GeneralPortfolio(Portfolio):
     """Searches of one component in several orders.
 
     Parameters
@@ -405,9 +394,9 @@ class Portfolio:
     """
 
     def __init__(self, component: Component, warm: Array | None = None) -> None:
-        self.component = component
-        self.search = GeneralSearch(component)
-        self._nodes = 0
+        super().__init__()
+        self.component: Component = component
+        self.search: GeneralSearch = GeneralSearch(component)
         blocks = component.shapes.blocks
         count = blocks["section_end"] - blocks["section"]
         load = np.zeros(len(blocks), dtype=np.int64)
@@ -417,47 +406,18 @@ class Portfolio:
         self._warm = warm
         self._random = np.random.default_rng(component.b)
 
-    @property
-    def searched(self) -> int:
-        """Nodes of all searches so far."""
-        return self._nodes + self.search.nodes
-
     def next_peak(self, nbytes: int) -> int:
-        """Return the least possible peak above a capacity that was proved too small, in bytes."""
+        """Return the least possible peak above a capacity: what blocks and the search allow."""
         unit, movable = self.component.unit, self.component.shapes.blocks[: self.component.b]
         return min(NOWHERE, unit * max(self.search.least, next_top(movable, nbytes // unit)))
 
-    def round(self, capacity: int, number: int, go_on: Callable[[], bool]) -> int:
-        """Search once in every order, with a limit of nodes that doubles from round to round.
+    def _limit(self, number: int) -> int:
+        return (FIRST_LIMIT * self.component.b) << number
 
-        Parameters
-        ----------
-        capacity : int
-            In units.
-        number : int
-            Of the round, from 0.
-        go_on : callable
-            Asked between chunks of work.
-
-        Returns
-        -------
-        int
-            FOUND, EXHAUSTED, LIMIT, or RUNNING when told to stop.
-        """
-        limit = (FIRST_LIMIT * self.component.b) << number
+    def _starts(self, capacity: int, number: int) -> Iterator[None]:
         for focus, rank in self._orders(number):
-            self._nodes = self.searched
             self.search.start(capacity, rank, focus)
-            outcome = state.RUNNING
-            while outcome == state.RUNNING:
-                outcome = self.search.run(limit)
-                if outcome == state.RUNNING and not go_on():
-                    return state.RUNNING
-            if outcome != state.LIMIT:
-                return outcome
-            if not go_on():
-                return state.RUNNING
-        return state.LIMIT
+            yield
 
     def _orders(self, number: int) -> Iterator[tuple[int, Array]]:
         """Yield focus and ranks; after two rounds the first key is changed by lognormal noise."""
@@ -466,16 +426,9 @@ class Portfolio:
             keys = [-self._keys[key].astype(float) for key in order]
             if number > 1:
                 keys[0] = keys[0] * self._random.lognormal(0.0, 0.1, len(keys[0]))
-            yield focus, _ranks(keys[::-1])
+            yield focus, ranks(keys[::-1])
         if self._warm is not None:
-            yield state.LOWEST_BLOCK, _ranks([np.append(self._warm, np.zeros(held))])
-
-
-def _ranks(keys: list[Array]) -> Array:
-    """Return the rank of each item by ascending keys, the last one first."""
-    rank = np.empty(len(keys[0]), dtype=np.int64)
-    rank[np.lexsort(keys)] = np.arange(len(rank))
-    return rank
+            yield state.LOWEST_BLOCK, ranks([np.append(self._warm, np.zeros(held))])
 
 
 class ShapedPacking:

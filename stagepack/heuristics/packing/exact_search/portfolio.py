@@ -6,7 +6,9 @@ order, so every restart is legal and the first search that ends counts.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import numpy as np
 
@@ -54,20 +56,144 @@ hard instances, fourteen orders in turn leave half as many unsolved as six fixed
 """
 
 
-class CanonicalSearch:
+class PausedSearch(abc.ABC):
     """A search of one component for packings within a capacity, which can be paused.
-
-    Parameters
-    ----------
-    component : Component
 
     Attributes
     ----------
     steps : int
         Elementary steps of the kernel, of all that was begun.
+    step : float
+        Seconds of one.
     """
 
+    step: float
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    @property
+    @abc.abstractmethod
+    def nodes(self) -> int:
+        """Nodes since the start."""
+
+    @property
+    @abc.abstractmethod
+    def units(self) -> Array:
+        """Offsets in units, where a packing was found."""
+
+    @abc.abstractmethod
+    def _proceed(self, node_limit: int) -> tuple[int, int]:
+        """Call the kernel; return why it came back, and how many steps it took."""
+
+    @abc.abstractmethod
+    def _lengthen(self) -> None:
+        """Double the arrays that were too short."""
+
+    def run(self, node_limit: int) -> int:
+        """Go on for about 0.1 s; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
+        while True:
+            outcome, steps = self._proceed(node_limit)
+            self.steps += steps
+            effort.spend(effort.LOOK + self.step * steps)
+            if outcome != state.FULL:
+                return int(outcome)
+            self._lengthen()
+
+
+class Searchable(Protocol):
+    """What every component knows of itself: which blocks it has, and what units are in bytes."""
+
+    index: Array
+
+    def capacity(self, nbytes: int) -> int:
+        """Return a capacity in bytes in units."""
+        ...
+
+    def offsets(self, units: Array) -> Array:
+        """Return offsets in bytes, shape (b,), from those in units."""
+        ...
+
+
+class Portfolio(abc.ABC):
+    """Searches of one component in many orders.
+
+    Attributes
+    ----------
+    component : Searchable
+    search : PausedSearch
+        The one that is under way.
+    """
+
+    component: Searchable
+    search: PausedSearch
+
+    def __init__(self) -> None:
+        self._nodes = 0
+
+    @property
+    def searched(self) -> int:
+        """Nodes of all searches so far."""
+        return self._nodes + self.search.nodes
+
+    @abc.abstractmethod
+    def next_peak(self, nbytes: int) -> int:
+        """Return the least possible peak above a capacity that was proved too small, in bytes."""
+
+    @abc.abstractmethod
+    def _limit(self, number: int) -> int:
+        """Return the limit of nodes of each search of a round."""
+
+    @abc.abstractmethod
+    def _starts(self, capacity: int, number: int) -> Iterator[None]:
+        """Start one search of a round after the other."""
+
+    def round(self, capacity: int, number: int, go_on: Callable[[], bool]) -> int:
+        """Search once in every order, with a limit of nodes that doubles from round to round.
+
+        Parameters
+        ----------
+        capacity : int
+            In units, above the lift.
+        number : int
+            Of the round, from 0.
+        go_on : callable
+            Asked between chunks of work.
+
+        Returns
+        -------
+        int
+            FOUND, EXHAUSTED, LIMIT, or RUNNING when told to stop.
+        """
+        limit = self._limit(number)
+        before = self.searched
+        for _ in self._starts(capacity, number):
+            self._nodes = before
+            outcome = state.RUNNING
+            while outcome == state.RUNNING:
+                outcome = self.search.run(limit)
+                if outcome == state.RUNNING and not go_on():
+                    return state.RUNNING
+            if outcome != state.LIMIT:
+                return outcome
+            if not go_on():
+                return state.RUNNING
+            before = self.searched
+        return state.LIMIT
+
+
+class CanonicalSearch(PausedSearch):
+    """A search of one component for packings within a capacity, which can be paused.
+
+    Parameters
+    ----------
+    component : Component
+    """
+
+    step = STEP
+
     def __init__(self, component: Component) -> None:
+        super().__init__()
         self.component = component
         b, sections = component.b, len(component.sections)
         self._state = SearchState(
@@ -86,7 +212,6 @@ class CanonicalSearch:
             queue=np.zeros(b + 1, dtype=np.int64),
             control=np.zeros(8, dtype=np.int64),
         )
-        self.steps = 0
         self._capacity = 0
 
     @property
@@ -131,22 +256,19 @@ class CanonicalSearch:
         frame["level"] = 0
         self._capacity = capacity
 
-    def run(self, node_limit: int) -> int:
-        """Go on for about :data:`WORK` steps; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
-        while True:
-            now = self._state
-            outcome = kernels.search(self._capacity, node_limit, WORK, now)
-            steps = int(now.control[state.SPENT])
-            self.steps += steps
-            effort.spend(effort.LOOK + STEP * steps)
-            if outcome != state.FULL:
-                return int(outcome)
-            self._state = now._replace(
-                trail=longer(now.trail), lists=longer(now.lists), parts=longer(now.parts)
-            )
+    def _proceed(self, node_limit: int) -> tuple[int, int]:
+        now = self._state
+        outcome = kernels.search(self._capacity, node_limit, WORK, now)
+        return outcome, int(now.control[state.SPENT])
+
+    def _lengthen(self) -> None:
+        now = self._state
+        self._state = now._replace(
+            trail=longer(now.trail), lists=longer(now.lists), parts=longer(now.parts)
+        )
 
 
-class Portfolio:
+class CanonicalPortfolio(Portfolio):
     """Searches of one component in many orders.
 
     Parameters
@@ -157,9 +279,9 @@ class Portfolio:
     """
 
     def __init__(self, component: Component, warm: Array | None = None) -> None:
-        self.component = component
-        self.search = CanonicalSearch(component)
-        self._nodes = 0
+        super().__init__()
+        self.component: Component = component
+        self.search: CanonicalSearch = CanonicalSearch(component)
         group = component.group
         self._keys = {
             "T": component.load().astype(float),
@@ -172,47 +294,18 @@ class Portfolio:
         self._warm = warm
         self._random = np.random.default_rng(component.b)
 
-    @property
-    def searched(self) -> int:
-        """Nodes of all searches so far."""
-        return self._nodes + self.search.nodes
-
     def next_peak(self, nbytes: int) -> int:
-        """Return the least possible peak above a capacity that was proved too small, in bytes."""
+        """Return the least possible peak above a capacity: what its blocks' steps allow."""
         return self.component.next_peak(nbytes)
 
-    def round(self, capacity: int, number: int, go_on: Callable[[], bool]) -> int:
-        """Search once in every order, with a limit of nodes that doubles from round to round.
-
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        number : int
-            Of the round, from 0.
-        go_on : callable
-            Asked between chunks of work.
-
-        Returns
-        -------
-        int
-            FOUND, EXHAUSTED, LIMIT, or RUNNING when told to stop.
-        """
+    def _limit(self, number: int) -> int:
         b = self.component.b
-        limit = b << number if number else b + b // 16  # first those that need hardly any search
+        return b << number if number else b + b // 16  # first those that need hardly any search
+
+    def _starts(self, capacity: int, number: int) -> Iterator[None]:
         for focus, rank, weight in self._orders(number):
-            self._nodes = self.searched
             self.search.start(capacity, rank, weight, focus)
-            outcome = state.RUNNING
-            while outcome == state.RUNNING:
-                outcome = self.search.run(limit)
-                if outcome == state.RUNNING and not go_on():
-                    return state.RUNNING
-            if outcome != state.LIMIT:
-                return outcome
-            if not go_on():
-                return state.RUNNING
-        return state.LIMIT
+            yield
 
     def _orders(self, number: int) -> Iterator[tuple[int, Array, Array]]:
         """Yield focus, ranks and weights of loads of each search of a round.
@@ -231,9 +324,9 @@ class Portfolio:
                 noise = self._random.lognormal(0.0, (0.02, 0.1, 0.02)[number % 3], component.b)
                 keys[0] = keys[0] * noise[component.life]
             weight = np.full(component.b, float(order[0] == "T"))
-            yield focus, _ranks(keys[::-1]), weight
+            yield focus, ranks(keys[::-1]), weight
         if self._warm is not None:
-            yield state.LOWEST_BLOCK, _ranks([self._warm]), np.zeros(component.b)
+            yield state.LOWEST_BLOCK, ranks([self._warm]), np.zeros(component.b)
 
 
 def longer(array: Array) -> Array:
@@ -241,7 +334,7 @@ def longer(array: Array) -> Array:
     return np.concatenate([array, np.zeros_like(array)])
 
 
-def _ranks(keys: list[Array]) -> Array:
+def ranks(keys: list[Array]) -> Array:
     """Return the rank of each item by ascending keys, the last one first."""
     rank = np.empty(len(keys[0]), dtype=np.int64)
     rank[np.lexsort(keys)] = np.arange(len(rank))
