@@ -471,11 +471,11 @@ def summarise(report: Report, limit: float) -> None:
             wrong = bool(verdict(cell, limit, known(kind, family, cell)))
             by_method[kind, cell.method].append((cell, wrong))
     print(f"\n{'method':<44}{'cells':>7}{'wrong':>7}{'most s':>9}{'silence':>9}")
-    for (kind, method), cells in by_method.items():
-        most = max(cell.cpu for cell, _ in cells)
-        silence = max(cell.silence for cell, _ in cells)
-        wrongs = sum(wrong for _, wrong in cells)
-        print(f"{kind + ' ' + method:<44}{len(cells):>7}{wrongs:>7}{most:>9.2f}{silence:>9.2f}")
+    for (kind, method), judged in by_method.items():
+        most = max(cell.cpu for cell, _ in judged)
+        silence = max(cell.silence for cell, _ in judged)
+        wrongs = sum(wrong for _, wrong in judged)
+        print(f"{kind + ' ' + method:<44}{len(judged):>7}{wrongs:>7}{most:>9.2f}{silence:>9.2f}")
 
 
 def main() -> int:
