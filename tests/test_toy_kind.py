@@ -134,8 +134,11 @@ def test_it_is_drawn_and_reported(bag: Knapsack, tmp_path: Path) -> None:
     table = sp.compare([bag], jobs=0)
     page = table.to_html(tmp_path).read_text()
     assert "<dt>Things</dt><dd>2</dd>" in page
-    with pytest.raises(sp.InputError, match="no picture"):
+    with pytest.raises(sp.InputError, match="no interactive picture"):
         sp.plot(bag, result, tmp_path / "bag.html")
+    with pytest.raises(sp.InputError, match="no interactive picture") as refused:
+        run("solve", "toy/stairs", "--plot", tmp_path / "bag.html")
+    assert refused.value.field == "--plot"
     with pytest.raises(sp.InputError, match="has one scale"):
         sp.plot(bag, result, scale="sizes")
 

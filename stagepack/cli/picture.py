@@ -28,10 +28,11 @@ def require_drawable(problem: Any, path: Path, option: str) -> None:
     from stagepack.report.figures import graph_objects
     from stagepack.report.view import no_picture, view
 
-    if not view(problem.kind).drawn:
-        raise no_picture(problem.kind, option)
+    kind, page = view(problem.kind), path.suffix.lower() == ".html"
+    if not kind.drawn or (page and not kind.interactive):
+        raise no_picture(problem.kind, option, interactive=kind.drawn)
     try:
-        if path.suffix.lower() == ".html":
+        if page:
             graph_objects()
         else:
             require_picture(path)

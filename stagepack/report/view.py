@@ -74,6 +74,11 @@ class View(Generic[InstanceT, SolutionT]):
         """Whether there are pictures of solutions."""
         return self._draw is not None
 
+    @property
+    def interactive(self) -> bool:
+        """Whether there are interactive ones."""
+        return self._figures is not None
+
     # ------------------------------------------------------------------ instances
 
     def facts(self, instance: InstanceT) -> Document:
@@ -191,7 +196,7 @@ class View(Generic[InstanceT, SolutionT]):
             Where the kind has no picture.
         """
         if self._figures is None:
-            raise no_picture(instance.kind)
+            raise no_picture(instance.kind, interactive=True)
         return self._figures(instance, solutions, **_scaled(scale))
 
     def page(
@@ -266,8 +271,14 @@ def view(kind: str) -> AnyView:
     return found
 
 
-def no_picture(kind: str, field: str = "") -> InputError:
-    """Return the error that there is no picture of this kind."""
+def no_picture(kind: str, field: str = "", *, interactive: bool = False) -> InputError:
+    """Return the error that there is no picture of this kind, or none that is interactive."""
+    if interactive:
+        return InputError(
+            f"there is no interactive picture of a {kind}",
+            field=field,
+            remedy="end the name in .png, .svg or .pdf",
+        )
     return InputError(f"there is no picture of a {kind}", field=field)
 
 

@@ -145,3 +145,9 @@ def test_groups_stand_apart_and_name_themselves_once() -> None:
     wide = sheet.fitted(40).part([2])
     assert (list(wide.rows), dict(wide.marks)) == ([["y", "3"]], {(0, "value"): "red"})
     assert wide.widths == [5, 5]
+
+
+def test_a_stage_of_one_layer_is_no_range() -> None:
+    instance = network(3, 3, name="net")
+    found = stages(estimate(instance, cut(instance, 0)))
+    assert [row[1] for row in found.rows] == ["0", "1", "2"]

@@ -61,7 +61,7 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Any:
     unit = "cycles" if scale == "cycles" else "layers"
     hover = [
         f"<b>{text(row.label)}</b>, stage {s.stage} on {text(s.device_name)}"
-        f"<br>layers {s.first:,}–{s.end - 1:,}"
+        f"<br>layers {as_text.span(s.first, s.end)}"
         f"<br>compute {as_text.number(s.compute)}<br>transfer {as_text.number(s.transfer)}"
         f"<br>memory {as_text.quantity(s.memory)}"
         for row, s in marks

@@ -32,6 +32,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
     counted = "cycles"
     scales = SCALES
     things = (PipelineSolution, Estimate)
+    interactive = True
 
     def facts(self, instance: PipelinePartition) -> dict[str, Any]:
         """Return sizes, totals and simple bounds as plain data."""
@@ -247,7 +248,7 @@ def stages(estimate: Estimate) -> Sheet:
     rows = [
         [
             str(stage.stage),
-            f"{stage.first:,}–{stage.end - 1:,}",
+            as_text.span(stage.first, stage.end),
             stage.device_name,
             as_text.number(stage.compute),
             as_text.number(stage.transfer),

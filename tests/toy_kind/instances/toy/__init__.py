@@ -1,6 +1,14 @@
 """Knapsacks: data, solutions, and whether these are right."""
 
-from tests.toy_kind.instances.toy.data import KIND, KnapsackSolution
-from tests.toy_kind.instances.toy.instance import Knapsack
+from __future__ import annotations
 
-__all__ = ["KIND", "Knapsack", "KnapsackSolution"]
+from typing import TYPE_CHECKING
+
+from stagepack.kinds import later
+
+if TYPE_CHECKING:
+    from tests.toy_kind.instances.toy.data import KnapsackSolution as KnapsackSolution
+    from tests.toy_kind.instances.toy.instance import Knapsack as Knapsack
+    from tests.toy_kind.instances.toy.words import KIND as KIND
+else:
+    __getattr__ = later(__name__, words="KIND", data="KnapsackSolution", instance="Knapsack")

@@ -9,8 +9,7 @@ from typing import Any
 
 from stagepack.instances.documents import strict
 from stagepack.shown import Shown, ShownSolution
-
-KIND = "toy-knapsack"
+from tests.toy_kind.instances.toy.words import KIND
 
 
 @dataclass(frozen=True, repr=False)
