@@ -19,7 +19,16 @@ Spans = tuple[tuple[int, int], ...]
 
 
 def places(blocks: Blocks, section_ptr: Array, section_of: Array, ask: Ask) -> dict[int, Spans]:
-    """Return where blocks may lie that have ranges or conflict with a fixed block."""
+    """Return where blocks may lie that have ranges or conflict with a fixed block.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    section_ptr, section_of : ndarray of int64
+        Block i is alive in the sections section_of[section_ptr[i] : section_ptr[i + 1]].
+    ask : callable
+        Called for every block that is looked at; it may raise.
+    """
     places = {i: ranges_of(blocks, i) for i in np.flatnonzero(np.diff(blocks.range_ptr)).tolist()}
     fixed = np.flatnonzero(blocks.fixed >= 0)
     if len(fixed):

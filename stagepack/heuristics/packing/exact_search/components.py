@@ -4,6 +4,8 @@ A component is a connected part of the conflicts.  A block that conflicts with a
 component lies, without loss, at the bottom: packings of the rest, moved up by its size, are
 packings of the whole.  It is taken out, and what remains may fall apart again.  Lengths are
 divided by their gcd.
+
+Source: see :mod:`.exact`.
 """
 
 from __future__ import annotations

@@ -164,7 +164,17 @@ def decide_packing(
     step_limit: int | None = None,
     warm: Array | None = None,
 ) -> Decision:
-    """Decide for components that are already made; see :func:`decide`."""
+    """Decide for components that are already made; see :func:`decide`.
+
+    Parameters
+    ----------
+    packing : Packing or ShapedPacking
+        Components, of :func:`prepared`.
+    capacity : int
+        Bytes.
+    keep_going, node_limit, step_limit, warm
+        As for :func:`decide`.
+    """
     if packing.bound > capacity:
         return Decision(Status.INFEASIBLE, None, packing.bound, 0, 0)
     offsets = packing.offsets.copy()

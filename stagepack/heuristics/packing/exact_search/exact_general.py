@@ -4,6 +4,8 @@ A component is a connected part of the conflicts between movable blocks, with th
 beside it; it is searched by :mod:`.exact_general_kernels` in several orders.  What it takes from
 the rest of the exact search is what a component and its search can do, so that
 :func:`.exact.decide` and ``minimise`` serve both.
+
+Cost and sources: see :mod:`.exact_general_kernels`.
 """
 
 from __future__ import annotations
@@ -246,7 +248,22 @@ def _partners(blocks: Blocks, which: Array) -> tuple[Array, Array]:
 def forbidden(
     near_ptr: Array, near: Array, piece_ptr: Array, pieces: Array, share_ptr: Array, share: Array
 ) -> tuple[Array, Array]:
-    """Return the forbidden distances o_i - o_j of the entries (i, j) of `near` as rows of spans."""
+    """Return the forbidden distances o_i - o_j of the entries (i, j) of `near`, as rows of spans.
+
+    Parameters
+    ----------
+    near_ptr, near : ndarray of int64, shape (blocks + 1,), (entries,)
+        Rows of the blocks that each block meets.
+    piece_ptr, pieces : ndarray of int64, shape (blocks + 1,), (pieces, 4)
+        Rows of the pieces of each block: sections [first, end), bytes [low, high) above the offset.
+    share_ptr, share : ndarray of int64, shape (blocks + 1,), (partners,)
+        Rows of the blocks with which each may share its offset.
+
+    Returns
+    -------
+    ptr, spans : ndarray
+        Spans of entry e: spans[ptr[e] : ptr[e + 1]].
+    """
     first, end = np.sort(pieces[:, 0]), np.sort(pieces[:, 1])
     meeting = np.searchsorted(first, end, side="left") - np.arange(1, len(end) + 1)
     most = 2 * int(meeting.sum()) + len(share) + 1

@@ -1,7 +1,7 @@
 """Searches of one component: the kernel from outside, and many orders in which it is tried.
 
 Round-robin over several orders with doubling node limits: what is proved does not depend on the
-order, so every restart is legal and the first search that ends counts.
+order, so every restart is legal and the first search that ends counts.  Source: see :mod:`.exact`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Gaps, groups of unlike members and in-place pairs only ever allow more.  A packi
 keep their full height all the time and share nothing is therefore one of the blocks given, and
 the search for it some ten times as fast.  That it is the best, or that there is none, says
 nothing.
+
+Source: own work.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ around the highest one are taken out and placed again between those that reach b
 that live under the heaviest load first.  Where that does not lower it, the window grows; once it
 has become large, the order is disturbed a little.
 
-A window costs O(b) to find, and then a best fit of what is in it: fractions of a second.
+A window costs O(b) to find, and then a best fit of what is in it: fractions of a second.  Source:
+own work.
 """
 
 from __future__ import annotations

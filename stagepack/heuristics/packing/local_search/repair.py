@@ -1,9 +1,9 @@
 """Repair of large packings: where they are too high, a window of time is packed anew.
 
-The highest block decides.  Blocks that live wholly within some sections around it are taken out
-and placed again, by annealing over first-fit orders, beside those that reach beyond; the window
-grows where that does not help.  A packing never gets worse.  A window costs O(b) to cut out, and
-then what is spent on it.
+The highest block decides.  Blocks that live wholly within some sections around it are taken out and
+placed again, by annealing over first-fit orders, beside those that reach beyond; the window grows
+where that does not help.  A packing never gets worse.  A window costs O(b) to cut out, and then
+what is spent on it.  Source: own work.
 """
 
 from __future__ import annotations
@@ -179,7 +179,20 @@ def _chosen(window: Blocks, inside: Array, worst: Array, random: np.random.Gener
 
 
 def clipped(blocks: Blocks, members: Array, begin: int, stop: int) -> tuple[Blocks, Array]:
-    """Return `members` in the sections [begin, stop) alone, and which of them end there."""
+    """Return blocks as they are in a window of time, and which of them are wholly inside.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Whole ones.
+    members : ndarray of int64
+    begin, stop : int
+        The window, sections [begin, stop).
+
+    Returns
+    -------
+    Blocks, ndarray of bool, shape (members,)
+    """
     first, end = blocks.first[members], blocks.end[members]
     inside = (first >= begin) & (end <= stop)
     window = LmemPacking.from_arrays(
