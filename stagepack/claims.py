@@ -18,7 +18,7 @@ from typing import TypeGuard
 
 import msgspec
 
-from stagepack.contracts import Document, Instance, Number, Solution, Violation
+from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
 from stagepack.errors import InputError, shown
 from stagepack.files import finite
 from stagepack.instances.answer import require_instance
@@ -65,7 +65,7 @@ class Claim:
     verdict: Verdict
     detail: str = ""
 
-    def to_dict(self) -> Document:
+    def to_dict(self) -> JsonObject:
         """Return the claim as plain JSON data."""
         return {
             "claim": self.name,
@@ -122,9 +122,9 @@ class ResultCheck(Shown):
         """Whether the solution breaks no rule and no claim is false."""
         return not self.violations and not self.false
 
-    def to_dict(self) -> Document:
+    def to_dict(self) -> JsonObject:
         """Return everything as plain JSON data."""
-        document: Document = {
+        document: JsonObject = {
             "instance": self.instance,
             "valid": self.valid,
             "objective": self.objective,
@@ -213,11 +213,11 @@ def check_result(
     )
 
 
-def _document(data: bytes) -> Document:
+def _document(data: bytes) -> JsonObject:
     """Return a JSON document; an empty one for solutions in other formats."""
     if strict.first_byte(data) != b"{":
         return {}
-    return strict.decode(data, Document)
+    return strict.decode(data, JsonObject)
 
 
 def _holds_solution(document: Mapping[str, object]) -> bool:
@@ -245,7 +245,7 @@ def _require_same(document: Mapping[str, object], instance: Instance, anyway: bo
 class _Case:
     """A document beside what is known of it."""
 
-    document: Document
+    document: JsonObject
     instance: Instance
     solution: Solution | None
     violations: tuple[Violation, ...]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, Self, TypeVar
 
 Number = int | float
-Document = dict[str, Any]
+JsonObject = dict[str, Any]
 """Plain JSON data: what is in files, and what prints with ``--json``."""
 SolutionT = TypeVar("SolutionT")
 FoundT = TypeVar("FoundT", covariant=True)
@@ -19,7 +19,7 @@ FoundT = TypeVar("FoundT", covariant=True)
 class Solution(Protocol):
     """An answer to an instance."""
 
-    def to_dict(self) -> Document:
+    def to_dict(self) -> JsonObject:
         """Return the solution as plain JSON data."""
 
     def malformed(self) -> str:

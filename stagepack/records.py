@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.result import Result, Status, Termination
 
@@ -13,7 +14,7 @@ NOTHING: Result[Any] = Result(status=Status.UNKNOWN, termination=Termination.FIN
 FIELDS = (*NOTHING.to_dict(), "command")
 """What results are written with; the command by ``stagepack solve`` alone."""
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
-RECORDS: dict[str, Any] = {
+RECORDS: JsonObject = {
     "instance": str,
     "method": str,
     "engine": str | None,
@@ -21,8 +22,8 @@ RECORDS: dict[str, Any] = {
     "setup_time": Seconds,
     "bound_source": str | None,
     "reason": str | None,
-    "instance_fields": dict[str, Any],
-    "options": dict[str, Any],
+    "instance_fields": JsonObject,
+    "options": JsonObject,
     "versions": dict[str, str],
     "command": str,
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from stagepack import files
-from stagepack.contracts import Document, FoundT, Instance, Number
+from stagepack.contracts import FoundT, Instance, JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.shown import Shown, dataframe, presenter
 
@@ -147,7 +147,7 @@ class Result(Shown, Generic[FoundT]):
     kind: str = ""
     objective_name: str = ""
     digest: str = ""
-    options: Document = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     trace: Trace = field(default_factory=Trace)
 
@@ -207,7 +207,7 @@ class Result(Shown, Generic[FoundT]):
             )
         return dataframe(presenter().columns(instance, self))
 
-    def to_dict(self) -> Document:
+    def to_dict(self) -> JsonObject:
         """Return the result as plain JSON data: finite numbers, strings, lists, null."""
         solution: Any = self.solution
         document = {
@@ -236,7 +236,7 @@ class Result(Shown, Generic[FoundT]):
                 for e in self.trace.events
             ],
         }
-        plain: Document = files.finite(document)
+        plain: JsonObject = files.finite(document)
         return plain
 
     def to_json(self, path: str | Path | None = None) -> str:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from stagepack import kinds, solvers
-from stagepack.contracts import Document, Instance, InstanceOf, Number, Solution, SolutionT
+from stagepack.contracts import Instance, InstanceOf, JsonObject, Number, Solution, SolutionT
 from stagepack.errors import InputError, StagepackError, suggest
 from stagepack.instances.problem import PROBLEMS
 from stagepack.methods import AnyMethod, Settings
@@ -389,7 +389,7 @@ def require_method(kind: str, name: str) -> AnyMethod:
     return by_name[name]
 
 
-def require_options(kind: str, options: Document) -> None:
+def require_options(kind: str, options: JsonObject) -> None:
     """Raise an `InputError` for `Result.options` with which no run of a kind can be repeated."""
     settings = list(inspect.signature(_settings).parameters)[1:]
     known = ("method", "objective", *settings)

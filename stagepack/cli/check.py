@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,12 +18,13 @@ from stagepack.cli.options import (
     option,
 )
 from stagepack.cli.screen import engines_silenced, print_json
+from stagepack.contracts import JsonObject
 
 
 def check(
     instance: Instance,
     solution: Solution,
-    context: dict[str, Any],
+    context: JsonObject,
     anyway: Annotated[
         bool, option(CLAIMS, "Take a result for another instance: what differs?", "--anyway")
     ] = False,

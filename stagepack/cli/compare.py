@@ -34,13 +34,14 @@ from stagepack.cli.screen import (
     print_json,
     terminal,
 )
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
 
 REPORT, REPORT_PAGE = Path("stagepack-report"), "index.html"
 
 
 def compare(
-    context: dict[str, Any],
+    context: JsonObject,
     instances: Annotated[
         list[str] | None,
         typer.Argument(
@@ -85,7 +86,7 @@ def compare(
     else:
         given = _suite(context)
     problems = labels(given)
-    options: dict[str, Any] = {} if engine is None else {"engine": engine}
+    options: JsonObject = {} if engine is None else {"engine": engine}
     with engines_silenced(), Cells(problems) as cells:
         comparison = run(
             problems,
@@ -126,7 +127,7 @@ def compare(
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _suite(context: dict[str, Any]) -> list[Any]:
+def _suite(context: JsonObject) -> list[Any]:
     """Return the built-in suite, or its instances of one kind."""
     from stagepack.instances import catalog
 

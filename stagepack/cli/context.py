@@ -16,6 +16,7 @@ from typer.models import OptionInfo
 from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.options import FREEDOM, INSTANCE, MACHINE
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.problem import PROBLEMS, VOCABULARY, Change
 from stagepack.instances.words import Parameter
@@ -49,7 +50,7 @@ def _option(name: str, kind: Any, *names: str, description: str, **how: Any) -> 
 
 def _of_word(word: Parameter) -> inspect.Parameter:
     """Return the option of a word of the vocabulary."""
-    how: dict[str, Any] = {"metavar": word.unit.upper() or LETTERS[word.type]}
+    how: JsonObject = {"metavar": word.unit.upper() or LETTERS[word.type]}
     about = word.description
     if word.unit == "bytes":
         how["parser"], about = _bytes, f"{about}: 900000000, 1e9, 16GiB"
@@ -137,7 +138,7 @@ def _written(parameter: inspect.Parameter) -> str:
     return ""
 
 
-def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+def _said(options: Mapping[str, Any]) -> JsonObject:
     """Return what a file does not say of its instance, as the readers understand it."""
     given = {key: value for key, value in options.items() if value not in (None, [])}
     limit = given.pop("max_bytes", None)
@@ -187,7 +188,7 @@ def takes_context(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def _parted(context: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parted(context: Mapping[str, Any]) -> tuple[JsonObject, JsonObject]:
     """Return what the reader is told, and fields to change once the instance is read."""
     now = {key: value for key, value in context.items() if not key.startswith(CHANGED)}
     later = {key.removeprefix(CHANGED): value for key, value in context.items() if key not in now}
@@ -221,7 +222,7 @@ def instances_of(source: str, context: Mapping[str, Any]) -> list[Any]:
     return list(formats.read_all(source, **now))
 
 
-def _source(source: str, context: dict[str, Any]) -> Any:
+def _source(source: str, context: JsonObject) -> Any:
     from stagepack.instances import catalog, formats
 
     path = source.rpartition("#")[0] or source
@@ -249,7 +250,7 @@ def _source(source: str, context: dict[str, Any]) -> Any:
     return formats.read(source, **context)
 
 
-def instance_and_solution(source: str, solution: Path, context: dict[str, Any]) -> tuple[Any, Any]:
+def instance_and_solution(source: str, solution: Path, context: JsonObject) -> tuple[Any, Any]:
     """Read both.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from stagepack.cli.context import instance_of
 from stagepack.cli.options import EXIT_INPUT, AsJson, Instance
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import print_json, terminal
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
 from stagepack.kinds import KINDS, by_family, kind_called
 
@@ -76,7 +77,7 @@ def convert(
     target: Annotated[
         Path, typer.Argument(metavar="TARGET", help="File to write (.json or .json.gz).")
     ],
-    context: dict[str, Any],
+    context: JsonObject,
     as_json: AsJson = False,
 ) -> None:
     """Read an instance in any format and write it as native JSON."""
@@ -99,7 +100,7 @@ def convert(
 
 
 def methods(
-    context: dict[str, Any],
+    context: JsonObject,
     instance: Annotated[
         str | None,
         typer.Argument(

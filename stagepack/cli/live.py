@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from stagepack.cli.screen import complain, figure
+from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.report.format import gap as percent
 from stagepack.report.format import standing
@@ -149,7 +150,7 @@ class Cells(_Live):
         self._running[cell] = time.monotonic()
         self._done, self._total = done, total
 
-    def ended(self, row: dict[str, Any], done: int, total: int) -> None:
+    def ended(self, row: JsonObject, done: int, total: int) -> None:
         """Take a cell that has ended.
 
         Parameters

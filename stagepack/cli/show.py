@@ -13,12 +13,13 @@ from stagepack.cli.options import OUTPUT, AsJson, Instance, Solution, option
 from stagepack.cli.output import require_writable
 from stagepack.cli.picture import draw, require_drawable
 from stagepack.cli.screen import complain, print_json, print_parts
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
 
 
 def show(
     instance: Instance,
-    context: dict[str, Any],
+    context: JsonObject,
     solution: Annotated[
         Path | None,
         typer.Argument(metavar="SOLUTION", help="Show what this solution amounts to, too."),
@@ -44,7 +45,7 @@ def show(
     facts = summary.facts(problem)
     against = None if measured is None else kind.against(problem, answer, measured)
     if as_json:
-        document: dict[str, Any] = {"instance": facts}
+        document: JsonObject = {"instance": facts}
         if answer is not None:
             document.update(kind.solution_facts(problem, answer))
         if against is not None:
@@ -62,7 +63,7 @@ def show(
 def plot(
     instance: Instance,
     solution: Solution,
-    context: dict[str, Any],
+    context: JsonObject,
     output: Annotated[
         Path,
         option(OUTPUT, "The picture: .png, .svg, .pdf or .html.", "-o", "--output", metavar="FILE"),

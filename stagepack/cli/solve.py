@@ -36,12 +36,13 @@ from stagepack.cli.screen import (
     print_parts,
     write_json,
 )
+from stagepack.contracts import JsonObject, Solution
 from stagepack.result import Result, Status, Termination
 
 
 def solve(
     instance: Instance,
-    context: dict[str, Any],
+    context: JsonObject,
     method: Annotated[str, method_option("See stagepack methods.")] = "auto",
     engine: Annotated[str | None, engine_option("highs, cp-sat, pyomo:NAME.")] = None,
     warm_start: Annotated[
@@ -123,7 +124,7 @@ def solve(
             on_bound=search.bound,
             options={"deterministic": True} if deterministic else None,
         )
-    document: dict[str, Any] = {}
+    document: JsonObject = {}
     rescue = Rescue()
     if output is not None or as_json:  # a million offsets take a while to write down
         document = {**result.to_dict(), "command": command_line()}
@@ -149,7 +150,7 @@ def solve(
     raise typer.Exit(EXIT_INPUT if rescue else _exit_code(result))
 
 
-def _exit_code(result: Result[Any]) -> int:
+def _exit_code(result: Result[Solution]) -> int:
     if result.status is Status.INFEASIBLE:
         return EXIT_INFEASIBLE
     if result.solution is not None:

@@ -10,7 +10,7 @@ from stagepack import files
 from stagepack.compare import page
 from stagepack.compare import table as tables
 from stagepack.compare.outcomes import COLUMNS, Cell, Failure, Outcomes
-from stagepack.contracts import Document
+from stagepack.contracts import JsonObject
 from stagepack.files import csv_text, finite, json_text
 from stagepack.shown import dataframe
 
@@ -43,9 +43,9 @@ class Comparison(Outcomes):
             files.write(path, text)
         return text
 
-    def to_dict(self) -> Document:
+    def to_dict(self) -> JsonObject:
         """Return everything but the instances as plain JSON data."""
-        data: Document = finite(
+        data: JsonObject = finite(
             {
                 "settings": {key: _plain(value) for key, value in self.settings.items()},
                 "repeat": self.repeat,

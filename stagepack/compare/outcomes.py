@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stagepack.contracts import Document, Instance, Number, Solution
+from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.result import Result, Status
@@ -69,7 +69,7 @@ class Outcomes(Shown):
     cells: list[Cell]
     results: dict[tuple[str, str, int], Result[Solution]] = field(default_factory=dict)
     failures: dict[tuple[str, str, int], Failure] = field(default_factory=dict)
-    settings: Document = field(default_factory=dict)
+    settings: JsonObject = field(default_factory=dict)
     interrupted: bool = False
     runtime: float = 0.0
     command: str = ""
@@ -106,7 +106,7 @@ class Outcomes(Shown):
         return f"stagepack.compare(instances, {options})"
 
     @property
-    def rows(self) -> list[Document]:
+    def rows(self) -> list[JsonObject]:
         """One row of plain data a cell; `ratio` is to the best objective of its instance."""
         best = {label: self._least(label) for label in self.instances}
         return [self._row(cell, best[cell.instance]) for cell in self.cells if self._ended(cell)]
@@ -194,8 +194,8 @@ class Outcomes(Shown):
         found = [r.objective for r in self._of(label) if r.objective is not None]
         return min(found, default=None)
 
-    def _row(self, cell: Cell, best: Number | None) -> Document:
-        row: Document = dict.fromkeys(COLUMNS)
+    def _row(self, cell: Cell, best: Number | None) -> JsonObject:
+        row: JsonObject = dict.fromkeys(COLUMNS)
         instance = self.instances[cell.instance]
         row.update(
             instance=cell.instance,
@@ -225,7 +225,7 @@ class Outcomes(Shown):
             engine=result.engine or None,
             reason=result.reason or None,
         )
-        plain: Document = finite(row)
+        plain: JsonObject = finite(row)
         return plain
 
 

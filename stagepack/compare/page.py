@@ -8,7 +8,7 @@ from pathlib import Path
 from stagepack import files
 from stagepack.compare.outcomes import Outcomes
 from stagepack.compare.table import standing_of
-from stagepack.contracts import Document, Solution
+from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.report import format as as_text
 from stagepack.report import summary
@@ -54,7 +54,7 @@ def to_html(comparison: Outcomes) -> str:
     rows = sorted(comparison.rows, key=lambda row: kinds.index(row["problem"]))
     labels = dict.fromkeys(row["instance"] for row in rows)
     anchors = {label: f"i{index}" for index, label in enumerate(labels)}
-    figures: Document = {}
+    figures: JsonObject = {}
     return page(
         "compare/templates/page.html",
         "Stagepack comparison",
@@ -91,7 +91,7 @@ def _about(comparison: Outcomes, kinds: list[str]) -> list[str]:
     return about
 
 
-def _section(comparison: Outcomes, label: str, anchor: str, figures: Document) -> Document:
+def _section(comparison: Outcomes, label: str, anchor: str, figures: JsonObject) -> JsonObject:
     """Return what the section of one instance is made of; its figures go to `figures`."""
     instance = comparison.instances[label]
     kind = view(instance.kind)

@@ -16,7 +16,7 @@ from typing import Any
 from stagepack.compare.comparison import Comparison
 from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.workers import Run
-from stagepack.contracts import Document, Instance, Solution
+from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError, suggest
 from stagepack.result import Result
 
@@ -33,7 +33,7 @@ def compare(
     executor: Executor | None = None,
     threads: int = 1,
     on_start: Callable[[Cell, int, int], None] | None = None,
-    on_result: Callable[[Document, int, int], None] | None = None,
+    on_result: Callable[[JsonObject, int, int], None] | None = None,
     **options: Any,
 ) -> Comparison:
     """Solve every instance by every method with every seed, and compare the answers.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stagepack.compare.outcomes import Outcomes
-from stagepack.contracts import Document
+from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.report import format as as_text
 from stagepack.report.table import Sheet
@@ -104,7 +104,7 @@ def render(comparison: Outcomes, width: int = 80, *, color: bool = False) -> str
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-def standing_of(comparison: Outcomes, row: Document) -> str:
+def standing_of(comparison: Outcomes, row: JsonObject) -> str:
     """Return the status of a row in words."""
     instance = comparison.instances[row["instance"]]
     return as_text.standing(row["status"], row["objective"], instance)
@@ -136,7 +136,7 @@ def _sheet(comparison: Outcomes) -> Sheet:
     return Sheet(HEADER, lines, WORDS, SPARE, "instance", marks=marks)
 
 
-def _notes(rows: list[Document]) -> Iterator[RenderableType]:
+def _notes(rows: list[JsonObject]) -> Iterator[RenderableType]:
     """Yield why cells have no answer, equal reasons together."""
     from rich.text import Text
 

@@ -30,7 +30,7 @@ from multiprocessing import forkserver
 from typing import Any
 
 from stagepack.compare.outcomes import Cell, Failure
-from stagepack.contracts import Document, Instance, Solution
+from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.files import NO_MEMORY
 from stagepack.result import Result, Termination
@@ -53,7 +53,7 @@ Outcome = Result[Solution] | Failure
 
 
 def _attempt(
-    solve: Callable[..., Result[Solution]], instance: Instance, arguments: Document
+    solve: Callable[..., Result[Solution]], instance: Instance, arguments: JsonObject
 ) -> Outcome:
     """Run one cell; whatever goes wrong comes back as a :class:`Failure`."""
     try:
@@ -130,7 +130,7 @@ class Run:
         self,
         solve: Callable[..., Result[Solution]],
         instances: Mapping[str, Instance],
-        arguments: Document,
+        arguments: JsonObject,
         start: Callable[[Cell], None],
         finish: Callable[[Cell, Outcome], None],
         engines: Iterable[str] = (),
@@ -261,7 +261,7 @@ class Run:
             if future.exception() is None:
                 self.finish(cell, future.result())
 
-    def _arguments(self, cell: Cell) -> Document:
+    def _arguments(self, cell: Cell) -> JsonObject:
         return {**self.arguments, "method": cell.method, "seed": cell.seed}
 
     def _payload(self, cell: Cell) -> bytes:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.fields import fields_of
 from stagepack.instances.violation import Violation
@@ -55,11 +56,11 @@ class Answered(Shown, Generic[S, V]):
     rules: ClassVar[Rules]
 
     @functools.cached_property
-    def fingerprints(self) -> dict[str, Any]:
+    def fingerprints(self) -> JsonObject:
         """What the instance is made of: each field that matters, long ones as a checksum."""
         return fields_of(self)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> JsonObject:
         """Pickle the fields alone: what was derived from them is made anew."""
         whole: Any = self
         return {name: getattr(self, name) for name in whole.__dataclass_fields__}
@@ -215,7 +216,7 @@ def former_order(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def called(*arguments: P.args, **keywords: P.kwargs) -> R:
-            given: dict[str, Any] = dict(keywords)
+            given: JsonObject = dict(keywords)
             first: Any = arguments[0] if arguments else None
             solution_first = hasattr(first, "to_dict") and not hasattr(first, "evaluate")
             if not solution_first and (arguments or "instance" in given):

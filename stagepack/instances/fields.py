@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.profile import Cluster
 
 LABELS = ("name", "source", "ids", "layer_names", "stage_names", "device_names")
@@ -17,9 +18,9 @@ LABELS = ("name", "source", "ids", "layer_names", "stage_names", "device_names")
 LONGEST = 80  # characters of a value that is written down itself
 
 
-def fields_of(instance: Any) -> dict[str, Any]:
+def fields_of(instance: Any) -> JsonObject:
     """Return each field that matters: short plain values themselves, others as ``#checksum``."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for field in dataclasses.fields(instance):
         if field.name in LABELS:
             continue

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from stagepack import kinds
+from stagepack.contracts import JsonObject
 from stagepack.instances.words import SHARED, Parameter
 
 
@@ -84,7 +85,7 @@ class Native(Protocol):
     def parse(self, document: Any, given: Mapping[str, Any]) -> Any:
         """Return the instance of a `Document`, changed as is `given` of `GIVEN` beside it."""
 
-    def dump(self, instance: Any) -> dict[str, Any]:
+    def dump(self, instance: Any) -> JsonObject:
         """Return what the document of an instance says, besides kind, version, name, source."""
 
 
@@ -92,7 +93,7 @@ class Catalog(Protocol):
     """The module of a problem's named instances."""
 
     GENERATORS: Mapping[str, Generator]
-    SUITE: tuple[tuple[str, dict[str, Any]], ...]
+    SUITE: tuple[tuple[str, JsonObject], ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from types import ModuleType
 
-from stagepack.contracts import Document
+from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.report.extra import Figure, extra
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED
@@ -38,7 +38,7 @@ def graph_objects() -> ModuleType:
     return extra("plotly.graph_objects")
 
 
-def look(title: str) -> Document:
+def look(title: str) -> JsonObject:
     """Return the layout that all figures share."""
     axis = {
         "gridcolor": GRID,
@@ -71,7 +71,7 @@ def look(title: str) -> Document:
     }
 
 
-def inside(size: int, constrained: str = "both") -> Document:
+def inside(size: int, constrained: str = "both") -> JsonObject:
     """Return how the text within bars looks."""
     return {
         "textposition": "inside",
@@ -82,7 +82,7 @@ def inside(size: int, constrained: str = "both") -> Document:
     }
 
 
-def buttons(*choices: tuple[str, str, Sequence[object]]) -> list[Document]:
+def buttons(*choices: tuple[str, str, Sequence[object]]) -> list[JsonObject]:
     """Return a menu of buttons above the right end: of each its label, method and arguments."""
     return [
         {

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stagepack.contracts import Document, Number, SolutionT
+from stagepack.contracts import JsonObject, Number, SolutionT
 from stagepack.report.extra import Figure
 from stagepack.report.templating import part, render
 from stagepack.result import Result, Status
@@ -19,7 +19,7 @@ class Section:
     """HTML of a section, and the figures to be drawn into its elements by their ids."""
 
     html: str
-    figures: Document = field(default_factory=dict)
+    figures: JsonObject = field(default_factory=dict)
 
 
 def choices(solved: Mapping[str, Result[SolutionT]]) -> list[tuple[str, Result[SolutionT]]]:
@@ -60,7 +60,7 @@ def choose(
 
 
 def section(
-    figures: Document,
+    figures: JsonObject,
     selector: str,
     start: int,
     *,
@@ -101,7 +101,7 @@ def section(
 def panel(
     name: str,
     figure: Figure,
-    drawn: Document,
+    drawn: JsonObject,
     *,
     start: int = 0,
     painting: Mapping[str, object] | None = None,

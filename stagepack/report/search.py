@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stagepack.contracts import Solution
+from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.report.canvas import axes, engineering, heading, quiet, save, short, target
 from stagepack.report.extra import Axes, Figure
@@ -15,7 +15,7 @@ from stagepack.report.style import line_colour
 from stagepack.result import Result
 
 
-def named(solutions: Any) -> dict[str, Any]:
+def named(solutions: Any) -> JsonObject:
     """Return solutions or results by label: of a mapping, or of one or several results.
 
     Raises
@@ -29,7 +29,7 @@ def named(solutions: Any) -> dict[str, Any]:
         return {str(label): solution for label, solution in solutions.items()}
     if hasattr(solutions, "to_dict"):  # a single one
         solutions = [solutions]
-    labelled: dict[str, Any] = {}
+    labelled: JsonObject = {}
     if isinstance(solutions, str) or not isinstance(solutions, Iterable):
         raise InputError(
             f"a {type(solutions).__name__} is no solution",

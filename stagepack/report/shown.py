@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from stagepack import kinds
 from stagepack.claims import ResultCheck, Verdict
-from stagepack.contracts import Document, Instance, Number, Solution, Violation
+from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
 from stagepack.errors import LONGEST, StagepackError, shown
 from stagepack.instances.answer import Answered, require_instance
 from stagepack.report import format as as_text
@@ -101,7 +101,7 @@ def _picture(result: Result[Solution]) -> str:
     return base64.b64encode(stream.getvalue()).decode()
 
 
-def columns(instance: Instance, solution: object) -> Document | list[Document]:
+def columns(instance: Instance, solution: object) -> JsonObject | list[JsonObject]:
     """Return the stages, buffers, operations or phases of a solution, by columns or rows.
 
     Raises

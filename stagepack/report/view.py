@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from stagepack import kinds
-from stagepack.contracts import Document, InstanceOf, Number, SolutionT
+from stagepack.contracts import InstanceOf, JsonObject, Number, SolutionT
 from stagepack.errors import InputError
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes, Figure
@@ -81,7 +81,7 @@ class View(Generic[InstanceT, SolutionT]):
 
     # ------------------------------------------------------------------ instances
 
-    def facts(self, instance: InstanceT) -> Document:
+    def facts(self, instance: InstanceT) -> JsonObject:
         """Return sizes, totals and simple bounds as plain data."""
         return {}
 
@@ -107,7 +107,7 @@ class View(Generic[InstanceT, SolutionT]):
 
     # ------------------------------------------------------------------ solutions
 
-    def solution_facts(self, instance: InstanceT, solution: SolutionT) -> Document:
+    def solution_facts(self, instance: InstanceT, solution: SolutionT) -> JsonObject:
         """Return what a solution amounts to, as plain data under the names it has in JSON."""
         return {"objective": instance.evaluate(solution)}
 
@@ -115,13 +115,13 @@ class View(Generic[InstanceT, SolutionT]):
         """Return what a solution amounts to, for people."""
         return Account([("Objective", self.worth(instance, instance.evaluate(solution)))])
 
-    def columns(self, instance: InstanceT, solution: SolutionT) -> Document | list[Document]:
+    def columns(self, instance: InstanceT, solution: SolutionT) -> JsonObject | list[JsonObject]:
         """Return the parts of a solution by columns, or by rows."""
         return [self.solution_facts(instance, solution)]
 
     def against(
         self, instance: InstanceT, solution: SolutionT, measured: str | Path
-    ) -> list[Document]:
+    ) -> list[JsonObject]:
         """Return what a solution should cost beside measured values.
 
         Parameters
@@ -212,7 +212,7 @@ class View(Generic[InstanceT, SolutionT]):
             One of `scales`; the usual one when absent.
         """
         found = instance.solution_in(solution)
-        drawn: Document = {}
+        drawn: JsonObject = {}
         charts = self.charts(instance, [found], scale)
         chart = panel("chart", charts.figures[0], drawn, painting=charts.painting)
         return Section(f"{chart}\n{self.html(instance, found)}", drawn)
@@ -239,7 +239,7 @@ class View(Generic[InstanceT, SolutionT]):
         found = choices(solved)
         selector, start = choose(self.chosen, found, best, lambda v: self.worth(instance, v))
         solutions: list[SolutionT] = [result.solution for _, result in found]
-        drawn: Document = {}
+        drawn: JsonObject = {}
         panels = []
         if self._figures is not None:
             charts = self.charts(instance, solutions)

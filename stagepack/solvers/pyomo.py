@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, StagepackError
 from stagepack.linear import Array, Linear
 from stagepack.result import Status
@@ -290,7 +291,7 @@ class _Call:
             path, wrote = Path(folder, "model.lp"), time.perf_counter()
             lowering.write_file(program, path, self.check)
             wrote = time.perf_counter() - wrote
-            options: dict[str, Any] = {}
+            options: JsonObject = {}
             if start is not None and self._usable(start, program):
                 options = {"warmstart": True, "warmstart_file": str(Path(folder, "start.txt"))}
                 self._write_start(start, program, Path(folder, "start.txt"))
@@ -326,7 +327,7 @@ class _Call:
     ) -> tuple[Any, Array | None]:
         """Solve a Pyomo model; return Pyomo's results and the value of every column."""
         before = [(v, v.value, v.stale) for v in columns]
-        options: dict[str, Any] = {}
+        options: JsonObject = {}
         try:
             if start is not None:
                 for variable, value in zip(columns, start.tolist(), strict=False):
@@ -343,7 +344,7 @@ class _Call:
                 variable.set_value(value, skip_validation=True)
                 variable.stale = stale
 
-    def _solve(self, model: Any, options: dict[str, Any], reserve: float = 0.0) -> Any:
+    def _solve(self, model: Any, options: JsonObject, reserve: float = 0.0) -> Any:
         """Return Pyomo's results for a model or file.
 
         None when the solver fell to our own cancellation, or could not start for lack of time.

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.instances.profile import Cluster, Device, Link
 
@@ -119,7 +120,7 @@ def changed(
             )
         like = msgspec.structs.replace(cluster.devices[0], name="")
         cluster = msgspec.structs.replace(cluster, devices=(like,) * devices, name="")
-    facts: dict[str, Any] = {}
+    facts: JsonObject = {}
     if capacity is not None:
         facts["memory"] = capacity
     if bandwidth is not None:

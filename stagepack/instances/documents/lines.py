@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.profile import Array
 
 
-class Rows(dict[str, Any]):
+class Rows(JsonObject):
     """An object of which each entry has a line."""
 
 
@@ -41,7 +42,7 @@ def unless(column: Array, usual: Any = 0) -> Array | None:
     return None if same else column
 
 
-def unusual(instance: Any, document: type[msgspec.Struct], names: Iterable[str]) -> dict[str, Any]:
+def unusual(instance: Any, document: type[msgspec.Struct], names: Iterable[str]) -> JsonObject:
     """Return fields of an instance by name, None for those with the default of its document.
 
     Parameters

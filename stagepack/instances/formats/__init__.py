@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from stagepack import files
-from stagepack.contracts import Instance
+from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
@@ -253,7 +253,7 @@ def dump(
     return data
 
 
-def _said(given: Mapping[str, Any], chosen: Format, kind: str) -> dict[str, Any]:
+def _said(given: Mapping[str, Any], chosen: Format, kind: str) -> JsonObject:
     """Return what was said beside a file of a `kind`, checked and converted; None: nothing.
 
     Raises
@@ -263,7 +263,7 @@ def _said(given: Mapping[str, Any], chosen: Format, kind: str) -> dict[str, Any]
     """
     understood = chosen.contexts[kind]
     what = chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
-    values: dict[str, Any] = {}
+    values: JsonObject = {}
     for name, value in given.items():
         known = name in VOCABULARY
         if value is None and known:

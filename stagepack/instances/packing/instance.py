@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers
@@ -172,7 +173,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             pairs = np.array(both(banks.pairs.tolist()), dtype=np.int64).reshape(-1, 2)
             banks = Banks(banks.count, banks.nbytes, pairs, banks.weight)
         columns = ("size", "start", "end", "alignment", "fixed", "accesses", "previous", "hint")
-        fields: dict[str, Any] = {name: getattr(self, name)[keep] for name in columns}
+        fields: JsonObject = {name: getattr(self, name)[keep] for name in columns}
         fields |= {
             "ids": None if self.ids is None else [self.ids[int(i)] for i in keep],
             "gaps": [

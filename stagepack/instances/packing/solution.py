@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.packing.data import PackingData
@@ -66,7 +67,7 @@ class PackingSolution(ShownSolution):
         )
 
     @classmethod
-    def from_dict(cls, data: Any, instance: PackingData) -> PackingSolution:
+    def from_dict(cls, data: object, instance: PackingData) -> PackingSolution:
         """Read ``{"offsets": {id: int}}``, with ``"memories": {id: name}`` where there are several.
 
         Raises
@@ -128,10 +129,10 @@ class PackingSolution(ShownSolution):
             )
         return dict(zip(ids, self.offsets.tolist(), strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the solution as JSON data: ``{"offsets": {id: int}}``."""
         ids = self.ids or tuple(map(str, range(len(self.offsets))))
-        found: dict[str, Any] = {"offsets": dict(zip(ids, self.offsets.tolist(), strict=True))}
+        found: JsonObject = {"offsets": dict(zip(ids, self.offsets.tolist(), strict=True))}
         if self.memory is not None:
             names = [self.memories[index] for index in self.memory.tolist()]
             found["memories"] = dict(zip(ids, names, strict=True))

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.catalog import clusters, networks
 from stagepack.instances.catalog.networks.network import cycles
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, liveness
@@ -269,7 +270,7 @@ def _words(text: str) -> list[str]:
 
 
 # Long enough texts that a GC200 cannot keep everything.
-SHAPES: dict[str, dict[str, Any]] = {
+SHAPES: dict[str, JsonObject] = {
     "bert-base": {"sequence": 384, "batch": 16},
     "bert-large": {"sequence": 384},
 }
@@ -315,7 +316,7 @@ GENERATORS: dict[str, Generator] = {
     ),
 }
 
-SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("mnist", {}),
     ("six-layers", {}),
     ("bert-large", {}),

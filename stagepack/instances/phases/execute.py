@@ -15,13 +15,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.phases.modes import compute_cycles, link_rate, rate, transfer_cycles
 from stagepack.instances.phases.simulate import idle, loop
 from stagepack.instances.violation import Violation
 
-Op = dict[str, Any]
+Op = JsonObject
 OPS = ("load", "store", "gather", "allocate", "compute", "reduce", "update", "free")
 MANY = 64  # more steps than this are represented by the first two and the last one
 KEPT = "kept_"
@@ -112,7 +113,7 @@ def check_program(
 
 
 def execute(
-    instance: PhaseData, program: dict[str, Any], steps: Iterable[int] | None = None
+    instance: PhaseData, program: JsonObject, steps: Iterable[int] | None = None
 ) -> Execution:
     """Execute a program that :func:`.program.program` wrote, or one like it.
 
@@ -137,9 +138,7 @@ def execute(
 class _Machine:
     """A chip, its remote memory, and a clock."""
 
-    def __init__(
-        self, instance: PhaseData, program: dict[str, Any], steps: tuple[int, ...]
-    ) -> None:
+    def __init__(self, instance: PhaseData, program: JsonObject, steps: tuple[int, ...]) -> None:
         self.instance, self.program, self.steps = instance, program, steps
         self.figures = instance.at(program["microbatch"])
         self.result = Execution()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.answer import require_instance
 from stagepack.instances.phases import liveness, traffic
 from stagepack.instances.phases.check import graph_keys
@@ -117,7 +118,7 @@ class Plan(Shown):
         """Return one row a phase; pandas must be installed."""
         return dataframe(phase_rows(self))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the plan as JSON data: one object a phase, and the buffers."""
         return {
             "time": self.time,
@@ -166,7 +167,7 @@ class Plan(Shown):
         }
 
 
-def phase_rows(found: Plan) -> list[dict[str, Any]]:
+def phase_rows(found: Plan) -> list[JsonObject]:
     """Return one flat row of plain data a phase."""
     rows = []
     for row in found.to_dict()["phases"]:

@@ -32,8 +32,9 @@ the forward to the backward phase; in a loop it means the entry of the step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.answer import require_instance
 from stagepack.instances.phases import liveness, traffic
 from stagepack.instances.phases.rows import Buffer, buffers
@@ -45,12 +46,10 @@ if TYPE_CHECKING:
     from stagepack.instances.phases.solution import Phase, PhaseSolution
     from stagepack.result import Result
 
-Op = dict[str, Any]
+Op = JsonObject
 
 
-def program(
-    instance: PhaseSchedule, solution: PhaseSolution | Result[PhaseSolution]
-) -> dict[str, Any]:
+def program(instance: PhaseSchedule, solution: PhaseSolution | Result[PhaseSolution]) -> JsonObject:
     """Return the program of a valid plan.  O(moments * readers), whatever G is."""
     require_instance(instance, "phase-schedule")
     solution = instance.solution_in(solution)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
 from stagepack.instances.phases.data import PhaseData
 from stagepack.shown import ShownSolution, some
@@ -232,7 +232,7 @@ class PhaseSolution(ShownSolution):
         return "" if again is None or isinstance(again, tuple | list) else "recompute"
 
     @classmethod
-    def from_dict(cls, data: Any, instance: Any = None) -> PhaseSolution:
+    def from_dict(cls, data: object, instance: object = None) -> PhaseSolution:
         """Read ``{"boundaries": [...], "mode": [...], "io_tiles": int, "microbatch": int, ...}``.
 
         ``policy``, ``recompute`` and ``prefetch`` may be left out.
@@ -254,7 +254,7 @@ class PhaseSolution(ShownSolution):
             strict.require_end(answer.boundaries, instance)
         return answer
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the plan as JSON data."""
         again = self.recompute
         return {

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.arrays import integer
 from stagepack.instances.phases.data import PhaseData
@@ -292,7 +293,7 @@ def _bounded(found: PhaseData) -> None:
         )
 
 
-def derived(profile: ModelProfile) -> dict[str, Any]:
+def derived(profile: ModelProfile) -> JsonObject:
     """Return what a model profile says of layers and tensors, as fields of a phase schedule."""
     Lifetimes.of(profile)  # refuses tensors without size, written twice, read too early
     layers, n = profile.layers, len(profile.layers)

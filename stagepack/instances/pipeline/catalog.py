@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters, networks
 from stagepack.instances.pipeline.instance import PipelinePartition
@@ -28,7 +29,7 @@ JOB = {"objective": "transfer-bounded", "host_transfer": True, "fewer_stages": F
 TRAINED = {"training": False, "microbatches": 16, **JOB, "free_order": False}
 
 
-def parameters(name: str) -> dict[str, Any]:
+def parameters(name: str) -> JsonObject:
     """Return every parameter of a network's instance with its default."""
     recipe = networks.NETWORKS[name]
     machine = {"cluster": recipe.cluster, **MACHINE, "state_bytes": recipe.state_bytes}
@@ -250,7 +251,7 @@ def least_capacity(instance: PipelinePartition, parts: list[int]) -> int:
 
 
 def _memory_bound(
-    name: str, layers: int, devices: int, seed: int, job: dict[str, Any]
+    name: str, layers: int, devices: int, seed: int, job: JsonObject
 ) -> PipelinePartition:
     rng = np.random.default_rng(seed)
     n = _checked(layers, devices)
@@ -338,7 +339,7 @@ GENERATORS: dict[str, Generator] = {
     ),
 }
 
-SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+SUITE: tuple[tuple[str, JsonObject], ...] = (
     # inference
     ("bert-base", {"granularity": "matmul"}),
     ("vit-l-16", {"cluster": "ipu-pod8", "objective": "sum"}),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack import files
-from stagepack.contracts import Number
+from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.files import csv_text, finite
 from stagepack.instances.answer import require_instance
@@ -106,9 +106,9 @@ class StageEstimate:
         """Share of the device's memory in use; None without a limit (or with none at all)."""
         return self.memory / self.capacity if self.capacity else None
 
-    def to_row(self) -> dict[str, Any]:
+    def to_row(self) -> JsonObject:
         """Return the stage as one flat row; categories become ``exclusive.<name>``."""
-        row: dict[str, Any] = {}
+        row: JsonObject = {}
         for key, value in vars(self).items():
             if key == "exclusive":
                 row.update({f"exclusive.{name}": nbytes for name, nbytes in value.items()})
@@ -127,7 +127,7 @@ class Estimate(Shown):
     stages: tuple[StageEstimate, ...]
 
     @property
-    def totals(self) -> dict[str, Any]:
+    def totals(self) -> JsonObject:
         """Sums and extremes over the stages, as plain data.
 
         ``balance`` is the mean compute over the largest: 1 when all devices are equally busy.
@@ -152,13 +152,13 @@ class Estimate(Shown):
         """Columns that can be compared with measurements."""
         return tuple(key for key in self.stages[0].to_row() if key not in IDENTITY)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[JsonObject]:
         """Return one flat row of plain data a stage."""
         return [stage.to_row() for stage in self.stages]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the estimate as plain JSON data."""
-        data: dict[str, Any] = finite(
+        data: JsonObject = finite(
             {
                 "instance": self.instance,
                 "objective_name": self.objective_name,
@@ -186,7 +186,7 @@ class Estimate(Shown):
             files.write(path, text)
         return text
 
-    def against(self, measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def against(self, measured: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
         """Compare the estimate with what was measured on the machine.
 
         Parameters
@@ -232,7 +232,7 @@ class Estimate(Shown):
 
     def _compare(
         self, ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         lines = []
         for figure, actual in theirs.items():
             field = f"{where}.{figure}"
@@ -334,7 +334,7 @@ def estimate(
     )
 
 
-def read_measured(path: str | Path) -> list[dict[str, Any]]:
+def read_measured(path: str | Path) -> list[JsonObject]:
     """Read measurements for :meth:`Estimate.against` from a JSON or CSV file.
 
     JSON: a list with one object a stage, or an object with that list as ``stages`` (what
@@ -367,7 +367,7 @@ def read_measured(path: str | Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
+def _json_rows(path: Path, text: str) -> list[JsonObject]:
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not JSON")
 
@@ -383,7 +383,7 @@ def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
+def _csv_rows(path: Path, text: str) -> list[JsonObject]:
     try:
         reader = csv.DictReader(text.splitlines(), strict=True)
         lines = list(reader)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.contracts import Number
+from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.instances import arrays
 from stagepack.instances.answer import Answered, Rules
@@ -241,7 +241,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
                 users.append(index)
             for variable in layer.variables:
                 spans[variable] = (spans.get(variable, (index, index))[0], index)
-        derived: dict[str, Any] = {
+        derived: JsonObject = {
             "backward": [layer.backward for layer in layers],
             "exclusive": categories,
             "shared": uses,

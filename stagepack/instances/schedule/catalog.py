@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.catalog import networks
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -49,7 +50,7 @@ def _stages(
         raise InputError(
             "is 0 though weight is not", field="backward", remedy="give both, or no weight"
         )
-    arguments: dict[str, Any] = {"backward": None, "weight": None}
+    arguments: JsonObject = {"backward": None, "weight": None}
     if backward:
         arguments = {
             "backward": np.full(p, backward),
@@ -285,7 +286,7 @@ def _filled(partition: PipelinePartition, bottleneck: int) -> tuple[int, ...] | 
     return tuple(boundaries) if boundaries[-1] == partition.n else None
 
 
-def _network_parameters(name: str) -> dict[str, Any]:
+def _network_parameters(name: str) -> JsonObject:
     unused = pipelines.TRAINED.keys() - {"microbatches"}
     recipe = networks.NETWORKS[name]
     kept = {key: value for key, value in pipelines.parameters(name).items() if key not in unused}
@@ -380,7 +381,7 @@ GENERATORS: dict[str, Generator] = {
     ),
 }
 
-SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("zero-bubble/small", {}),
     ("interleaved", {}),
     ("bert-large", {}),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.data import ScheduleData
 from stagepack.instances.schedule.solution import ScheduleSolution
@@ -123,7 +123,7 @@ class Measure:
     stages: tuple[StageMeasure, ...]
     rings: tuple[Ring, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the figures as JSON data."""
         return asdict(self)
 

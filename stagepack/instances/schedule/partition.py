@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -23,7 +24,7 @@ def arguments(
     microbatches: Any,
     split: bool,
     options: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return what describes the stages that `solution` makes, for ``from_arrays`` of schedules.
 
     F takes the forward cycles of the stage's layers on its device, rounded up.  The backward
@@ -73,7 +74,7 @@ def arguments(
         )
     stages = solution.stages
     forward = [_cycles(partition, partition.forward, *stage) for stage in stages]
-    derived: dict[str, Any] = {
+    derived: JsonObject = {
         "forward": forward,
         "microbatches": partition.microbatches if microbatches is None else microbatches,
         "latency": [

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.documents import strict
 from stagepack.instances.profile import Array
@@ -61,7 +62,7 @@ class ScheduleSolution(ShownSolution):
         )
 
     @classmethod
-    def from_dict(cls, data: Any, instance: ScheduleData) -> ScheduleSolution:
+    def from_dict(cls, data: object, instance: ScheduleData) -> ScheduleSolution:
         """Read ``{"start": [[[F starts], [B starts], [W starts]], ...]}``, one entry a stage.
 
         Raises
@@ -96,7 +97,7 @@ class ScheduleSolution(ShownSolution):
                     flat.append(value)
         return cls.of(instance, flat)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the solution as JSON data, as :meth:`from_dict` reads it."""
         return {"start": [rows.tolist() for rows in self.stages]}
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import shown as safe
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
+from stagepack.report.extra import Figure
 from stagepack.report.figures import LEGEND, LONGEST_LINE, ZOOM, graph_objects, look, text
 from stagepack.report.packing.numbers import (
     COLOURS,
@@ -56,7 +57,7 @@ def memory_maps(
     return Charts(figures, _painting(instance, solutions, maps, factor))
 
 
-def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit: str) -> Any:
+def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit: str) -> Figure:
     go = graph_objects()
     places, in_use = thinned(drawn.places, drawn.load, STEPS)
     within = "%{x:,}" if drawn.scale == "time" else "section %{x:,}"
@@ -111,7 +112,7 @@ def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit
     return figure
 
 
-def _ticks(drawn: MemoryMap, top: int, factor: int) -> dict[str, Any]:
+def _ticks(drawn: MemoryMap, top: int, factor: int) -> JsonObject:
     if len(drawn.bases) == 1:
         return {"dtick": byte_step(top) / factor, "tick0": 0}
     ticks = drawn.ticks()
@@ -121,7 +122,7 @@ def _ticks(drawn: MemoryMap, top: int, factor: int) -> dict[str, Any]:
     }
 
 
-def _beside(instance: LmemPacking, drawn: MemoryMap, factor: int) -> list[dict[str, Any]]:
+def _beside(instance: LmemPacking, drawn: MemoryMap, factor: int) -> list[JsonObject]:
     """Return the numbers of banks, or the names of memories, beside the map."""
     names = [(float(base), name) for base, name, _ in drawn.bases if name]
     return [
@@ -141,11 +142,11 @@ def _painting(
     solutions: Sequence[PackingSolution],
     maps: Sequence[MemoryMap],
     factor: int,
-) -> dict[str, Any]:
+) -> JsonObject:
     first = maps[0]
     buffers, place = np.unique(first.shown.buffer, return_inverse=True)
     whole = (first.shown.low == 0) & (first.shown.high == instance.size[first.shown.buffer])
-    painting: dict[str, Any] = {
+    painting: JsonObject = {
         "colours": list(COLOURS),
         "number": _packed(buffers),
         "size": _packed(instance.size[buffers]),

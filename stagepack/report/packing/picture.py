@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import as_written, axes, finish, quiet, target
+from stagepack.report.extra import Axes
 from stagepack.report.packing.numbers import (
     CLASH,
     COLOURS,
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 FEW = 1500  # up to so many rectangles, each has a border and, where there is room, its name
 LETTERS = 90  # that numbers below the map may have in all
 ABOVE = (1.03, 0.2)  # where the load begins above the map, and its height, in heights of the map
-DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 1.6))}
+DASHES: JsonObject = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 1.6))}
 WIDTHS = {"solid": 1.8, "dash": 1.3, "dot": 1.5}
 
 
@@ -36,11 +38,11 @@ def memory_map(
     instance: LmemPacking,
     solution: Any,
     path: Any = None,
-    ax: Any = None,
+    ax: Axes = None,
     *,
     scale: str = "auto",
     title: str | None = None,
-) -> Any:
+) -> Axes:
     """Draw the rectangles of all buffers over time and address, and the load over time above.
 
     Buffers take colours in turn; fixed ones have a thick border, those in a bank conflict a red
@@ -84,7 +86,7 @@ def memory_map(
     )  # fmt: skip
 
 
-def _rectangles(ax: Any, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
+def _rectangles(ax: Axes, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
     from matplotlib.collections import PolyCollection
 
     low, high = drawn.low / factor, drawn.high / factor
@@ -117,7 +119,7 @@ def _rectangles(ax: Any, instance: LmemPacking, drawn: MemoryMap, factor: int) -
         _names(ax, instance, drawn, low, high)
 
 
-def _names(ax: Any, instance: LmemPacking, drawn: MemoryMap, low: Any, high: Any) -> None:
+def _names(ax: Axes, instance: LmemPacking, drawn: MemoryMap, low: Any, high: Any) -> None:
     """Write the name of each buffer that has room for it."""
     box = ax.get_window_extent()
     pixels = 72 / ax.figure.dpi  # points
@@ -135,7 +137,7 @@ def _names(ax: Any, instance: LmemPacking, drawn: MemoryMap, low: Any, high: Any
             )  # fmt: skip
 
 
-def _banks(ax: Any, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
+def _banks(ax: Axes, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
     if instance.banks is None:
         return
     nbytes, count = instance.banks.nbytes, instance.banks.count
@@ -155,7 +157,7 @@ def _banks(ax: Any, instance: LmemPacking, drawn: MemoryMap, factor: int) -> Non
         )  # fmt: skip
 
 
-def _lines(ax: Any, drawn: MemoryMap, factor: int) -> list[tuple[Line, Any]]:
+def _lines(ax: Axes, drawn: MemoryMap, factor: int) -> list[tuple[Line, Any]]:
     """Draw capacities, the peak and the load bound; return what the legend shows of them."""
     found = []
     for line in drawn.lines():
@@ -176,7 +178,7 @@ def _lines(ax: Any, drawn: MemoryMap, factor: int) -> list[tuple[Line, Any]]:
     return found
 
 
-def _finish(ax: Any, drawn: MemoryMap, factor: int, unit: str) -> None:
+def _finish(ax: Axes, drawn: MemoryMap, factor: int, unit: str) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
     ax.set_xlim(*drawn.span)
@@ -199,7 +201,9 @@ def _finish(ax: Any, drawn: MemoryMap, factor: int, unit: str) -> None:
     ax.set_ylabel(f"Address ({unit})")
 
 
-def _load(ax: Any, drawn: MemoryMap, factor: int, unit: str, lines: list[tuple[Line, Any]]) -> None:
+def _load(
+    ax: Axes, drawn: MemoryMap, factor: int, unit: str, lines: list[tuple[Line, Any]]
+) -> None:
     """Draw the load above the map, on the same axis of time."""
     from matplotlib.ticker import MaxNLocator
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.report import format as as_text
@@ -32,7 +33,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
     scales = SCALES
     things = (PackingSolution,)
 
-    def facts(self, instance: LmemPacking) -> dict[str, Any]:
+    def facts(self, instance: LmemPacking) -> JsonObject:
         """Return sizes, totals and simple bounds as plain data."""
         blocks = Blocks.of(instance)
         largest, tallest = int(np.argmax(instance.size)), int(np.argmax(blocks.load))
@@ -195,11 +196,11 @@ class PackingView(View[LmemPacking, PackingSolution]):
         """Return what an objective is counted in, as far as its name tells."""
         return "" if objective in (Objective.BANK_CONFLICTS, Objective.SPILL) else "bytes"
 
-    def solution_facts(self, instance: LmemPacking, solution: PackingSolution) -> dict[str, Any]:
+    def solution_facts(self, instance: LmemPacking, solution: PackingSolution) -> JsonObject:
         """Return what a solution amounts to, as plain data under the names it has in JSON."""
         found = measure(instance, solution)
         name = instance.buffer_id
-        data: dict[str, Any] = {
+        data: JsonObject = {
             "objective": instance.evaluate(solution),
             "peak": found.peak,
             "wasted_at_peak": None if instance.memories else wasted(instance, solution),
@@ -234,7 +235,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
         given = self.solution_facts(instance, solution)["solution"]
         return Account(_lines(given), _sheet(instance, given["highest"]))
 
-    def columns(self, instance: LmemPacking, solution: PackingSolution) -> dict[str, Any]:
+    def columns(self, instance: LmemPacking, solution: PackingSolution) -> JsonObject:
         """Return the buffers by columns."""
         timed = instance.conflicts is None
         found = {

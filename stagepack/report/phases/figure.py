@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
+from stagepack.report.extra import Figure
 from stagepack.report.figures import (
     LEGEND,
     WHITE_BORDER,
@@ -48,7 +49,7 @@ def phase_charts(instance: PhaseSchedule, solutions: Sequence[PhaseSolution]) ->
     return Charts([_figure(drawn, last, top) for drawn in bars])
 
 
-def _figure(drawn: PhaseBars, last: int, top: int) -> Any:
+def _figure(drawn: PhaseBars, last: int, top: int) -> Figure:
     go = graph_objects()
     factor, unit = byte_unit(top / 2)
     layers = [f"layers {b.first} to {b.end - 1}" for b in drawn.bands]

@@ -15,6 +15,7 @@ from stagepack.report.canvas import (
     time_axis,
     with_memory,
 )
+from stagepack.report.extra import Axes
 from stagepack.report.phases.numbers import (
     COLOURS,
     ROWS,
@@ -33,10 +34,10 @@ def phase_chart(
     instance: PhaseSchedule,
     solution: Any,
     path: Any = None,
-    ax: Any = None,
+    ax: Axes = None,
     *,
     title: str | None = None,
-) -> Any:
+) -> Axes:
     """Draw the phases, a row for each engine, and below the memory that every phase needs.
 
     Parameters
@@ -66,7 +67,7 @@ def phase_chart(
     return finish(ax, instance, answer, file, title, f"{instance.evaluate(answer):,} cycles")
 
 
-def _engines(ax: Any, drawn: PhaseBars) -> None:
+def _engines(ax: Axes, drawn: PhaseBars) -> None:
     from matplotlib.patches import Patch
 
     for index, band in enumerate(drawn.bands):

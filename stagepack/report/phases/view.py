@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.phases.least import least_memory
 from stagepack.instances.phases.plan import Plan, phase_rows, plan
@@ -27,7 +28,7 @@ class PhaseView(View[PhaseSchedule, PhaseSolution]):
     chosen = "Plan of"
     things = (PhaseSolution, Plan)
 
-    def facts(self, instance: PhaseSchedule) -> dict[str, Any]:
+    def facts(self, instance: PhaseSchedule) -> JsonObject:
         """Return sizes, totals and the machine as plain data."""
         chip, least = instance.chip, least_memory(instance)
         return {
@@ -113,7 +114,7 @@ class PhaseView(View[PhaseSchedule, PhaseSolution]):
             f"{as_text.quantity(instance.chip.memory)}, {mode}"
         )
 
-    def solution_facts(self, instance: PhaseSchedule, solution: PhaseSolution) -> dict[str, Any]:
+    def solution_facts(self, instance: PhaseSchedule, solution: PhaseSolution) -> JsonObject:
         """Return what a plan amounts to, as plain data under the names it has in JSON."""
         return {"plan": plan(instance, solution).to_dict()}
 
@@ -122,7 +123,7 @@ class PhaseView(View[PhaseSchedule, PhaseSolution]):
         found = plan(instance, solution)
         return Account(_lines(instance, solution, found), _sheet(instance, found))
 
-    def columns(self, instance: PhaseSchedule, solution: PhaseSolution) -> list[dict[str, Any]]:
+    def columns(self, instance: PhaseSchedule, solution: PhaseSolution) -> list[JsonObject]:
         """Return a row a phase."""
         return phase_rows(plan(instance, solution))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate
 from stagepack.report import format as as_text
+from stagepack.report.extra import Figure
 from stagepack.report.figures import (
     LEGEND,
     WHITE_BORDER,
@@ -32,7 +34,7 @@ from stagepack.report.style import CAPACITY, INK, MUTED, area_colour, byte_unit
 TICKS = {"cycles": "~s", "layers": ","}
 
 
-def stage_map(instance: PipelinePartition, solutions: Any) -> Any:
+def stage_map(instance: PipelinePartition, solutions: Any) -> Figure:
     """Return the map of the stages, one row a solution, with a switch between two scales.
 
     Parameters
@@ -83,7 +85,7 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Any:
             showlegend=False,
         )
     )
-    values: list[dict[str, Any]] = [
+    values: list[JsonObject] = [
         {
             "x": 1,
             "xref": "paper",
@@ -132,14 +134,14 @@ def _scale(
     return f"by {unit}", "update", [bars, {f"xaxis.{key}": value for key, value in axis.items()}]
 
 
-def device_bars(figures: Estimate) -> Any:
+def device_bars(figures: Estimate) -> Figure:
     """Return compute and transfer of every device, stacked."""
     figure = _bars(figures, cycle_stacks(figures), "Compute and transfer of the devices")
     figure.update_yaxes(title_text="Cycles", tickformat="~s", rangemode="tozero")
     return figure
 
 
-def memory_bars(figures: Estimate, beside: Sequence[Estimate] = ()) -> Any:
+def memory_bars(figures: Estimate, beside: Sequence[Estimate] = ()) -> Figure:
     """Return the memory of every device by category, stacked, with a mark at its capacity.
 
     The unit is one that also suits the estimates shown `beside` it.
@@ -168,7 +170,7 @@ def memory_bars(figures: Estimate, beside: Sequence[Estimate] = ()) -> Any:
 
 def _bars(
     figures: Estimate, stacks: Sequence[Stack], title: str, factor: int = 1, form: str = ",}"
-) -> Any:
+) -> Figure:
     """Return stacked bars of the devices; `form` is that of a height, and what follows it."""
     go = graph_objects()
     figure = go.Figure(

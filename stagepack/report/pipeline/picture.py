@@ -21,6 +21,7 @@ from stagepack.report.canvas import (
     short,
     target,
 )
+from stagepack.report.extra import Axes
 from stagepack.report.pipeline.numbers import (
     Stack,
     capacities,
@@ -40,11 +41,11 @@ def stage_map(
     instance: PipelinePartition,
     solutions: Any,
     path: Any = None,
-    ax: Any = None,
+    ax: Axes = None,
     *,
     scale: str = "cycles",
     title: str | None = None,
-) -> Any:
+) -> Axes:
     """Draw one row a solution: its stages over the layers, by colour, with lines at the cuts.
 
     Parameters
@@ -119,11 +120,11 @@ def device_bars(
     instance: PipelinePartition | Estimate | None = None,
     solution: Any = None,
     path: Any = None,
-    ax: Any = None,
+    ax: Axes = None,
     *,
     title: str | None = None,
     figures: Estimate | None = None,
-) -> Any:
+) -> Axes:
     """Draw the compute and transfer cycles of every device, stacked, and the mean compute.
 
     Parameters
@@ -142,7 +143,7 @@ def device_bars(
     matplotlib Axes
     """
 
-    def draw(ax: Any, figures: Estimate) -> None:
+    def draw(ax: Axes, figures: Estimate) -> None:
         _stack(ax, cycle_stacks(figures))
         mean = sum(float(stage.compute) for stage in figures.stages) / len(figures.stages)
         ax.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="mean compute")
@@ -156,11 +157,11 @@ def memory_bars(
     instance: PipelinePartition | Estimate | None = None,
     solution: Any = None,
     path: Any = None,
-    ax: Any = None,
+    ax: Axes = None,
     *,
     title: str | None = None,
     figures: Estimate | None = None,
-) -> Any:
+) -> Axes:
     """Draw the memory of every device by category, stacked, and a mark at its capacity.
 
     Parameters
@@ -173,7 +174,7 @@ def memory_bars(
     matplotlib Axes
     """
 
-    def draw(ax: Any, figures: Estimate) -> None:
+    def draw(ax: Axes, figures: Estimate) -> None:
         limits = capacities(figures)
         largest = max([stage.memory for stage in figures.stages] + [c for c in limits if c])
         factor, unit = byte_unit(largest)
@@ -198,9 +199,9 @@ def _bars(
     instance: Any,
     solution: Any,
     path: Any,
-    ax: Any,
+    ax: Axes,
     title: str | None,
-) -> Any:
+) -> Axes:
     """Draw bars of the devices; an estimate may stand in the place of the instance, as once."""
     if isinstance(instance, Estimate):
         warnings.warn(
@@ -222,7 +223,7 @@ def _bars(
     return ax
 
 
-def _stack(ax: Any, stacks: Sequence[Stack], factor: int = 1) -> None:
+def _stack(ax: Axes, stacks: Sequence[Stack], factor: int = 1) -> None:
     floor = [0.0] * max((len(stack.heights) for stack in stacks), default=0)
     for stack in stacks:
         heights = [height / factor for height in stack.heights]
@@ -233,7 +234,7 @@ def _stack(ax: Any, stacks: Sequence[Stack], factor: int = 1) -> None:
         floor = [a + b for a, b in zip(floor, heights, strict=True)]
 
 
-def _name_devices(ax: Any, labels: list[str]) -> None:
+def _name_devices(ax: Axes, labels: list[str]) -> None:
     """Name the devices below the bars without overlap, and put the legend beside them."""
     quiet(ax, "y")
     every = -(-len(labels) // 32)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import host_cycles
@@ -34,13 +35,13 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
     things = (PipelineSolution, Estimate)
     interactive = True
 
-    def facts(self, instance: PipelinePartition) -> dict[str, Any]:
+    def facts(self, instance: PipelinePartition) -> JsonObject:
         """Return sizes, totals and simple bounds as plain data."""
         cluster, cycles = instance.cluster, instance.cycles
         memory = [device.memory for device in cluster.devices]
         limits = [nbytes for nbytes in memory if nbytes is not None]
         largest = int(np.argmax(cycles))
-        found: dict[str, Any] = {
+        found: JsonObject = {
             "layers": instance.n,
             "devices": instance.k,
             "kinds_of_devices": len({device.kind for device in cluster.devices}),
@@ -126,9 +127,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             f"{mode}, {instance.objective}"
         )
 
-    def solution_facts(
-        self, instance: PipelinePartition, solution: PipelineSolution
-    ) -> dict[str, Any]:
+    def solution_facts(self, instance: PipelinePartition, solution: PipelineSolution) -> JsonObject:
         """Return what a solution amounts to, as plain data under the names it has in JSON."""
         return {"estimate": estimate(instance, solution).to_dict()}
 
@@ -136,15 +135,13 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         """Return the stages of a solution: layers, cycles, memory against capacity."""
         return Account([], stages(estimate(instance, solution)))
 
-    def columns(
-        self, instance: PipelinePartition, solution: PipelineSolution
-    ) -> list[dict[str, Any]]:
+    def columns(self, instance: PipelinePartition, solution: PipelineSolution) -> list[JsonObject]:
         """Return a row a stage."""
         return estimate(instance, solution).rows()
 
     def against(
         self, instance: PipelinePartition, solution: PipelineSolution, measured: str | Path
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Return the estimate of a solution beside the measured values of a file.
 
         Parameters
@@ -197,7 +194,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         instance, solution, scale
             As any view takes them.
         """
-        drawn: dict[str, Any] = {}
+        drawn: JsonObject = {}
         text = panel("map", figures.stage_map(instance, solution), drawn)
         found = list(named(solution).values())
         if len(found) == 1:
@@ -222,7 +219,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         anchor : str
             Begins the ids of all elements.
         """
-        drawn: dict[str, Any] = {}
+        drawn: JsonObject = {}
         stage_map = panel(f"{anchor}-map", figures.stage_map(instance, solved), drawn)
         found = choices(solved)
         estimates = [estimate(instance, r.solution) for _, r in found if r.solution]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+from stagepack.report.extra import Figure
 from stagepack.report.figures import LEGEND, ZOOM, graph_objects, inside, limit_line, look, text
 from stagepack.report.schedule.numbers import (
     COLOURS,
@@ -39,7 +40,7 @@ def schedule_charts(instance: PipelineSchedule, solutions: Sequence[ScheduleSolu
     return Charts([_figure(instance, drawn, last) for drawn in bars])
 
 
-def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Any:
+def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Figure:
     go = graph_objects()
     names = [text(device_label(instance, device)) for device in range(instance.d)]
     traces: list[Any] = []

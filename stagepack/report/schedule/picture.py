@@ -18,6 +18,7 @@ from stagepack.report.canvas import (
     time_axis,
     with_memory,
 )
+from stagepack.report.extra import Axes
 from stagepack.report.schedule.numbers import (
     COLOURS,
     ScheduleBars,
@@ -38,10 +39,10 @@ def schedule_chart(
     instance: PipelineSchedule,
     solution: Any,
     path: Any = None,
-    ax: Any = None,
+    ax: Axes = None,
     *,
     title: str | None = None,
-) -> Any:
+) -> Axes:
     """Draw a row a device with a bar an operation, numbered by microbatch; memory below.
 
     Parameters
@@ -72,7 +73,7 @@ def schedule_chart(
     return finish(ax, instance, answer, file, title, value)
 
 
-def _axes(instance: PipelineSchedule, drawn: ScheduleBars) -> Any:
+def _axes(instance: PipelineSchedule, drawn: ScheduleBars) -> Axes:
     """Return axes of a new figure; where memory is used, it is drawn below them."""
     rows = max(1.2, (0.34 if instance.d <= 16 else 0.22) * instance.d)
     if not drawn.uses_memory:
@@ -84,7 +85,7 @@ def _axes(instance: PipelineSchedule, drawn: ScheduleBars) -> Any:
     return ax
 
 
-def _bars(ax: Any, drawn: ScheduleBars) -> None:
+def _bars(ax: Axes, drawn: ScheduleBars) -> None:
     from matplotlib.collections import PolyCollection
 
     low, high = drawn.device - 0.42, drawn.device + 0.42
@@ -115,7 +116,7 @@ def _bars(ax: Any, drawn: ScheduleBars) -> None:
             )  # fmt: skip
 
 
-def _finish(ax: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
+def _finish(ax: Axes, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
     from matplotlib.patches import Patch
 
     quiet(ax, "x")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
 from stagepack.instances.schedule.check import Measure
@@ -30,7 +31,7 @@ class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
     chosen = "Schedule of"
     things = (ScheduleSolution,)
 
-    def facts(self, instance: PipelineSchedule) -> dict[str, Any]:
+    def facts(self, instance: PipelineSchedule) -> JsonObject:
         """Return sizes, totals and simple bounds as plain data."""
         from stagepack.heuristics.schedule.bounds import bound
 
@@ -98,9 +99,7 @@ class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
             f"{batches} {what}, {'/'.join(instance.kinds)}, {instance.objective}"
         )
 
-    def solution_facts(
-        self, instance: PipelineSchedule, solution: ScheduleSolution
-    ) -> dict[str, Any]:
+    def solution_facts(self, instance: PipelineSchedule, solution: ScheduleSolution) -> JsonObject:
         """Return what a solution amounts to, as plain data under the names it has in JSON."""
         return {"schedule": measure(instance, solution).to_dict()}
 
@@ -117,7 +116,7 @@ class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
             lines.append((f"{number(instance.steps)} steps", f"{number(found.total)} cycles"))
         return Account(lines, _sheet(instance, found))
 
-    def columns(self, instance: PipelineSchedule, solution: ScheduleSolution) -> dict[str, Any]:
+    def columns(self, instance: PipelineSchedule, solution: ScheduleSolution) -> JsonObject:
         """Return the operations by columns."""
         operations = instance.operations
         return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.catalog.networks import NETWORKS
 from stagepack.instances.packing.catalog import (
     adversarial,
@@ -24,7 +25,7 @@ __all__ = ["GENERATORS", "SUITE"]
 GIVEN = {"capacity": None, "objective": None}
 
 
-def _shape(network: str) -> dict[str, Any]:
+def _shape(network: str) -> JsonObject:
     """Return the parameters of a network, as fine as it can be taken."""
     shape = dict(NETWORKS[network].shape)
     return {**shape, "granularity": "matmul"} if "granularity" in shape else shape
@@ -122,7 +123,7 @@ GENERATORS: dict[str, Generator] = {
     for name, made in _OWN.items()
 }
 
-SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("activations/bert-base", {"training": True}),
     ("activations/resnet-50", {"training": True}),
     ("random/planted", {}),
