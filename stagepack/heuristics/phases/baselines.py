@@ -27,6 +27,9 @@ from stagepack.instances.phases.instance import PhaseSchedule
 LAYERS = 2**17
 """Layers looked at between two looks at the clock."""
 
+GROUPS = 2**10
+"""Groups chosen between two looks at the clock."""
+
 Going = Callable[[], bool]
 Policies = Callable[[RangeCosts, Going], PolicyRows]
 
@@ -88,9 +91,9 @@ def attempts(policies: Policies, layers: int) -> Iterator[Policies]:
             yield functools.partial(checkpoints, change=change)
 
 
-def from_head(table: OptionTable) -> list[int] | None:
+def from_head(table: OptionTable, keep_going: Going = lambda: True) -> list[int] | None:
     """Return options that put as many layers into each group as fit, from the first layer on."""
-    return _walk(table, lambda ends: int(ends.max()))
+    return _walk(table, lambda ends: int(ends.max()), keep_going)
 
 
 def heads(
@@ -131,19 +134,35 @@ def heads(
     return found
 
 
-def one_layer(table: OptionTable) -> list[int] | None:
+def one_layer(table: OptionTable, keep_going: Going = lambda: True) -> list[int] | None:
     """Return options of one layer a group."""
-    return _walk(table, lambda ends: int(ends.min()), most=1)
+    return _walk(table, lambda ends: int(ends.min()), keep_going, most=1)
 
 
 def _walk(
-    table: OptionTable, choose: Callable[[np.ndarray], int], most: int | None = None
+    table: OptionTable,
+    choose: Callable[[np.ndarray], int],
+    keep_going: Going,
+    most: int | None = None,
 ) -> list[int] | None:
-    """Return options taken from the first layer on, None when there are none to go on with."""
+    """Return options taken from the first layer on, None when there are none to go on with.
+
+    Parameters
+    ----------
+    table : OptionTable
+    choose : callable
+        Given where groups may end, where the next one does.
+    keep_going : callable
+        Asked every `GROUPS` groups; what it raises ends the walk.
+    most : int, optional
+        Layers of a group.
+    """
     found: list[int] = []
     at = kept = 0
     while at < table.n:
         effort.spend(2 * effort.LOOK)
+        if len(found) % GROUPS == GROUPS - 1:
+            keep_going()
         rows = np.arange(table.start[at], table.start[at + 1])
         fits = kept + table.need[rows] <= table.capacity
         if most is not None:

@@ -41,7 +41,7 @@ def plan(layers: int, phases: int, training: bool) -> None:
     training : bool
         Then layers count three times.
     """
-    spend(20 * LOOK)
+    spend(40 * LOOK)
     times = 3 if training else 1
     if layers > MOMENTS:
         spend(times * LAYER * layers + PHASE * phases)

@@ -194,8 +194,10 @@ class Network:
         looks.at(len(before))
         first, by = np.zeros(n + 1, dtype=np.int64), np.empty_like(before)
         if len(before):
-            np.cumsum(np.bincount(before, minlength=n), out=first[1:])
-            looks.at(10 * n)
+            first[1:] = np.bincount(before, minlength=n)
+            looks.at(5 * n)
+            np.cumsum(first, out=first)
+            looks.at(5 * n)
         place = first[:-1].copy()
         for low, high in looks.parts(len(before)):
             kernels.by_source(before, place, by, low, high)

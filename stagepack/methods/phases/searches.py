@@ -77,7 +77,9 @@ def _warm_up_heads() -> None:
 
 # ---------------------------------------------------------------------- without an engine
 
-RULES: dict[str, tuple[baselines.Policies, Callable[[OptionTable], list[int] | None]]] = {
+Cut = Callable[[OptionTable, baselines.Going], list[int] | None]
+
+RULES: dict[str, tuple[baselines.Policies, Cut]] = {
     "greedy-head": (baselines.one_policy, baselines.from_head),
     "layer-per-phase": (baselines.one_policy, baselines.one_layer),
     "keep-all": (baselines.keep, baselines.from_head),
@@ -105,7 +107,7 @@ def _apply_rule(name: str, pairs: Pairs) -> None:
 def _apply(
     name: str,
     policies: baselines.Policies,
-    cut: Callable[[OptionTable], list[int] | None],
+    cut: Cut,
     pairs: Pairs,
     late: bool,
 ) -> str:
@@ -136,7 +138,7 @@ def _apply(
         if costs is None or rows is None:
             continue
         table = OptionTable(costs, rows, io_tiles, keep_going=going)
-        chosen = cut(table)
+        chosen = cut(table, going)
         if chosen is None:
             continue
         solution = assemble(table, chosen, None if table.prefetch else ())

@@ -59,7 +59,10 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> Effort:
         timing.warm_up(instance.objective is Objective.SPAN)
         rules.warm_up()
     progress.raise_bound(bounds.work_bound(instance), "work bound")
-    return Effort(progress)
+    effort = Effort(progress)
+    effort.look(len(instance.order))  # both are found here, once for all that follows
+    effort.look(len(instance.operations.count))
+    return effort
 
 
 def _bound(instance: PipelineSchedule, effort: Effort) -> None:

@@ -425,3 +425,16 @@ def test_the_very_first_plan_asks_too_but_heeds_interrupts_alone() -> None:
         progress.interrupt()
         with pytest.raises(Stopped):
             pairs.insist()
+
+
+def test_rules_ask_while_they_choose_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 groups of a layer each were chosen without a question, for a quarter of a second."""
+    monkeypatch.setattr(baselines, "GROUPS", 2)
+    asked: list[int] = []
+
+    def going() -> bool:
+        asked.append(len(asked))
+        return True
+
+    assert baselines.one_layer(group_options(SIX, 1, 0), going) is not None
+    assert len(asked) == 3
