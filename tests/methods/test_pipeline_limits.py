@@ -86,6 +86,18 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("handed")
+def test_tuples_take_time_to_load() -> None:
+    table = np.triu(np.arange(31 * 31).reshape(31, 31))
+    instance = PipelinePartition.from_arrays(None, devices=3, compute_table=table)
+    costs = RangeCosts(instance)
+    tuples = cp_sat.CpSat(costs).loading / cp_sat.LOADING_TUPLES
+    assert 30 * 30 / 2 < tuples < 3 * 30 * 30
+    with pytest.raises(HandedError) as raised:
+        solve(instance, "cp-sat", time_limit=5, warm_start=None, options={"deterministic": True})
+    assert raised.value.args[0].work_limit < PACE * (5 - cp_sat.LOADING_TUPLES * tuples)
+
+
+@pytest.mark.usefixtures("handed")
 @pytest.mark.parametrize("options", [{}, {"deterministic": True}])
 def test_models_that_take_longer_to_load_than_there_is_are_not_handed_over(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -80,7 +80,10 @@ LARGEST_TABLE = 3_000_000
 """Tuples beyond which a model with tables is refused."""
 
 LOADING = 2e-5
-"""Seconds that CP-SAT takes to load an entry of a lookup, in which it neither asks nor counts."""
+"""Seconds that CP-SAT takes to load an entry of a lookup, in which it neither asks nor counts,"""
+
+LOADING_TUPLES = 4e-5
+"""and an allowed tuple."""
 
 MOST_ENDS = 8
 """Furthest ends of so many pairs of class and stashes are kept for the next slots."""
@@ -190,7 +193,7 @@ class CpSat(PipelineModel):
             self._transfer()
         if not self.costs.tabular:
             self._spread()
-        self.loading = LOADING * sum(len(window) for _, _, window in self._lookups.values())
+        self.loading += LOADING * sum(len(window) for _, _, window in self._lookups.values())
 
     def _cuts(self) -> None:
         """c_0 = 0, c_k = n, c_i < c_(i+1) where used_i, else c_i = c_(i+1)."""
@@ -308,6 +311,7 @@ class CpSat(PipelineModel):
             model.add_allowed_assignments(columns, rows.tolist())
             self.stage_class.append(number)
             self.stage_ticks.append(ticks)
+        self.loading = LOADING_TUPLES * total
 
     def _stage_tuples(self, i: int, slot: Slot) -> Array:
         """Return the allowed (class + 1, r_i if a variable, c_i, c_(i+1), compute) as rows."""
