@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from stagepack.instances.formats import schema as schema
     from stagepack.instances.formats import write as write
     from stagepack.instances.formats import write_solution as write_solution
+    from stagepack.instances.groups import GroupingSolution as GroupingSolution
+    from stagepack.instances.groups import LaneChip as LaneChip
+    from stagepack.instances.groups import LayerGrouping as LayerGrouping
+    from stagepack.instances.groups import Operator as Operator
+    from stagepack.instances.groups import Source as Source
+    from stagepack.instances.groups import Weight as Weight
     from stagepack.instances.packing import Allowed as Allowed
     from stagepack.instances.packing import Banks as Banks
     from stagepack.instances.packing import Gap as Gap

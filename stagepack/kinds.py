@@ -38,6 +38,7 @@ KINDS: dict[str, Kind] = {
     "lmem-packing": Kind("packing"),
     "pipeline-schedule": Kind("schedule"),
     "phase-schedule": Kind("phases"),
+    "layer-grouping": Kind("groups"),
 }
 
 

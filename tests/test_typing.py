@@ -163,10 +163,17 @@ def test_the_catalog_is_typed_by_its_names() -> None:
         "lmem-packing": names.PackingName,
         "pipeline-schedule": names.ScheduleName,
         "phase-schedule": names.PhaseName,
+        "layer-grouping": names.GroupingName,
     }
     for kind, literal in typed.items():
         assert set(typing.get_args(literal)) == {entry.name for entry in catalog.entries(kind)}
-    literals = (types.PipelineKind, types.PackingKind, types.ScheduleKind, types.PhaseKind)
+    literals = (
+        types.PipelineKind,
+        types.PackingKind,
+        types.ScheduleKind,
+        types.PhaseKind,
+        types.GroupingKind,
+    )
     known = {name for literal in literals for name in typing.get_args(literal)}
     assert known == {*kinds.KINDS, *(kind.family for kind in kinds.KINDS.values())}
     assert set(kinds.KINDS) == set(REGISTRY)

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import Literal
 
+from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 
 __all__ = [
+    "GroupingKind",
+    "GroupingSolution",
+    "LayerGrouping",
     "LmemPacking",
     "PackingKind",
     "PackingSolution",
@@ -32,3 +36,4 @@ PipelineKind = Literal["pipeline-partition", "pipeline"]
 PackingKind = Literal["lmem-packing", "packing"]
 ScheduleKind = Literal["pipeline-schedule", "schedule"]
 PhaseKind = Literal["phase-schedule", "phases"]
+GroupingKind = Literal["layer-grouping", "groups"]

@@ -22,12 +22,14 @@ from stagepack.kinds import KINDS, by_family, kind_of
 
 if TYPE_CHECKING:
     from stagepack.instances.catalog.names import (
+        GroupingName,
         PackingName,
         PhaseName,
         PipelineName,
         ScheduleName,
     )
     from stagepack.instances.types import (
+        LayerGrouping,
         LmemPacking,
         PhaseSchedule,
         PipelinePartition,
@@ -106,6 +108,8 @@ def load(name: PackingName, **parameters: Any) -> LmemPacking: ...
 def load(name: ScheduleName, **parameters: Any) -> PipelineSchedule: ...
 @overload
 def load(name: PhaseName, **parameters: Any) -> PhaseSchedule: ...
+@overload
+def load(name: GroupingName, **parameters: Any) -> LayerGrouping: ...
 @overload
 def load(name: str, **parameters: Any) -> Any: ...
 def load(name: str, **parameters: Any) -> Any:

@@ -87,3 +87,16 @@ PhaseName = Literal[
     "phases/random/chain-remat",
     "phases/random/skip-remat",
 ]
+
+GroupingName = Literal[
+    "groups/alexnet",
+    "groups/densenet121",
+    "groups/inception-v1",
+    "groups/inception-v2",
+    "groups/resnet50",
+    "groups/shufflenet",
+    "groups/squeezenet",
+    "groups/vgg19",
+    "groups/zfnet512",
+    "groups/random/blocks",
+]

@@ -16,6 +16,10 @@ class Rows(JsonObject):
     """An object of which each entry has a line."""
 
 
+class Items(list[Any]):
+    """A list of which each item has a line."""
+
+
 def lines(data: Mapping[str, Any], indent: str = "") -> str:
     """Encode an object with a line for each entry that is not None, and so entries of `Rows`."""
     rows = []
@@ -24,10 +28,17 @@ def lines(data: Mapping[str, Any], indent: str = "") -> str:
             continue
         if isinstance(value, Rows):
             text = lines(value, indent + " ")
+        elif isinstance(value, Items):
+            items = [f"{indent}  {_line(item)}" for item in value]
+            text = "[\n" + ",\n".join(items) + f"\n{indent} ]"
         else:
-            text = msgspec.json.encode(value, enc_hook=_plain).decode()
+            text = _line(value)
         rows.append(f'{indent} "{key}": {text}')
     return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+
+
+def _line(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=_plain).decode()
 
 
 def _plain(value: Any) -> Any:

@@ -29,6 +29,8 @@ from stagepack.kinds import kind_of
 
 if TYPE_CHECKING:
     from stagepack.instances.types import (
+        GroupingKind,
+        LayerGrouping,
         LmemPacking,
         PackingKind,
         PhaseKind,
@@ -75,6 +77,10 @@ def read(
 def read(
     path: str | Path, *, kind: PhaseKind, format: str | None = None, **context: Any
 ) -> PhaseSchedule: ...
+@overload
+def read(
+    path: str | Path, *, kind: GroupingKind, format: str | None = None, **context: Any
+) -> LayerGrouping: ...
 @overload
 def read(
     path: str | Path, *, kind: str | None = None, format: str | None = None, **context: Any
@@ -140,6 +146,10 @@ def read_all(
 ) -> list[PhaseSchedule]: ...
 @overload
 def read_all(
+    path: str | Path, *, kind: GroupingKind, format: str | None = None, **context: Any
+) -> list[LayerGrouping]: ...
+@overload
+def read_all(
     path: str | Path, *, kind: str | None = None, format: str | None = None, **context: Any
 ) -> list[Any]: ...
 def read_all(
@@ -168,7 +178,9 @@ def read_all(
     chosen = None if format is None else by_name(format)
     data = strict.load(file, max_bytes)
     with strict.located(file):
-        if not strict.holds_text(data):
+        known = FORMATS if chosen is None else (chosen,)
+        binary = any(other.binary and other.sniff(data) for other in known)
+        if not binary and not strict.holds_text(data):
             raise InputError("is not text", remedy="give a text file in a known format")
         chosen = chosen or by_content(data)
         found = chosen.kind_of(data, kind)

@@ -7,6 +7,7 @@ from stagepack.instances.formats import (
     auto_pipeline,
     minimalloc,
     native,
+    onnx_model,
     pipedream,
     torch_schedule,
     tpu_mlir,
@@ -20,6 +21,7 @@ FORMATS = (
     minimalloc.FORMAT,
     tpu_mlir.FORMAT,
     torch_schedule.FORMAT,
+    onnx_model.FORMAT,
 )
 
 

@@ -30,6 +30,8 @@ class Format:
         checked; raises `InputError` without the file's name.
     dump : callable, optional
         ``(instance, file name) -> bytes``.
+    binary : bool
+        Whether its files are no text.
     tell : callable, optional
         Which kind the bytes hold, for a format of several.
     solution : callable, optional
@@ -45,6 +47,7 @@ class Format:
     sniff: Callable[[bytes], bool]
     parse: Callable[[bytes, Mapping[str, Any], str], list[Any]]
     dump: Callable[[Any, str], bytes] | None = None
+    binary: bool = False
     tell: Callable[[bytes], str] | None = None
     solution: Callable[[bytes, Any], Any] | None = None
     dump_solution: Callable[..., bytes] | None = None

@@ -12,18 +12,14 @@ from stagepack.instances.pipeline import Objective, PipelinePartition
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.problem import coerce
 from stagepack.instances.profile import Link
+from stagepack.kinds import KINDS
 from tests.instances.catalog.exact import optimum
 
 ENTRIES = {entry.name: entry for entry in catalog.entries()}
 
 
 def test_every_entry_says_what_it_takes() -> None:
-    kinds = {
-        "pipeline-partition": "pipeline/",
-        "lmem-packing": "packing/",
-        "pipeline-schedule": "schedule/",
-        "phase-schedule": "phases/",
-    }
+    kinds = {kind: f"{known.family}/" for kind, known in KINDS.items()}
     assert {entry.kind for entry in ENTRIES.values()} == set(kinds)
     for kind, prefix in kinds.items():
         assert all(entry.name.startswith(prefix) for entry in catalog.entries(kind))

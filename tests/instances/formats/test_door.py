@@ -19,6 +19,7 @@ from stagepack.errors import InputError
 from stagepack.instances import formats
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.kinds import KINDS
 from tests.instances.formats import test_native_packing
 from tests.instances.formats.test_auto_pipeline import CASE
 from tests.instances.formats.test_minimalloc import FULL
@@ -31,12 +32,13 @@ from tests.instances.formats.test_tpu_mlir import GROUPS
 def test_the_list_of_formats() -> None:
     found = {f.name: f for f in formats.formats()}
     assert {name: entry.kinds for name, entry in found.items()} == {
-        "native": ("pipeline-partition", "lmem-packing", "pipeline-schedule", "phase-schedule"),
+        "native": tuple(KINDS),
         "pipedream": ("pipeline-partition",),
         "auto_pipeline": ("pipeline-partition",),
         "minimalloc": ("lmem-packing",),
         "tpu_mlir": ("lmem-packing",),
         "torch_schedule": ("pipeline-schedule",),
+        "onnx": ("layer-grouping",),
     }
     for entry in found.values():
         assert entry.reads

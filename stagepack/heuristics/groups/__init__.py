@@ -1,0 +1,1 @@
+"""Layer grouping without engines: what groups cost, exact and greedy partitions."""

@@ -1,0 +1,241 @@
+"""Normal form of a network for compiled kernels: arrays over operators, tensors and edges.
+
+An *edge* is an input of an operator; those of operator k are ``edge[k]`` to ``edge[k + 1]``.
+Axes are n, c, d, h, w.  Everything that costs cycles is reduced to integers: rates are fractions.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.instances.groups import LayerGrouping, OperatorKind, Slicing
+from stagepack.instances.groups.operators import (
+    AXES,
+    C,
+    H,
+    Operator,
+    W,
+    channelwise,
+    cuttable,
+    needs_all,
+)
+from stagepack.instances.groups.regions import Cut
+from stagepack.instances.profile import Array
+
+SAME, WINDOW, TRANSPOSED, REPEATED = range(4)
+"""How rows that are read follow from rows that are written."""
+
+GIVEN, DENSE, LANES, MATRIX = range(4)
+"""How cycles follow from a part: see :func:`.group_kernels.compute`."""
+
+
+class Network(NamedTuple):
+    """Operators and tensors (those that operators write first, then inputs).
+
+    Attributes
+    ----------
+    size : ndarray of int64, shape (tensors, 5)
+    width : ndarray of int64, shape (tensors,)
+        Bytes of a value.
+    last : ndarray of int64, shape (tensors,)
+        The last operator that reads it; n where it is a result of the network.
+    edge : ndarray of int64, shape (n + 1,)
+    read : ndarray of int64, shape (edges,)
+        The tensor of each edge.
+    whole : ndarray of bool, shape (edges, 5)
+        Whether all of it is read on an axis, whatever part is written.
+    window : ndarray of int64, shape (n, 2, 4)
+        Along H and W: the way (`SAME`, ...), and kernel, stride, rows before; or the factor.
+    even : ndarray of bool, shape (n,)
+        Whether parts must begin and end where something is repeated anew.
+    cuttable : ndarray of bool, shape (n, 5)
+    alone : ndarray of bool, shape (n,)
+    model, taps : ndarray of int64, shape (n,)
+        How cycles follow from a part, and the factor that does not depend on it.
+    spread : ndarray of int64, shape (n, 2)
+        Rows and columns to count instead of the part's; 0: the part's.
+    weight : ndarray of int64, shape (n + 1,)
+        Weights of operator k are weight[k] to weight[k + 1].
+    weights : ndarray of int64, shape (weights, 4)
+        Channels, values a channel, bytes of a value, given bytes in every lane or -1.
+    buffer : ndarray of int64, shape (n,)
+    in_place : ndarray of bool, shape (n,)
+    """
+
+    size: Array
+    width: Array
+    last: Array
+    edge: Array
+    read: Array
+    whole: Array
+    window: Array
+    even: Array
+    cuttable: Array
+    alone: Array
+    model: Array
+    taps: Array
+    spread: Array
+    weight: Array
+    weights: Array
+    buffer: Array
+    in_place: Array
+
+
+class Machine(NamedTuple):
+    """A chip, and what groups may be, in integers; rates and the overlap as fractions."""
+
+    lanes: int
+    memory: int
+    eu_bytes: int
+    pixels: int
+    load: tuple[int, int]
+    store: tuple[int, int]
+    load_latency: int
+    store_latency: int
+    startup: int
+    overlap: tuple[int, int]
+    cores: int
+    limit: tuple[int, int]
+    """Rows that may be read again, as a part of all; (-1, 1): any."""
+
+
+def network(instance: LayerGrouping) -> Network:
+    """Return the normal form of a network."""
+    n, tensors, operators = instance.n, instance.tensors, instance.operators
+    edges = [(at, which) for at in range(n) for which in range(len(instance.reads[at]))]
+    last = [max(tensor.readers, default=n) for tensor in tensors]
+    for tensor in instance.kept:
+        last[tensor] = n
+    models = [_model(operator, instance, at) for at, operator in enumerate(operators)]
+    weights = [
+        (w.channels, w.values, w.dtype_bytes, -1 if w.lane_bytes is None else w.lane_bytes)
+        for operator in operators
+        for w in operator.weights
+    ]
+    return Network(
+        size=np.array([tensor.shape for tensor in tensors], dtype=np.int64),
+        width=np.array([tensor.dtype_bytes for tensor in tensors], dtype=np.int64),
+        last=np.array(last, dtype=np.int64),
+        edge=_ends([len(reads) for reads in instance.reads]),
+        read=np.array([instance.reads[at][which] for at, which in edges], dtype=np.int64),
+        whole=np.array(
+            [
+                [
+                    needs_all(operators[at], which, axis)
+                    or (
+                        operators[at].kind in (OperatorKind.ELEMENTWISE, OperatorKind.ROWS)
+                        and instance.sources(at)[which][axis] == 1
+                    )
+                    for axis in range(len(AXES))
+                ]
+                for at, which in edges
+            ],
+            dtype=np.bool_,
+        ).reshape(len(edges), len(AXES)),
+        window=np.array(
+            [[_window(op, axis) for axis in (H, W)] for op in operators], dtype=np.int64
+        ),
+        even=np.array([op.even for op in operators], dtype=np.bool_),
+        cuttable=np.array(
+            [[cuttable(op, axis) for axis in range(len(AXES))] for op in operators], dtype=np.bool_
+        ),
+        alone=np.array([instance.alone(at) for at in range(n)], dtype=np.bool_),
+        model=np.array([code for code, _, _ in models], dtype=np.int64),
+        taps=np.array([taps for _, taps, _ in models], dtype=np.int64),
+        spread=np.array([spread for _, _, spread in models], dtype=np.int64),
+        weight=_ends([len(op.weights) for op in operators]),
+        weights=np.array(weights, dtype=np.int64).reshape(len(weights), 4),
+        buffer=np.array([op.buffer for op in operators], dtype=np.int64),
+        in_place=np.array([op.in_place for op in operators], dtype=np.bool_),
+    )
+
+
+def machine(instance: LayerGrouping) -> Machine:
+    """Return the chip of an instance in integers."""
+    chip, limit = instance.chip, instance.overlap_limit
+    return Machine(
+        lanes=chip.lanes,
+        memory=chip.memory,
+        eu_bytes=chip.eu_bytes,
+        pixels=chip.pixels,
+        load=_fraction(chip.load_rate),
+        store=_fraction(chip.store_rate),
+        load_latency=chip.load_latency,
+        store_latency=chip.store_latency,
+        startup=chip.startup,
+        overlap=_fraction(chip.overlap),
+        cores=chip.cores,
+        limit=(-1, 1) if limit is None else _fraction(limit),
+    )
+
+
+def cuts(instance: LayerGrouping) -> list[Cut]:
+    """Return the ways in which a group may be cut, fewest slices first.
+
+    Along N, and along H once N is cut down to one; or all combinations.  Axes along which no
+    tensor has as many values are left out.
+    """
+    most = instance.max_slices
+    n, c, _, h, w = (max(t.shape[axis] for t in instance.tensors) for axis in range(len(AXES)))
+    if instance.slicing == Slicing.N_THEN_H:
+        found = [Cut(n=parts) for parts in range(1, min(n, most) + 1)]
+        return found + [Cut(n=n, h=parts) for parts in range(2, min(h, most // n) + 1)]
+    found = [
+        Cut(a, b, x, y)
+        for a in range(1, min(n, most) + 1)
+        for b in range(1, min(c, most // a) + 1)
+        for x in range(1, min(h, most // (a * b)) + 1)
+        for y in range(1, min(w, most // (a * b * x)) + 1)
+    ]
+    return sorted(found, key=lambda cut: (cut.slices, cut.w, cut.c, cut.h))
+
+
+def _model(
+    operator: Operator, instance: LayerGrouping, at: int
+) -> tuple[int, int, tuple[int, int]]:
+    """Return how the cycles of an operator follow from a part of what it writes."""
+    chip, kind, none = instance.chip, operator.kind, (0, 0)
+    sources = instance.sources(at)
+    taps = operator.kernel[0] * operator.kernel[1] * operator.depth
+    channels = -(-chip.channels // operator.dtype_bytes)
+    if operator.cycles is not None:
+        return GIVEN, operator.cycles, none
+    if kind == OperatorKind.MATMUL:
+        return MATRIX, -(-sources[0][W] // channels), none
+    if kind in (OperatorKind.CONV, OperatorKind.DECONV) and not channelwise(operator):
+        if kind == OperatorKind.DECONV:
+            (kh, kw), (sh, sw) = operator.kernel, operator.stride
+            taps = -(-kh // sh) * -(-kw // sw) * operator.depth
+        return DENSE, taps * -(-(sources[0][C] // operator.groups) // channels), none
+    if kind == OperatorKind.GLOBAL_POOL:
+        return LANES, taps, (sources[0][H], sources[0][W])
+    if kind in (OperatorKind.CONV, OperatorKind.DECONV, OperatorKind.POOL):
+        return LANES, taps, none
+    return LANES, operator.passes, none
+
+
+def _window(operator: Operator, axis: int) -> tuple[int, int, int, int]:
+    """Return how rows or columns that are read follow from those that are written."""
+    at, kind = axis - H, operator.kind
+    kernel = (operator.kernel[at] - 1) * operator.dilation[at] + 1
+    before, stride = operator.padding[2 * at], operator.stride[at]
+    if kind in (OperatorKind.CONV, OperatorKind.POOL):
+        return WINDOW, kernel, stride, before
+    if kind == OperatorKind.DECONV:
+        return TRANSPOSED, kernel, stride, kernel - before - 1
+    if kind == OperatorKind.UPSAMPLE:
+        return REPEATED, operator.scale[at], 1, 0
+    return SAME, 1, 1, 0
+
+
+def _fraction(rate: float) -> tuple[int, int]:
+    exact = Fraction(str(rate))
+    return exact.numerator, exact.denominator
+
+
+def _ends(sizes: list[int]) -> Array:
+    """Return where each of some pieces begins, and the end."""
+    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64)

@@ -1,0 +1,135 @@
+"""Named layer groupings: networks in 8-bit integers on chips with lanes, and generated ones.
+
+The networks were read by :mod:`stagepack.instances.formats.onnx_model` from the graphs without
+weights that ship in the package onnx (``onnx/backend/test/data/light``, Apache-2.0): those of the
+ONNX model zoo, in single precision there, at 224 x 224.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stagepack.instances.documents import strict
+from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source, Weight
+from stagepack.instances.groups.chips import preset
+from stagepack.instances.groups.native import Document, parse
+from stagepack.instances.problem import Generator
+
+NETWORKS = {
+    "alexnet": "AlexNet: 5 convolutions, 3 fully connected layers",
+    "densenet121": "DenseNet-121: every layer of a block reads all before it",
+    "inception-v1": "Inception v1 (GoogLeNet): blocks of four branches",
+    "inception-v2": "Inception v2: blocks of four branches, smaller kernels",
+    "resnet50": "ResNet-50: bottleneck blocks with skips",
+    "shufflenet": "ShuffleNet: grouped and depthwise convolutions, shuffled channels",
+    "squeezenet": "SqueezeNet: blocks that squeeze and expand",
+    "vgg19": "VGG-19: 16 convolutions, 3 fully connected layers",
+    "zfnet512": "ZFNet-512: 5 wide convolutions, 3 fully connected layers",
+}
+MACHINE: dict[str, Any] = {
+    "chip": "bm1684x",
+    "slicing": "n-then-h",
+    "standalone": "any",
+    "max_slices": 64,
+    "max_group": 64,
+    "overlap_limit": "half",
+    "capacity": None,
+}
+OPTIONS = {**MACHINE, "batch": 1}
+
+
+@lru_cache(maxsize=len(NETWORKS))
+def _document(name: str) -> Document:
+    """Return the file of a network."""
+    data = files("stagepack.instances.groups").joinpath(f"networks/{name}.json").read_bytes()
+    return strict.decode(data, Document)
+
+
+def _network(name: str, **given: Any) -> LayerGrouping:
+    """Return a network on a chip."""
+    document = _document(name)
+    batch = given.pop("batch")
+    grown = msgspec.structs.replace(
+        document,
+        operators=[
+            msgspec.structs.replace(op, shape=(batch * op.shape[0], *op.shape[1:]))
+            for op in document.operators
+        ],
+        inputs=[
+            msgspec.structs.replace(source, shape=(batch * source.shape[0], *source.shape[1:]))
+            for source in document.inputs
+        ],
+    )
+    return parse(grown, _given(given))
+
+
+def _given(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what is said of a chip and of groups, as changes of an instance."""
+    said = {**given, "chip": preset(given["chip"])}
+    if said["capacity"] is None:
+        del said["capacity"]
+    return said
+
+
+def _blocks(operators: int, channels: int, rows: int, seed: int, **given: Any) -> LayerGrouping:
+    """Return a chain of blocks: a convolution of 1 x 1, one of 3 x 3, and a sum around both."""
+    rng = np.random.default_rng(seed)
+    shape = (1, channels, rows, rows)
+    found: list[Operator] = []
+    for at in range(operators):
+        before = found[-1].name if found else "x"
+        if at % 3 == 2:
+            skipped = found[-3].name if at > 2 else "x"
+            found.append(
+                Operator(
+                    name=f"add{at}",
+                    kind=OperatorKind.ELEMENTWISE,
+                    inputs=(before, skipped),
+                    shape=shape,
+                    in_place=True,
+                )
+            )
+            continue
+        kernel = 3 if at % 3 else 1
+        found.append(
+            Operator(
+                name=f"conv{at}",
+                kind=OperatorKind.CONV,
+                inputs=(before,),
+                shape=shape,
+                kernel=(kernel, kernel),
+                padding=(kernel // 2,) * 4,
+                cycles=int(rng.integers(2_000, 60_000)),
+                weights=(Weight(channels=channels, values=channels * kernel**2),),
+            )
+        )
+    document = Document(
+        problem="layer-grouping",
+        version=1,
+        operators=found,
+        inputs=[Source(name="x", shape=shape)],
+    )
+    return parse(document, {**_given(given), "name": f"blocks-{operators}"})
+
+
+GENERATORS: dict[str, Generator] = {
+    **{name: Generator(partial(_network, name), OPTIONS, what) for name, what in NETWORKS.items()},
+    "random/blocks": Generator(
+        _blocks,
+        {"operators": 50, "channels": 256, "rows": 56, "seed": 0, **MACHINE},
+        "A chain of blocks with skips, in which operators take unlike times",
+    ),
+}
+
+SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("squeezenet", {}),
+    ("resnet50", {}),
+    ("shufflenet", {"chip": "cv184x"}),
+    ("inception-v1", {"chip": "cv184x"}),
+    ("vgg19", {"chip": "bm1688"}),
+)

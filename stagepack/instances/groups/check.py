@@ -1,0 +1,228 @@
+"""What a plan is worth and whether it is right, straight from the definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+
+from stagepack.instances.groups.data import GroupingData
+from stagepack.instances.groups.lmem import copies, in_place
+from stagepack.instances.groups.operators import compute_cycles
+from stagepack.instances.groups.solution import GroupingSolution
+from stagepack.instances.groups.timesteps import STAGES, Timetable
+from stagepack.instances.groups.words import Slicing
+from stagepack.instances.violation import Violation
+
+
+def evaluate(instance: GroupingData, solution: GroupingSolution) -> int:
+    """Return the cycles of all groups."""
+    return sum(group_cycles(instance, solution))
+
+
+def group_cycles(instance: GroupingData, solution: GroupingSolution) -> list[int]:
+    """Return the cycles of each group."""
+    return [
+        alone_cycles(instance, solution.operators(group)[0]) if table is None else table.cycles
+        for group, table in solution.timetables(instance)
+    ]
+
+
+def alone_cycles(instance: GroupingData, at: int) -> int:
+    """Return the cycles of an operator that runs from and to global memory: one row of its own."""
+    operator, chip = instance.operators[at], instance.chip
+    own, *read = (instance.tensors[t] for t in (at, *dict.fromkeys(instance.reads[at])))
+    moved = chip.store_cycles(own.nbytes(own.shape))
+    moved += sum(chip.load_cycles(tensor.nbytes(tensor.shape)) for tensor in read)
+    moved += sum(chip.load_cycles(weight.nbytes(weight.channels)) for weight in operator.weights)
+    compute = compute_cycles(operator, instance.sources(at), operator.full, chip)
+    return chip.row_cycles(compute, moved)
+
+
+def shape(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation, ...]:
+    """Return why a solution cannot be evaluated: ``boundaries``, ``order``, ``slices``, ..."""
+    n, cuts = instance.n, solution.boundaries
+    if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != n or any(a >= b for a, b in pairwise(cuts)):
+        return (Violation("boundaries", f"they must rise from 0 to {n:,}, the operators"),)
+    if solution.order and sorted(solution.order) != list(range(n)):
+        return (Violation("order", f"it must name each of the {n:,} operators once"),)
+    early = next(_order(instance, solution), None)
+    if early is not None:
+        return (early,)
+    for name in ("slices", "positions", "spills", "offsets"):
+        given = getattr(solution, name)
+        if (given or name == "slices") and len(given) != solution.groups:
+            detail = f"{len(given):,} entries for {solution.groups:,} groups"
+            return (Violation(name, detail),)
+    return tuple(_misfits(instance, solution))[:1]
+
+
+def _misfits(instance: GroupingData, solution: GroupingSolution) -> Iterator[Violation]:
+    """Yield what is wrong in the shape of single groups."""
+    for group, counts in enumerate(solution.slices):
+        where, operators = f"group {group}", solution.operators(group)
+        first = instance.operators[operators[0]].name
+        if not counts and (len(operators) > 1 or not instance.stands(operators[0])):
+            yield Violation("alone", f"{where}: {first} cannot run from global memory here")
+            return
+        if not counts:
+            continue
+        if len(counts) != 4 or any(count < 1 for count in counts):
+            yield Violation("slices", f"{where}: give four counts of at least 1, or none")
+            return
+        lone = [instance.operators[at].name for at in operators if instance.alone(at)]
+        if lone:
+            yield Violation("alone", f"{where}: {lone[0]} can only run from global memory")
+            return
+        short = _too_small(instance, solution, group)
+        if short:
+            yield Violation("slices", f"{where}: {short}")
+            return
+        table = solution.timetable(instance, group)
+        rows = range(STAGES * table.rows)
+        given = solution.positions[group] if solution.positions else ()
+        if given and (len(given) != len(table.moves) or any(at not in rows for at in given)):
+            detail = f"{where}: give {len(table.moves):,} positions below {len(rows):,}"
+            yield Violation("positions", detail)
+            return
+        for spill in table.spills:
+            if spill.tensor not in (*table.operators, *table.regions.loaded) or not (
+                spill.store in rows and spill.load in rows
+            ):
+                yield Violation("spills", f"{where}: {tuple(spill)} names no tensor or row of it")
+                return
+
+
+def _too_small(instance: GroupingData, solution: GroupingSolution, group: int) -> str:
+    """Return which tensor has fewer values on an axis than ranges are wanted, or ""."""
+    n, c, h, w = solution.slices[group]
+    own = solution.operators(group)
+    for at in own:
+        tensor = instance.tensors[at]
+        inside = tensor.readers and all(reader in own for reader in tensor.readers)
+        if inside and at not in instance.kept:
+            continue
+        for letter, size, parts in zip(
+            "NCHW", (*tensor.shape[:2], *tensor.shape[3:]), (n, c, h, w), strict=True
+        ):
+            if size < parts:
+                return f"{letter} of {tensor.name} is {size:,}, no {parts:,} ranges"
+    return ""
+
+
+def check(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation, ...]:
+    """Return every rule that `solution` breaks, by name; () when it is valid.
+
+    The names: those of :func:`shape` (``order`` also where something is read before it is written),
+    ``group`` (too many
+    operators), ``slices`` (too many, on an axis that is not allowed, within what cannot be cut, or
+    read again beyond the limit), ``positions`` (read before it is loaded, stored before it is
+    written), ``spills``, ``memory`` (beyond the lane, not aligned) and ``collision``.
+    """
+    found = list(shape(instance, solution))
+    if found:
+        return tuple(found)
+    for group, table in solution.timetables(instance):
+        if table is None:
+            continue
+        where = f"group {group}"
+        if table.rows > instance.max_group:
+            found.append(
+                Violation("group", f"{where}: {table.rows:,} operators of {instance.max_group:,}")
+            )
+        found += [Violation("slices", f"{where}: {why}") for why in _slicing(instance, table)]
+        found += [Violation("positions", f"{where}: {why}") for why in _positions(table)]
+        found += [Violation("spills", f"{where}: {why}") for why in _spills(table)]
+        offsets = solution.offsets[group] if solution.offsets else ()
+        found += _memory(table, offsets, where)
+    return tuple(found)
+
+
+def _order(instance: GroupingData, solution: GroupingSolution) -> Iterator[Violation]:
+    """Yield operators that run before what they read is written."""
+    order = solution.order or range(instance.n)
+    place = {at: when for when, at in enumerate(order)}
+    for at in order:
+        for tensor in instance.reads[at]:
+            if tensor < instance.n and place[tensor] > place[at]:
+                names = instance.operators[at].name, instance.operators[tensor].name
+                yield Violation("order", f"{names[0]} runs before {names[1]}, which it reads")
+
+
+def _slicing(instance: GroupingData, table: Timetable) -> Iterator[str]:
+    """Yield what is wrong with the way a group is cut."""
+    cut = table.regions.cut
+    if cut.slices > instance.max_slices:
+        yield f"{cut.slices:,} slices, of {instance.max_slices:,}"
+    if instance.slicing == Slicing.N_THEN_H:
+        if cut.c > 1 or cut.w > 1:
+            yield "only N and H may be cut"
+        elif cut.h > 1 and any(
+            max(n for _, n in table.regions.along(0)[t]) > 1 for t in table.regions.stored
+        ):
+            yield "H is cut before N is down to one"
+    yield from table.regions.refusals()
+
+
+def _positions(table: Timetable) -> Iterator[str]:
+    """Yield transfers that come too late or too early."""
+    for move, position in zip(table.moves, table.positions, strict=True):
+        own = table.rows + move.operator
+        if move.load and position >= own:
+            yield f"{move.name} is loaded in row {position}, read in {own}"
+        if not move.load and position <= own:
+            yield f"{move.name} is stored in row {position}, written in {own}"
+
+
+def _spills(table: Timetable) -> Iterator[str]:
+    """Yield tensors that leave before they are there, or do not come back in time."""
+    place = {at: table.rows + k for k, at in enumerate(table.operators)}
+    born = dict(place)
+    for move, position in zip(table.moves, table.positions, strict=True):
+        if move.load and move.tensor >= 0:
+            born[move.tensor] = position
+            if move.resident and any(spill.tensor == move.tensor for spill in table.spills):
+                yield f"{move.name} stays for all slices"
+    seen = set()
+    for tensor, store, load in table.spills:
+        name = table.regions.instance.tensors[tensor].name
+        readers = table.regions.instance.tensors[tensor].readers
+        used = [place[at] for at in readers if at in place]
+        if tensor in seen:
+            yield f"{name} is spilled twice"
+        seen.add(tensor)
+        if not born[tensor] < store < load:
+            yield f"{name} is there from row {born[tensor]}, stored in {store}, loaded in {load}"
+        elif any(store < row <= load for row in used):
+            yield f"{name} is read while it is away"
+
+
+def _memory(table: Timetable, offsets: tuple[int, ...], where: str) -> Iterator[Violation]:
+    """Yield copies outside of the lane, at odd addresses, or over one another."""
+    places, chip = copies(table), table.regions.instance.chip
+    if len(offsets) != len(places):
+        yield Violation("memory", f"{where}: {len(offsets):,} offsets for {len(places):,} buffers")
+        return
+    for copy, offset in zip(places, offsets, strict=True):
+        end = offset + copy.buffer.lane_bytes
+        if offset < 0 or end > chip.memory:
+            over = f"{end - chip.memory:,} too many" if end > chip.memory else "below 0"
+            detail = f"{copy.name} ends at {end:,} of {chip.memory:,} bytes in a lane: {over}"
+            yield Violation("memory", f"{where}: {detail}")
+        if offset % chip.eu_bytes:
+            yield Violation("memory", f"{where}: {copy.name} is at {offset:,}, not aligned")
+    length = table.period or STAGES * table.rows
+    shared = set(in_place(table))
+    told = set()
+    for row in range(length):
+        alive = [at for at, copy in enumerate(places) if copy.alive(row, table.period)]
+        for one, other in combinations(sorted(alive, key=lambda at: offsets[at]), 2):
+            if offsets[other] >= offsets[one] + places[one].buffer.lane_bytes:
+                continue
+            pair = min(one, other), max(one, other)
+            if pair in told or not places[other].buffer.lane_bytes:
+                continue
+            if pair in shared and offsets[one] == offsets[other]:
+                continue
+            told.add(pair)
+            detail = f"{places[one].name} and {places[other].name} overlap in row {row}"
+            yield Violation("collision", f"{where}: {detail}")

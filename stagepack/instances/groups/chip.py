@@ -1,0 +1,112 @@
+"""Chips whose local memory is cut into lanes, and what operators and transfers cost on them.
+
+Of a tensor every lane holds its share of the channels: lane k the channels k, k + lanes, ...  So
+bytes are counted per lane, and a lane has `memory` of them.  Compute and transfers run beside one
+another.
+
+Cycles of an operator follow a documented model, since no vendor publishes its own: work is dealt
+out to lanes by channels, and each lane does `channels` x `pixels` multiply-accumulates a cycle on
+values of one byte (a half, a quarter of that on wider ones), or `eu_bytes` bytes of anything else.
+Channels, pixels and bytes that do not come out even are lost: that is the utilisation.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated
+
+import msgspec
+
+from stagepack.instances.profile import Positive
+
+Some = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
+Cycles = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+
+class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A chip with lanes of local memory.
+
+    Attributes
+    ----------
+    lanes : int
+    memory : int
+        Bytes of local memory in each lane.
+    banks : int
+        Equal parts of a lane's memory, which one access at a time can reach.
+    eu_bytes : int
+        Bytes that a lane computes on at a time; tensors begin at multiples of it.
+    channels, pixels : int
+        Input channels and output pixels of one byte on which a lane multiplies in one cycle.
+    load_rate, store_rate : number
+        Bytes a cycle between global and local memory.
+    load_latency, store_latency : int
+        Cycles of a transfer before its first byte.
+    startup : int
+        Cycles of an operator before its first result.
+    overlap : number
+        Which part of the shorter of compute and transfers in a row hides beside the longer.
+    cores : int
+        Cores that take slices by turns, each with all of the above.
+    """
+
+    lanes: Some
+    memory: Some
+    banks: Some = 1
+    eu_bytes: Some = 1
+    channels: Some = 1
+    pixels: Some = 1
+    load_rate: Positive = 1
+    store_rate: Positive = 1
+    load_latency: Cycles = 0
+    store_latency: Cycles = 0
+    startup: Cycles = 0
+    overlap: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    cores: Some = 1
+    name: str = ""
+
+    def load_cycles(self, nbytes: int) -> int:
+        """Return the cycles in which so many bytes come from global memory."""
+        return self.load_latency + _ceil(nbytes, self.load_rate)
+
+    def store_cycles(self, nbytes: int) -> int:
+        """Return the cycles in which so many bytes go to global memory."""
+        return self.store_latency + _ceil(nbytes, self.store_rate)
+
+    def row_cycles(self, compute: int, transfers: int) -> int:
+        """Return the cycles of a row: the longer of both, and what of the other is not hidden."""
+        less = min(compute, transfers)
+        return max(compute, transfers) + less - int(Fraction(str(self.overlap)) * less)
+
+    def lane_bytes(self, shape: tuple[int, ...], dtype_bytes: int) -> int:
+        """Return the bytes in each lane of a tensor (n, c, d, h, w), each (n, c) aligned.
+
+        Rows of channel after channel: ``n * d * ceil(c / lanes)`` planes of h * w values.
+        """
+        n, c, d, h, w = shape
+        return n * d * -(-c // self.lanes) * aligned(h * w * dtype_bytes, self.eu_bytes)
+
+
+def aligned(nbytes: int, alignment: int) -> int:
+    """Return the next multiple of `alignment`."""
+    return -(-nbytes // alignment) * alignment
+
+
+def _ceil(nbytes: int, rate: float) -> int:
+    return -(-nbytes // Fraction(str(rate)))
+
+
+GENERIC = LaneChip(
+    name="generic",
+    lanes=32,
+    memory=128 * 1024,
+    banks=8,
+    eu_bytes=16,
+    channels=32,
+    pixels=4,
+    load_rate=16,
+    store_rate=16,
+    load_latency=200,
+    store_latency=200,
+    startup=20,
+)
+"""A chip of no vendor, for files that name none."""

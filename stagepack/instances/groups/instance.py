@@ -1,0 +1,81 @@
+"""Instances of layer grouping: how they are made, what a plan is worth, whether it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from stagepack.instances.answer import Answered, Rules
+from stagepack.instances.groups import validate
+from stagepack.instances.groups.check import check, evaluate, shape
+from stagepack.instances.groups.chip import LaneChip
+from stagepack.instances.groups.data import HALF, GroupingData, Source
+from stagepack.instances.groups.operators import Operator
+from stagepack.instances.groups.solution import GroupingSolution
+from stagepack.instances.groups.words import Objective, Slicing, Standalone
+
+
+class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
+    """An instance of layer grouping; use :meth:`from_arrays`.
+
+    What it makes are the fields of :class:`.data.GroupingData`.
+    """
+
+    solution_type = GroupingSolution
+    rules = Rules(shape, check, evaluate)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        operators: Iterable[Operator],
+        inputs: Iterable[Source],
+        *,
+        chip: LaneChip,
+        outputs: Sequence[str] = (),
+        slicing: Slicing | str = Slicing.N_THEN_H,
+        standalone: Standalone | str = Standalone.ANY,
+        max_slices: int = 64,
+        max_group: int = 64,
+        overlap_limit: float | str | None = HALF,
+        objective: Objective | str = Objective.CYCLES,
+        name: str = "groups",
+        source: str = "",
+    ) -> LayerGrouping:
+        """Build an instance from operators; those of a file may be in any order.
+
+        Parameters
+        ----------
+        operators : iterable of Operator
+            Sorted topologically where they are not, the first named first.
+        inputs : iterable of Source
+        chip : LaneChip
+        outputs : sequence of str
+            Results of the network beside what nobody reads.
+        slicing : Slicing
+        standalone : Standalone
+        max_slices, max_group : int
+        overlap_limit : float, "half" or None
+            Part of the rows of an input that slices may read again.
+
+        Raises
+        ------
+        InputError
+            Naming the operator: an unknown input, a name that comes twice, a cycle, shapes that
+            do not follow from those of its inputs.
+        """
+        known = tuple(inputs)
+        instance = cls(
+            name=str(name),
+            operators=validate.sorted_operators(tuple(operators), known),
+            inputs=known,
+            outputs=tuple(outputs),
+            chip=chip,
+            slicing=validate.word(slicing, Slicing, "slicing"),
+            standalone=validate.word(standalone, Standalone, "standalone"),
+            max_slices=validate.count(max_slices, "max_slices"),
+            max_group=validate.count(max_group, "max_group"),
+            overlap_limit=validate.limit(overlap_limit),
+            objective=validate.word(objective, Objective, "objective"),
+            source=str(source),
+        )
+        validate.instance(instance)
+        return instance

@@ -1,0 +1,94 @@
+"""Native files of layer groupings: ``{"problem": "layer-grouping", "version": 1, ...}``.
+
+``operators`` is a list of :class:`.operators.Operator`, ``inputs`` one of :class:`.data.Source`;
+``chip`` is a :class:`.chip.LaneChip`, the generic one where it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from stagepack.instances.documents.lines import Items, unusual
+from stagepack.instances.groups.chip import GENERIC, LaneChip
+from stagepack.instances.groups.data import HALF, Source
+from stagepack.instances.groups.instance import LayerGrouping
+from stagepack.instances.groups.operators import Operator, Size
+from stagepack.instances.groups.words import Objective, Slicing, Standalone
+
+Part = Annotated[float, msgspec.Meta(ge=0, le=2**31)]
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A layer-grouping instance."""
+
+    problem: Literal["layer-grouping"]
+    version: Literal[1]
+    operators: Annotated[list[Operator], msgspec.Meta(min_length=1)]
+    inputs: list[Source]
+    chip: LaneChip = GENERIC
+    outputs: list[str] = []
+    name: str = "groups"
+    source: str = ""
+    slicing: Slicing = Slicing.N_THEN_H
+    standalone: Standalone = Standalone.ANY
+    max_slices: Size = 64
+    max_group: Size = 64
+    overlap_limit: Part | Literal["half", "none"] | None = HALF
+    objective: Objective = Objective.CYCLES
+
+
+GIVEN = frozenset(
+    {"capacity", "objective", "slicing", "standalone", "max_slices", "max_group", "overlap_limit"}
+)
+"""What may be said beside a file."""
+
+
+def parse(document: Document, given: Mapping[str, Any]) -> LayerGrouping:
+    """Return the instance of a document, changed as is `given` beside it.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
+    fields = msgspec.structs.asdict(document)
+    del fields["problem"], fields["version"]
+    return changed(LayerGrouping.from_arrays(**fields), given)
+
+
+def changed(instance: LayerGrouping, given: Mapping[str, Any]) -> LayerGrouping:
+    """Return an instance as is said beside its file."""
+    said = dict(given)
+    if "capacity" in said:
+        memory = said.pop("capacity")
+        said["chip"] = msgspec.structs.replace(instance.chip, memory=memory)
+    return instance.replace(**said) if said else instance
+
+
+def dump(instance: LayerGrouping) -> dict[str, Any]:
+    """Return what the document of an instance says: an operator a line, defaults left out."""
+    return {
+        "chip": None if instance.chip == GENERIC else brief(instance.chip),
+        **unusual(
+            instance,
+            Document,
+            ("slicing", "standalone", "max_slices", "max_group", "overlap_limit"),
+        ),
+        **({"overlap_limit": "none"} if instance.overlap_limit is None else {}),
+        "inputs": list(map(brief, instance.inputs)),
+        "outputs": instance.outputs or None,
+        "operators": Items(map(brief, instance.operators)),
+    }
+
+
+def brief(struct: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields of a struct that are not what they are by default."""
+    found = {}
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        if value != field.default:
+            found[field.name] = list(map(brief, value)) if field.name == "weights" else value
+    return found

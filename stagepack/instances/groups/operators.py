@@ -1,0 +1,296 @@
+"""Operators of a network: what each computes, what it reads for a part of what it writes.
+
+Shapes are (n, c, d, h, w); axes are numbered so.  A part of a tensor is one range on every axis,
+and which range of its inputs an operator reads for a range of its output depends on that axis
+alone (*Backward-H* of the seed, for all axes)::
+
+    convolution, pooling   start * s - p, length (len - 1) * s + max(k_e, s), k_e = (k - 1) * d + 1
+    deconvolution          from ceil((start - pt) / s) to floor((start + len + k_e - 2 - pt) / s),
+                           pt = k_e - p - 1
+    upsampling by u        from floor(start / u) to floor((start + len - 1) / u)
+    everything else        the same range, or all of what the operator needs whole
+
+clipped to what there is.  Of an input that has size 1 where the output has more, all is read.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from stagepack.instances.groups.chip import LaneChip, aligned
+
+N, C, D, H, W = range(5)
+AXES = "ncdhw"
+Shape = tuple[int, int, int, int, int]
+Size = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+Pair = tuple[Size, Size]
+Few = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+
+
+class OperatorKind(StrEnum):
+    """What an operator computes, as far as parts of it are concerned."""
+
+    CONV = "conv"
+    """Convolution; a fully connected layer is one with a kernel of 1 over tokens as rows."""
+    DECONV = "deconv"
+    """Transposed convolution."""
+    POOL = "pool"
+    """Maximum or average over a window."""
+    GLOBAL_POOL = "global-pool"
+    """Over all rows and columns."""
+    UPSAMPLE = "upsample"
+    """Each value repeated, or interpolated from its nearest."""
+    ELEMENTWISE = "elementwise"
+    """Value by value of one or several inputs, of equal sizes or of size 1 on some axes."""
+    CONCAT = "concat"
+    """One input after the other along channels."""
+    MATMUL = "matmul"
+    """(n, c, 1, rows, inner) times (n, c, 1, inner, columns)."""
+    ROWS = "rows"
+    """Value by value, but with figures of whole ranges: softmax, norms (see ``whole``)."""
+    OTHER = "other"
+    """Anything else: it runs from and to global memory, in a group of its own."""
+
+
+class Weight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A constant that an operator reads: values an output channel, and how many channels.
+
+    `lane_bytes` are the bytes in every lane, where they are not as those of a tensor
+    (1, channels, 1, 1, values).
+    """
+
+    channels: Size
+    values: Size = 1
+    dtype_bytes: Size = 1
+    lane_bytes: Few | None = None
+
+    def nbytes(self, channels: int) -> int:
+        """Return the bytes in global memory for so many output channels."""
+        return channels * self.values * self.dtype_bytes
+
+    def local(self, chip: LaneChip, channels: int) -> int:
+        """Return the bytes in every lane for so many output channels."""
+        if self.lane_bytes is None:
+            return chip.lane_bytes((1, channels, 1, 1, self.values), self.dtype_bytes)
+        share = -(-channels // chip.lanes), -(-self.channels // chip.lanes)
+        return aligned(-(-self.lane_bytes * share[0] // share[1]), chip.eu_bytes)
+
+
+class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One operator, which writes one tensor of its own name.
+
+    Attributes
+    ----------
+    name : str
+    kind : OperatorKind
+    inputs : tuple of str
+        Names of operators before it, or of inputs of the network; weights are not among them.
+    shape : tuple of int
+        Of what it writes: (n, c, h, w) or (n, c, d, h, w).
+    dtype_bytes : int
+        Bytes of a value that it writes.
+    kernel, stride, dilation : (int, int)
+        Along H and W.
+    padding : (int, int, int, int)
+        Rows before and after, columns before and after.
+    groups : int
+        Of a convolution: parts of the channels that do not see one another.
+    depth : int
+        Taps of the kernel along D.
+    scale : (int, int)
+        How many times as many rows and columns an upsampling writes.
+    even : bool
+        Whether parts of an upsampling must begin and end where a row or column is repeated anew.
+    whole : str
+        Axes along which it cannot be cut, such as "w" or "hw".
+    in_place : bool
+        Whether what it writes may take the place of its first input, where that dies with it.
+    weights : tuple of Weight
+    buffer : int
+        Bytes in every lane while it runs, for all of its output; of a slice in proportion.
+    passes : int
+        How often it goes over its values: of elementwise operators and of rows.
+    cycles : int, optional
+        For all of its output, in place of the model's; of a slice in proportion.
+    """
+
+    name: str
+    kind: OperatorKind
+    inputs: tuple[str, ...]
+    shape: tuple[Size, ...]
+    dtype_bytes: Size = 1
+    kernel: Pair = (1, 1)
+    stride: Pair = (1, 1)
+    dilation: Pair = (1, 1)
+    padding: tuple[Few, Few, Few, Few] = (0, 0, 0, 0)
+    groups: Size = 1
+    depth: Size = 1
+    scale: Pair = (1, 1)
+    even: bool = False
+    whole: str = ""
+    in_place: bool = False
+    weights: tuple[Weight, ...] = ()
+    buffer: Few = 0
+    passes: Size = 1
+    cycles: Few | None = None
+
+    @property
+    def full(self) -> Shape:
+        """Its shape on all five axes."""
+        return five(self.shape)
+
+
+def five(shape: tuple[int, ...]) -> Shape:
+    """Return (n, c, h, w) with a depth of 1, or (n, c, d, h, w) as it is."""
+    n, c, *rest = shape
+    d, h, w = rest if len(rest) == 3 else (1, *rest)
+    return n, c, d, h, w
+
+
+# ---------------------------------------------------------------------- what a range reads
+
+
+def cuttable(operator: Operator, axis: int) -> bool:
+    """Whether parts of what it writes along an axis can be made by themselves."""
+    return AXES[axis] not in operator.whole and axis != D and operator.kind != OperatorKind.OTHER
+
+
+def reads(
+    operator: Operator, which: int, axis: int, start: int, length: int, size: int
+) -> tuple[int, int]:
+    """Return the range of an input that is read for a range of the output, on one axis.
+
+    Parameters
+    ----------
+    operator : Operator
+    which : int
+        Which of its inputs.
+    axis : int
+    start, length : int
+        The range of the output, [start, start + length).
+    size : int
+        Of the input on this axis.
+
+    Returns
+    -------
+    (int, int)
+        Start and length, at least 1.
+    """
+    kind = operator.kind
+    if needs_all(operator, which, axis):
+        return 0, size
+    if axis in (H, W) and kind in (OperatorKind.CONV, OperatorKind.POOL):
+        kernel, stride, before = _window(operator, axis)
+        first = start * stride - before
+        end = first + (length - 1) * stride + max(kernel, stride)
+    elif axis in (H, W) and kind == OperatorKind.DECONV:
+        kernel, stride, before = _window(operator, axis)
+        lead = kernel - before - 1
+        first = -((lead - start) // stride)
+        end = (start + length + kernel - 2 - lead) // stride + 1
+    elif axis in (H, W) and kind == OperatorKind.UPSAMPLE:
+        factor = operator.scale[axis - H]
+        first, end = start // factor, (start + length - 1) // factor + 1
+    else:
+        first, end = start, start + length
+        if size == 1 and operator.full[axis] > 1:
+            first, end = 0, 1
+    first = min(max(first, 0), size - 1)
+    return first, max(min(end, size) - first, 1)
+
+
+def _window(operator: Operator, axis: int) -> tuple[int, int, int]:
+    """Return the kernel with its holes, the stride and the padding before, along H or W."""
+    at = axis - H
+    kernel = (operator.kernel[at] - 1) * operator.dilation[at] + 1
+    return kernel, operator.stride[at], operator.padding[2 * at]
+
+
+def needs_all(operator: Operator, which: int, axis: int) -> bool:
+    """Whether every part of the output along an axis needs all of an input."""
+    kind = operator.kind
+    if AXES[axis] in operator.whole or axis == D:
+        return True
+    if kind == OperatorKind.GLOBAL_POOL:
+        return axis in (H, W)
+    if kind == OperatorKind.MATMUL:
+        return axis == (W if which == 0 else H)
+    if kind in (OperatorKind.CONV, OperatorKind.DECONV):
+        return axis == C and not channelwise(operator)
+    return kind == OperatorKind.CONCAT and axis == C
+
+
+def channelwise(operator: Operator) -> bool:
+    """Whether a convolution computes every channel from the one channel of the same number."""
+    return operator.groups > 1 and operator.groups == operator.full[C]
+
+
+# ---------------------------------------------------------------------- what a part costs
+
+
+def macs(operator: Operator, sources: tuple[Shape, ...]) -> int:
+    """Return the multiply-accumulates of all that it writes, given the shapes of its inputs."""
+    n, c, d, h, w = operator.full
+    taps = operator.kernel[0] * operator.kernel[1] * operator.depth
+    if operator.kind == OperatorKind.CONV:
+        return n * c * d * h * w * (sources[0][C] // operator.groups) * taps
+    if operator.kind == OperatorKind.DECONV:
+        wide = sources[0]
+        return wide[N] * wide[D] * wide[H] * wide[W] * wide[C] * (c // operator.groups) * taps
+    if operator.kind == OperatorKind.MATMUL:
+        return n * c * d * h * w * sources[0][W]
+    return 0
+
+
+def compute_cycles(
+    operator: Operator, sources: tuple[Shape, ...], part: Shape, chip: LaneChip
+) -> int:
+    """Return the cycles in which a part of the output is computed.
+
+    Parameters
+    ----------
+    operator : Operator
+    sources : tuple of Shape
+        Whole shapes of its inputs.
+    part : Shape
+        How much of the output on each axis.
+    chip : LaneChip
+    """
+    n, c, d, h, w = part
+    if operator.cycles is not None:
+        return chip.startup + -(-operator.cycles * _values(part) // _values(operator.full))
+    kind = operator.kind
+    lanes = n * d * -(-c // chip.lanes)
+    wide = operator.dtype_bytes
+    taps = operator.kernel[0] * operator.kernel[1] * operator.depth
+    channels = -(-chip.channels // wide)
+    if kind == OperatorKind.MATMUL:
+        inner = -(-sources[0][W] // channels)
+        work = n * d * c * -(-h // chip.lanes) * inner * -(-w // chip.pixels)
+    elif kind in (OperatorKind.CONV, OperatorKind.DECONV) and not channelwise(operator):
+        if kind == OperatorKind.DECONV:  # every output sees only each stride-th tap
+            (kh, kw), (sh, sw) = operator.kernel, operator.stride
+            taps = -(-kh // sh) * -(-kw // sw) * operator.depth
+        inner = -(-(sources[0][C] // operator.groups) // channels)
+        work = lanes * inner * taps * -(-h * w // chip.pixels)
+    else:
+        if kind == OperatorKind.GLOBAL_POOL:
+            h, w = sources[0][H], sources[0][W]
+        elif kind not in (OperatorKind.CONV, OperatorKind.DECONV, OperatorKind.POOL):
+            taps = operator.passes
+        work = lanes * taps * -(-h * w * wide // chip.eu_bytes)
+    return chip.startup + work
+
+
+def buffer_bytes(operator: Operator, part: Shape, chip: LaneChip) -> int:
+    """Return the bytes in every lane that computing a part of the output takes besides."""
+    share = -(-operator.buffer * _values(part) // _values(operator.full))
+    return aligned(share, chip.eu_bytes)
+
+
+def _values(shape: Shape) -> int:
+    n, c, d, h, w = shape
+    return n * c * d * h * w

@@ -1,0 +1,17 @@
+"""What is to be known of layer groupings: see :class:`stagepack.instances.problem.Problem`."""
+
+from __future__ import annotations
+
+from stagepack.instances.groups.words import KIND, WORDS, Objective
+from stagepack.instances.problem import Problem
+
+PROBLEM = Problem(
+    kind=KIND,
+    instance="LayerGrouping",
+    objectives=tuple(Objective),
+    solution_fields=("boundaries", "slices"),
+    words=WORDS,
+    public=dict.fromkeys(
+        ("GroupingSolution", "LaneChip", "LayerGrouping", "Operator", "Source", "Weight"), ""
+    ),
+)

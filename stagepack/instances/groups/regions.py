@@ -1,0 +1,188 @@
+"""Slices: which part of every tensor a slice of a group needs (*Backward-H* of the seed).
+
+What a group gives out is dealt out to slices without overlap, the first ``size mod parts`` ranges
+one longer.  From there each operator, last to first, says which ranges of its inputs it reads
+(:func:`.operators.reads`); where several read one tensor the range covers them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from stagepack.instances.groups.data import GroupingData
+from stagepack.instances.groups.operators import (
+    AXES,
+    C,
+    D,
+    H,
+    N,
+    OperatorKind,
+    Shape,
+    W,
+    cuttable,
+    reads,
+)
+
+Range = tuple[int, int]
+"""Start and length."""
+
+
+class Cut(NamedTuple):
+    """Into how many ranges a group is cut on each axis."""
+
+    n: int = 1
+    c: int = 1
+    h: int = 1
+    w: int = 1
+
+    @property
+    def slices(self) -> int:
+        """Number of slices, one for each combination of ranges."""
+        return self.n * self.c * self.h * self.w
+
+    def along(self, axis: int) -> int:
+        """Return the number of ranges on an axis of a shape."""
+        return (self.n, self.c, 1, self.h, self.w)[axis]
+
+
+def dealt(size: int, parts: int) -> list[Range]:
+    """Return [0, size) cut into ranges, the first ``size mod parts`` of them one longer.
+
+    >>> dealt(10, 3)
+    [(0, 4), (4, 3), (7, 3)]
+    """
+    least, longer = divmod(size, parts)
+    lengths = [least + (at < longer) for at in range(parts)]
+    return [(sum(lengths[:at]), length) for at, length in enumerate(lengths)]
+
+
+class Regions:
+    """The ranges of all tensors of a group that its slices compute or load.
+
+    Parameters
+    ----------
+    instance : GroupingData
+    operators : sequence of int
+        The group, rising.
+    cut : Cut
+
+    Attributes
+    ----------
+    loaded : tuple of int
+        Tensors that it reads from global memory, by first reader.
+    stored : tuple of int
+        Tensors that it writes there.
+    """
+
+    def __init__(self, instance: GroupingData, operators: Sequence[int], cut: Cut) -> None:
+        self.instance, self.cut = instance, cut
+        self.operators = tuple(operators)
+        own = set(self.operators)
+        read = dict.fromkeys(t for at in self.operators for t in instance.reads[at])
+        self.loaded = tuple(t for t in read if t not in own)
+        self.stored = tuple(
+            at
+            for at in self.operators
+            if at in instance.kept
+            or not instance.tensors[at].readers
+            or any(reader not in own for reader in instance.tensors[at].readers)
+        )
+
+    def along(self, axis: int) -> dict[int, list[Range]]:
+        """Return the ranges of every tensor on an axis, one for each of the axis' cuts."""
+        return self._ranges[axis]
+
+    @cached_property
+    def _ranges(self) -> list[dict[int, list[Range]]]:
+        return [self._along(axis) for axis in range(len(AXES))]
+
+    def _along(self, axis: int) -> dict[int, list[Range]]:
+        instance, parts = self.instance, self.cut.along(axis)
+        found: dict[int, list[Range]] = {}
+        for tensor in self.stored:
+            found[tensor] = dealt(instance.tensors[tensor].shape[axis], parts)
+        for at in reversed(self.operators):
+            operator = instance.operators[at]
+            for which, tensor in enumerate(instance.reads[at]):
+                size = instance.tensors[tensor].shape[axis]
+                wanted = [reads(operator, which, axis, *own, size) for own in found[at]]
+                known = found.get(tensor)
+                found[tensor] = wanted if known is None else list(map(_cover, known, wanted))
+        return found
+
+    def part(self, tensor: int) -> Shape:
+        """Return the longest range of a tensor on every axis: what it takes room for."""
+        n, c, d, h, w = (
+            max(length for _, length in self.along(axis)[tensor]) for axis in range(len(AXES))
+        )
+        return n, c, d, h, w
+
+    def own(self, tensor: int) -> Shape:
+        """Return the longest range of a stored tensor that is its slice's alone."""
+        shape = self.instance.tensors[tensor].shape
+        n, c, d, h, w = (-(-shape[axis] // self.cut.along(axis)) for axis in range(len(AXES)))
+        return n, c, d, h, w
+
+    def constant(self, tensor: int, axes: Sequence[int] = (N, C, D, H, W)) -> bool:
+        """Whether all slices need the same part of a tensor."""
+        return all(len(set(self.along(axis)[tensor])) == 1 for axis in axes)
+
+    def refusals(self) -> list[str]:
+        """Return why the group cannot be cut so; none when it can."""
+        found = []
+        instance = self.instance
+        for axis in (N, C, H, W):
+            parts = self.cut.along(axis)
+            if parts == 1:
+                continue
+            letter = AXES[axis].upper()
+            short = [t for t in self.stored if instance.tensors[t].shape[axis] < parts]
+            if short:
+                tensor = instance.tensors[short[0]]
+                found.append(
+                    f"{letter} of {tensor.name} is {tensor.shape[axis]:,}, no {parts:,} ranges"
+                )
+                continue
+            for at in self.operators:
+                operator = instance.operators[at]
+                if not cuttable(operator, axis) and not self.constant(at, (axis,)):
+                    found.append(f"{operator.name} cannot be cut along {letter}")
+                elif not self._even(at, axis):
+                    found.append(f"{operator.name} is cut along {letter} within what it repeats")
+            found += self._repeated(axis)
+        return found
+
+    def _even(self, at: int, axis: int) -> bool:
+        """Whether ranges of an upsampling begin and end where they must."""
+        operator = self.instance.operators[at]
+        if operator.kind != OperatorKind.UPSAMPLE or not operator.even or axis not in (H, W):
+            return True
+        factor = operator.scale[axis - H]
+        size = operator.full[axis]
+        return all(
+            start % factor == 0 and ((start + length) % factor == 0 or start + length == size)
+            for start, length in self.along(axis)[at]
+        )
+
+    def _repeated(self, axis: int) -> list[str]:
+        """Return which inputs are read again more than the limit allows, along H or W."""
+        limit = self.instance.overlap_limit
+        found = []
+        for tensor in self.loaded if limit is not None and axis in (H, W) else ():
+            known = self.instance.tensors[tensor]
+            size = known.shape[axis]
+            again = sum(length for _, length in self.along(axis)[tensor]) - size
+            if limit is not None and again > limit * size and not self.constant(tensor, (axis,)):
+                found.append(
+                    f"{again:,} of {size:,} along {AXES[axis].upper()} of {known.name} are read "
+                    f"again, more than {limit:g} of them"
+                )
+        return found
+
+
+def _cover(one: Range, other: Range) -> Range:
+    """Return the least range that holds both."""
+    start = min(one[0], other[0])
+    return start, max(sum(one), sum(other)) - start

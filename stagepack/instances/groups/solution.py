@@ -1,0 +1,94 @@
+"""What a plan is: groups in the order in which they run, their slices, timesteps and addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from stagepack.instances.documents import strict
+from stagepack.instances.groups.data import GroupingData
+from stagepack.instances.groups.regions import Cut, Regions
+from stagepack.instances.groups.timesteps import Spill, Timetable
+from stagepack.shown import ShownSolution, some
+
+
+@dataclass(frozen=True, repr=False)
+class GroupingSolution(ShownSolution):
+    """A plan.
+
+    Attributes
+    ----------
+    boundaries : tuple of int
+        0 = b_0 < ... < b_k = n: group j is the operators [b_j, b_{j+1}) of `order`.
+    slices : tuple of tuple of int
+        Of each group: into how many ranges it is cut along N, C, H and W; an empty one for an
+        operator that runs by itself from and to global memory.
+    order : tuple of int
+        The operators in the order in which they run; empty: as they are.
+    positions : tuple of tuple of int
+        Of each group: where its transfers are, in the order of :attr:`.timesteps.Timetable.moves`;
+        an empty one: by the rule ``nearest``.  Empty: all so.
+    spills : tuple of tuple of (int, int, int)
+        Of each group: tensor, position of its store, position of its load.  Empty: none.
+    offsets : tuple of tuple of int
+        Of each group: the address of every copy of its buffers, see :func:`.lmem.copies`; none
+        for an operator that runs from global memory.
+    """
+
+    boundaries: tuple[int, ...]
+    slices: tuple[tuple[int, ...], ...]
+    order: tuple[int, ...] = ()
+    positions: tuple[tuple[int, ...], ...] = ()
+    spills: tuple[tuple[tuple[int, int, int], ...], ...] = ()
+    offsets: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def groups(self) -> int:
+        """Number of groups."""
+        return len(self.boundaries) - 1
+
+    def operators(self, group: int) -> tuple[int, ...]:
+        """Return the operators of a group, in the order in which they run."""
+        first, end = self.boundaries[group], self.boundaries[group + 1]
+        return self.order[first:end] if self.order else tuple(range(first, end))
+
+    def timetable(self, instance: GroupingData, group: int) -> Timetable:
+        """Return the rows of a group."""
+        regions = Regions(instance, self.operators(group), Cut(*self.slices[group]))
+        positions = self.positions[group] if self.positions else ()
+        spills = self.spills[group] if self.spills else ()
+        return Timetable(regions, positions or None, [Spill(*spill) for spill in spills])
+
+    def timetables(self, instance: GroupingData) -> Iterator[tuple[int, Timetable | None]]:
+        """Yield each group and its rows; None for what runs from and to global memory."""
+        for group, counts in enumerate(self.slices):
+            yield group, self.timetable(instance, group) if counts else None
+
+    @classmethod
+    def from_dict(cls, data: Any, instance: Any = None) -> GroupingSolution:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises
+        ------
+        InputError
+            Naming the field.
+        """
+        return strict.convert(data, cls)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON data; what says nothing is left out."""
+        known = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {
+            name: value
+            for name, value in known.items()
+            if value or name in ("boundaries", "slices")
+        }
+
+    def malformed(self) -> str:
+        """Return the field that is no tuple, or ""."""
+        names = self.__dataclass_fields__
+        return next((name for name in names if not isinstance(getattr(self, name), tuple)), "")
+
+    def _line(self) -> str:
+        return f"{self.groups} groups, boundaries {some(self.boundaries)}"

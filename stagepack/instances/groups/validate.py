@@ -1,0 +1,199 @@
+"""What users give for a layer grouping, read and refused by the name of its field."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
+from typing import TypeVar
+
+from stagepack.errors import InputError, suggest
+from stagepack.instances.groups.data import HALF, GroupingData, Source
+from stagepack.instances.groups.operators import (
+    AXES,
+    C,
+    D,
+    H,
+    N,
+    Operator,
+    OperatorKind,
+    Shape,
+    W,
+    channelwise,
+)
+
+WordT = TypeVar("WordT", bound=StrEnum)
+
+
+def word(given: str, words: type[WordT], name: str) -> WordT:
+    """Return a word of a vocabulary."""
+    if given not in list(words):
+        raise InputError(
+            f"unknown {str(given)[:40]!r}", field=name, remedy="choose from " + ", ".join(words)
+        )
+    return words(given)
+
+
+def count(given: int, name: str) -> int:
+    """Return an integer of at least 1."""
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 2**31:
+        raise InputError(f"{given!r} will not do", field=name, remedy="give an integer from 1")
+    return given
+
+
+def limit(given: float | str | None) -> float | None:
+    """Return the part of rows that may be read again, None for any."""
+    words = {"half": HALF, "none": None, None: None}
+    if isinstance(given, str | None) and given in words:
+        return words[given]
+    try:
+        found = float(given) if given is not None else -1.0
+    except (TypeError, ValueError):
+        found = -1.0
+    if not 0 <= found <= 2**31:
+        raise InputError(
+            f"{given!r} is no part of the rows",
+            field="overlap_limit",
+            remedy='give "half", "none" or a number from 0',
+        )
+    return found
+
+
+def sorted_operators(
+    operators: tuple[Operator, ...], inputs: tuple[Source, ...]
+) -> tuple[Operator, ...]:
+    """Return operators in topological order, as they are where that is one.
+
+    Raises
+    ------
+    InputError
+        For names that come twice, unknown inputs and cycles.
+    """
+    if not operators:
+        raise InputError("no operators", field="operators", remedy="give at least one")
+    given = {source.name for source in inputs}
+    names: dict[str, int] = {}
+    for at, operator in enumerate(operators):
+        if operator.name in names or operator.name in given:
+            raise InputError(
+                f"{operator.name!r} comes twice",
+                field=f"operators[{at}].name",
+                remedy="give every tensor a name of its own",
+            )
+        names[operator.name] = at
+    ready = True
+    for at, operator in enumerate(operators):
+        for which, name in enumerate(operator.inputs):
+            if name not in names and name not in given:
+                raise InputError(
+                    f"nobody writes {name!r}",
+                    field=f"operators[{at}].inputs[{which}]",
+                    remedy=suggest(name, [*names, *given]) or "give it among the inputs",
+                )
+            ready &= names.get(name, -1) < at
+    if ready:
+        return operators
+    before = {at: [names[i] for i in op.inputs if i in names] for at, op in enumerate(operators)}
+    try:
+        order = list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        circle = " -> ".join(operators[at].name for at in reversed(error.args[1]))
+        raise InputError(
+            f"operators read one another in a circle: {circle}",
+            field="operators",
+            remedy="cut the circle",
+        ) from None
+    return tuple(operators[at] for at in order)
+
+
+def instance(whole: GroupingData) -> None:
+    """Refuse outputs that are unknown, and shapes that do not propagate.
+
+    Raises
+    ------
+    InputError
+    """
+    names = {operator.name for operator in whole.operators}
+    for at, name in enumerate(whole.outputs):
+        if name not in names:
+            raise InputError(
+                f"nobody writes {name!r}", field=f"outputs[{at}]", remedy=suggest(name, names)
+            )
+    for at, source in enumerate(whole.inputs):
+        if len(source.shape) not in (4, 5):
+            raise _of_rank(source.shape, f"inputs[{at}].shape")
+    for at, operator in enumerate(whole.operators):
+        if len(operator.shape) not in (4, 5):
+            raise _of_rank(operator.shape, f"operators[{at}].shape")
+        for letter in operator.whole:
+            if letter not in AXES:
+                raise InputError(
+                    f"{letter!r} is no axis",
+                    field=f"operators[{at}].whole",
+                    remedy=f"give letters of {AXES}",
+                )
+    for at, operator in enumerate(whole.operators):
+        wrong = _misshaped(operator, whole.sources(at))
+        if wrong:
+            raise InputError(
+                f"{operator.name}: {wrong}",
+                field=f"operators[{at}].shape",
+                remedy="give the shape that follows from its inputs",
+            )
+
+
+def _of_rank(shape: tuple[int, ...], field: str) -> InputError:
+    return InputError(
+        f"{shape} has {len(shape)} axes", field=field, remedy="give (n, c, h, w) or (n, c, d, h, w)"
+    )
+
+
+def _misshaped(operator: Operator, sources: tuple[Shape, ...]) -> str:
+    """Return why the shape of an operator does not follow from those of its inputs, or ""."""
+    kind, own = operator.kind, operator.full
+    few = 2 if kind == OperatorKind.MATMUL else 1
+    many = kind in (OperatorKind.ELEMENTWISE, OperatorKind.CONCAT, OperatorKind.OTHER)
+    if kind != OperatorKind.OTHER and (len(sources) < few or (len(sources) > few and not many)):
+        return f"a {kind} reads {few} tensors, not {len(sources)}"
+    if kind == OperatorKind.OTHER:
+        return ""
+    if kind == OperatorKind.CONCAT:
+        total = sum(source[C] for source in sources)
+        alike = all(source[axis] == own[axis] for source in sources for axis in (N, D, H, W))
+        return "" if alike and total == own[C] else f"inputs {sources} do not make {own}"
+    if kind in (OperatorKind.ELEMENTWISE, OperatorKind.ROWS):
+        fits = all(s[axis] in (1, own[axis]) for s in sources for axis in range(len(AXES)))
+        reaches = all(own[a] == max(s[a] for s in sources) for a in range(len(AXES)))
+        return "" if fits and reaches else f"inputs {sources} do not make {own}"
+    first = sources[0]
+    if kind == OperatorKind.MATMUL:
+        left, right = sources
+        fits = left[W] == right[H] and own[H] == left[H] and own[W] == right[W]
+        return "" if fits and own[:H] == left[:H] else f"{left} times {right} is not {own}"
+    if first[N] != own[N] or any(
+        own[axis] not in _spatial(operator, first, axis) for axis in (H, W)
+    ):
+        return f"{own} does not follow from {first}"
+    if kind in (OperatorKind.CONV, OperatorKind.DECONV):
+        if first[C] % operator.groups or own[C] % operator.groups:
+            return f"{operator.groups} groups do not divide {first[C]} and {own[C]} channels"
+        if channelwise(operator) and first[C] != own[C]:
+            return f"{operator.groups} groups of {first[C]} channels"
+        return ""
+    return "" if first[C] == own[C] else f"{first[C]} channels become {own[C]}"
+
+
+def _spatial(operator: Operator, source: Shape, axis: int) -> range:
+    """Return how many rows or columns an operator may write."""
+    kind, at, size = operator.kind, axis - H, source[axis]
+    if kind == OperatorKind.GLOBAL_POOL:
+        return range(1, 2)
+    if kind == OperatorKind.UPSAMPLE:
+        return range(size * operator.scale[at], size * operator.scale[at] + 1)
+    kernel = (operator.kernel[at] - 1) * operator.dilation[at] + 1
+    padding, stride = sum(operator.padding[2 * at : 2 * at + 2]), operator.stride[at]
+    if kind == OperatorKind.DECONV:  # with or without output padding
+        least = (size - 1) * stride + kernel - padding
+        return range(least, least + stride)
+    least, rest = divmod(size + padding - kernel, stride)
+    rounded = kind == OperatorKind.POOL and rest > 0  # some round up
+    return range(least + 1, least + 2 + rounded)

@@ -1,0 +1,48 @@
+"""Words of layer grouping: its kind, its objectives, what may be said of an instance."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from stagepack.instances.words import Parameter
+
+KIND = "layer-grouping"
+CHIP_NAMES = ("generic", "bm1684", "bm1684x", "bm1690", "bm1688", "cv184x")
+
+
+class Objective(StrEnum):
+    """What a plan should minimise."""
+
+    CYCLES = "cycles"
+    """Cycles of the whole network: the sum over its groups."""
+
+
+class Slicing(StrEnum):
+    """In which ways a group may be cut into slices."""
+
+    N_THEN_H = "n-then-h"
+    """Along N; along H only where N is cut down to one."""
+    FREE = "free"
+    """Along N, C, H and W, in any combination."""
+
+
+class Standalone(StrEnum):
+    """Which operators may run by themselves, from and to global memory."""
+
+    ANY = "any"
+    """All: libraries have kernels that tile a single operator."""
+    NEEDED = "needed"
+    """Only those of which no part can be made in local memory."""
+
+
+WORDS = (
+    Parameter("chip", str, "a chip of the catalog", choices=CHIP_NAMES),
+    Parameter("operators", int, "number of operators", 1, 2**16),
+    Parameter("channels", int, "channels of every tensor", 1, 2**20),
+    Parameter("rows", int, "rows and columns of every tensor", 1, 2**16),
+    Parameter("slicing", str, "how groups are cut", choices=tuple(Slicing)),
+    Parameter("standalone", str, "who may run from global memory", choices=tuple(Standalone)),
+    Parameter("max_slices", int, "slices of a group at most", 1, 2**16),
+    Parameter("max_group", int, "operators of a group at most", 1, 2**16),
+    Parameter("overlap_limit", str, "rows read again: half, none, or a part of all (0.25)"),
+)

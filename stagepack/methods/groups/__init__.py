@@ -1,0 +1,54 @@
+"""Methods of layer grouping: an operator a group, TPU-MLIR's rules, the exact one, and ``auto``."""
+
+from __future__ import annotations
+
+from stagepack.instances.groups import KIND, GroupingSolution, LayerGrouping
+from stagepack.methods import Deferred, Method
+
+GroupingMethod = Method[LayerGrouping, GroupingSolution]
+
+
+def _run(name: str) -> Deferred:
+    return Deferred("stagepack.methods.groups.searches", name)
+
+
+METHODS: tuple[GroupingMethod, ...] = (
+    Method(
+        name="auto",
+        kind=KIND,
+        exact=True,
+        description="greedy-tail, then dp",
+        run=_run("auto"),
+        default=False,
+    ),
+    Method(
+        name="layerwise",
+        kind=KIND,
+        exact=False,
+        description="an operator a group, each cut as suits it best",
+        run=_run("layerwise"),
+    ),
+    Method(
+        name="greedy-tail",
+        kind=KIND,
+        exact=False,
+        description="from the tail the longest group that fits, cut as little as will do "
+        "(TPU-MLIR, level 1)",
+        run=_run("greedy-tail"),
+    ),
+    Method(
+        name="dp-first-fit",
+        kind=KIND,
+        exact=False,
+        description="shortest path over the first cut that fits, over clusters where there are "
+        "many operators (TPU-MLIR, level 2)",
+        run=_run("dp-first-fit"),
+    ),
+    Method(
+        name="dp",
+        kind=KIND,
+        exact=True,
+        description="shortest path over all groups of consecutive operators and all their cuts",
+        run=_run("dp"),
+    ),
+)

@@ -1,0 +1,174 @@
+"""Layer groupings for people: facts, and a line a group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from stagepack.errors import shown
+from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.groups.check import group_cycles
+from stagepack.instances.groups.lmem import copies
+from stagepack.instances.groups.operators import macs
+from stagepack.instances.groups.timesteps import Timetable
+from stagepack.report import format as as_text
+from stagepack.report.table import Account, Sheet
+from stagepack.report.view import View
+
+LONGEST_NAME = 24
+PRINTED = 40  # groups of a plan
+COLUMNS = (
+    "group",
+    "operators",
+    "from",
+    "to",
+    "slices",
+    "cycles",
+    "compute",
+    "transfers",
+    "lane bytes",
+)
+
+
+class GroupingView(View[LayerGrouping, GroupingSolution]):
+    """What layer groupings look like."""
+
+    counted = "cycles"
+    chosen = "Plan of"
+    things = (GroupingSolution,)
+
+    def facts(self, instance: LayerGrouping) -> dict[str, Any]:
+        """Return sizes and totals as plain data."""
+        chip = instance.chip
+        kinds = Counter(str(operator.kind) for operator in instance.operators)
+        weights = [weight for operator in instance.operators for weight in operator.weights]
+        return {
+            "operators": instance.n,
+            "kinds": dict(kinds.most_common()),
+            "macs": sum(macs(op, instance.sources(at)) for at, op in enumerate(instance.operators)),
+            "weight_bytes": sum(weight.nbytes(weight.channels) for weight in weights),
+            "activation_bytes": sum(t.nbytes(t.shape) for t in instance.tensors),
+            "chip": chip.name,
+            "lanes": chip.lanes,
+            "lane_bytes": chip.memory,
+            "banks": chip.banks,
+            "rates": [chip.load_rate, chip.store_rate],
+            "slicing": str(instance.slicing),
+            "max_slices": instance.max_slices,
+            "max_group": instance.max_group,
+            "overlap_limit": instance.overlap_limit,
+        }
+
+    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return facts as (what, text) for people."""
+        number = as_text.number
+        kinds = ", ".join(f"{count} {name}" for name, count in given["kinds"].items())
+        again = "any" if given["overlap_limit"] is None else f"{given['overlap_limit']:.0%}"
+        load, store = given["rates"]
+        return [
+            ("Operators", f"{number(given['operators'])} ({kinds})"),
+            ("Multiply-accumulates", number(given["macs"])),
+            ("Weights", f"{number(given['weight_bytes'])} bytes"),
+            ("Activations", f"{number(given['activation_bytes'])} bytes"),
+            ("Chip", shown(given["chip"] or "unnamed")),
+            (
+                "Local memory",
+                f"{number(given['lanes'])} lanes of {number(given['lane_bytes'])} bytes",
+            ),
+            ("Transfers", f"loads {load:g}, stores {store:g} bytes a cycle"),
+            (
+                "Slices",
+                f"{given['slicing']}, at most {number(given['max_slices'])}; read again {again}",
+            ),
+        ]
+
+    def headline(self, instance: LayerGrouping) -> str:
+        """Return what an instance is, in one line."""
+        chip = instance.chip.name or "a chip"
+        return f"{as_text.plural(instance.n, 'operator')} on {shown(chip)}, {instance.objective}"
+
+    def rows(self, instance: LayerGrouping, solution: GroupingSolution) -> list[dict[str, Any]]:
+        """Return what each group amounts to."""
+        found = []
+        cycles = group_cycles(instance, solution)
+        for group, table in solution.timetables(instance):
+            operators = solution.operators(group)
+            row = {
+                "group": group,
+                "first": instance.operators[operators[0]].name,
+                "last": instance.operators[operators[-1]].name,
+                "operators": len(operators),
+                "slices": list(solution.slices[group]),
+                "cycles": cycles[group],
+            }
+            if table is None:
+                found.append({**row, "compute": None, "transfers": None, "lane_bytes": None})
+                continue
+            found.append(
+                {
+                    **row,
+                    "compute": sum(table.compute) * table.rounds,
+                    "transfers": sum(table.transfers) * table.rounds + sum(table.once),
+                    "lane_bytes": _highest(table, solution.offsets[group]),
+                }
+            )
+        return found
+
+    def solution_facts(self, instance: LayerGrouping, solution: GroupingSolution) -> dict[str, Any]:
+        """Return what a plan amounts to, as plain data under the names it has in JSON."""
+        return {"groups": self.rows(instance, solution)}
+
+    def columns(self, instance: LayerGrouping, solution: GroupingSolution) -> list[dict[str, Any]]:
+        """Return a row a group."""
+        return self.rows(instance, solution)
+
+    def account(self, instance: LayerGrouping, solution: GroupingSolution) -> Account:
+        """Return what a plan amounts to, and a line a group."""
+        number = as_text.number
+        rows = self.rows(instance, solution)
+        inside = sum(row["operators"] for row in rows if row["slices"])
+        totals = [
+            ("Groups", number(len(rows))),
+            ("Operators in local memory", f"{number(inside)} of {number(instance.n)}"),
+            ("Cycles", number(sum(row["cycles"] for row in rows))),
+        ]
+        sheet = Sheet(
+            COLUMNS,
+            [_cells(row) for row in rows],
+            words=("from", "to", "slices"),
+            spare=("transfers", "compute", "to", "lane bytes"),
+            title="Groups",
+            most=PRINTED,
+            what="group",
+        )
+        return Account(totals, sheet)
+
+
+def _highest(table: Timetable, offsets: tuple[int, ...]) -> int:
+    """Return the bytes of a lane that a group uses."""
+    tops = zip(copies(table), offsets, strict=True)
+    return max((offset + copy.buffer.lane_bytes for copy, offset in tops), default=0)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    """Return the line of a group."""
+    number = as_text.number
+    inside = [row[key] for key in ("compute", "transfers", "lane_bytes")]
+    return [
+        str(row["group"]),
+        number(row["operators"]),
+        shown(row["first"], LONGEST_NAME),
+        shown(row["last"], LONGEST_NAME),
+        _slices(row["slices"]),
+        number(row["cycles"]),
+        *("" if value is None else number(value) for value in inside),
+    ]
+
+
+def _slices(counts: list[int]) -> str:
+    """Return how a group is cut, in words: ``h 4``, ``n 2 x h 3``, ``whole``, ``global memory``."""
+    if not counts:
+        return "global memory"
+    parts = [f"{axis} {count}" for axis, count in zip("nchw", counts, strict=True) if count > 1]
+    return " x ".join(parts) or "whole"

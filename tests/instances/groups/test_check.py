@@ -1,0 +1,162 @@
+"""Every rule of plans, broken by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.errors import InputError
+from stagepack.instances.groups import GroupingSolution, LayerGrouping, Operator, OperatorKind
+from stagepack.instances.groups.lmem import copies
+from tests.instances.groups.networks import CHIP, add, block, conv, grouping
+
+
+def stacked(whole: LayerGrouping, plan: GroupingSolution) -> GroupingSolution:
+    """Return a plan with all buffers of a group above one another."""
+    offsets = []
+    for _, table in plan.timetables(whole):
+        found, top = [], 0
+        for copy in copies(table) if table is not None else ():
+            found.append(top)
+            top += -(-copy.buffer.lane_bytes // CHIP.eu_bytes) * CHIP.eu_bytes
+        offsets.append(tuple(found))
+    return replace(plan, offsets=tuple(offsets))
+
+
+@pytest.fixture
+def whole() -> LayerGrouping:
+    return block(chip=sp.LaneChip(**{**_fields(), "memory": 4096}))
+
+
+def _fields() -> dict[str, Any]:
+    return {name: getattr(CHIP, name) for name in CHIP.__struct_fields__}
+
+
+@pytest.fixture
+def plan(whole: LayerGrouping) -> GroupingSolution:
+    return stacked(whole, GroupingSolution((0, 3), ((1, 1, 2, 1),)))
+
+
+def test_a_right_plan_breaks_nothing(whole: LayerGrouping, plan: GroupingSolution) -> None:
+    assert whole.check(plan) == ()
+    alone = GroupingSolution((0, 1, 2, 3), ((), (), ()), offsets=((), (), ()))
+    assert whole.check(alone) == ()
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("boundaries", {"boundaries": (0, 2)}, "must rise from 0 to 3"),
+    ("boundaries", {"boundaries": (0, 2, 2, 3)}, "must rise"),
+    ("slices", {"slices": ()}, "0 entries for 1 groups"),
+    ("slices", {"slices": ((1, 1, 2),)}, "give four counts"),
+    ("slices", {"slices": ((1, 1, 0, 1),)}, "at least 1"),
+    ("slices", {"slices": ((1, 1, 9, 1),)}, "H of s is 8, no 9 ranges"),
+    ("slices", {"slices": ((1, 1, 8, 8),)}, "64 slices, of 16"),
+    ("alone", {"slices": ((),)}, "a cannot run from global memory"),
+    ("order", {"order": (0, 1)}, "must name each of the 3 operators once"),
+    ("order", {"order": (1, 0, 2)}, "b runs before a, which it reads"),
+    ("positions", {"positions": ((2, 2, 3),)}, "give 4 positions below 9"),
+    ("positions", {"positions": ((2, 2, 3, 9),)}, "positions below 9"),
+    ("positions", {"positions": ((3, 2, 3, 6),)}, "x is loaded in row 3, read in 3"),
+    ("positions", {"positions": ((2, 2, 3, 5),)}, "s is stored in row 5, written in 5"),
+    ("spills", {"spills": (((7, 3, 4),),)}, "names no tensor or row of it"),
+    ("spills", {"spills": (((3, 3, 5),),)}, "x is read while it is away"),
+    ("spills", {"spills": (((3, 2, 4),),)}, "is there from row 2, stored in 2, loaded in 4"),
+    ("offsets", {"offsets": ((), ())}, "2 entries for 1 groups"),
+    ("memory", {"offsets": ()}, "0 offsets for"),
+]
+
+
+@pytest.mark.parametrize(("rule", "changes", "words"), WRONG)
+def test_each_rule_is_broken_by_itself(
+    plan: GroupingSolution, rule: str, changes: dict[str, Any], words: str
+) -> None:
+    whole = block(max_slices=16)
+    changed = replace(plan, **changes)
+    broken = whole.check(changed)
+    found = [violation for violation in broken if violation.rule == rule]
+    assert found
+    assert words in found[0].detail
+
+
+def test_addresses(whole: LayerGrouping, plan: GroupingSolution) -> None:
+    (offsets,) = plan.offsets
+    for changed, rule, words in (
+        ((offsets[1], *offsets[1:]), "collision", "overlap in row"),
+        ((offsets[0] + 8, *offsets[1:]), "memory", "not aligned"),
+        ((-16, *offsets[1:]), "memory", "below 0"),
+        ((4096, *offsets[1:]), "memory", "bytes in a lane: "),
+    ):
+        broken = whole.check(replace(plan, offsets=(changed,)))
+        assert any(found.rule == rule and words in found.detail for found in broken)
+
+
+def test_a_sum_may_lie_over_what_dies_with_it(whole: LayerGrouping) -> None:
+    plan = stacked(whole, GroupingSolution((0, 3), ((1, 1, 1, 1),)))
+    table = plan.timetable(whole, 0)
+    names = [copy.name for copy in copies(table)]
+    (offsets,) = plan.offsets
+    over = list(offsets)
+    over[names.index("s")] = offsets[names.index("b")]
+    assert whole.check(replace(plan, offsets=(tuple(over),))) == ()
+    over[names.index("s")] += CHIP.eu_bytes
+    assert {v.rule for v in whole.check(replace(plan, offsets=(tuple(over),)))} == {"collision"}
+
+
+def test_what_may_not_be_cut() -> None:
+    soft = Operator(name="y", kind=OperatorKind.ROWS, inputs=("x",), shape=(1, 8, 8, 8), whole="w")
+    whole = grouping([soft])
+    plan = GroupingSolution((0, 1), ((1, 1, 1, 2),))
+    assert "y cannot be cut along W" in str(whole.check(stacked(whole, plan)))
+    strict = whole.replace(slicing="n-then-h")
+    assert "only N and H may be cut" in str(strict.check(stacked(strict, plan)))
+    lone = grouping(
+        [Operator(name="t", kind=OperatorKind.OTHER, inputs=("x",), shape=(1, 8, 8, 8))]
+    )
+    assert "t can only run from global memory" in str(
+        lone.check(GroupingSolution((0, 1), ((1, 1, 1, 1),), offsets=((),)))
+    )
+
+
+def test_h_is_cut_only_where_n_is_one() -> None:
+    batch = LayerGrouping.from_arrays(
+        [Operator(name="y", kind=OperatorKind.ELEMENTWISE, inputs=("x",), shape=(4, 8, 8, 8))],
+        [sp.Source(name="x", shape=(4, 8, 8, 8))],
+        chip=CHIP,
+    )
+    found = batch.check(stacked(batch, GroupingSolution((0, 1), ((2, 1, 2, 1),))))
+    assert "H is cut before N is down to one" in str(found)
+    assert batch.check(stacked(batch, GroupingSolution((0, 1), ((4, 1, 2, 1),)))) == ()
+
+
+def test_groups_may_be_sets_in_any_order() -> None:
+    whole = grouping(
+        [conv("a", "x", 8, 8), conv("b", "x", 8, 8), add("s", "a", "b", channels=8, rows=8)]
+    )
+    plan = GroupingSolution((0, 1, 3), ((1, 1, 1, 1), (1, 1, 1, 1)), order=(1, 0, 2))
+    assert whole.check(stacked(whole, plan)) == ()
+
+
+@pytest.mark.parametrize(
+    ("operators", "words"),
+    [
+        ([], "no operators"),
+        ([conv("a", "z", 8, 8)], "nobody writes 'z'"),
+        ([conv("a", "x", 8, 8), conv("a", "x", 8, 8)], "'a' comes twice"),
+        ([conv("x", "x", 8, 8)], "'x' comes twice"),
+        ([conv("a", "b", 8, 8), conv("b", "a", 8, 8)], "in a circle: "),
+        ([conv("a", "x", 8, 9)], "does not follow from"),
+        ([conv("a", "x", 8, 8, groups=3)], "3 groups do not divide"),
+        ([add("s", "x", channels=8, rows=9)], "do not make"),
+    ],
+)
+def test_networks_that_are_none(operators: list[Operator], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        grouping(operators)
+
+
+def test_operators_are_sorted() -> None:
+    whole = grouping([conv("b", "a", 8, 8), conv("a", "x", 8, 8)])
+    assert [operator.name for operator in whole.operators] == ["a", "b"]

@@ -1,0 +1,102 @@
+"""Layer groupings from and to files: native ones, and networks in ONNX."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import stagepack as sp
+from stagepack.errors import InputError
+from stagepack.instances.groups.catalog import NETWORKS
+from stagepack.instances.groups.operators import macs
+from tests.instances.groups.networks import block
+
+LIGHT = "backend/test/data/light"
+KNOWN = {"resnet50": 4_089_184_256, "vgg19": 19_632_062_464, "densenet121": 2_834_161_664}
+FILES = {"alexnet": "bvlc_alexnet", "inception-v1": "inception_v1", "inception-v2": "inception_v2"}
+
+
+def work(whole: sp.LayerGrouping) -> int:
+    """Return the multiply-accumulates of a network."""
+    return sum(macs(op, whole.sources(at)) for at, op in enumerate(whole.operators))
+
+
+def test_a_file_says_everything(tmp_path: Path) -> None:
+    whole = block(max_slices=16)
+    sp.write(whole, tmp_path / "block.json")
+    again = sp.read(tmp_path / "block.json", kind="layer-grouping")
+    assert again.digest == whole.digest
+    assert again.operators == whole.operators
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("operators", [], "operators"),
+        ("chip", {"lanes": 0, "memory": 5}, "chip.lanes"),
+        ("slicing", "sideways", "slicing"),
+        ("overlap_limit", -1, "overlap_limit"),
+        ("inputs", [{"name": "x", "shape": [1, 8]}], "inputs\\[0\\].shape"),
+    ],
+)
+def test_fields_that_are_wrong(tmp_path: Path, field: str, value: object, words: str) -> None:
+    path = tmp_path / "block.json"
+    sp.write(block(), path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with pytest.raises(InputError, match=words):
+        sp.read(path)
+
+
+def test_what_is_said_beside_a_file(tmp_path: Path) -> None:
+    sp.write(block(), tmp_path / "block.json")
+    changed = sp.read(
+        tmp_path / "block.json", kind="groups", capacity=1024, slicing="n-then-h", max_slices=4
+    )
+    assert (changed.chip.memory, changed.max_slices, str(changed.slicing)) == (1024, 4, "n-then-h")
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_networks_work_as_much_as_is_known(name: str) -> None:
+    # 4.089, 19.632 and 2.834 G, as their authors count, fully connected layers included.
+    assert work(sp.load(f"groups/{name}")) == KNOWN[name]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_are_those_of_onnx(name: str) -> None:
+    onnx = pytest.importorskip("onnx")
+    path = Path(onnx.__file__).parent / LIGHT / f"light_{FILES.get(name, name)}.onnx"
+    read = sp.read(path, kind="layer-grouping")
+    shipped = sp.load(f"groups/{name}", chip="generic")
+    assert read.operators == shipped.operators
+    assert read.inputs == shipped.inputs
+    assert read.digest == shipped.digest
+
+
+def test_a_batch_is_carried_through() -> None:
+    one, four = sp.load("groups/squeezenet"), sp.load("groups/squeezenet", batch=4)
+    assert work(four) == 4 * work(one)
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(b"\x08\x03\x12\xff\xff\xff\xff\x00")
+    with pytest.raises(InputError, match="is no ONNX model"):
+        sp.read(path)
+
+
+def test_operators_that_are_not_known(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    make = onnx.helper.make_tensor_value_info
+    shape = [1, 4, 8, 8]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Erf", ["x"], ["y"], name="odd")],
+        "g",
+        [make("x", onnx.TensorProto.FLOAT, shape)],
+        [make("y", onnx.TensorProto.FLOAT, shape)],
+    )
+    onnx.save(onnx.helper.make_model(graph), str(tmp_path / "odd.onnx"))
+    with pytest.raises(InputError, match="Erf is an operator that is not known here"):
+        sp.read(tmp_path / "odd.onnx", format="onnx")
