@@ -17,12 +17,12 @@ def objective_bound(costs: RangeCosts) -> int:
     All devices together compute for all layers, and some stage meets the dearest of the cuts that
     cannot be spared; see :meth:`.RangeCosts.compute_bound` and :meth:`.RangeCosts.transfer_bound`.
     """
-    compute, transfer = costs.compute_bound(), costs.transfer_bound()
+    compute = costs.compute_bound()
     match costs.instance.objective:
         case Objective.TRANSFER_BOUNDED:
-            return compute + transfer + costs.host
+            return compute + costs.transfer_bound() + costs.host
         case Objective.SUM:
-            return max(compute, transfer) + costs.host
+            return max(compute, costs.transfer_bound()) + costs.host
         case Objective.OVERLAP:
             return max(compute, costs.cut_bound())
         case _:
