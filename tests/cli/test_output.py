@@ -76,7 +76,9 @@ def test_stdout_is_an_output_like_any_other(chain: Path, tmp_path: Path) -> None
     assert done.stdout == "time,kind,value,source\n"
 
 
-@pytest.mark.parametrize("command", ["list", "methods", "schema", "list --json", "solve --help"])
+@pytest.mark.parametrize(
+    "command", ["list", "methods", "schema pipeline", "list --json", "solve --help"]
+)
 def test_a_reader_that_leaves_is_no_failure(command: str) -> None:
     done = shell(f"{STAGEPACK} {command} | head -1")
     assert (done.returncode, done.stderr) == (0, "")

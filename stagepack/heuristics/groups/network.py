@@ -1,16 +1,27 @@
 """Normal form of a network for compiled kernels: arrays over operators, tensors and edges.
 
-An *edge* is an input of an operator; those of operator k are ``edge[k]`` to ``edge[k + 1]``.
-Axes are n, c, d, h, w.  Everything that costs cycles is reduced to integers: rates are fractions.
+What its arrays mean is said in :mod:`.network_state`.  Everything that costs cycles is reduced to
+integers: rates are fractions.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.groups.network_state import (
+    DENSE,
+    GIVEN,
+    LANES,
+    MATRIX,
+    REPEATED,
+    SAME,
+    TRANSPOSED,
+    WINDOW,
+    Machine,
+    Network,
+)
 from stagepack.instances.groups import LayerGrouping, OperatorKind, Slicing
 from stagepack.instances.groups.operators import (
     AXES,
@@ -24,82 +35,6 @@ from stagepack.instances.groups.operators import (
 )
 from stagepack.instances.groups.regions import Cut
 from stagepack.instances.profile import Array
-
-SAME, WINDOW, TRANSPOSED, REPEATED = range(4)
-"""How rows that are read follow from rows that are written."""
-
-GIVEN, DENSE, LANES, MATRIX = range(4)
-"""How cycles follow from a part: see :func:`.group_kernels.compute`."""
-
-
-class Network(NamedTuple):
-    """Operators and tensors (those that operators write first, then inputs).
-
-    Attributes
-    ----------
-    size : ndarray of int64, shape (tensors, 5)
-    width : ndarray of int64, shape (tensors,)
-        Bytes of a value.
-    last : ndarray of int64, shape (tensors,)
-        The last operator that reads it; n where it is a result of the network.
-    edge : ndarray of int64, shape (n + 1,)
-    read : ndarray of int64, shape (edges,)
-        The tensor of each edge.
-    whole : ndarray of bool, shape (edges, 5)
-        Whether all of it is read on an axis, whatever part is written.
-    window : ndarray of int64, shape (n, 2, 4)
-        Along H and W: the way (`SAME`, ...), and kernel, stride, rows before; or the factor.
-    even : ndarray of bool, shape (n,)
-        Whether parts must begin and end where something is repeated anew.
-    cuttable : ndarray of bool, shape (n, 5)
-    alone : ndarray of bool, shape (n,)
-    model, taps : ndarray of int64, shape (n,)
-        How cycles follow from a part, and the factor that does not depend on it.
-    spread : ndarray of int64, shape (n, 2)
-        Rows and columns to count instead of the part's; 0: the part's.
-    weight : ndarray of int64, shape (n + 1,)
-        Weights of operator k are weight[k] to weight[k + 1].
-    weights : ndarray of int64, shape (weights, 4)
-        Channels, values a channel, bytes of a value, given bytes in every lane or -1.
-    buffer : ndarray of int64, shape (n,)
-    in_place : ndarray of bool, shape (n,)
-    """
-
-    size: Array
-    width: Array
-    last: Array
-    edge: Array
-    read: Array
-    whole: Array
-    window: Array
-    even: Array
-    cuttable: Array
-    alone: Array
-    model: Array
-    taps: Array
-    spread: Array
-    weight: Array
-    weights: Array
-    buffer: Array
-    in_place: Array
-
-
-class Machine(NamedTuple):
-    """A chip, and what groups may be, in integers; rates and the overlap as fractions."""
-
-    lanes: int
-    memory: int
-    eu_bytes: int
-    pixels: int
-    load: tuple[int, int]
-    store: tuple[int, int]
-    load_latency: int
-    store_latency: int
-    startup: int
-    overlap: tuple[int, int]
-    cores: int
-    limit: tuple[int, int]
-    """Rows that may be read again, as a part of all; (-1, 1): any."""
 
 
 def network(instance: LayerGrouping) -> Network:

@@ -30,7 +30,7 @@ def test_where_a_packing_is_highest_it_is_lowered() -> None:
     for seed in range(2):
         instance = memoryless(20_000, seed)
         blocks, start = in_valleys(instance)
-        load, looks, told = int(blocks.load.max()), iter(range(60)), list[Array]()
+        load, looks, told = int(blocks.load.max()), iter(range(600)), list[Array]()
         found = hotspots.improve(
             blocks,
             start,
