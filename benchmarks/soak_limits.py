@@ -63,7 +63,10 @@ SMALL = 0.002
 """Share of its full size that an instance for warming up has."""
 
 LOOKS = 3
-"""Frames that are told of a place in the code."""
+"""Frames that are told of a place in the code,"""
+
+ASKING = ("progress.py", "effort.py", "soak_limits.py")
+"""files left out: there questions are only handed on."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -231,11 +234,11 @@ def install() -> None:
 
 
 def _place(frame: FrameType | None) -> str:
-    """Return where a question was asked: the innermost frames outside of `result.py`."""
+    """Return where a question was asked: the innermost frames outside of :data:`ASKING`."""
     found: list[str] = []
     while frame is not None and len(found) < LOOKS:
         path = Path(frame.f_code.co_filename)
-        if path.name not in ("result.py", "soak_limits.py"):
+        if path.name not in ASKING:
             found.append(f"{path.parent.name}/{path.stem}:{frame.f_lineno}")
         frame = frame.f_back
     return " < ".join(found)

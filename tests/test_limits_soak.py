@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from benchmarks import soak_limits
 from benchmarks.hostile import FAMILIES
 from benchmarks.soak_limits import Cell, Wait, Watch, soak, verdict
+from stagepack.heuristics.schedule.effort import Effort
+from stagepack.progress import Progress
 from stagepack.solve import REGISTRY
 
 CELLS = [
@@ -72,6 +75,20 @@ def test_what_is_known_is_about_what_there_is() -> None:
     for wait in soak_limits.KNOWN:
         assert wait.family in ("", *FAMILIES[wait.kind])
         assert wait.method in ("", *(method.name for method in REGISTRY[wait.kind]))
+
+
+def test_places_are_where_questions_come_from_not_where_they_are_handed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    progress: Progress[object] = Progress(lambda _: 0, lambda _: ())
+    told: list[str] = []
+
+    def asked() -> None:
+        told.append(soak_limits._place(sys._getframe(1)))
+
+    monkeypatch.setattr(progress, "stop_reason", asked)
+    Effort(progress).look()
+    assert told[0].startswith("tests/test_limits_soak:")
 
 
 def test_the_longest_stretch_without_a_question(monkeypatch: Any) -> None:
