@@ -81,10 +81,11 @@ class Timing:
     def order_of(self, start: Array) -> Array:
         """Return the orders, flat, of a schedule with these starts."""
         rows = np.argsort(self.instance.operations.device, kind="stable")
+        self._looked(5 * len(rows))
         for d in range(self.d):
             own = rows[self.ptr[d] : self.ptr[d + 1]]
             own[:] = own[np.argsort(start[own], kind="stable")]
-        self._looked(10 * len(rows))
+            self._looked(5 * len(own))
         return rows
 
     def _looked(self, amount: int) -> None:
@@ -149,8 +150,7 @@ class Timing:
         """
         if self.earliest(order) is None:
             return None
-        first = np.concatenate([[0], np.cumsum(self._follower >= 0)])
-        after = self._follower[self._follower >= 0].astype(np.int64)
+        first, after = self._followers()
         last = order[self.ptr[1:] - 1]
         ends = self.graph.duration[self.graph.row[last]] + self.graph.rest
         length = np.empty((self.d, self.d), dtype=np.int64)
@@ -168,6 +168,18 @@ class Timing:
             later = np.where(length > -FAR, end[:, None] - span + length, -FAR).max(axis=0)
             end = np.maximum(end, later)
         return span, self._latest(end - self.graph.rest)
+
+    def _followers(self) -> tuple[Array, Array]:
+        """Return the arcs along the orders of the last call of :meth:`earliest`, as heads want it.
+
+        Those of v are after[first[v]] .. after[first[v + 1] - 1]: one, or none after the last.
+        """
+        first, after = np.zeros(self.n + 1, dtype=np.int64), np.empty(self.n - self.d, np.int64)
+        for low, high in self._parts(2):
+            some = self._follower[low:high] >= 0
+            first[low + 1 : high + 1] = first[low] + np.cumsum(some)
+            after[first[low] : first[high]] = self._follower[low:high][some]
+        return first, after
 
     def _latest(self, deadline: Array) -> Array:
         """Return the latest starts for devices that are done by `deadline`, shape (d,).
