@@ -215,6 +215,34 @@ def test_replan_ends_when_asked_to_before_it_has_compared_all() -> None:
     assert looks < 30
 
 
+@pytest.mark.parametrize("over", [False, True])
+def test_old_places_are_compared_while_there_is_time(
+    over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relocation, "STEP_BUDGET", 1000)
+    blocks = Blocks.of(dense(300, 4, 10))
+    low = greedy.place(blocks, RULES["greedy-by-size"])
+    assert low is not None
+    old = low.copy()
+    old[::3] = old[0]
+    ceiling = 2 * int((low + blocks.size).max())
+    # So that each round of the sieve asks: once, where the answer is no.
+    back, kept = Asked(1 if over else float("inf")), Asked(1 if over else float("inf"))
+    with effort.counting():
+        moved = relocation.returned(blocks, low, old, keep_going=back)
+        assert effort.spent() > effort.LOOK * back.times
+    found = relocation.around(blocks, old, ceiling, keep_going=kept)
+    if over:
+        assert (back.times, kept.times) == (1, 1)
+        assert moved.tolist() == low.tolist()
+        assert found is None
+    else:
+        assert back.times > 5
+        assert kept.times > 5
+        assert moved.tolist() == relocation.returned(blocks, low, old).tolist()
+        assert found is not None
+
+
 # ---------------------------------------------------------------------- clocks of work
 
 

@@ -46,6 +46,9 @@ ENTRY, CHECKED, MADE = 3e-9, 1e-6, 1e-3
 """Seconds of a buffer or piece looked at for one other, of a buffer in a check or a normal form,
 and of either apart from that."""
 
+SIEVED, STEP_BUDGET = 1e-9, 50_000_000
+"""Seconds of a rectangle that a sieve looks at or moves, and as many as it does before it asks."""
+
 
 def unsupported(blocks: Blocks) -> str:
     """Return why old places cannot be kept by passes over time, or ''."""
@@ -88,7 +91,10 @@ def around(
     candidates = np.flatnonzero(usable)
     if not len(candidates):
         return None
-    clashing = _clashing(blocks, candidates, old[candidates], blocks.size[candidates] * 1.0)
+    events, size = _events(blocks, candidates), blocks.size[candidates]
+    clashing = _clashing(events, old[candidates], size, size * 1.0, keep_going)
+    if clashing is None:
+        return None
     kept = np.zeros(blocks.b, dtype=bool)
     kept[candidates[~clashing]] = True
     measures = Measures(blocks)
@@ -115,7 +121,9 @@ def around(
     return None
 
 
-def returned(blocks: Blocks, offsets: Array, old: Array) -> Array:
+def returned(
+    blocks: Blocks, offsets: Array, old: Array, *, keep_going: KeepGoing | None = None
+) -> Array:
     """Return a packing with blocks moved back to old places, as far as nobody is in their way.
 
     Parameters
@@ -123,30 +131,51 @@ def returned(blocks: Blocks, offsets: Array, old: Array) -> Array:
     blocks : Blocks
         Of the supported kind.
     offsets : ndarray of int64, shape (b,)
-        A packing; its peak is not exceeded.
+        A packing; its peak is not exceeded.  It is the answer when time is over.
     old : ndarray of int64, shape (b,)
         Old offsets; -1: none.
+    keep_going : callable, optional
+        Asked several times a second.
     """
     peak = int((offsets + blocks.size).max(initial=0))
     back = (old >= 0) & (old + blocks.size <= peak) & (old % blocks.alignment == 0)
-    everyone = np.arange(blocks.b)
+    events = _events(blocks, np.arange(blocks.b))
     for _ in range(RETURNS):
         found = np.where(back, old, offsets)
         # Who is not on the way back gives way to nobody.
         weight = np.where(back & (old != offsets), blocks.size, np.inf)
-        dropped = _clashing(blocks, everyone, found, weight)
+        dropped = _clashing(events, found, blocks.size, weight, keep_going)
+        if dropped is None:
+            return offsets
         if not dropped.any():
             return found
         back &= ~dropped
+        if keep_going is not None and not keep_going():
+            break
     return offsets
 
 
-def _clashing(blocks: Blocks, members: Array, low: Array, weight: Array) -> Array:
-    """Return which of some blocks are to go so that the others do not intersect."""
+def _events(blocks: Blocks, members: Array) -> Array:
+    """Return deaths and births of some blocks in order of time, as the sieve wants them."""
     times = np.concatenate([blocks.end[members], blocks.first[members]])
+    effort.spend(effort.ITEM * len(times))
     # At equal times ends come first: lifetimes are half-open.
-    events = np.argsort(times, kind="stable")
-    return sieve(events, low, low + blocks.size[members], weight)
+    return np.argsort(times, kind="stable")
+
+
+def _clashing(
+    events: Array, low: Array, size: Array, weight: Array, keep_going: KeepGoing | None
+) -> Array | None:
+    """Return which rectangles are to go so that the others do not intersect; None: no time."""
+    dropped, alive = np.zeros(len(low), dtype=bool), np.empty(len(low), dtype=np.int64)
+    at = np.zeros(2, dtype=np.int64)
+    while True:
+        steps = sieve(events, low, low + size, weight, dropped, alive, at, STEP_BUDGET)
+        effort.spend(effort.LOOK + SIEVED * steps)
+        if at[0] == len(events):
+            return dropped
+        if keep_going is not None and not keep_going():
+            return None
 
 
 # ---------------------------------------------------------------------- by search

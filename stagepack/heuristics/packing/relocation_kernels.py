@@ -1,19 +1,29 @@
 """The compiled part of keeping: which rectangles give way so that none intersect.
 
-Cost: O(n (log n + alive)).  Source: see :mod:`.relocation`.
+Cost: O(n (log n + alive)), told step by step.  Source: see :mod:`.relocation`.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
+EVENT = 50
+"""Steps that an event counts as, beside the entries looked at or moved: it is looked up."""
+
 
 @compiled
-def sieve(events: Array, low: Array, high: Array, weight: Array) -> Array:
-    """Return which rectangles to drop so that no others intersect; O(n (log n + alive)).
+def sieve(
+    events: Array,
+    low: Array,
+    high: Array,
+    weight: Array,
+    dropped: Array,
+    alive: Array,
+    at: Array,
+    budget: int,
+) -> int:
+    """Find which rectangles to drop so that no others intersect; return the steps it took.
 
     Plays births and deaths in time and keeps what is alive sorted by address.  A newcomer stays if
     it is heavier than all it meets together, else it goes.
@@ -25,16 +35,27 @@ def sieve(events: Array, low: Array, high: Array, weight: Array) -> Array:
     low, high : ndarray of int64, shape (n,)
         Addresses [low, high) of each rectangle.
     weight : ndarray of float64, shape (n,)
+    dropped : ndarray of bool, shape (n,)
+        Set for those that go.
+    alive : ndarray of int64, shape (n,)
+        The sorted ones.
+    at : ndarray of int64, shape (2,)
+        How many events were played and how many rectangles are alive.  It goes on from there.
+    budget : int
+        Steps after which it returns at the next event.
 
     Returns
     -------
-    ndarray of bool, shape (n,)
+    int
     """
-    count = len(low)
-    dropped = np.zeros(count, np.bool_)
-    alive = np.empty(count, np.int64)
-    number = 0
-    for event in events:
+    count, steps = len(low), 0
+    number = at[1]
+    for position in range(at[0], len(events)):
+        if steps >= budget:
+            at[0], at[1] = position, number
+            return steps
+        steps += EVENT
+        event = events[position]
         birth = event >= count
         item = event - count if birth else event
         if dropped[item]:
@@ -48,6 +69,7 @@ def sieve(events: Array, low: Array, high: Array, weight: Array) -> Array:
                 right = middle
         if not birth:
             number -= 1
+            steps += number - left
             for k in range(left, number):
                 alive[k] = alive[k + 1]
             continue
@@ -58,6 +80,7 @@ def sieve(events: Array, low: Array, high: Array, weight: Array) -> Array:
         while end < number and low[alive[end]] < high[item]:
             against += weight[alive[end]]
             end += 1
+        steps += end - first
         if first < end and against >= weight[item]:
             dropped[item] = True
             continue
@@ -65,6 +88,7 @@ def sieve(events: Array, low: Array, high: Array, weight: Array) -> Array:
             dropped[alive[k]] = True
         # The newcomer takes the place of all it met.
         shift = 1 - (end - first)
+        steps += number - first
         if shift > 0:
             for k in range(number, first, -1):
                 alive[k] = alive[k - 1]
@@ -73,4 +97,5 @@ def sieve(events: Array, low: Array, high: Array, weight: Array) -> Array:
                 alive[k + shift] = alive[k]
         alive[first] = item
         number += shift
-    return dropped
+    at[0], at[1] = len(events), number
+    return steps

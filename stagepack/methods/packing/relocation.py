@@ -110,14 +110,14 @@ class MovingLittle:
         if not relocation.unsupported(blocks):
             compile_kernels(self.attempt, "relocation")
             old = relocation.previous(self.instance, blocks)
-            if known is not None:  # not slower than a check, and therefore whatever time it is
+            keep_going = self.progress.keep_going
+            if known is not None:  # mostly not slower than a check: begun whatever time it is
                 low = self.attempt.lowest
                 assert low is not None
-                self.offer(blocks.expand(relocation.returned(blocks, low, old)), "replan")
-            if self.progress.keep_going():
-                found = relocation.around(
-                    blocks, old, self.ceiling, keep_going=self.progress.keep_going
-                )
+                back = relocation.returned(blocks, low, old, keep_going=keep_going)
+                self.offer(blocks.expand(back), "replan")
+            if keep_going():
+                found = relocation.around(blocks, old, self.ceiling, keep_going=keep_going)
                 if found is not None:
                     self.offer(blocks.expand(found), "replan")
         if blocks.b <= SEARCHED and self.progress.keep_going():
