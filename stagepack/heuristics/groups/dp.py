@@ -48,7 +48,7 @@ class Partition:
     eager : bool
         Whether the first cut that fits will do.
     before_search : callable
-        Called where buffers have to be placed by search.
+        Called where buffers have to be placed by search, see :func:`.placement.place`.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Partition:
     instance: LayerGrouping
     keep_going: KeepGoing
     eager: bool = False
-    before_search: Callable[[], None] = lambda: None
+    before_search: Callable[[bool], None] = lambda _: None
     decided: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:

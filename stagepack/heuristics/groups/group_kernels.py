@@ -22,10 +22,10 @@ from stagepack.heuristics.groups.network_state import (
     Machine,
     Network,
 )
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
-C, D, H, W = 1, 2, 3, 4
+N, C, D, H, W = 0, 1, 2, 3, 4
 AXES = 5
 NONE = np.iinfo(np.int64).max
 """Cycles of what cannot be."""
@@ -78,40 +78,45 @@ class Slots(NamedTuple):
     last: Array
 
 
-@inner
+@step
 def ceil(number: int, divisor: int) -> int:
     """Return the quotient, rounded up."""
     return -(-number // divisor)
 
 
-@inner
+@step
 def moved(nbytes: int, latency: int, rate: tuple[int, int]) -> int:
     """Return the cycles of a transfer; the rate is a fraction."""
     return latency + ceil(nbytes * rate[1], rate[0])
 
 
-@inner
+@step
 def row_cycles(machine: Machine, compute: int, transfers: int) -> int:
     """Return the cycles of a row."""
     less = min(compute, transfers)
     return max(compute, transfers) + less - machine.overlap[0] * less // machine.overlap[1]
 
 
-@inner
+@step
 def lane_bytes(machine: Machine, n: int, c: int, d: int, plane: int) -> int:
     """Return the bytes in every lane of n * c * d planes of so many bytes."""
     return n * d * ceil(c, machine.lanes) * ceil(plane, machine.eu_bytes) * machine.eu_bytes
 
 
-@inner
+@step
+def _values(net: Network, k: int) -> int:
+    """Return how many values operator k writes."""
+    return int(net.size[k, N] * net.size[k, C] * net.size[k, D] * net.size[k, H] * net.size[k, W])
+
+
+@step
 def compute(net: Network, machine: Machine, k: int, n: int, c: int, d: int, h: int, w: int) -> int:
     """Return the cycles in which operator k computes a part of n, c, d, h, w values."""
     model, taps, work = net.model[k], net.taps[k], 0
     if net.spread[k, 0] > 0:
         h, w = net.spread[k, 0], net.spread[k, 1]
     if model == GIVEN:
-        size = net.size[k]
-        work = ceil(taps * (n * c * d * h * w), size[0] * size[1] * size[2] * size[3] * size[4])
+        work = ceil(taps * (n * c * d * h * w), _values(net, k))
     elif model == DENSE:
         work = n * d * ceil(c, machine.lanes) * taps * ceil(h * w, machine.pixels)
     elif model == LANES:
@@ -125,7 +130,7 @@ def compute(net: Network, machine: Machine, k: int, n: int, c: int, d: int, h: i
 # ---------------------------------------------------------------------- ranges
 
 
-@inner
+@step
 def _meet(slots: Slots, tensor: int) -> int:
     """Return the slot of a tensor, a new one where it was not met."""
     slot = int(slots.of[tensor])
@@ -137,7 +142,7 @@ def _meet(slots: Slots, tensor: int) -> int:
     return slot
 
 
-@inner
+@step
 def _cover(tracks: Tracks, track: int, slot: int, part: int, start: int, length: int) -> None:
     """Let a range of a slot cover one more; a length of 0 is nothing yet."""
     known = tracks.length[track, slot, part]
@@ -148,20 +153,21 @@ def _cover(tracks: Tracks, track: int, slot: int, part: int, start: int, length:
     tracks.start[track, slot, part], tracks.length[track, slot, part] = start, length
 
 
-@inner
+@step
 def _summed(tracks: Tracks, track: int, slot: int) -> None:
     """Find out what the ranges of a slot amount to."""
     parts = tracks.parts[track]
-    start, length = tracks.start[track, slot], tracks.length[track, slot]
     longest, total, constant = 0, 0, True
     for part in range(parts):
-        longest, total = max(longest, length[part]), total + length[part]
-        constant &= length[part] == length[0] and start[part] == start[0]
+        length = tracks.length[track, slot, part]
+        longest, total = max(longest, length), total + length
+        constant &= length == tracks.length[track, slot, 0]
+        constant &= tracks.start[track, slot, part] == tracks.start[track, slot, 0]
     tracks.longest[track, slot], tracks.total[track, slot] = longest, total
     tracks.constant[track, slot] = constant
 
 
-@inner
+@step
 def _deal(tracks: Tracks, track: int, slot: int, size: int) -> None:
     """Let the ranges of a slot cover those that are dealt out without overlap."""
     parts = tracks.parts[track]
@@ -175,7 +181,7 @@ def _deal(tracks: Tracks, track: int, slot: int, size: int) -> None:
         start += length
 
 
-@inner
+@step
 def _reads(
     net: Network, k: int, edge: int, axis: int, start: int, length: int, size: int
 ) -> tuple[int, int]:
@@ -197,7 +203,7 @@ def _reads(
     return first, max(min(end, size) - first, 1)
 
 
-@inner
+@step
 def _even(net: Network, tracks: Tracks, track: int, k: int, slot: int) -> bool:
     """Whether the ranges of an upsampling begin and end where they must."""
     axis = tracks.axis[track]
@@ -212,7 +218,7 @@ def _even(net: Network, tracks: Tracks, track: int, k: int, slot: int) -> bool:
     return True
 
 
-@inner
+@step
 def extend(net: Network, tracks: Tracks, slots: Slots, k: int, b: int) -> None:
     """Take operator k = a - 1 into the group [a, b)."""
     own = _meet(slots, k)
@@ -243,7 +249,7 @@ def extend(net: Network, tracks: Tracks, slots: Slots, k: int, b: int) -> None:
             _summed(tracks, track, slot)
 
 
-@inner
+@step
 def clear(tracks: Tracks, slots: Slots) -> None:
     """Forget a group."""
     for slot in range(slots.met[0]):
@@ -277,7 +283,7 @@ class Rows(NamedTuple):
     alive: Array
 
 
-@inner
+@step
 def _empty(rows: Rows, count: int) -> None:
     """Empty the rows of a group; one by one, which compiles in half the time of slices."""
     for row in range(count):
@@ -289,7 +295,7 @@ def _empty(rows: Rows, count: int) -> None:
         rows.alive[position] = 0
 
 
-@inner
+@step
 def _live(rows: Rows, period: int, first: int, last: int, nbytes: int) -> int:
     """Count bytes that are alive from a position to another; return those alive all the time."""
     if period == 0:
@@ -311,7 +317,7 @@ def _live(rows: Rows, period: int, first: int, last: int, nbytes: int) -> int:
     return 0
 
 
-@inner
+@step
 def _iteration(machine: Machine, rows: Rows, count: int, low: int, high: int, first: int) -> int:
     """Return the cycles of all rows when stages low to high run, the first slice in `first`."""
     total = 0
@@ -323,21 +329,21 @@ def _iteration(machine: Machine, rows: Rows, count: int, low: int, high: int, fi
     return total
 
 
-@inner
+@step
 def _span(machine: Machine, rows: Rows, count: int, rounds: int) -> int:
     """Return the cycles of a group of so many rows and rounds: fill, kernels, drain."""
     total = 0
-    for j in range(3):
-        total += _iteration(machine, rows, count, max(j - rounds + 1, 0), j, j)
-    if rounds > 3:
-        total += (rounds - 3) * _iteration(machine, rows, count, 0, 2, -1)
-    for j in range(1, 3):
-        if rounds - 1 + j >= 3:
-            total += _iteration(machine, rows, count, j, 2, -1)
+    for part in range(6):  # three iterations to fill, one for all kernels, two to drain
+        iteration = part if part <= 3 else rounds + part - 4
+        times = rounds - 3 if part == 3 else int(part < 3 or iteration >= 3)
+        if times > 0:
+            low, high = max(iteration - rounds + 1, 0), min(iteration, 2)
+            first = part if part < 3 else -1
+            total += times * _iteration(machine, rows, count, low, high, first)
     return total
 
 
-@inner
+@step
 def _place(rows: Rows, count: int, position: int, cycles: int, resident: bool) -> None:
     """Put a transfer at a position."""
     if resident:
@@ -346,7 +352,7 @@ def _place(rows: Rows, count: int, position: int, cycles: int, resident: bool) -
         rows.moving[position // count, position % count] += cycles
 
 
-@inner
+@step
 def _constant(tracks: Tracks, cut: Array, slot: int) -> bool:
     """Whether all slices need the same part of a tensor."""
     found = True
@@ -355,7 +361,7 @@ def _constant(tracks: Tracks, cut: Array, slot: int) -> bool:
     return found
 
 
-@inner
+@step
 def _bytes(
     net: Network, machine: Machine, tracks: Tracks, slots: Slots, cut: Array, slot: int
 ) -> int:
@@ -367,7 +373,7 @@ def _bytes(
     return lane_bytes(machine, n, c, net.size[tensor, D], plane)
 
 
-@inner
+@step
 def _over(
     net: Network,
     tracks: Tracks,
@@ -401,7 +407,7 @@ def _over(
     return not stays and slots.last[old] == k and (period == 0 or last - born < period)
 
 
-@inner
+@step
 def price(
     net: Network,
     machine: Machine,
@@ -441,16 +447,14 @@ def price(
         last = at if slots.last[own] < 0 else count + slots.last[own] - a
         if net.last[k] >= b:
             last = max(last, at + 1)
-            size = net.size[k]
-            whole = ceil(size[0], tracks.parts[tn]) * ceil(size[C], tracks.parts[tc]) * d
-            whole *= ceil(size[H], tracks.parts[th]) * ceil(size[W], tracks.parts[tw])
+            whole = ceil(net.size[k, N], tracks.parts[tn]) * ceil(net.size[k, C], tracks.parts[tc])
+            whole *= ceil(net.size[k, H], tracks.parts[th]) * ceil(net.size[k, W], tracks.parts[tw])
+            whole *= d
             cycles = moved(whole * net.width[k], machine.store_latency, machine.store)
             _place(rows, count, at + 1, cycles, False)
         always += _live(rows, period, at, last, nbytes)
         if net.buffer[k] > 0:
-            size = net.size[k]
-            full = size[0] * size[1] * size[2] * size[3] * size[4]
-            share = ceil(net.buffer[k] * (n * c * d * h * w), full)
+            share = ceil(net.buffer[k] * (n * c * d * h * w), _values(net, k))
             always += _live(rows, period, at, at, lane_bytes(machine, 1, 1, 1, share))
         if _over(net, tracks, slots, cut, (a, b), k, last - count + a, (period, slices > 1)):
             old = slots.of[net.read[net.edge[k]]]

@@ -26,7 +26,7 @@ Offsets = tuple[int, ...]
 def place(
     table: Timetable,
     keep_going: Callable[[], bool],
-    before_search: Callable[[], None] = lambda: None,
+    before_search: Callable[[bool], None] = lambda _: None,
 ) -> tuple[Status, Offsets]:
     """Return whether the buffers of a group can be placed, and where.
 
@@ -36,7 +36,8 @@ def place(
     keep_going : callable
         Asked several times a second.
     before_search : callable
-        Called where the rule does not do, to load what the search needs.
+        Called where the rule does not do, to load what the search needs: told whether all buffers
+        are of one size at all times and none may lie over another.
 
     Returns
     -------
@@ -49,7 +50,7 @@ def place(
     blocks = Blocks.of(instance)
     found = greedy.place(blocks, RULE, ceiling=capacity, keep_going=keep_going)
     if found is None and keep_going():
-        before_search()
+        before_search(blocks.rigid)
         decision = exact.decide(blocks, capacity, keep_going=keep_going, step_limit=STEPS)
         if decision.status is not Status.FEASIBLE:
             return decision.status, ()

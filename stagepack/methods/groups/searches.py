@@ -71,10 +71,13 @@ def _partition(
         with progress.setup("loading kernels"):
             warm_up(*parts)
 
+    def before_search(rigid: bool) -> None:
+        load("exact" if rigid else "general")
+
     with progress.setup("loading kernels"):
         load_kernels()
     load("greedy", "lists")
-    return Partition(instance, progress.keep_going, eager, lambda: load("exact", "general"))
+    return Partition(instance, progress.keep_going, eager, before_search)
 
 
 RUNS: dict[str, Run] = {
