@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from stagepack.errors import InputError, suggest
 from stagepack.instances.groups.data import HALF, GroupingData, Source
+from stagepack.instances.groups.limits import refuse_large
 from stagepack.instances.groups.operators import (
     AXES,
     C,
@@ -71,14 +72,13 @@ def sorted_operators(
     if not operators:
         raise InputError("no operators", field="operators", remedy="give at least one")
     given = {source.name for source in inputs}
+    if len(given) < len(inputs):
+        at = next(at for at, one in enumerate(inputs) if one.name in [i.name for i in inputs[:at]])
+        raise _twice(inputs[at].name, f"inputs[{at}].name")
     names: dict[str, int] = {}
     for at, operator in enumerate(operators):
         if operator.name in names or operator.name in given:
-            raise InputError(
-                f"{operator.name!r} comes twice",
-                field=f"operators[{at}].name",
-                remedy="give every tensor a name of its own",
-            )
+            raise _twice(operator.name, f"operators[{at}].name")
         names[operator.name] = at
     ready = True
     for at, operator in enumerate(operators):
@@ -105,8 +105,14 @@ def sorted_operators(
     return tuple(operators[at] for at in order)
 
 
+def _twice(name: str, field: str) -> InputError:
+    return InputError(
+        f"{name!r} comes twice", field=field, remedy="give every tensor a name of its own"
+    )
+
+
 def instance(whole: GroupingData) -> None:
-    """Refuse outputs that are unknown, and shapes that do not propagate.
+    """Refuse names that are unknown or come twice, shapes that do not propagate, and large sizes.
 
     Raises
     ------
@@ -139,6 +145,7 @@ def instance(whole: GroupingData) -> None:
                 field=f"operators[{at}].shape",
                 remedy="give the shape that follows from its inputs",
             )
+    refuse_large(whole)
 
 
 def _of_rank(shape: tuple[int, ...], field: str) -> InputError:

@@ -1,0 +1,122 @@
+"""Sizes whose products or sums would leave 64 bits, refused by the name of what is too large.
+
+Kernels count in 64-bit integers and cannot ask.  What they count is never more than what is counted
+here: every operator whole, with its inputs, weights and output, as often as there may be slices.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from stagepack.errors import InputError
+from stagepack.instances.groups.chip import aligned
+from stagepack.instances.groups.data import GroupingData
+from stagepack.instances.groups.operators import AXES, H, Shape, W, compute_cycles, macs
+from stagepack.instances.words import LARGEST
+
+COPIES = 3
+"""Places that a buffer may need at once: a stage each for what passes through the table."""
+
+ROUND = "round it to fewer digits"
+
+
+def refuse_large(whole: GroupingData) -> None:
+    """Refuse an instance whose bytes or cycles could exceed 2**62.
+
+    Raises
+    ------
+    InputError
+        Naming the tensor, operator, weight, rate or limit.
+    """
+    _rates(whole)
+    moved = [_tensor(whole, at) for at in range(len(whole.tensors))]
+    held, cycles = sum(moved), 0
+    for at, operator in enumerate(whole.operators):
+        place, sources, full = f"operators[{at}]", whole.sources(at), operator.full
+        _below(macs(operator, sources), f"{operator.name} multiplies", f"{place}.shape")
+        compute = compute_cycles(operator, sources, full, whole.chip)
+        _below(compute, f"{operator.name} computes", f"{place}.passes")
+        if operator.cycles is not None:
+            product = operator.cycles * _values(full)
+            _below(product, f"{operator.name}: cycles times values", f"{place}.cycles")
+        room = operator.buffer * _values(full)
+        _below(room, f"{operator.name}: working bytes times values", f"{place}.buffer")
+        loads = [_weight(whole, at, number) for number in range(len(operator.weights))]
+        held += sum(loads) + aligned(operator.buffer, whole.chip.eu_bytes)
+        read = [moved[tensor] for tensor in dict.fromkeys(whole.reads[at])]
+        cycles += compute + _cycles(whole, [*read, *loads, moved[at]])
+    _below(COPIES * held, "all bytes together", "operators")
+    _below((most_slices(whole) + 2) * cycles, "all cycles of all slices", "operators")
+
+
+def most_slices(whole: GroupingData) -> int:
+    """Return how many slices a group may have at most."""
+    found = 1
+    for axis in range(len(AXES)):
+        found *= max(tensor.shape[axis] for tensor in whole.tensors)
+    return min(found, whole.max_slices)
+
+
+def _rates(whole: GroupingData) -> None:
+    """Refuse rates and parts that are no fractions of 64-bit integers."""
+    chip = whole.chip
+    named = {"chip.load_rate": chip.load_rate, "chip.store_rate": chip.store_rate}
+    named |= {"chip.overlap": chip.overlap, "overlap_limit": whole.overlap_limit or 0}
+    for field, given in named.items():
+        exact = Fraction(str(given))
+        if max(exact.numerator, exact.denominator) >= LARGEST:
+            raise InputError(
+                f"{given} is no fraction of integers below 2**62",
+                field=field,
+                remedy=ROUND,
+            )
+    again = Fraction(str(whole.overlap_limit or 0))
+    size = max(max(tensor.shape[H], tensor.shape[W]) for tensor in whole.tensors)
+    most = max(again.numerator, again.denominator * min(size, whole.max_slices))
+    _below(size * most, "rows that are read again, as a fraction", "overlap_limit", ROUND)
+
+
+def _tensor(whole: GroupingData, at: int) -> int:
+    """Return the bytes of a tensor, whole, as if every plane began at a multiple of `eu_bytes`."""
+    tensor = whole.tensors[at]
+    n, c, d, h, w = tensor.shape
+    plane = aligned(h * w * tensor.dtype_bytes, whole.chip.eu_bytes)
+    place = f"operators[{at}]" if at < whole.n else f"inputs[{at - whole.n}]"
+    return _below(n * c * d * plane, f"bytes of {tensor.name}", f"{place}.shape")
+
+
+def _weight(whole: GroupingData, at: int, number: int) -> int:
+    """Return the bytes of a weight, in global or in local memory, whichever are more."""
+    weight = whole.operators[at].weights[number]
+    plane = aligned(weight.values * weight.dtype_bytes, whole.chip.eu_bytes)
+    given = aligned((weight.lane_bytes or 0) * weight.channels, whole.chip.eu_bytes)
+    name = f"bytes of {whole.operators[at].name}.w{number}"
+    return _below(max(weight.channels * plane, given), name, f"operators[{at}].weights[{number}]")
+
+
+def _cycles(whole: GroupingData, moved: list[int]) -> int:
+    """Return the cycles in which so many bytes are moved, each at the slower rate."""
+    chip, found = whole.chip, 0
+    for load, rate in ((True, chip.load_rate), (False, chip.store_rate)):
+        exact = Fraction(str(rate))
+        field = "chip.load_rate" if load else "chip.store_rate"
+        most = _below(
+            max(moved) * exact.denominator, "bytes by the rate, as a fraction", field, ROUND
+        )
+        hidden = most * Fraction(str(chip.overlap)).numerator
+        _below(hidden, "cycles by the overlap, as a fraction", "chip.overlap", ROUND)
+        latency = chip.load_latency if load else chip.store_latency
+        found += sum(latency + -(-nbytes // exact) for nbytes in moved)
+    return found
+
+
+def _values(shape: Shape) -> int:
+    n, c, d, h, w = shape
+    return n * c * d * h * w
+
+
+def _below(count: int, what: str, field: str, remedy: str = "use a coarser unit") -> int:
+    """Return a count that stays below 2**62."""
+    if count >= LARGEST:
+        raise InputError(f"{what}: beyond 2**62", field=field, remedy=remedy)
+    return count
