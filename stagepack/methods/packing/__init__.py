@@ -147,7 +147,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         limited_by_work=True,
         run=_run("milp"),
         unsupported=lambda instance: formulations.Milp.unsupported(instance),
-        engines=("pyomo:highs", "highs", "pyomo:NAME"),
+        engines=("highs", "pyomo:highs", "pyomo:NAME"),
         default=False,
     ),
     Method(

@@ -25,7 +25,7 @@ from stagepack.result import Termination
 MODELS = {
     "auto": ("CpSat", "cp-sat"),
     "cp-sat": ("CpSat", "cp-sat"),
-    "milp": ("Milp", "pyomo:highs"),
+    "milp": ("Milp", "highs"),
 }
 """Methods that prove the second objective: by which model, on which engine."""
 

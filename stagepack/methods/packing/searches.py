@@ -298,7 +298,7 @@ _PLAIN: dict[str, Run] = {
     "replan": _replan,
     "spill-by-value": _spill,
     "exact": _searching,
-    "milp": _on_engine("Milp", "pyomo:highs"),
+    "milp": _on_engine("Milp", "highs"),
     "cp-sat": _on_engine("CpSat", "cp-sat"),
 }
 """What each method searches."""

@@ -91,7 +91,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         run=_run("milp-assignment"),
         limited_by_work=True,
         unsupported=formulations.MilpAssignment.unsupported,
-        engines=("pyomo:highs", "highs", "pyomo:NAME"),
+        engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     Method(
         name="cp-sat",

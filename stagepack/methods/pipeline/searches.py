@@ -224,7 +224,7 @@ RUNS: dict[str, Run] = {
         "dp-reference": _dp_reference,
         "dp": _dp,
         "milp-interval": _on_engine(formulations.MilpInterval, "highs"),
-        "milp-assignment": _on_engine(formulations.MilpAssignment, "pyomo:highs"),
+        "milp-assignment": _on_engine(formulations.MilpAssignment, "highs"),
         "cp-sat": _on_engine(formulations.CpSat, "cp-sat"),
     }.items()
 }
