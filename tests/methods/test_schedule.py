@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stagepack.errors import InputError
 from stagepack.heuristics import effort
 from stagepack.heuristics.schedule import greedy, modulo, rules
-from stagepack.heuristics.schedule.effort import Effort
+from stagepack.heuristics.schedule.effort import OFFER, RATE, Effort
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
@@ -345,6 +345,20 @@ def test_little_memory_has_a_schedule_with_as_many_in_flight_as_fit() -> None:
     assert result.objective is not None
     assert result.objective < 100 / 20 * 200 * 15 * 1.5
     assert "times its bound" in result.reason
+
+
+def test_a_first_schedule_of_many_operations_takes_a_few_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It got the shortest spans, which take a pass for every device, when time was over, too."""
+    instance = chain(100, 5, (5, 6, 4), limit=4)
+    monkeypatch.setattr(searches, "LARGE", 0)
+    progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
+    with effort.counting():
+        searches._plain(instance, Effort(progress))
+        steps = effort.spent() * RATE - OFFER
+    assert progress.solution is not None
+    assert steps < 20 * (len(instance.operations) + instance.operations.arcs)
 
 
 def test_gpipe_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:

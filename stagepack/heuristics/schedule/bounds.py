@@ -193,9 +193,9 @@ class Network:
         before, after = memory_arcs(instance, looks.at)
         looks.at(len(before))
         first, by = np.zeros(n + 1, dtype=np.int64), np.empty_like(before)
+        for low, high in looks.parts(len(before)):
+            kernels.count_by_source(before, first, low, high)
         if len(before):
-            first[1:] = np.bincount(before, minlength=n)
-            looks.at(5 * n)
             np.cumsum(first, out=first)
             looks.at(5 * n)
         place = first[:-1].copy()

@@ -12,6 +12,22 @@ from stagepack.instances.profile import Array
 
 
 @compiled
+def count_by_source(before: Array, first: Array, low: int, high: int) -> None:
+    """Count the arcs [low, high) in first[v + 1] of the operation v that each leaves.
+
+    Parameters
+    ----------
+    before : ndarray of int64, shape (arcs,)
+        The operation that each arc leaves.
+    first : ndarray of int64, shape (n + 1,)
+        Zeros at first.
+    low, high : int
+    """
+    for arc in range(low, high):
+        first[before[arc] + 1] += 1
+
+
+@compiled
 def by_source(before: Array, place: Array, by: Array, low: int, high: int) -> None:
     """Put the arcs [low, high) where `place` says for the operation they leave, and move it on.
 

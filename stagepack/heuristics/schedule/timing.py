@@ -222,11 +222,18 @@ class Timing:
 
         Of few cycles at least, where not :attr:`exact`.
         """
-        if not self.exact:
-            return self.short_spans(order)
-        if self.instance.objective is Objective.SPAN:
+        if self.exact and self.instance.objective is Objective.SPAN:
             found = self.shortest_spans(order)
             return None if found is None else found[1]
+        return self.good(order)
+
+    def good(self, order: Array) -> Array | None:
+        """Return starts of few cycles for these orders, the best for makespans.  O(n + arcs).
+
+        None when the orders contradict one another.
+        """
+        if self.instance.objective is Objective.SPAN:
+            return self.short_spans(order)
         return self.earliest(order)
 
     def value(self, order: Array) -> int | None:

@@ -117,15 +117,20 @@ def _rules(instance: PipelineSchedule, effort: Effort) -> None:
 
 
 def _plain(instance: PipelineSchedule, effort: Effort) -> None:
-    """Offer the first of `PLAIN` that is valid, unless there is a solution."""
+    """Offer the first of `PLAIN` that is valid, unless there is a solution.
+
+    This may be all there is time for, and late: large ones get times that are quickly found.
+    """
     progress = effort.progress
+    large = len(instance.operations) > LARGE
     for source, make in PLAIN.items():
         if progress.solution is None and not progress.interrupted:
             with progress.setup("loading kernels"):
                 rules.warm_up_groups()
             timed = Timing(instance, effort.look)
             order = make(instance, effort.look)
-            start = timed.best(order) if order is not None and timed.fits(order) else None
+            times = timed.good if large else timed.best
+            start = times(order) if order is not None and timed.fits(order) else None
             if start is not None:
                 effort.offer(ScheduleSolution.of(instance, start), source)
                 progress.reason = ""
