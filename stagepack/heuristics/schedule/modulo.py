@@ -44,7 +44,7 @@ LOOKED = 1_500_000
 MOST = 3_000_000
 """Pairs of operations of a microbatch on the same device up to which periods are tried."""
 
-COST = 8
+COST = 5
 """Steps that count for a pair."""
 
 STEP = 1.01
@@ -177,20 +177,14 @@ def placed(
     time : ndarray of int64, shape (p, 3)
         Starts of F, B, W of one microbatch.
     keep_going : callable
-        Asked several times a second, with the steps to come; once it says no, the answer is False.
+        Asked several times a second, with the steps since; once it says no, the answer is False.
     """
-    # Beside each operation of its device every other is tried, against all that are there.
-    cost = int(((np.diff(shop.own_first) * shop.kinds) ** 2).sum())
-    steps = COST * cost + 20 * shop.kinds * len(order)
-    each = max(1, LOOKED // cost)
-    scratch = np.zeros_like(time)
-    shortest = FAR
-    for first in range(0, tries, each):
-        count = min(each, tries - first)
-        if not keep_going(steps * count):
+    scratch, state = np.zeros_like(time), np.array([0, 0, FAR])
+    while state[0] < tries:
+        looked = place_best(shop, order, period, tries, random, state, LOOKED, scratch, time)
+        if not keep_going(COST * looked):
             return False
-        shortest = place_best(shop, order, period, first, count, random, shortest, scratch, time)
-    return shortest < FAR
+    return bool(state[2] < FAR)
 
 
 def _completed(

@@ -12,6 +12,9 @@ from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
 
+LEAST = 4
+"""Pairs as which an operation counts beside those on its device."""
+
 
 @inner
 def _free(shop: Shop, period: int, time: Array, d: int, at: int, length: int) -> bool:
@@ -81,24 +84,21 @@ def _overfull(shop: Shop, period: int, time: Array, d: int) -> bool:
 
 
 @inner
-def place(
+def _step(
     shop: Shop,
-    order: Array,
     period: int,
     close: int,
     early: int,
     random: Array,
     time: Array,
+    s: int,
+    turn: int,
 ) -> bool:
-    """Place one microbatch so that all may repeat it with `period`; False where there is no room.
-
-    F's are placed along `order`, B's against it.
+    """Place F, B or W of stage s, unless it is; False where there is no room.
 
     Parameters
     ----------
     shop : Shop
-    order : ndarray of int64, shape (p,)
-        The stages, producers first.
     period : int
         Cycles.
     close : int
@@ -109,42 +109,28 @@ def place(
         State of the generator.
     time : ndarray of int64, shape (p, 3)
         Starts of F, B, W; -1: none.
+    s, turn : int
+        All F's have their turn before the B's, and those before the W's.
     """
-    p = len(order)
-    for s in range(p):
-        for k in range(3):
-            time[s, k] = -1
-    for turn in range(2):
-        if turn == shop.kinds:
-            break
-        for step in range(p):
-            s = order[step] if turn == F else order[p - 1 - step]
-            ready = 0
-            if turn == F:
-                for edge in range(shop.in_first[s], shop.in_first[s + 1]):
-                    a = shop.in_stage[edge]
-                    ready = max(ready, time[a, F] + shop.duration[a, F] + shop.in_lag[edge])
-            else:
-                ready = time[s, F] + shop.duration[s, F]
-                for edge in range(shop.out_first[s], shop.out_first[s + 1]):
-                    b = shop.out_stage[edge]
-                    ready = max(ready, time[b, B] + shop.duration[b, B] + shop.out_lag[edge])
-            if not _place(shop, period, time, s, turn, ready, draw(random, 100) < close):
-                return False
-            if turn == B and shop.kinds == 3 and draw(random, 100) < early:
-                ready = time[s, B] + shop.duration[s, B]
-                if not _place(shop, period, time, s, W, ready, draw(random, 100) < close):
-                    return False
-    if shop.kinds == 3:
-        for s in order:
-            if time[s, W] < 0:
-                ready = time[s, B] + shop.duration[s, B]
-                if not _place(shop, period, time, s, W, ready, draw(random, 100) < close):
-                    return False
-    over = False
-    for d in range(len(shop.limit)):
-        over = over or _overfull(shop, period, time, d)
-    return not over
+    if time[s, turn] >= 0:
+        return True
+    ready = 0
+    if turn == F:
+        for edge in range(shop.in_first[s], shop.in_first[s + 1]):
+            a = shop.in_stage[edge]
+            ready = max(ready, time[a, F] + shop.duration[a, F] + shop.in_lag[edge])
+    else:
+        ready = time[s, turn - 1] + shop.duration[s, turn - 1]
+    if turn == B:
+        for edge in range(shop.out_first[s], shop.out_first[s + 1]):
+            b = shop.out_stage[edge]
+            ready = max(ready, time[b, B] + shop.duration[b, B] + shop.out_lag[edge])
+    if not _place(shop, period, time, s, turn, ready, draw(random, 100) < close):
+        return False
+    if turn == B and shop.kinds == 3 and draw(random, 100) < early:
+        ready = time[s, B] + shop.duration[s, B]
+        return _place(shop, period, time, s, W, ready, draw(random, 100) < close)
+    return True
 
 
 @compiled
@@ -152,33 +138,58 @@ def place_best(
     shop: Shop,
     order: Array,
     period: int,
-    first: int,
     tries: int,
     random: Array,
-    shortest: int,
+    state: Array,
+    most: int,
     time: Array,
     best: Array,
 ) -> int:
-    """Set `best` to a placing of shorter passage than `shortest`, and return its passage.
+    """Look for placings of one microbatch that all may repeat with `period`; keep the shortest.
 
-    The passage is from the first start to the last end of one microbatch, W aside.
+    The shortest is that of least passage: from the first start to the last end, W aside.  Returns
+    the pairs of operations on a device that were looked at; a call goes on where the last ended.
 
     Parameters
     ----------
-    shop, order, period, random
-        As for :func:`place`.
-    first, tries : int
-        Number of the first random placing, and how many; a number says how often operations are put
-        beside others.
-    shortest : int
-        Cycles; returned as it is where no placing is shorter.
+    shop, period, random
+        As for :func:`_step`.
+    order : ndarray of int64, shape (p,)
+        The stages, producers first: F's and W's are placed along it, B's against it.
+    tries : int
+        Random placings in all; their number says how often operations are put beside others.
+    state : ndarray of int64, shape (3,)
+        The placing, the step in it, and the passage of `best`; 0, 0, FAR at first.
+    most : int
+        Pairs after which to return, about.
     time, best : ndarray of int64, shape (p, 3)
-        Scratch; starts of F, B, W.
+        The placing at hand and the best one: starts of F, B, W.
     """
-    for trial in range(first, first + tries):
-        close = 25 * (trial % 5)
-        early = 50 * (trial // 5 % 3)
-        if not place(shop, order, period, close, early, random, time):
+    p = len(order)
+    operations, devices = shop.kinds * p, len(shop.limit)
+    trial, step, shortest = state[0], state[1], state[2]
+    looked = 0
+    while trial < tries and looked < most:
+        if step == 0:
+            for s in order:
+                for k in range(3):
+                    time[s, k] = -1
+        if step < operations:
+            turn = step // p
+            s = order[p - 1 - (step - p)] if turn == B else order[step - turn * p]
+            d = shop.device[s]
+            close, early = 25 * (trial % 5), 50 * (trial // 5 % 3)
+            fits = _step(shop, period, close, early, random, time, s, turn)
+            looked += LEAST + shop.kinds * (shop.own_first[d + 1] - shop.own_first[d])
+        else:
+            d = step - operations
+            fits = not _overfull(shop, period, time, d)
+            looked += (shop.kinds * (shop.own_first[d + 1] - shop.own_first[d])) ** 2
+        step += 1
+        if fits and step < operations + devices:
+            continue
+        trial, step = trial + 1, 0
+        if not fits:
             continue
         last = 0
         for s in order:
@@ -189,4 +200,5 @@ def place_best(
             for s in order:  # a slice takes two seconds to compile
                 for k in range(3):
                     best[s, k] = time[s, k]
-    return shortest
+    state[0], state[1], state[2] = trial, step, shortest
+    return looked
