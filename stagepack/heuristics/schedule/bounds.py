@@ -199,6 +199,7 @@ class Network:
             np.cumsum(first, out=first)
             looks.at(5 * n)
         place = first[:-1].copy()
+        looks.at(n)
         for low, high in looks.parts(len(before)):
             kernels.by_source(before, place, by, low, high)
         visit = instance.operations.topological()  # memory arcs lead to later microbatches
