@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -83,7 +83,12 @@ class _Reader:
             self._read(node, nodes[at + 1 : at + 3])
 
     def written(self, name: str) -> str:
-        """Return the operator that writes a tensor."""
+        """Return the operator that writes a tensor, or the input that it is."""
+        if name not in self._name:
+            what = "is a constant" if name in self._constant else "is written by no node read here"
+            raise InputError(
+                f"{name!r} {what}", field="graph", remedy="take it out of inputs and outputs"
+            )
         return self._name[name]
 
     def _shape(self, name: str) -> Shape:
@@ -110,7 +115,7 @@ class _Reader:
             self._add(last, OperatorKind.CONCAT, given[:1])
             self._name[own] = self._name[after[0].output[0]] = last
         elif kind in NOTHING:
-            self._name[own] = self._name[given[0]]
+            self._name[own] = self.written(given[0])
             self._used[own] += self._used[given[0]] > 1
         elif kind in VALUES or (kind in SCALES and len(given) == 1):
             self._absorb(own, kind, given[0], weights)
@@ -128,7 +133,7 @@ class _Reader:
 
     def _absorb(self, own: str, kind: str, before: str, weights: list[str]) -> None:
         """Let the operator before it do what is done to each value, or make it one of its own."""
-        name = self._name[before]
+        name = self.written(before)
         at = self._at.get(name)
         joins = at is not None and self._used[before] == 1
         if joins and at is not None and kind in SCALES:
@@ -162,13 +167,22 @@ class _Reader:
         said = {attribute.name: self._value(attribute) for attribute in node.attribute}
         label = _stem(weights) or ("" if NUMBER.fullmatch(node.name) else node.name)
         if kind in ("Conv", "ConvTranspose"):
+            if not weights:
+                raise _unknown(f"{kind} without constant weights", node)
+            said.setdefault("kernel_shape", self._shape(weights[0])[2:])
             named = OperatorKind.CONV if kind == "Conv" else OperatorKind.DECONV
             self._add(
-                own, named, given, label, weights=self._weights(own, weights), **_window(said),
-                groups=said.get("group", 1),
+                own, named, given, label, weights=self._weights(own, weights),
+                **_window(said, node, self._shape(given[0])[2:]), groups=said.get("group", 1),
             )  # fmt: skip
         elif kind in ("MaxPool", "AveragePool"):
-            self._add(own, OperatorKind.POOL, given, label, **_window(said))
+            self._add(
+                own,
+                OperatorKind.POOL,
+                given,
+                label,
+                **_window(said, node, self._shape(given[0])[2:]),
+            )
         elif kind in ("GlobalAveragePool", "GlobalMaxPool"):
             self._add(own, OperatorKind.GLOBAL_POOL, given, label)
         elif kind in ("Gemm", "MatMul") and weights:
@@ -191,15 +205,11 @@ class _Reader:
         elif kind in ("Transpose", "Concat", "Slice", "Gather", "Pad"):
             self._add(own, OperatorKind.OTHER, given, label)
         else:
-            raise InputError(
-                f"{kind} is an operator that is not known here",
-                field=f"graph.node {node.name or own}",
-                remedy="leave it out, or write it as a native file with kind `other`",
-            )
+            raise _unknown(f"{kind} is an operator that", node)
 
     def _four_of(self, name: str) -> Shape:
         """Return the shape of what is read, as it was written."""
-        at = self._at.get(self._name[name])
+        at = self._at.get(self.written(name))
         return _four(self._shape(name)) if at is None else self.found[at].shape
 
     def _weights(self, own: str, names: list[str]) -> tuple[Weight, ...]:
@@ -224,7 +234,7 @@ class _Reader:
             Operator(
                 name=name,
                 kind=kind,
-                inputs=tuple(self._name[name] for name in given),
+                inputs=tuple(map(self.written, given)),
                 shape=_four(self._shape(own)),
                 dtype_bytes=self._bytes,
                 **fields,
@@ -245,14 +255,53 @@ def _four(shape: Shape) -> Shape:
     return (*shape, 1, 1)[:4] if len(shape) < 4 else shape
 
 
-def _window(said: Mapping[str, Any]) -> dict[str, Any]:
-    top, left, bottom, right = said.get("pads", (0, 0, 0, 0))
+def _unknown(what: str, node: NodeProto) -> InputError:
+    """Return the refusal of a node."""
+    return InputError(
+        f"{what} is not known here",
+        field=f"graph.node {node.name or node.output[0]}",
+        remedy="leave it out, or write it as a native file with kind `other`",
+    )
+
+
+def _window(said: Mapping[str, Any], node: NodeProto, size: Shape) -> dict[str, Any]:
+    """Return the fields of a window over rows and columns of so many values.
+
+    Raises
+    ------
+    InputError
+        For windows along other axes, and paddings that are no numbers from 0.
+    """
+    kernel = tuple(said["kernel_shape"])
+    stride, dilation = (tuple(said.get(name, (1, 1))) for name in ("strides", "dilations"))
+    if not len(kernel) == len(stride) == len(dilation) == len(size) == 2:
+        raise _unknown(f"a window along {len(size)} axes", node)
+    pads = tuple(said.get("pads", (0, 0, 0, 0)))
+    rule = said.get("auto_pad", b"NOTSET").decode()
+    if rule.startswith("SAME") and node.op_type != "ConvTranspose":
+        pads = _same(rule, zip(size, kernel, stride, dilation, strict=True))
+    elif rule not in ("NOTSET", "VALID"):
+        raise _unknown(f"auto_pad {rule} of {node.op_type}", node)
+    if len(pads) != 4 or min(pads) < 0:
+        raise _unknown(f"padding {list(pads)}", node)
+    top, left, bottom, right = pads
     return {
-        "kernel": tuple(said["kernel_shape"]),
-        "stride": tuple(said.get("strides", (1, 1))),
-        "dilation": tuple(said.get("dilations", (1, 1))),
+        "kernel": kernel,
+        "stride": stride,
+        "dilation": dilation,
         "padding": (top, bottom, left, right),
     }
+
+
+def _same(rule: str, axes: Iterable[tuple[int, int, int, int]]) -> Shape:
+    """Return the padding with which a window writes a value for every stride; odd ones behind."""
+    before, after = [], []
+    for size, kernel, stride, dilation in axes:
+        reach = (-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1
+        less, more = (max(reach - size, 0) + odd >> 1 for odd in (0, 1))
+        before.append(less if rule == "SAME_UPPER" else more)
+        after.append(more if rule == "SAME_UPPER" else less)
+    return (*before, *after)
 
 
 def _sniff(data: bytes) -> bool:
