@@ -373,6 +373,18 @@ def moves_of_many(share: float) -> LmemPacking:
 
 
 @family
+def moves_all_alive(share: float) -> LmemPacking:
+    """All alive together, each with an old offset at which it meets others."""
+    n = count(share, 100_000)
+    random = random_of(n)
+    size = random.integers(1, 100, n)
+    old = random.integers(0, int(size.sum()), n)
+    return LmemPacking.from_arrays(
+        size, random.integers(0, n, n), random.integers(n, 2 * n, n), previous=old
+    )
+
+
+@family
 def just_too_small(share: float) -> LmemPacking:
     """Odd sizes that fill a capacity by load, though nothing may fit."""
     n = count(share, 400)

@@ -403,6 +403,48 @@ class Asked:
         return self.times < self.until
 
 
+class Paced(Asked):
+    """One that also notes the most work, in seconds, between two of its questions."""
+
+    def __init__(self, until: float = float("inf")) -> None:
+        super().__init__(until)
+        self.most = self.last = effort.spent()
+
+    def __call__(self) -> bool:
+        now = effort.spent()
+        self.most, self.last = max(self.most, now - self.last), now
+        return super().__call__()
+
+
+@pytest.mark.parametrize("until", [1, 7, 60])
+def test_repair_asks_between_windows_and_ends(until: int) -> None:
+    blocks = Blocks.of(dense(1500, 8, 60))
+    low = greedy.place(blocks, RULES["first-fit-start"])
+    assert low is not None
+    with effort.counting():
+        asked = Paced(until)
+        found = repair.improve(blocks, low, target=0, keep_going=asked)
+    assert until <= asked.times <= until + 3
+    assert asked.most < 0.2
+    assert (found + blocks.size).max() <= (low + blocks.size).max()
+
+
+@pytest.mark.parametrize("until", [1, 7, 60])
+def test_replan_asks_between_placements_and_ends(until: int) -> None:
+    instance = dense(1500, 8, 60)
+    blocks = Blocks.of(instance)
+    low = greedy.place(blocks, RULES["greedy-by-size"])
+    assert low is not None
+    capacity = int((low + blocks.size).max())
+    old = np.random.default_rng(0).permutation(blocks.expand(low))
+    instance = instance.replace(previous=old, capacity=capacity, objective="moves")
+    with effort.counting():
+        asked = Paced(until)
+        relocation.move_less(instance, capacity, keep_going=asked, on_solution=lambda _: None)
+    assert until <= asked.times <= until + 3
+    assert asked.most < 0.2
+
+
 def conflicting(buffers: int) -> LmemPacking:
     random = np.random.default_rng(buffers)
     pairs = np.sort(random.integers(0, buffers, (buffers * 4, 2)), axis=1)
