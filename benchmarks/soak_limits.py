@@ -145,6 +145,16 @@ KNOWN = (
         seconds=1.2,
         why="a first placement of a million buffers and its check are completed if time is over",
     ),
+    *(
+        Wait(
+            kind="pipeline-schedule",
+            family=family,
+            seconds=0.5,
+            why="a first schedule of six to eight million operations and its check are completed "
+            "if time is over",
+        )
+        for family in ("microbatches-of-many", "operations-of-many", "stages-and-microbatches")
+    ),
     Wait(
         kind="lmem-packing",
         method="milp",

@@ -192,21 +192,20 @@ class Network:
         graph = graph_of(instance, looks.at)
         before, after = memory_arcs(instance, looks.at)
         looks.at(len(before))
-        first, by = np.zeros(n + 1, dtype=np.int64), np.empty_like(before)
+        # Those of v begin at first[v + 1] until they are there, then at first[v].
+        first, by = np.zeros(n + 2, dtype=np.int64), np.empty_like(before)
         for low, high in looks.parts(len(before)):
-            kernels.count_by_source(before, first, low, high)
+            kernels.count_by_source(before, first[2:], low, high)
         if len(before):
             np.cumsum(first, out=first)
             looks.at(5 * n)
-        place = first[:-1].copy()
-        looks.at(n)
         for low, high in looks.parts(len(before)):
-            kernels.by_source(before, place, by, low, high)
+            kernels.by_source(before, first[1:], by, low, high)
         visit = instance.operations.topological()  # memory arcs lead to later microbatches
         looks.at(10 * n)
         after = after[by]
         looks.at(10 * len(after))
-        return cls(graph, first, after, visit)
+        return cls(graph, first[:-1], after, visit)
 
     def heads(self, head: Array, looks: Looks) -> Array:
         """Return the longest paths to the start of each operation, in `head`: where they begin."""

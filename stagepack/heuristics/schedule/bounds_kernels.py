@@ -12,19 +12,19 @@ from stagepack.instances.profile import Array
 
 
 @compiled
-def count_by_source(before: Array, first: Array, low: int, high: int) -> None:
-    """Count the arcs [low, high) in first[v + 1] of the operation v that each leaves.
+def count_by_source(before: Array, count: Array, low: int, high: int) -> None:
+    """Count the arcs [low, high) in count[v] of the operation v that each leaves.
 
     Parameters
     ----------
     before : ndarray of int64, shape (arcs,)
         The operation that each arc leaves.
-    first : ndarray of int64, shape (n + 1,)
+    count : ndarray of int64, shape (n,)
         Zeros at first.
     low, high : int
     """
     for arc in range(low, high):
-        first[before[arc] + 1] += 1
+        count[before[arc]] += 1
 
 
 @compiled

@@ -193,7 +193,6 @@ def test_arcs_of_memory_are_counted_and_sorted_part_by_part(
 
     network = Network.of(instance, Looks(going))
     assert looked.count(1) >= 2 * len(before) > 0
-    assert looked.count(len(instance.operations)) == 2  # rows of operations, places for arcs
     found = [
         (v, int(w))
         for v in range(len(instance.operations))
