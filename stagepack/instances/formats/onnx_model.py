@@ -56,7 +56,14 @@ class _Reader:
 
         self._value = helper.get_attribute_value
         self._bytes = dtype_bytes
-        graph = shape_inference.infer_shapes(model).graph
+        try:
+            graph = shape_inference.infer_shapes(model).graph
+        except shape_inference.InferenceError as error:
+            raise InputError(
+                f"shapes contradict each other: {error}",
+                field="graph",
+                remedy="export it again",
+            ) from None
         self._shapes: dict[str, Shape] = {
             tensor.name: tuple(d.dim_value for d in tensor.type.tensor_type.shape.dim)
             for tensor in (*graph.value_info, *graph.input, *graph.output)

@@ -60,15 +60,16 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         ------
         InputError
             Naming the operator: an unknown input, a name that comes twice, a cycle, shapes that
-            do not follow from those of its inputs.
+            do not follow from those of its inputs, sizes whose products leave 64 bits.
         """
-        known = tuple(inputs)
+        known = validate.structs(inputs, Source, "inputs")
+        given = validate.structs(operators, Operator, "operators")
         instance = cls(
             name=str(name),
-            operators=validate.sorted_operators(tuple(operators), known),
+            operators=validate.sorted_operators(given, known),
             inputs=known,
             outputs=tuple(outputs),
-            chip=chip,
+            chip=validate.struct(chip, LaneChip, "chip"),
             slicing=validate.word(slicing, Slicing, "slicing"),
             standalone=validate.word(standalone, Standalone, "standalone"),
             max_slices=validate.count(max_slices, "max_slices"),

@@ -54,8 +54,7 @@ def dealt(size: int, parts: int) -> list[Range]:
     [(0, 4), (4, 3), (7, 3)]
     """
     least, longer = divmod(size, parts)
-    lengths = [least + (at < longer) for at in range(parts)]
-    return [(sum(lengths[:at]), length) for at, length in enumerate(lengths)]
+    return [(at * least + min(at, longer), least + (at < longer)) for at in range(parts)]
 
 
 class Regions:

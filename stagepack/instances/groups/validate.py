@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar
@@ -22,6 +23,7 @@ from stagepack.instances.groups.operators import (
     channelwise,
 )
 
+T = TypeVar("T")
 WordT = TypeVar("WordT", bound=StrEnum)
 
 
@@ -32,6 +34,25 @@ def word(given: str, words: type[WordT], name: str) -> WordT:
             f"unknown {str(given)[:40]!r}", field=name, remedy="choose from " + ", ".join(words)
         )
     return words(given)
+
+
+def structs(given: Iterable[T], kind: type[T], name: str) -> tuple[T, ...]:
+    """Return what is given, all of one type."""
+    found = tuple(given)
+    for at, one in enumerate(found):
+        struct(one, kind, f"{name}[{at}]")
+    return found
+
+
+def struct(given: T, kind: type[T], name: str) -> T:
+    """Return what is given, of a certain type."""
+    if not isinstance(given, kind):
+        raise InputError(
+            f"is of type {type(given).__name__}",
+            field=name,
+            remedy=f"give {kind.__module__}.{kind.__name__}",
+        )
+    return given
 
 
 def count(given: int, name: str) -> int:

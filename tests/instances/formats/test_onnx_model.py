@@ -82,8 +82,9 @@ def test_padding_by_a_rule(
         ),
         ({"auto_pad": "ODD"}, "odd: auto_pad ODD of Conv is not known here"),
         ({"constant": False}, "odd: Conv without constant weights is not known here"),
-        ({"results": ("y", "w"), "writes": (1, 4, 6, 6)}, "graph: 'w' is a constant"),
-        ({"reads": "z", "writes": (1, 4, 6, 6)}, "graph: 'z' is written by no node read here"),
+        ({"results": ("w",), "writes": (4, 3, 3, 3)}, "graph: 'w' is a constant"),
+        ({"results": ("w",), "writes": (1, 3, 3, 3)}, "shapes contradict each other: .*differ"),
+        ({"reads": "z", "writes": (1, 4, 6, 6)}, "graph: the shape of 'z' is not known"),
     ],
 )
 def test_what_is_not_known_is_named(tmp_path: Path, given: dict[str, Any], words: str) -> None:

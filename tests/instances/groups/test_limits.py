@@ -102,3 +102,16 @@ def test_an_input_that_comes_twice() -> None:
             [Source(name="x", shape=SMALL)] * 2,
             chip=LaneChip(lanes=4, memory=4096),
         )
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "name"),
+    [
+        ("chip", "bm1684x", "chip"),
+        ("operators", [1], r"operators\[0\]"),
+        ("inputs", ["x"], "inputs"),
+    ],
+)
+def test_what_is_of_another_type(field: str, given: object, name: str) -> None:
+    with pytest.raises(InputError, match=rf"^{name}.*: is of type (str|int); give stagepack"):
+        line().replace(**{field: given})
