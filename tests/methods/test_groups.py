@@ -40,3 +40,11 @@ def test_a_plan_is_a_start() -> None:
     assert first.objective is not None
     assert again.objective <= first.objective
     assert again.trace.events[0].source == "warm start"
+
+
+def test_there_is_a_plan_before_the_clock_is_asked() -> None:
+    """Every operator may run from global memory: an answer, however little time there is."""
+    result = sp.solve(sp.load("groups/resnet50", batch=16), time_limit=1e-6)
+    assert result.status is sp.Status.FEASIBLE
+    assert result.solution is not None
+    assert result.trace.events[0].source == "global memory"

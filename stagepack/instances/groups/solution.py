@@ -66,6 +66,11 @@ class GroupingSolution(ShownSolution):
             yield group, self.timetable(instance, group) if counts else None
 
     @classmethod
+    def from_global_memory(cls, n: int) -> GroupingSolution:
+        """Return the plan in which every operator runs by itself, from and to global memory."""
+        return cls(tuple(range(n + 1)), ((),) * n, offsets=((),) * n)
+
+    @classmethod
     def from_dict(cls, data: Any, instance: Any = None) -> GroupingSolution:
         """Read what :meth:`to_dict` wrote.
 

@@ -45,6 +45,9 @@ def _by_rule(name: str) -> Run:
 
 def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
     """Prove the least cycles of groups of consecutive operators."""
+    given = settings.warm_start
+    if isinstance(given, str | None) and all(map(instance.stands, range(instance.n))):
+        progress.offer(GroupingSolution.from_global_memory(instance.n), "global memory")
     starts = {name: lambda name=name: RUNS[name](instance, progress, settings) for name in RULES}
     offer_start(instance, progress, settings, {"auto": starts["greedy-tail"], **starts})
     partition = _partition(instance, progress)
