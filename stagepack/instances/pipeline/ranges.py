@@ -20,6 +20,7 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
+from stagepack.instances.pipeline.furthest import furthest_fit
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
 from stagepack.instances.pipeline.solution import PipelineSolution
@@ -331,7 +332,7 @@ class RangeCosts:
                 fit = self._slide(capacity, stashes, pause)
             else:
                 per_layer = self._exclusive + stashes * self.instance.stash
-                fit = np.minimum(_furthest_fit(per_layer, self._peak, capacity), self._next_fixed)
+                fit = np.minimum(furthest_fit(per_layer, self._peak, capacity), self._next_fixed)
             if len(self._reach_cache) >= MOST_REACHES:
                 return fit  # as many stashes, as many rows
             self._reach_cache[key] = fit
@@ -560,34 +561,6 @@ def load_kernels() -> None:
     add_keys(none, none, none, none, none)
     instance = PipelinePartition.from_arrays([1], devices=1, capacity=1, shared={"key": (1, [0])})
     RangeCosts(instance).reach(0, 0)
-
-
-def _furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:
-    """Return the furthest end whose memory fits, by bisection for all starts at once.
-
-    Range maxima come from a sparse table; O(n log n).
-    """
-    n = len(per_layer)
-    prefix = np.concatenate([[0], np.cumsum(per_layer)])
-    starts = np.arange(n)
-    if not peak.any():
-        ends = np.searchsorted(prefix, prefix[:-1] + capacity, side="right") - 1
-        return np.asarray(ends)
-    levels = [peak]
-    while 2 ** len(levels) <= n:
-        step = 2 ** (len(levels) - 1)
-        levels.append(np.maximum(levels[-1][:-step], levels[-1][step:]))
-    # Lengthen every range by descending powers of two while it still fits.
-    ends, top = starts.copy(), np.zeros(n, dtype=np.int64)
-    for level in range(len(levels) - 1, -1, -1):
-        further = ends + 2**level
-        may = further <= n
-        highest = np.where(may, levels[level][np.minimum(ends, len(levels[level]) - 1)], 0)
-        highest = np.maximum(top, highest)
-        fits = may & (prefix[np.minimum(further, n)] - prefix[starts] + highest <= capacity)
-        ends = np.where(fits, further, ends)
-        top = np.where(fits, highest, top)
-    return ends
 
 
 def assign_devices(

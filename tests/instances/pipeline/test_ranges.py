@@ -17,8 +17,9 @@ from stagepack.instances.pipeline.check import (
     stage_compute,
     stage_memory,
 )
+from stagepack.instances.pipeline.furthest import furthest_fit
 from stagepack.instances.pipeline.order import UNREACHABLE
-from stagepack.instances.pipeline.ranges import RangeCosts, _furthest_fit
+from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from tests.random_pipelines import random_instance
 from tests.strategies import pipelines
@@ -95,7 +96,7 @@ def test_furthest_fit_agrees_with_its_plain_twin() -> None:
         assert calls >= (n + len(key)) // (budget + 6)
         keys = [set(u.tolist()) for u in uses]
         assert found.tolist() == furthest_fit_in_python(per_layer, peak, keys, nbytes, capacity)
-        plain = _furthest_fit(per_layer, peak, capacity)
+        plain = furthest_fit(per_layer, peak, capacity)
         none: list[set[int]] = [set()] * n
         assert plain.tolist() == furthest_fit_in_python(per_layer, peak, none, nbytes, capacity)
 

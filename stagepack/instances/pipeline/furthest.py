@@ -1,0 +1,49 @@
+"""How far ranges reach from every start before their memory is full, by array operations alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+
+
+def furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:
+    """Return the furthest end whose memory fits, by bisection for all starts at once.
+
+    Range maxima come from a sparse table; O(n log n).
+
+    Parameters
+    ----------
+    per_layer : ndarray of int64, shape (n,)
+        Bytes that a layer adds wherever it is.
+    peak : ndarray of int64, shape (n,)
+        Bytes of a layer of which a range needs the most.
+    capacity : int
+        Bytes of the device.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        By start, the greatest end that fits; the start itself where nothing does.
+    """
+    n = len(per_layer)
+    prefix = np.concatenate([[0], np.cumsum(per_layer)])
+    starts = np.arange(n)
+    if not peak.any():
+        ends = np.searchsorted(prefix, prefix[:-1] + capacity, side="right") - 1
+        return np.asarray(ends)
+    levels = [peak]
+    while 2 ** len(levels) <= n:
+        step = 2 ** (len(levels) - 1)
+        levels.append(np.maximum(levels[-1][:-step], levels[-1][step:]))
+    # Lengthen every range by descending powers of two while it still fits.
+    ends, top = starts.copy(), np.zeros(n, dtype=np.int64)
+    for level in range(len(levels) - 1, -1, -1):
+        further = ends + 2**level
+        may = further <= n
+        highest = np.where(may, levels[level][np.minimum(ends, len(levels[level]) - 1)], 0)
+        highest = np.maximum(top, highest)
+        fits = may & (prefix[np.minimum(further, n)] - prefix[starts] + highest <= capacity)
+        ends = np.where(fits, further, ends)
+        top = np.where(fits, highest, top)
+    return ends
