@@ -18,7 +18,7 @@ def test_methods_solve_a_network(method: str) -> None:
 
 
 def test_who_does_not_fit_is_named() -> None:
-    whole = block(standalone="needed", max_slices=1)
+    whole = block(standalone="needed", max_slices=1, timesteps="nearest")
     tight = whole.replace(chip=_with(whole, 400))
     result = sp.solve(tight)
     assert result.status is sp.Status.INFEASIBLE
@@ -30,6 +30,13 @@ def _with(whole: sp.LayerGrouping, memory: int) -> sp.LaneChip:
     from msgspec.structs import replace
 
     return replace(whole.chip, memory=memory)
+
+
+def test_free_timesteps_are_not_proved_by_the_rule() -> None:
+    free = block()
+    result = sp.solve(free, method="dp")
+    assert result.status is sp.Status.FEASIBLE
+    assert sp.solve(free.replace(timesteps="nearest"), method="dp").objective == result.objective
 
 
 def test_a_plan_is_a_start() -> None:

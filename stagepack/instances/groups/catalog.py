@@ -35,6 +35,7 @@ MACHINE: dict[str, Any] = {
     "chip": "bm1684x",
     "slicing": "n-then-h",
     "standalone": "any",
+    "timesteps": "nearest",
     "max_slices": 64,
     "max_group": 64,
     "overlap_limit": "half",

@@ -9,8 +9,8 @@ from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.lmem import copies, in_place
 from stagepack.instances.groups.operators import compute_cycles
 from stagepack.instances.groups.solution import GroupingSolution
-from stagepack.instances.groups.timesteps import STAGES, Timetable
-from stagepack.instances.groups.words import Slicing
+from stagepack.instances.groups.timesteps import STAGES, Timetable, nearest
+from stagepack.instances.groups.words import Slicing, Timesteps
 from stagepack.instances.violation import Violation
 
 
@@ -112,11 +112,11 @@ def _too_small(instance: GroupingData, solution: GroupingSolution, group: int) -
 def check(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation, ...]:
     """Return every rule that `solution` breaks, by name; () when it is valid.
 
-    The names: those of :func:`shape` (``order`` also where something is read before it is written),
-    ``group`` (too many
-    operators), ``slices`` (too many, on an axis that is not allowed, within what cannot be cut, or
-    read again beyond the limit), ``positions`` (read before it is loaded, stored before it is
-    written), ``spills``, ``memory`` (beyond the lane, not aligned) and ``collision``.
+    The names: those of :func:`shape` (``order`` also where something is read before it is
+    written), ``group`` (too many operators), ``slices`` (too many, on an axis that is not allowed,
+    within what cannot be cut, or read again beyond the limit), ``positions`` (read before it is
+    loaded, stored before it is written, not by the rule where there is one), ``spills``, ``memory``
+    (beyond the lane, not aligned) and ``collision``.
     """
     found = list(shape(instance, solution))
     if found:
@@ -165,8 +165,12 @@ def _slicing(instance: GroupingData, table: Timetable) -> Iterator[str]:
 
 def _positions(table: Timetable) -> Iterator[str]:
     """Yield transfers that come too late or too early."""
-    for move, position in zip(table.moves, table.positions, strict=True):
+    ruled = table.regions.instance.timesteps == Timesteps.NEAREST
+    by_rule = nearest(table.moves, table.rows)
+    for move, position, wanted in zip(table.moves, table.positions, by_rule, strict=True):
         own = table.rows + move.operator
+        if ruled and position != wanted:
+            yield f"{move.name} moves in row {position}, by the rule in {wanted}; timesteps: free?"
         if move.load and position >= own:
             yield f"{move.name} is loaded in row {position}, read in {own}"
         if not move.load and position <= own:
@@ -176,12 +180,16 @@ def _positions(table: Timetable) -> Iterator[str]:
 def _spills(table: Timetable) -> Iterator[str]:
     """Yield tensors that leave before they are there, or do not come back in time."""
     place = {at: table.rows + k for k, at in enumerate(table.operators)}
-    born = dict(place)
+    born, stored = dict(place), {}
+    if table.spills and table.regions.instance.timesteps == Timesteps.NEAREST:
+        yield "by the rule no tensor leaves for a while; timesteps: free?"
     for move, position in zip(table.moves, table.positions, strict=True):
         if move.load and move.tensor >= 0:
             born[move.tensor] = position
             if move.resident and any(spill.tensor == move.tensor for spill in table.spills):
                 yield f"{move.name} stays for all slices"
+        if not move.load:
+            stored[move.tensor] = position
     seen = set()
     for tensor, store, load in table.spills:
         name = table.regions.instance.tensors[tensor].name
@@ -194,6 +202,8 @@ def _spills(table: Timetable) -> Iterator[str]:
             yield f"{name} is there from row {born[tensor]}, stored in {store}, loaded in {load}"
         elif any(store < row <= load for row in used):
             yield f"{name} is read while it is away"
+        elif store < stored.get(tensor, store) <= load:
+            yield f"{name} is stored for others while it is away"
 
 
 def _memory(table: Timetable, offsets: tuple[int, ...], where: str) -> Iterator[Violation]:

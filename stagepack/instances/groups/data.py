@@ -19,7 +19,7 @@ import msgspec
 
 from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.operators import Few, Operator, OperatorKind, Shape, Size, five
-from stagepack.instances.groups.words import KIND, Objective, Slicing, Standalone
+from stagepack.instances.groups.words import KIND, Objective, Slicing, Standalone, Timesteps
 
 HALF = 0.5
 """Part of an input's rows that slices may read again, where nothing else is said."""
@@ -77,6 +77,8 @@ class GroupingData:
     standalone : Standalone
         Which operators may run by themselves from and to global memory; their local memory is the
         matter of whoever wrote their kernels.
+    timesteps : Timesteps
+        Whether loads and stores are where the rule puts them, or in any row.
     max_slices, max_group : int
         Most slices, and most operators, of a group.
     overlap_limit : float or None
@@ -92,6 +94,7 @@ class GroupingData:
     chip: LaneChip
     slicing: Slicing = Slicing.N_THEN_H
     standalone: Standalone = Standalone.ANY
+    timesteps: Timesteps = Timesteps.NEAREST
     max_slices: Few = 64
     max_group: Few = 64
     overlap_limit: float | None = HALF
@@ -152,7 +155,8 @@ class GroupingData:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
         whole = hashlib.sha256()
         for key in sorted(self.__dataclass_fields__):
-            if key not in ("name", "source"):
+            usual = key == "timesteps" and self.timesteps == Timesteps.NEAREST
+            if key not in ("name", "source") and not usual:
                 value = msgspec.json.encode(getattr(self, key), enc_hook=str, order="sorted")
                 whole.update(key.encode() + value)
         return whole.hexdigest()[:16]

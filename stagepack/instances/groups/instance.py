@@ -11,7 +11,7 @@ from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.data import HALF, GroupingData, Source
 from stagepack.instances.groups.operators import Operator
 from stagepack.instances.groups.solution import GroupingSolution
-from stagepack.instances.groups.words import Objective, Slicing, Standalone
+from stagepack.instances.groups.words import Objective, Slicing, Standalone, Timesteps
 
 
 class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
@@ -33,6 +33,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         outputs: Sequence[str] = (),
         slicing: Slicing | str = Slicing.N_THEN_H,
         standalone: Standalone | str = Standalone.ANY,
+        timesteps: Timesteps | str = Timesteps.NEAREST,
         max_slices: int = 64,
         max_group: int = 64,
         overlap_limit: float | str | None = HALF,
@@ -52,6 +53,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
             Results of the network beside what nobody reads.
         slicing : Slicing
         standalone : Standalone
+        timesteps : Timesteps
         max_slices, max_group : int
         overlap_limit : float, "half" or None
             Part of the rows of an input that slices may read again.
@@ -72,6 +74,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
             chip=validate.struct(chip, LaneChip, "chip"),
             slicing=validate.word(slicing, Slicing, "slicing"),
             standalone=validate.word(standalone, Standalone, "standalone"),
+            timesteps=validate.word(timesteps, Timesteps, "timesteps"),
             max_slices=validate.count(max_slices, "max_slices"),
             max_group=validate.count(max_group, "max_group"),
             overlap_limit=validate.limit(overlap_limit),

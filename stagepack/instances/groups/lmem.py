@@ -42,7 +42,7 @@ def in_place(table: Timetable) -> tuple[tuple[int, int], ...]:
     """Return pairs of copies of which the second may be written over the first.
 
     An operator that computes in place may write over its first input where nobody reads that
-    afterwards, where it is not stored, and where both take as much room.
+    afterwards, where it is neither stored nor spilled, and where both take as much room.
     """
     instance, places = table.regions.instance, copies(table)
     at_name = {copy.name: at for at, copy in enumerate(places)}
@@ -55,8 +55,9 @@ def in_place(table: Timetable) -> tuple[tuple[int, int], ...]:
         if before is None or after is None:
             continue
         old, new = places[before].buffer, places[after].buffer
-        stored = old.name in {move.name for move in table.moves if not move.load}
-        dies = old.last == table.rows + k and not old.resident and not stored
+        leaves = old.name in {move.name for move in table.moves if not move.load}
+        leaves |= old.name in {instance.tensors[spill.tensor].name for spill in table.spills}
+        dies = old.last == table.rows + k and not old.resident and not leaves
         once = not table.period or new.last - old.first < table.period
         if dies and once and old.lane_bytes == new.lane_bytes:
             found.append((before, after))

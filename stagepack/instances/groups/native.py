@@ -16,7 +16,7 @@ from stagepack.instances.groups.chip import GENERIC, LaneChip
 from stagepack.instances.groups.data import HALF, Source
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import Operator, Size
-from stagepack.instances.groups.words import Objective, Slicing, Standalone
+from stagepack.instances.groups.words import Objective, Slicing, Standalone, Timesteps
 
 Part = Annotated[float, msgspec.Meta(ge=0, le=2**31)]
 
@@ -34,15 +34,15 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     source: str = ""
     slicing: Slicing = Slicing.N_THEN_H
     standalone: Standalone = Standalone.ANY
+    timesteps: Timesteps = Timesteps.NEAREST
     max_slices: Size = 64
     max_group: Size = 64
     overlap_limit: Part | Literal["half", "none"] | None = HALF
     objective: Objective = Objective.CYCLES
 
 
-GIVEN = frozenset(
-    {"capacity", "objective", "slicing", "standalone", "max_slices", "max_group", "overlap_limit"}
-)
+CHANGED = ("slicing", "standalone", "timesteps", "max_slices", "max_group", "overlap_limit")
+GIVEN = frozenset({"capacity", "objective", *CHANGED})
 """What may be said beside a file."""
 
 
@@ -72,11 +72,7 @@ def dump(instance: LayerGrouping) -> dict[str, Any]:
     """Return what the document of an instance says: an operator a line, defaults left out."""
     return {
         "chip": None if instance.chip == GENERIC else brief(instance.chip),
-        **unusual(
-            instance,
-            Document,
-            ("slicing", "standalone", "max_slices", "max_group", "overlap_limit"),
-        ),
+        **unusual(instance, Document, CHANGED),
         **({"overlap_limit": "none"} if instance.overlap_limit is None else {}),
         "inputs": list(map(brief, instance.inputs)),
         "outputs": instance.outputs or None,

@@ -35,6 +35,15 @@ class Standalone(StrEnum):
     """Only those of which no part can be made in local memory."""
 
 
+class Timesteps(StrEnum):
+    """When a group's tensors are loaded and stored."""
+
+    NEAREST = "nearest"
+    """By the rule: loaded in the row before they are read, stored in the row after."""
+    FREE = "free"
+    """In any row; tensors may leave for a while, too."""
+
+
 WORDS = (
     Parameter("chip", str, "a chip of the catalog", choices=CHIP_NAMES),
     Parameter("operators", int, "number of operators", 1, 2**16),
@@ -42,6 +51,7 @@ WORDS = (
     Parameter("rows", int, "rows and columns of every tensor", 1, 2**16),
     Parameter("slicing", str, "how groups are cut", choices=tuple(Slicing)),
     Parameter("standalone", str, "who may run from global memory", choices=tuple(Standalone)),
+    Parameter("timesteps", str, "when loads and stores are", choices=tuple(Timesteps)),
     Parameter("max_slices", int, "slices of a group at most", 1, 2**16),
     Parameter("max_group", int, "operators of a group at most", 1, 2**16),
     Parameter("overlap_limit", str, "rows read again: half, none, or a part of all (0.25)"),

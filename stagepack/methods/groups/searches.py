@@ -8,6 +8,7 @@ from stagepack.heuristics.groups import dp as search
 from stagepack.heuristics.groups.dp import Partition
 from stagepack.heuristics.groups.oracle import load_kernels
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.groups.words import Timesteps
 from stagepack.methods import Settings
 from stagepack.methods.groups.explain import explain
 from stagepack.methods.packing.attempt import warm_up
@@ -44,16 +45,18 @@ def _by_rule(name: str) -> Run:
 
 
 def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
-    """Prove the least cycles of groups of consecutive operators."""
+    """Prove the least cycles of groups of consecutive operators, loads and stores by the rule."""
     given = settings.warm_start
     if isinstance(given, str | None) and all(map(instance.stands, range(instance.n))):
         progress.offer(GroupingSolution.from_global_memory(instance.n), "global memory")
     starts = {name: lambda name=name: RUNS[name](instance, progress, settings) for name in RULES}
     offer_start(instance, progress, settings, {"auto": starts["greedy-tail"], **starts})
     partition = _partition(instance, progress)
+    ruled = instance.timesteps == Timesteps.NEAREST
 
     def bound(cycles: int) -> None:
-        progress.raise_bound(cycles, "shortest path")
+        if ruled:
+            progress.raise_bound(cycles, "shortest path")
 
     try:
         found = search.solve(partition, bound)
@@ -61,7 +64,7 @@ def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) 
         return
     if found is not None:
         progress.offer(found, "dp")
-    elif partition.decided:
+    elif partition.decided and ruled:
         progress.prove_infeasible(explain(instance))
 
 

@@ -11,7 +11,6 @@ from stagepack.instances.groups import (
     LayerGrouping,
     Operator,
     OperatorKind,
-    Slicing,
     Source,
     Weight,
 )
@@ -64,7 +63,7 @@ def grouping(
     return LayerGrouping.from_arrays(
         operators,
         [Source(name="x", shape=(1, channels, rows, rows))],
-        **{"chip": CHIP, "overlap_limit": None, "slicing": Slicing.FREE} | fields,
+        **{"chip": CHIP, "overlap_limit": None, "slicing": "free", "timesteps": "free"} | fields,
     )
 
 

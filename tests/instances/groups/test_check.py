@@ -10,7 +10,7 @@ import pytest
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.instances.groups import GroupingSolution, LayerGrouping, Operator, OperatorKind
-from stagepack.instances.groups.lmem import copies
+from stagepack.instances.groups.lmem import copies, in_place
 from tests.instances.groups.networks import CHIP, add, block, conv, grouping
 
 
@@ -103,6 +103,40 @@ def test_a_sum_may_lie_over_what_dies_with_it(whole: LayerGrouping) -> None:
     assert whole.check(replace(plan, offsets=(tuple(over),))) == ()
     over[names.index("s")] += CHIP.eu_bytes
     assert {v.rule for v in whole.check(replace(plan, offsets=(tuple(over),)))} == {"collision"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"positions": ((1, 2, 3, 6),)}, "group 0: x moves in row 1, by the rule in 2"),
+        ({"spills": (((3, 3, 4),),)}, "group 0: by the rule no tensor leaves"),
+    ],
+)
+def test_timesteps_by_the_rule(plan: GroupingSolution, changes: dict[str, Any], words: str) -> None:
+    free = block()
+    changed = stacked(free, replace(plan, slices=((1, 1, 1, 1),), **changes))
+    assert free.check(changed) == ()
+    assert words in str(free.replace(timesteps="nearest").check(changed))
+
+
+def test_a_result_is_there_when_it_is_stored() -> None:
+    whole = block(outputs=("a",))
+    plan = GroupingSolution((0, 3), ((1, 1, 1, 1),), spills=(((0, 4, 6),),))
+    names = [move.name for move in plan.timetable(whole, 0).moves]
+    assert names == ["x", "a.w0", "b.w0", "a", "s"]
+    for row, fine in ((4, True), (5, False), (6, False), (7, True)):
+        moved = stacked(whole, replace(plan, positions=((2, 2, 3, row, 6),)))
+        assert (whole.check(moved) == ()) == fine
+    assert "a is stored for others while it is away" in str(
+        whole.check(stacked(whole, replace(plan, positions=((2, 2, 3, 5, 6),))))
+    )
+
+
+def test_what_is_spilled_is_not_written_over() -> None:
+    whole = block()
+    spilled = GroupingSolution((0, 3), ((1, 1, 1, 1),), spills=(((1, 5, 6),),))
+    assert in_place(spilled.timetable(whole, 0)) == ()
+    assert len(in_place(replace(spilled, spills=()).timetable(whole, 0))) == 1
 
 
 def test_what_may_not_be_cut() -> None:

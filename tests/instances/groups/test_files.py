@@ -49,6 +49,12 @@ def test_fields_that_are_wrong(tmp_path: Path, field: str, value: object, words:
         sp.read(path)
 
 
+def test_a_rule_that_was_always_there_is_no_other_instance() -> None:
+    free = block()
+    assert free.digest != free.replace(timesteps="nearest").digest
+    assert sp.load("groups/squeezenet").digest == "bd795acbeecc3fb0"
+
+
 def test_what_is_said_beside_a_file(tmp_path: Path) -> None:
     sp.write(block(), tmp_path / "block.json")
     changed = sp.read(
