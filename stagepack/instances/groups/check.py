@@ -27,15 +27,20 @@ def group_cycles(instance: GroupingData, solution: GroupingSolution) -> list[int
     ]
 
 
-def alone_cycles(instance: GroupingData, at: int) -> int:
-    """Return the cycles of an operator that runs from and to global memory: one row of its own."""
+def alone_row(instance: GroupingData, at: int) -> tuple[int, int, int]:
+    """Return the cycles of compute, loads and stores of an operator that runs by itself."""
     operator, chip = instance.operators[at], instance.chip
     own, *read = (instance.tensors[t] for t in (at, *dict.fromkeys(instance.reads[at])))
-    moved = chip.store_cycles(own.nbytes(own.shape))
-    moved += sum(chip.load_cycles(tensor.nbytes(tensor.shape)) for tensor in read)
-    moved += sum(chip.load_cycles(weight.nbytes(weight.channels)) for weight in operator.weights)
+    loads = sum(chip.load_cycles(tensor.nbytes(tensor.shape)) for tensor in read)
+    loads += sum(chip.load_cycles(weight.nbytes(weight.channels)) for weight in operator.weights)
     compute = compute_cycles(operator, instance.sources(at), operator.full, chip)
-    return chip.row_cycles(compute, moved)
+    return compute, loads, chip.store_cycles(own.nbytes(own.shape))
+
+
+def alone_cycles(instance: GroupingData, at: int) -> int:
+    """Return the cycles of an operator that runs from and to global memory: one row of its own."""
+    compute, loads, stores = alone_row(instance, at)
+    return instance.chip.row_cycles(compute, loads + stores)
 
 
 def shape(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation, ...]:

@@ -201,6 +201,13 @@ class Timetable:
                 found[position] += move.cycles
         return tuple(found)
 
+    def row_cycles(self, row: int, stages: Sequence[int], first: int = -1) -> int:
+        """Return the cycles of a row when some stages run, as :meth:`iteration`."""
+        chip, rows = self.regions.instance.chip, self.rows
+        moving = sum(self.transfers[stage * rows + row] for stage in stages)
+        moving += self.once[first * rows + row] if first >= 0 else 0
+        return chip.row_cycles(self.compute[row] if 1 in stages else 0, moving)
+
     def iteration(self, stages: Sequence[int], first: int = -1) -> int:
         """Return the cycles of all rows when some stages run.
 
@@ -210,30 +217,26 @@ class Timetable:
         first : int
             The stage that the first slice is in, which loads what is resident; -1: none.
         """
-        chip, rows = self.regions.instance.chip, self.rows
-        total = 0
-        for row in range(rows):
-            moving = sum(self.transfers[stage * rows + row] for stage in stages)
-            moving += self.once[first * rows + row] if first >= 0 else 0
-            total += chip.row_cycles(self.compute[row] if 1 in stages else 0, moving)
-        return total
+        return sum(self.row_cycles(row, stages, first) for row in range(self.rows))
 
     @property
     def kernel(self) -> int:
         """Cycles of an iteration in which all stages run."""
         return self.iteration(range(STAGES))
 
+    @property
+    def iterations(self) -> list[tuple[range, int, int]]:
+        """Fill, kernels, drain: stages that run, that of the first slice (or -1), how often."""
+        most = self.rounds
+        fill = [(range(max(j - most + 1, 0), j + 1), j, 1) for j in range(STAGES)]
+        kernels = [(range(STAGES), -1, max(most - STAGES, 0))]
+        drain = [(range(j, STAGES), -1, 1) for j in range(1, STAGES) if most - 1 + j >= STAGES]
+        return fill + kernels + drain
+
     @cached_property
     def cycles(self) -> int:
         """Cycles of the group: fill, kernels, drain."""
-        most = self.rounds
-        fill = sum(
-            self.iteration(range(max(j - most + 1, 0), j + 1), first=j) for j in range(STAGES)
-        )
-        drain = sum(
-            self.iteration(range(j, STAGES)) for j in range(1, STAGES) if most - 1 + j >= STAGES
-        )
-        return fill + max(most - STAGES, 0) * self.kernel + drain
+        return sum(times * self.iteration(run, first) for run, first, times in self.iterations)
 
     # ------------------------------------------------------------------ memory
 
