@@ -41,9 +41,10 @@ def network(instance: LayerGrouping) -> Network:
     """Return the normal form of a network."""
     n, tensors, operators = instance.n, instance.tensors, instance.operators
     edges = [(at, which) for at in range(n) for which in range(len(instance.reads[at]))]
-    last = [max(tensor.readers, default=n) for tensor in tensors]
-    for tensor in instance.kept:
-        last[tensor] = n
+    readers = [
+        len(tensor.readers) + (at in instance.kept or not tensor.readers)
+        for at, tensor in enumerate(tensors)
+    ]
     models = [_model(operator, instance, at) for at, operator in enumerate(operators)]
     weights = [
         (w.channels, w.values, w.dtype_bytes, -1 if w.lane_bytes is None else w.lane_bytes)
@@ -53,7 +54,7 @@ def network(instance: LayerGrouping) -> Network:
     return Network(
         size=np.array([tensor.shape for tensor in tensors], dtype=np.int64),
         width=np.array([tensor.dtype_bytes for tensor in tensors], dtype=np.int64),
-        last=np.array(last, dtype=np.int64),
+        readers=np.array(readers, dtype=np.int64),
         edge=_ends([len(reads) for reads in instance.reads]),
         read=np.array([instance.reads[at][which] for at, which in edges], dtype=np.int64),
         whole=np.array(

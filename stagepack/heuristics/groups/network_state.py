@@ -25,8 +25,8 @@ class Network(NamedTuple):
     size : ndarray of int64, shape (tensors, 5)
     width : ndarray of int64, shape (tensors,)
         Bytes of a value.
-    last : ndarray of int64, shape (tensors,)
-        The last operator that reads it; n where it is a result of the network.
+    readers : ndarray of int64, shape (tensors,)
+        How many operators read it, and one more where it is a result of the network.
     edge : ndarray of int64, shape (n + 1,)
     read : ndarray of int64, shape (edges,)
         The tensor of each edge.
@@ -52,7 +52,7 @@ class Network(NamedTuple):
 
     size: Array
     width: Array
-    last: Array
+    readers: Array
     edge: Array
     read: Array
     whole: Array
