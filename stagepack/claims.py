@@ -233,8 +233,11 @@ def _require_same(document: Mapping[str, object], instance: Instance, anyway: bo
     if not isinstance(digest, str) or digest in ("", instance.digest):
         return False
     if not anyway:
+        there = document.get("instance_fields")
+        why = _difference(there, instance) if isinstance(there, Mapping) else ""
         raise InputError(
-            f"is a result for another instance ({digest[:64]}, not {instance.digest})",
+            f"is a result for another instance ({digest[:64]}, not {instance.digest})"
+            + (f": {why}" if why else ""),
             field="digest",
             remedy=f"{strict.ANOTHER}, or see what differs with --anyway",
         )
@@ -308,23 +311,33 @@ def _digest(case: _Case) -> Claim | None:
         return Claim("digest", claimed, own, Verdict.CONFIRMED)
     if not case.foreign:
         return Claim("digest", claimed, own, Verdict.FALSE, "is no digest")
-    return Claim("digest", claimed, own, Verdict.DIFFERS, _difference(case))
+    return Claim("digest", claimed, own, Verdict.DIFFERS, _elsewhere(case))
 
 
-def _difference(case: _Case) -> str:
+def _elsewhere(case: _Case) -> str:
     """Say in which fields the instance of a result is another one."""
-    there, here = case.document.get("instance_fields"), case.instance.fingerprints
+    there = case.document.get("instance_fields")
     if not isinstance(there, Mapping):
         return "a result for another instance; the file does not say in which fields it differs"
-    words = _unlike(there, here, {*there, *here})
+    words = _difference(there, case.instance)
     return words or "another instance, in no field that this version knows"
+
+
+def _difference(there: Mapping[str, object], instance: Instance) -> str:
+    """Say in which fields an instance is another one than that of a result; "" for none."""
+    here = instance.fingerprints
+    return _unlike(there, here, {*there, *here})
 
 
 def _unlike(there: Mapping[str, object], here: Mapping[str, object], names: Iterable[str]) -> str:
     words = []
-    for name in sorted(names):
-        if there.get(name) == here.get(name):
-            continue
+    unlike = {name for name in names if there.get(name) != here.get(name)}
+    unlike -= {name for name in unlike if "." in name and name not in there}  # an older file
+    for name in sorted(unlike):
+        whole, dot, _ = name.partition(".")
+        named = f"{whole}.name"
+        if named in unlike - {name} if dot else named in there:
+            continue  # the name says it all, or the parts do
         one, other = there.get(name), here.get(name)
         hidden = any(isinstance(value, str) and value.startswith("#") for value in (one, other))
         figures = f"is {_short(one)} there, {_short(other)} here"

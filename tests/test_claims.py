@@ -160,7 +160,7 @@ def verdict(found: sp.ResultCheck, name: str) -> Verdict:
 
 def test_another_instance_is_refused_or_compared() -> None:
     smaller = INSTANCES["fit"].replace(capacity=8)
-    with pytest.raises(sp.InputError, match="--anyway"):
+    with pytest.raises(sp.InputError, match=r"capacity is 12 there, 8 here; .*--anyway"):
         sp.check_result(smaller, TRUE["fit"])
     found = sp.check_result(smaller, TRUE["fit"], anyway=True)
     assert verdict(found, "digest") is Verdict.DIFFERS
@@ -173,6 +173,15 @@ def test_another_instance_is_refused_or_compared() -> None:
     assert not found.false, "the file is right about its own instance"
     old = {key: TRUE["fit"][key] for key in TRUE["fit"] if key != "instance_fields"}
     assert "does not say" in sp.check_result(smaller, old, anyway=True).claims[0].detail
+
+
+def test_the_chip_that_differs_is_named() -> None:
+    there = sp.load("groups/squeezenet", chip="cv184x")
+    result = json.loads(json.dumps(sp.solve(there, "layerwise").to_dict()))
+    with pytest.raises(sp.InputError, match=r": chip\.name is cv184x there, bm1684x here; give"):
+        sp.check_result(sp.load("groups/squeezenet"), result)
+    with pytest.raises(sp.InputError, match=r": chip\.memory is 65,536 there, 9,999 here; give"):
+        sp.check_result(sp.load("groups/squeezenet", chip="cv184x", capacity=9999), result)
 
 
 def test_another_name_is_told_and_not_false() -> None:

@@ -110,7 +110,7 @@ def main() -> NoReturn:
     except typer.Abort:
         code = EXIT_INTERRUPTED
     except usage_error as error:
-        code = _fail(f"error: {error.format_message()}", EXIT_INPUT)
+        code = _fail(f"error: {error.format_message()}{_elsewhere(error)}", EXIT_INPUT)
     except KeyboardInterrupt:
         code = _fail("interrupted", EXIT_INTERRUPTED)
     except (BrokenPipeError, SystemExit):  # rich ends the program when a pipe is closed
@@ -126,6 +126,18 @@ def main() -> NoReturn:
     except Exception as error:
         code = _no_memory() if _starved(error) else _internal(error)
     _leave(code if isinstance(code, int) else 0)
+
+
+def _elsewhere(error: Any) -> str:
+    """Return which commands take an option that the one at hand does not; "" where none does."""
+    wanted, own = getattr(error, "option_name", ""), error.ctx and error.ctx.command.name
+    root: Any = typer.main.get_command(app)
+    takers = [
+        f"stagepack {name}"
+        for name, command in root.commands.items()
+        if name != own and any(wanted in parameter.opts for parameter in command.params)
+    ]
+    return f"; {' and '.join(takers)} take{'s' * (len(takers) == 1)} it" if takers else ""
 
 
 def _leave(code: int) -> NoReturn:

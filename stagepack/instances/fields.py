@@ -28,6 +28,9 @@ def fields_of(instance: Any) -> JsonObject:
         found[field.name] = _value(value)
         if isinstance(value, Cluster):
             found[f"{field.name}.memory"] = _value(tuple(d.memory for d in value.devices))
+        elif isinstance(value, msgspec.Struct):
+            parts = msgspec.structs.asdict(value).items()
+            found |= {f"{field.name}.{name}": _value(part) for name, part in parts}
     return found
 
 

@@ -33,7 +33,8 @@ class Parameter:
     least, most : int or float
         Inclusive range of a number.
     choices : tuple of str
-        The words a string may be; empty: any.  Those of an objective depend on the problem.
+        The words a string may be; empty: any.  Those of an objective depend on the problem.  Of a
+        number: words that it may be instead.
     unit : str
         What a number counts, where the command line should say so: "bytes".
     option : str
@@ -79,7 +80,8 @@ class Parameter:
         if self.type is bool:
             return self._truth(value)
         if self.type is not str:
-            return self._number(value, self.type)
+            instead = isinstance(value, str) and value in self.choices
+            return value if instead else self._number(value, self.type)
         if not isinstance(value, str):
             raise self._refusal(value)
         allowed = choices or self.choices
@@ -134,6 +136,7 @@ class Parameter:
         else:
             what = {int: "an integer", float: "a number", list: "numbers"}[self.type]
             want = f"{what} from {_shown(self.least)} to {_shown(self.most)}"
+            want += "".join(f" or {word}" for word in self.choices)
         return InputError(
             f"{repr(value)[:60]} will not do as {self.name}",
             field=self.name,

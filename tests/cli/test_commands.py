@@ -330,3 +330,20 @@ def test_version_and_help() -> None:
     assert run("--version").stdout.strip() == "0.1.0"
     assert "compare" in run("--help").stdout
     assert run().returncode == 0
+
+
+def test_an_option_of_another_command_is_told(chain: Path) -> None:
+    done = run("solve", chain, "--html", "pages")
+    assert done.returncode == 2
+    assert "No such option: --html" in done.stderr
+    assert "stagepack compare takes it" in done.stderr
+
+
+def test_local_memory_of_nothing_is_refused_and_parts_of_rows_are_numbers() -> None:
+    done = run("solve", "groups/squeezenet", "--capacity", "0")
+    assert done.returncode == 2
+    assert "--capacity: 0 will not do" in done.stderr
+    assert "bytes of local memory in every lane" in run("list", "groups/squeezenet").stdout
+    done = run("solve", "groups/squeezenet", "--set", "overlap_limit=-1")
+    assert "give a number from 0 to 2,147,483,648 or half or none" in done.stderr
+    assert run("solve", "groups/squeezenet", "--set", "overlap_limit=0.25").returncode == 0

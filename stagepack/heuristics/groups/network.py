@@ -6,8 +6,6 @@ integers: rates are fractions.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from stagepack.heuristics.groups.network_state import (
@@ -23,6 +21,7 @@ from stagepack.heuristics.groups.network_state import (
     Network,
 )
 from stagepack.instances.groups import LayerGrouping, OperatorKind, Slicing
+from stagepack.instances.groups.chip import exact
 from stagepack.instances.groups.operators import (
     AXES,
     C,
@@ -168,8 +167,8 @@ def _window(operator: Operator, axis: int) -> tuple[int, int, int, int]:
 
 
 def _fraction(rate: float) -> tuple[int, int]:
-    exact = Fraction(str(rate))
-    return exact.numerator, exact.denominator
+    found = exact(rate)
+    return found.numerator, found.denominator
 
 
 def _ends(sizes: list[int]) -> Array:

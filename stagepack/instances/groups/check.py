@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
@@ -74,6 +75,10 @@ def _misfits(instance: GroupingData, solution: GroupingSolution) -> Iterator[Vio
         if len(counts) != 4 or any(count < 1 for count in counts):
             yield Violation("slices", f"{where}: give four counts of at least 1, or none")
             return
+        if math.prod(counts) > instance.max_slices:
+            detail = f"{where}: {math.prod(counts):,} slices, of {instance.max_slices:,}"
+            yield Violation("slices", detail)
+            return
         lone = [instance.operators[at].name for at in operators if instance.alone(at)]
         if lone:
             yield Violation("alone", f"{where}: {lone[0]} can only run from global memory")
@@ -81,6 +86,11 @@ def _misfits(instance: GroupingData, solution: GroupingSolution) -> Iterator[Vio
         short = _too_small(instance, solution, group)
         if short:
             yield Violation("slices", f"{where}: {short}")
+            return
+        spills = solution.spills[group] if solution.spills else ()
+        odd = next((spill for spill in spills if len(spill) != 3), None)
+        if odd is not None:
+            yield Violation("spills", f"{where}: {odd} is no tensor with two positions")
             return
         table = solution.timetable(instance, group)
         rows = range(STAGES * table.rows)
@@ -156,8 +166,6 @@ def _order(instance: GroupingData, solution: GroupingSolution) -> Iterator[Viola
 def _slicing(instance: GroupingData, table: Timetable) -> Iterator[str]:
     """Yield what is wrong with the way a group is cut."""
     cut = table.regions.cut
-    if cut.slices > instance.max_slices:
-        yield f"{cut.slices:,} slices, of {instance.max_slices:,}"
     if instance.slicing == Slicing.N_THEN_H:
         if cut.c > 1 or cut.w > 1:
             yield "only N and H may be cut"

@@ -13,6 +13,7 @@ Channels, pixels and bytes that do not come out even are lost: that is the utili
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -21,6 +22,9 @@ from stagepack.instances.profile import Positive
 
 Some = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 Cycles = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+FINEST = 2**24
+"""The largest denominator of a rate."""
 
 
 class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,7 +42,7 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     channels, pixels : int
         Input channels and output pixels of one byte on which a lane multiplies in one cycle.
     load_rate, store_rate : number
-        Bytes a cycle between global and local memory.
+        Bytes a cycle between global and local memory, see :func:`exact`.
     load_latency, store_latency : int
         Cycles of a transfer before its first byte.
     startup : int
@@ -75,7 +79,7 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def row_cycles(self, compute: int, transfers: int) -> int:
         """Return the cycles of a row: the longer of both, and what of the other is not hidden."""
         less = min(compute, transfers)
-        return max(compute, transfers) + less - int(Fraction(str(self.overlap)) * less)
+        return max(compute, transfers) + less - int(exact(self.overlap) * less)
 
     def lane_bytes(self, shape: tuple[int, ...], dtype_bytes: int) -> int:
         """Return the bytes in each lane of a tensor (n, c, d, h, w), each (n, c) aligned.
@@ -91,8 +95,19 @@ def aligned(nbytes: int, alignment: int) -> int:
     return -(-nbytes // alignment) * alignment
 
 
+@lru_cache(maxsize=64)
+def exact(rate: float) -> Fraction:
+    """Return a rate or a part as the fraction that is reckoned with: as it is written.
+
+    Where its denominator would exceed `FINEST` it is the nearest fraction whose does not: 64-bit
+    integers then count what 15 digits of a measured rate would not let them.
+    """
+    written = Fraction(str(rate))
+    return written if written.denominator <= FINEST else Fraction(rate).limit_denominator(FINEST)
+
+
 def _ceil(nbytes: int, rate: float) -> int:
-    return -(-nbytes // Fraction(str(rate)))
+    return -(-nbytes // exact(rate))
 
 
 GENERIC = LaneChip(

@@ -61,17 +61,17 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         Raises
         ------
         InputError
-            Naming the operator: an unknown input, a name that comes twice, a cycle, shapes that
-            do not follow from those of its inputs, sizes whose products leave 64 bits.
+            Naming the field, as for a file; or the operator: an unknown input, a name that comes
+            twice, a cycle, shapes that do not follow from those of its inputs, sizes whose
+            products leave 64 bits.
         """
-        known = validate.structs(inputs, Source, "inputs")
-        given = validate.structs(operators, Operator, "operators")
+        given = validate.parts(operators, inputs, outputs, chip)
         instance = cls(
             name=str(name),
-            operators=validate.sorted_operators(given, known),
-            inputs=known,
-            outputs=tuple(outputs),
-            chip=validate.struct(chip, LaneChip, "chip"),
+            operators=validate.sorted_operators(given.operators, given.inputs),
+            inputs=given.inputs,
+            outputs=given.outputs,
+            chip=given.chip,
             slicing=validate.word(slicing, Slicing, "slicing"),
             standalone=validate.word(standalone, Standalone, "standalone"),
             timesteps=validate.word(timesteps, Timesteps, "timesteps"),

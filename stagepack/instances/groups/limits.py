@@ -6,10 +6,10 @@ here: every operator whole, with its inputs, weights and output, as often as the
 
 from __future__ import annotations
 
-from fractions import Fraction
+import math
 
 from stagepack.errors import InputError
-from stagepack.instances.groups.chip import aligned
+from stagepack.instances.groups.chip import aligned, exact
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.operators import AXES, H, Shape, W, compute_cycles, macs
 from stagepack.instances.words import LARGEST
@@ -18,6 +18,7 @@ COPIES = 3
 """Places that a buffer may need at once: a stage each for what passes through the table."""
 
 ROUND = "round it to fewer digits"
+NINE_DIGITS = 1e-9
 
 
 def refuse_large(whole: GroupingData) -> None:
@@ -58,19 +59,19 @@ def most_slices(whole: GroupingData) -> int:
 
 
 def _rates(whole: GroupingData) -> None:
-    """Refuse rates and parts that are no fractions of 64-bit integers."""
+    """Refuse rates and parts that 64-bit integers cannot stand for, to nine digits."""
     chip = whole.chip
     named = {"chip.load_rate": chip.load_rate, "chip.store_rate": chip.store_rate}
     named |= {"chip.overlap": chip.overlap, "overlap_limit": whole.overlap_limit or 0}
     for field, given in named.items():
-        exact = Fraction(str(given))
-        if max(exact.numerator, exact.denominator) >= LARGEST:
+        close = given < LARGEST and math.isclose(exact(given), given, rel_tol=NINE_DIGITS)
+        if not close or exact(given).numerator >= LARGEST:
             raise InputError(
                 f"{given} is no fraction of integers below 2**62",
                 field=field,
-                remedy=ROUND,
+                remedy="use a coarser unit" if given > 1 else "use a finer unit, or 0",
             )
-    again = Fraction(str(whole.overlap_limit or 0))
+    again = exact(whole.overlap_limit or 0)
     size = max(max(tensor.shape[H], tensor.shape[W]) for tensor in whole.tensors)
     most = max(again.numerator, again.denominator * min(size, whole.max_slices))
     _below(size * most, "rows that are read again, as a fraction", "overlap_limit", ROUND)
@@ -98,15 +99,14 @@ def _cycles(whole: GroupingData, moved: list[int]) -> int:
     """Return the cycles in which so many bytes are moved, each at the slower rate."""
     chip, found = whole.chip, 0
     for load, rate in ((True, chip.load_rate), (False, chip.store_rate)):
-        exact = Fraction(str(rate))
         field = "chip.load_rate" if load else "chip.store_rate"
         most = _below(
-            max(moved) * exact.denominator, "bytes by the rate, as a fraction", field, ROUND
+            max(moved) * exact(rate).denominator, "bytes by the rate, as a fraction", field, ROUND
         )
-        hidden = most * Fraction(str(chip.overlap)).numerator
+        hidden = most * exact(chip.overlap).numerator
         _below(hidden, "cycles by the overlap, as a fraction", "chip.overlap", ROUND)
         latency = chip.load_latency if load else chip.store_latency
-        found += sum(latency + -(-nbytes // exact) for nbytes in moved)
+        found += sum(latency + -(-nbytes // exact(rate)) for nbytes in moved)
     return found
 
 

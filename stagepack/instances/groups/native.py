@@ -63,8 +63,8 @@ def changed(instance: LayerGrouping, given: Mapping[str, Any]) -> LayerGrouping:
     """Return an instance as is said beside its file."""
     said = dict(given)
     if "capacity" in said:
-        memory = said.pop("capacity")
-        said["chip"] = msgspec.structs.replace(instance.chip, memory=memory)
+        memory, chip = said.pop("capacity"), said.get("chip", instance.chip)
+        said["chip"] = msgspec.structs.replace(chip, memory=memory)
     return instance.replace(**said) if said else instance
 
 

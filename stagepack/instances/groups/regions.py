@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from stagepack.instances.groups.chip import exact
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.operators import (
     AXES,
@@ -173,7 +174,11 @@ class Regions:
             known = self.instance.tensors[tensor]
             size = known.shape[axis]
             again = sum(length for _, length in self.along(axis)[tensor]) - size
-            if limit is not None and again > limit * size and not self.constant(tensor, (axis,)):
+            if (
+                limit is not None
+                and again > exact(limit) * size
+                and not self.constant(tensor, (axis,))
+            ):
                 found.append(
                     f"{again:,} of {size:,} along {AXES[axis].upper()} of {known.name} are read "
                     f"again, more than {limit:g} of them"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 from stagepack.instances.documents import strict
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Spill, Timetable
 from stagepack.shown import ShownSolution, some
+
+DEPTHS = {"boundaries": 1, "slices": 2, "order": 1, "positions": 2, "spills": 3, "offsets": 2}
+"""Fields of a plan, and how many sequences are around its integers."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,9 +94,19 @@ class GroupingSolution(ShownSolution):
         }
 
     def malformed(self) -> str:
-        """Return the field that is no tuple, or ""."""
-        names = self.__dataclass_fields__
-        return next((name for name in names if not isinstance(getattr(self, name), tuple)), "")
+        """Return the field that is no tuple, or holds anything but integers, or ""."""
+        for name, depth in DEPTHS.items():
+            given = getattr(self, name)
+            if not (isinstance(given, tuple) and _integers(given, depth)):
+                return name
+        return ""
 
     def _line(self) -> str:
         return f"{self.groups} groups, boundaries {some(self.boundaries)}"
+
+
+def _integers(given: object, depth: int) -> bool:
+    """Whether something is integers in so many sequences around one another."""
+    if depth == 0:
+        return isinstance(given, SupportsIndex)
+    return isinstance(given, tuple | list) and all(_integers(part, depth - 1) for part in given)

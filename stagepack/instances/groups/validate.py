@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
-from typing import TypeVar
+from operator import index
+from typing import SupportsFloat, SupportsIndex, TypeVar
+
+import msgspec
 
 from stagepack.errors import InputError, suggest
+from stagepack.instances.documents import strict
+from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.data import HALF, GroupingData, Source
 from stagepack.instances.groups.limits import refuse_large
 from stagepack.instances.groups.operators import (
@@ -36,15 +42,54 @@ def word(given: str, words: type[WordT], name: str) -> WordT:
     return words(given)
 
 
-def structs(given: Iterable[T], kind: type[T], name: str) -> tuple[T, ...]:
+@dataclass(frozen=True)
+class Parts:
+    """What an instance is made of, every field of its type and range."""
+
+    operators: tuple[Operator, ...]
+    inputs: tuple[Source, ...]
+    outputs: tuple[str, ...]
+    chip: LaneChip
+
+
+def parts(
+    operators: Iterable[Operator],
+    inputs: Iterable[Source],
+    outputs: Iterable[str],
+    chip: LaneChip,
+) -> Parts:
+    """Return what is given, read as strictly as a file.
+
+    Raises
+    ------
+    InputError
+        Naming the field.
+    """
+    known = {
+        "operators": _structs(operators, Operator, "operators"),
+        "inputs": _structs(inputs, Source, "inputs"),
+        "outputs": tuple(outputs),
+        "chip": _struct(chip, LaneChip, "chip"),
+    }
+    return strict.convert(msgspec.to_builtins(known, enc_hook=_plain), Parts)
+
+
+def _plain(given: object) -> object:
+    """Return what JSON has no type for: a number of another library, or its name."""
+    if isinstance(given, SupportsIndex):
+        return index(given)
+    return float(given) if isinstance(given, SupportsFloat) else f"a {type(given).__name__}"
+
+
+def _structs(given: Iterable[T], kind: type[T], name: str) -> tuple[T, ...]:
     """Return what is given, all of one type."""
     found = tuple(given)
     for at, one in enumerate(found):
-        struct(one, kind, f"{name}[{at}]")
+        _struct(one, kind, f"{name}[{at}]")
     return found
 
 
-def struct(given: T, kind: type[T], name: str) -> T:
+def _struct(given: T, kind: type[T], name: str) -> T:
     """Return what is given, of a certain type."""
     if not isinstance(given, kind):
         raise InputError(

@@ -194,3 +194,38 @@ def test_networks_that_are_none(operators: list[Operator], words: str) -> None:
 def test_operators_are_sorted() -> None:
     whole = grouping([conv("b", "a", 8, 8), conv("a", "x", 8, 8)])
     assert [operator.name for operator in whole.operators] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("boundaries", (0, "3")),
+        ("boundaries", [0, 3]),
+        ("slices", (1, 1, 1, 1)),
+        ("slices", ((1, 1, 2.5, 1),)),
+        ("order", (0, None, 2)),
+        ("positions", ((0, "1"),)),
+        ("spills", ((1, 2, 3),)),
+        ("spills", (((1, 2, "3"),),)),
+        ("offsets", ((0, None),)),
+        ("offsets", ({0: 1},)),
+    ],
+)
+def test_what_holds_anything_but_integers_is_named(
+    whole: LayerGrouping, plan: GroupingSolution, field: str, given: Any
+) -> None:
+    broken = replace(plan, **{field: given})
+    for ask in (whole.check, whole.evaluate):
+        with pytest.raises(InputError, match=rf"^solution\.{field}: "):
+            ask(broken)
+
+
+def test_a_spill_of_two_numbers_and_slices_beyond_all_limits(
+    whole: LayerGrouping, plan: GroupingSolution
+) -> None:
+    """Named, in no time and with no more memory than any other plan."""
+    spills: Any = (((1, 2),),)
+    short = replace(plan, spills=spills)
+    assert [violation.rule for violation in whole.check(short)] == ["spills"]
+    many = replace(plan, slices=((1, 1, 2**60, 1),) * plan.groups)
+    assert [violation.rule for violation in whole.check(many)] == ["slices"]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import stagepack as sp
 from stagepack.errors import InputError
@@ -61,6 +62,12 @@ def test_what_is_said_beside_a_file(tmp_path: Path) -> None:
         tmp_path / "block.json", kind="groups", capacity=1024, slicing="n-then-h", max_slices=4
     )
     assert (changed.chip.memory, changed.max_slices, str(changed.slicing)) == (1024, 4, "n-then-h")
+
+
+def test_the_memory_of_a_chip_is_changed_and_nothing_else() -> None:
+    chip = sp.load("groups/squeezenet", chip="cv184x").chip
+    smaller = sp.load("groups/squeezenet", chip="cv184x", capacity=9999).chip
+    assert smaller == structs.replace(chip, memory=9999)
 
 
 @pytest.mark.parametrize("name", KNOWN)

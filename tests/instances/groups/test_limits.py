@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
+import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.instances.groups import (
     LaneChip,
@@ -15,6 +19,7 @@ from stagepack.instances.groups import (
     Source,
     Weight,
 )
+from stagepack.instances.groups.chip import exact
 from stagepack.instances.groups.limits import most_slices
 
 LARGE = 2**31
@@ -58,10 +63,8 @@ def line(
         ),
         ({"chip": {"load_rate": 1e300}}, r"chip\.load_rate"),
         ({"chip": {"store_rate": 1e-300}}, r"chip\.store_rate"),
-        ({"chip": {"load_rate": 1 / 3}}, r"chip\.load_rate"),
-        ({"chip": {"overlap": 1 / 3}}, r"chip\.overlap"),
+        ({"chip": {"load_rate": math.inf}}, r"chip\.load_rate"),
         ({"limit": 1e-300}, "overlap_limit"),
-        ({"limit": 1 / 3}, "overlap_limit"),
         ({"shape": (1, 1, 2**30, 2**30)}, "operators"),
         ({"shape": (1, 1, 2**30, 2**20), "slices": LARGE}, "operators"),
     ],
@@ -115,3 +118,74 @@ def test_an_input_that_comes_twice() -> None:
 def test_what_is_of_another_type(field: str, given: object, name: str) -> None:
     with pytest.raises(InputError, match=rf"^{name}.*: is of type (str|int); give stagepack"):
         line().replace(**{field: given})
+
+
+def test_numbers_of_fifteen_digits_are_taken() -> None:
+    """As measured, or divided: they are reckoned with as near fractions."""
+    chip = {"load_rate": 53.98761234567891, "store_rate": 1 / 3, "overlap": 2 / 3}
+    whole = line(chip=chip, limit=1 / 3)
+    assert whole.chip.load_rate == 53.98761234567891
+    assert whole.chip.store_cycles(10) == 30
+    assert whole.chip.row_cycles(9, 9) == 12
+    assert sp.solve(whole).status is sp.Status.OPTIMAL
+    assert exact(5.7) == Fraction(57, 10)
+    assert abs(exact(53.98761234567891) - Fraction("53.98761234567891")) < Fraction(1, 10**12)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"shape": (0, 8, 64, 64)}, r"operators\[0\]\.shape\[0\]"),
+        ({"kernel": (-3, 3)}, r"operators\[0\]\.kernel\[0\]"),
+        ({"stride": (0, 1)}, r"operators\[0\]\.stride\[0\]"),
+        ({"padding": (0, 0, -1, 0)}, r"operators\[0\]\.padding\[2\]"),
+        ({"kernel": (3,)}, r"operators\[0\]\.kernel"),
+        ({"cycles": math.nan}, r"operators\[0\]\.cycles"),
+        ({"weights": (Weight(channels=0),)}, r"operators\[0\]\.weights\[0\]\.channels"),
+        ({"weights": ("w",)}, r"operators\[0\]\.weights\[0\]"),
+        ({"buffer": object()}, r"operators\[0\]\.buffer"),
+        ({"kind": "convolution"}, r"operators\[0\]\.kind"),
+        ({"chip": {"load_rate": math.nan}}, r"chip\.load_rate"),
+        ({"chip": {"load_rate": -1}}, r"chip\.load_rate"),
+        ({"chip": {"overlap": 1.5}}, r"chip\.overlap"),
+        ({"chip": {"banks": 0}}, r"chip\.banks"),
+    ],
+)
+def test_structs_made_by_hand_are_read_as_strictly_as_files(
+    given: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InputError, match=f"^{field}: "):
+        line(**given)
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    shape: Any = (np.int64(1), 8, np.int32(64), 64)
+    whole = line(shape=shape, chip={"load_rate": np.float32(0.5)})
+    assert whole.digest == line(chip={"load_rate": 0.5}).digest
+
+
+def test_outputs_are_names() -> None:
+    with pytest.raises(InputError, match=r"^outputs\[0\]: "):
+        line().replace(outputs=(3,))
+
+
+def test_limits_of_rows_are_kept_exactly() -> None:
+    """0.29 * 100 is a little less than 29 in floats: search and check must not differ."""
+    whole = LayerGrouping.from_arrays(
+        [
+            Operator(
+                name="y",
+                kind=OperatorKind.CONV,
+                inputs=("x",),
+                shape=(1, 1, 71, 1),
+                kernel=(30, 1),
+            )
+        ],
+        [Source(name="x", shape=(1, 1, 100, 1))],
+        chip=LaneChip(lanes=1, memory=900),
+        overlap_limit=0.29,
+    )
+    plan = sp.GroupingSolution((0, 1), ((1, 1, 2, 1),))
+    assert "slices" not in {violation.rule for violation in whole.check(plan)}
+    tighter = whole.replace(overlap_limit=0.28)
+    assert "slices" in {violation.rule for violation in tighter.check(plan)}
