@@ -4,6 +4,7 @@ Each takes the instance, the solution or result, and where to draw: a file or ax
 figure of its own.
 """
 
+from stagepack.report.groups.picture import group_chart, group_rows
 from stagepack.report.packing.picture import memory_map
 from stagepack.report.phases.picture import phase_chart
 from stagepack.report.pipeline.picture import device_bars, memory_bars, stage_map
@@ -13,6 +14,8 @@ from stagepack.report.search import trace
 
 __all__ = [
     "device_bars",
+    "group_chart",
+    "group_rows",
     "memory_bars",
     "memory_map",
     "phase_chart",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -70,12 +71,21 @@ def close(figure: Figure) -> None:
     _pyplot().close(figure)
 
 
-def with_memory(size: tuple[float, float], ratios: tuple[float, float]) -> tuple[Figure, Axes]:
-    """Return two axes of a new figure, one above the other, that share the axis of time."""
+def stacked(size: tuple[float, float], ratios: Sequence[float]) -> list[Axes]:
+    """Return the axes of a new figure, one above the other, that share the axis below the last.
+
+    Parameters
+    ----------
+    size : (float, float)
+        Inches.
+    ratios : sequence of float
+        Of their heights.
+    """
     figure = _pyplot().figure(figsize=size, layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
-    upper.tick_params(labelbottom=False)
-    return upper, lower
+    found = list(figure.subplots(len(ratios), 1, sharex=True, height_ratios=ratios))
+    for ax in found[:-1]:
+        ax.tick_params(labelbottom=False)
+    return found
 
 
 def quiet(ax: Axes, grid: str) -> None:

@@ -68,6 +68,7 @@ def section(
     panels: Sequence[str] = (),
     accounts: Iterable[str] = (),
     title: str = "",
+    stacked: bool = False,
 ) -> Section:
     """Return the section of an instance, in which people choose among solutions.
 
@@ -85,6 +86,8 @@ def section(
         What each solution amounts to.
     title : str
         Of the accounts; with one they can be opened and closed.
+    stacked : bool
+        Whether panels stand below one another, not in pairs.
     """
     html = render(
         "report/templates/section.html",
@@ -94,6 +97,7 @@ def section(
         panels=panels,
         accounts=accounts,
         title=title,
+        pairs=not stacked and len(panels) > 1,
     )
     return Section(html, figures)
 

@@ -44,6 +44,8 @@ class Sheet:
         Rows that a terminal shows.
     what : str
         What a row is.
+    rest : str
+        Where those are that are not shown.
     widths : sequence of int
         Those of the columns in a terminal, as :meth:`fitted` finds them.
     """
@@ -58,6 +60,7 @@ class Sheet:
     marks: Mapping[tuple[int, str], str] = field(default_factory=dict)
     most: int | None = None
     what: str = "row"
+    rest: str = ""
     widths: Sequence[int] = ()
 
     def first(self, most: int | None) -> Sheet:
@@ -89,7 +92,10 @@ class Sheet:
     def more(self) -> str:
         """A word about the rows that are not shown."""
         hidden = len(self.rows) - len(self.shown)
-        return f"... and {hidden:,} more {self.what}{'' if hidden == 1 else 's'}" if hidden else ""
+        if not hidden:
+            return ""
+        more = f"... and {hidden:,} more {self.what}{'' if hidden == 1 else 's'}"
+        return f"{more} ({self.rest})" if self.rest else more
 
     def fitted(self, width: int) -> Sheet:
         """Return the sheet as it fits so many columns of a terminal.

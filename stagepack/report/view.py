@@ -43,7 +43,8 @@ class View(Generic[InstanceT, SolutionT]):
         Draws a solution with matplotlib: ``draw(instance, solution, path, ax, title=, scale=)``,
         the last where there are several.
     figures : callable, optional
-        ``figures(instance, solutions)`` are interactive ones on equal axes, also with ``scale=``.
+        ``figures(instance, solutions)`` are interactive ones on equal axes, also with ``scale=``;
+        where there are several of one solution, by name.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class View(Generic[InstanceT, SolutionT]):
     def __init__(
         self,
         draw: Callable[..., Axes] | None = None,
-        figures: Callable[..., Charts] | None = None,
+        figures: Callable[..., Charts | dict[str, Charts]] | None = None,
     ) -> None:
         self._draw, self._figures = draw, figures
 
@@ -180,8 +181,8 @@ class View(Generic[InstanceT, SolutionT]):
 
     def charts(
         self, instance: InstanceT, solutions: Sequence[SolutionT], scale: str | None = None
-    ) -> Charts:
-        """Return interactive figures of several solutions, on equal axes.
+    ) -> dict[str, Charts]:
+        """Return interactive figures of several solutions, by the ends of their elements' ids.
 
         Parameters
         ----------
@@ -197,7 +198,8 @@ class View(Generic[InstanceT, SolutionT]):
         """
         if self._figures is None:
             raise no_picture(instance.kind, interactive=True)
-        return self._figures(instance, solutions, **_scaled(scale))
+        found = self._figures(instance, solutions, **_scaled(scale))
+        return found if isinstance(found, dict) else {"chart": found}
 
     def page(
         self, instance: InstanceT, solution: SolutionT | Result[SolutionT], scale: str | None = None
@@ -213,9 +215,11 @@ class View(Generic[InstanceT, SolutionT]):
         """
         found = instance.solution_in(solution)
         drawn: JsonObject = {}
-        charts = self.charts(instance, [found], scale)
-        chart = panel("chart", charts.figures[0], drawn, painting=charts.painting)
-        return Section(f"{chart}\n{self.html(instance, found)}", drawn)
+        parts = [
+            panel(name, charts.figures[0], drawn, painting=charts.painting)
+            for name, charts in self.charts(instance, [found], scale).items()
+        ]
+        return Section("\n".join([*parts, self.html(instance, found)]), drawn)
 
     def section(
         self,
@@ -240,14 +244,13 @@ class View(Generic[InstanceT, SolutionT]):
         selector, start = choose(self.chosen, found, best, lambda v: self.worth(instance, v))
         solutions: list[SolutionT] = [result.solution for _, result in found]
         drawn: JsonObject = {}
-        panels = []
-        if self._figures is not None:
-            charts = self.charts(instance, solutions)
-            name = f"{anchor}-chart"
-            chart = panel(name, charts.figures, drawn, start=start, painting=charts.painting)
-            panels.append(chart)
+        charts = {} if self._figures is None else self.charts(instance, solutions)
+        panels = [
+            panel(f"{anchor}-{name}", one.figures, drawn, start=start, painting=one.painting)
+            for name, one in charts.items()
+        ]
         accounts = [self.html(instance, solution) for solution in solutions]
-        return section(drawn, selector, start, panels=panels, accounts=accounts)
+        return section(drawn, selector, start, panels=panels, accounts=accounts, stacked=True)
 
     def html(self, instance: InstanceT, solution: SolutionT) -> str:
         """Return what a solution amounts to, as HTML without scripts or styles."""

@@ -28,6 +28,10 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
     "schedule-many": ("schedule/uniform", {"devices": 24, "microbatches": 64}, "1f1b"),
     "schedule-limited": ("schedule/zero-bubble/small", {}, "1f1b"),
     "phases": ("phases/six-layers", {}, "greedy-head"),
+    "groups": ("groups/squeezenet", {"chip": "cv184x"}, "dp"),
+    "groups-one": ("groups/squeezenet", {}, "dp"),
+    "groups-many": ("groups/densenet121", {"chip": "cv184x"}, "greedy-tail"),
+    "groups-lone": ("groups/random/blocks", {"operators": 1}, "layerwise"),
     "phases-network": ("phases/bert-base", {}, "greedy-head"),
 }
 

@@ -1,7 +1,5 @@
 """What people see of layer groupings."""
 
-from __future__ import annotations
+from stagepack.report.groups.view import VIEW
 
-from stagepack.report.groups.view import GroupingView
-
-VIEW = GroupingView()
+__all__ = ["VIEW"]

@@ -8,11 +8,14 @@ from typing import Any
 
 from stagepack.errors import shown
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.check import group_cycles
+from stagepack.instances.groups.check import alone_row, group_cycles
 from stagepack.instances.groups.lmem import copies
 from stagepack.instances.groups.operators import macs
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.report import format as as_text
+from stagepack.report.groups.figure import plan_charts
+from stagepack.report.groups.numbers import cut_words
+from stagepack.report.groups.picture import group_chart
 from stagepack.report.table import Account, Sheet
 from stagepack.report.view import View
 
@@ -103,14 +106,18 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
                 "cycles": cycles[group],
             }
             if table is None:
-                found.append({**row, "compute": None, "transfers": None, "lane_bytes": None})
+                compute, load, store = alone_row(instance, operators[0])
+                busy = {"compute": compute, "transfers": load + store}
+                found.append({**row, **busy, "lane_bytes": None})
                 continue
             found.append(
                 {
                     **row,
                     "compute": sum(table.compute) * table.rounds,
                     "transfers": sum(table.transfers) * table.rounds + sum(table.once),
-                    "lane_bytes": _highest(table, solution.offsets[group]),
+                    "lane_bytes": _highest(
+                        table, solution.offsets[group] if solution.offsets else ()
+                    ),
                 }
             )
         return found
@@ -132,6 +139,8 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             ("Groups", number(len(rows))),
             ("Operators in local memory", f"{number(inside)} of {number(instance.n)}"),
             ("Cycles", number(sum(row["cycles"] for row in rows))),
+            ("Compute", number(sum(row["compute"] for row in rows))),
+            ("Transfers", number(sum(row["transfers"] for row in rows))),
         ]
         sheet = Sheet(
             COLUMNS,
@@ -141,13 +150,17 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             title="Groups",
             most=PRINTED,
             what="group",
+            rest="JSON has all",
         )
         return Account(totals, sheet)
 
 
-def _highest(table: Timetable, offsets: tuple[int, ...]) -> int:
-    """Return the bytes of a lane that a group uses."""
-    tops = zip(copies(table), offsets, strict=True)
+def _highest(table: Timetable, offsets: tuple[int, ...]) -> int | None:
+    """Return the bytes of a lane that a group uses; None where not all of it has its place."""
+    places = copies(table)
+    if len(places) != len(offsets):
+        return None
+    tops = zip(places, offsets, strict=True)
     return max((offset + copy.buffer.lane_bytes for copy, offset in tops), default=0)
 
 
@@ -160,15 +173,10 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         number(row["operators"]),
         shown(row["first"], LONGEST_NAME),
         shown(row["last"], LONGEST_NAME),
-        _slices(row["slices"]),
+        cut_words(row["slices"]),
         number(row["cycles"]),
         *("" if value is None else number(value) for value in inside),
     ]
 
 
-def _slices(counts: list[int]) -> str:
-    """Return how a group is cut, in words: ``h 4``, ``n 2 x h 3``, ``whole``, ``global memory``."""
-    if not counts:
-        return "global memory"
-    parts = [f"{axis} {count}" for axis, count in zip("nchw", counts, strict=True) if count > 1]
-    return " x ".join(parts) or "whole"
+VIEW = GroupingView(group_chart, plan_charts)

@@ -11,9 +11,9 @@ from stagepack.report.canvas import (
     finish,
     limit_line,
     quiet,
+    stacked,
     target,
     time_axis,
-    with_memory,
 )
 from stagepack.report.extra import Axes
 from stagepack.report.phases.numbers import (
@@ -61,7 +61,7 @@ def phase_chart(
     file, ax = target(path, ax)
     drawn = phase_bars(instance, answer)
     if ax is None:
-        ax, below = with_memory((11.0, 4.6), (1.5, 1.5))
+        ax, below = stacked((11.0, 4.6), (1.5, 1.5))
         _memory(below, drawn)
     _engines(ax, drawn)
     return finish(ax, instance, answer, file, title, f"{instance.evaluate(answer):,} cycles")

@@ -14,9 +14,9 @@ from stagepack.report.canvas import (
     finish,
     limit_line,
     quiet,
+    stacked,
     target,
     time_axis,
-    with_memory,
 )
 from stagepack.report.extra import Axes
 from stagepack.report.schedule.numbers import (
@@ -80,7 +80,7 @@ def _axes(instance: PipelineSchedule, drawn: ScheduleBars) -> Axes:
         ax = axes(None, 11.0, rows + 1.2)
         ax.set_xlabel("Cycles")
         return ax
-    ax, below = with_memory((11.0, rows + 2.8), (rows, 1.5))
+    ax, below = stacked((11.0, rows + 2.8), (rows, 1.5))
     _memory(below, instance, drawn)
     return ax
 

@@ -132,7 +132,7 @@ def test_painting_holds_what_is_drawn() -> None:
 def test_numbers_in_a_legend_are_whole() -> None:
     given = plain()
     huge = given.replace(size=given.size * 10**12)
-    figure = VIEW.charts(huge, [stacked(huge)]).figures[0]
+    figure = VIEW.charts(huge, [stacked(huge)])["chart"].figures[0]
     peak = f"peak {int(huge.size.sum()):,}"
     assert peak in [trace.name for trace in figure.data]
 
@@ -193,7 +193,7 @@ def test_page_of_one_solution(tmp_path: Path) -> None:
 
 def test_load_and_addresses_share_a_unit() -> None:
     instance = LmemPacking.from_arrays([2**20, 3 * 2**20], [0, 1], [2, 3])
-    layout = VIEW.charts(instance, [stacked(instance)]).figures[0].layout
+    layout = VIEW.charts(instance, [stacked(instance)])["chart"].figures[0].layout
     assert layout.yaxis.title.text == "Address (MiB)"
     assert layout.yaxis2.title.text == "Load (MiB)"
     assert list(zip(layout.yaxis2.tickvals, layout.yaxis2.ticktext, strict=True))[:3] == [

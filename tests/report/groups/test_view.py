@@ -1,0 +1,151 @@
+"""What people see of plans: columns that add up, memory within the lane, tables, pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.errors import InputError
+from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.groups.check import group_cycles
+from stagepack.plots import group_chart, group_rows
+from stagepack.report.groups import VIEW
+from stagepack.report.groups.figure import plan_charts
+from stagepack.report.groups.numbers import ROLES, cut_words, plan_drawing, row_limit
+from stagepack.report.html import write_figure
+from tests.report.printed import printed
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "squeezenet": ({"chip": "cv184x"}, "dp"),  # sliced, whole and from global memory
+    "alexnet": ({"chip": "bm1684x"}, "dp"),
+    "shufflenet": ({"chip": "cv184x"}, "layerwise"),
+    "resnet50": ({"chip": "bm1688", "batch": 4, "slicing": "free"}, "greedy-tail"),
+}
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def solved(request: pytest.FixtureRequest) -> tuple[LayerGrouping, GroupingSolution]:
+    options, method = CASES[request.param]
+    instance = sp.load(f"groups/{request.param}", **options)
+    assert isinstance(instance, LayerGrouping)
+    solution = sp.solve(instance, method).solution
+    assert isinstance(solution, GroupingSolution)
+    return instance, solution
+
+
+def small() -> tuple[LayerGrouping, GroupingSolution]:
+    instance = sp.load("groups/squeezenet", chip="cv184x")
+    assert isinstance(instance, LayerGrouping)
+    solution = sp.solve(instance, "dp").solution
+    assert isinstance(solution, GroupingSolution)
+    return instance, solution
+
+
+def test_columns_take_the_cycles_of_the_plan(solved: Any) -> None:
+    instance, solution = solved
+    drawn = plan_drawing(instance, solution)
+    assert [group.end - group.start for group in drawn.groups] == group_cycles(instance, solution)
+    assert drawn.cycles == instance.evaluate(solution)
+    assert drawn.width == len(drawn.columns)
+    for column in drawn.columns:
+        longest = max(column.compute, column.load + column.store)
+        assert longest <= column.cycles <= column.compute + column.load + column.store
+
+
+def test_every_operator_has_one_column(solved: Any) -> None:
+    instance, solution = solved
+    drawn = plan_drawing(instance, solution)
+    named = [column.operator for column in drawn.columns if column.operator is not None]
+    assert named == list(range(instance.n))
+
+
+def test_work_is_that_of_the_table(solved: Any) -> None:
+    instance, solution = solved
+    drawn = plan_drawing(instance, solution)
+    for group, row in zip(drawn.groups, VIEW.rows(instance, solution), strict=True):
+        assert group.total("compute") == row["compute"]
+        assert group.total("load") + group.total("store") == row["transfers"]
+        assert max((box.high for box in group.boxes), default=None) == row["lane_bytes"]
+
+
+def test_boxes_lie_in_their_groups_apart_from_one_another(solved: Any) -> None:
+    instance, solution = solved
+    drawn = plan_drawing(instance, solution)
+    for group in drawn.groups:
+        for at, box in enumerate(group.boxes):
+            assert group.left <= box.left < box.right <= group.right
+            assert 0 <= box.low <= box.high <= instance.chip.memory
+            assert box.role in ROLES
+            for other in group.boxes[:at]:
+                apart = box.right <= other.left or other.right <= box.left
+                apart |= box.high <= other.low or other.high <= box.low
+                same = (box.low, box.high) == (other.low, other.high)  # in place
+                assert apart or same, (box, other)
+
+
+def test_tensors_cross_where_groups_end() -> None:
+    instance, solution = small()
+    drawn = plan_drawing(instance, solution)
+    ends = {group.left for group in drawn.groups[1:]}
+    assert any(arc.crossing for arc in drawn.arcs)
+    assert any(not arc.crossing for arc in drawn.arcs)
+    for arc in drawn.arcs:
+        assert arc.left < arc.right
+        assert arc.crossing == any(arc.left < end <= arc.right for end in ends)
+
+
+def test_cuts_in_words() -> None:
+    assert cut_words(()) == "global memory"
+    assert cut_words((1, 1, 1, 1)) == "whole"
+    assert cut_words((2, 1, 3, 1)) == "n 2 x h 3"
+
+
+def test_an_axis_of_rows_ends_below_few_that_dwarf_the_rest() -> None:
+    assert row_limit([10, 20, 30]) == pytest.approx(31.8)
+    assert row_limit([10] * 49 + [1000]) == pytest.approx(1.06 * 13)
+    assert row_limit([0]) > 0
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_fits_and_says_where_the_rest_is(width: int) -> None:
+    instance = sp.load("groups/resnet50", chip="cv184x")
+    solution = sp.solve(instance, "layerwise").solution
+    text = printed(VIEW.account(instance, solution), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "... and 33 more groups (JSON has all)" in text
+
+
+def test_a_plan_without_addresses_is_shown() -> None:
+    instance, solution = small()
+    bare = GroupingSolution(solution.boundaries, solution.slices)
+    assert all(row["lane_bytes"] is None for row in VIEW.rows(instance, bare))
+    assert not list(plan_drawing(instance, bare).boxes)
+
+
+def test_charts_of_several_plans_have_equal_axes() -> None:
+    instance, solution = small()
+    other = GroupingSolution.from_global_memory(instance.n)
+    charts = plan_charts(instance, [solution, other])
+    assert list(charts) == ["map", "rows"]
+    for figures, _ in charts.values():
+        one, two = (figure.layout for figure in figures)
+        assert one.to_plotly_json() == two.to_plotly_json()
+
+
+def test_pictures_are_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    instance, solution = small()
+    group_chart(instance, solution, tmp_path / "plan.svg")
+    group_rows(instance, solution, tmp_path / "group.png", group=1)
+    assert "</svg>" in (tmp_path / "plan.svg").read_text()
+    write_figure(instance, solution, tmp_path / "plan.html")
+    page = (tmp_path / "plan.html").read_text()
+    assert 'id="map"' in page
+    assert 'id="rows"' in page
+    with pytest.raises(InputError, match="groups 0 to 5, no 6"):
+        group_rows(instance, solution, group=6)
+    with pytest.raises(InputError, match="one scale"):
+        sp.plot(instance, solution, scale="rows")
