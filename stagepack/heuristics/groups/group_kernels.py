@@ -28,6 +28,8 @@ from stagepack.instances.profile import Array
 N, C, D, H, W = 0, 1, 2, 3, 4
 NONE = np.iinfo(np.int64).max
 """Cycles of what cannot be."""
+PRICED = 5
+"""Elementary steps of an operator, or of a tensor, where a group is priced."""
 
 
 @step
@@ -313,6 +315,29 @@ def price(
     return _span(machine, rows, count, rounds), peak + always
 
 
+@step
+def _arrive(
+    net: Network, tracks: Tracks, slots: Slots, past: Past, operator: int, remembered: bool
+) -> int:
+    """Take an operator in; return the elementary steps of it."""
+    if remembered:
+        remember(net, tracks, slots, past, operator)
+    extend(net, tracks, slots, operator)
+    edges, ranges = net.edge[operator + 1] - net.edge[operator] + 1, 0
+    for track in range(len(tracks.parts)):
+        ranges += tracks.parts[track]
+    return int((1 + remembered) * edges * (ranges + 1))
+
+
+@step
+def _bad(tracks: Tracks, cut: Array) -> bool:
+    """Whether the group cannot be cut so."""
+    bad = False
+    for track in cut:
+        bad |= tracks.bad[track]
+    return bad
+
+
 @compiled
 def sweep(
     net: Network,
@@ -322,47 +347,68 @@ def sweep(
     past: Past,
     rows: Rows,
     cuts: Array,
+    first: int,
     steps: Array,
     banned: Array,
     eager: bool,
     cycles: Array,
     chosen: Array,
-) -> None:
-    """Find the best cut of many groups, each grown from the one before.
+    place: Array,
+    most: int,
+) -> int:
+    """Find the best of some cuts of many groups, each grown from the one before.
 
     Parameters
     ----------
     cuts : ndarray of int64, shape (cuts, 4)
         Tracks along n, c, h and w, in the order in which they are tried.
+    first : int
+        The number of the first of them.
     steps : ndarray of int64, shape (groups, 4)
         An operator; its age in the group that it completes; whether a later step goes back behind
         this one; whether the group is asked for.
-    banned : ndarray of bool, shape (groups, cuts) or (0, 0)
+    banned : ndarray of bool, shape (groups, all cuts) or (0, 0)
         What is not to be taken.
     eager : bool
         Whether the first cut that fits will do; else the quickest.
     cycles, chosen : ndarray of int64, shape (groups,)
         Cycles (`NONE`: no cut fits) and the cut: replaced by what is better.
+    place : ndarray of int64, shape (2,)
+        The group and the cut to go on with; -1 for a cut: its operator is not taken in yet.
+    most : int
+        Elementary steps after which to return, to be called again until all groups are done.
+
+    Returns
+    -------
+    int
+        Elementary steps: one for every range.
     """
-    for at in range(len(steps)):
-        if steps[at, 1] == 0:
-            clear(tracks, slots)
-        while slots.met[0] > steps[at, 1]:
-            retract(tracks, slots, past)
-        if steps[at, 2]:
-            remember(net, tracks, slots, past, steps[at, 0])
-        extend(net, tracks, slots, steps[at, 0])
-        asked = steps[at, 3] and not net.alone[steps[at, 0]]
-        for which in range(len(cuts) if asked else 0):
-            if len(banned) > 0 and banned[at, which]:
+    done = 0
+    while place[0] < len(steps) and done < most:
+        at, which = place[0], place[1]
+        operator, age = steps[at, 0], steps[at, 1]
+        if which < 0:
+            if age == 0 and slots.met[0] > 0:
+                done += slots.met[1]
+                clear(tracks, slots)
+            elif slots.met[0] > age:
+                done += past.slot.shape[1] * len(tracks.parts)
+                retract(tracks, slots, past)
+            else:
+                done += _arrive(net, tracks, slots, past, operator, steps[at, 2] > 0)
+                asked = steps[at, 3] and not net.alone[operator]
+                place[1] = 0 if asked and not (eager and chosen[at] >= 0) else len(cuts)
+        elif which == len(cuts):
+            place[0], place[1] = at + 1, -1
+        else:
+            place[1] += 1
+            done += 1
+            if _bad(tracks, cuts[which]) or (len(banned) > 0 and banned[at, first + which]):
                 continue
-            bad = False
-            for track in cuts[which]:
-                bad |= tracks.bad[track]
-            if bad:
-                continue
+            done += PRICED * (slots.met[0] + slots.met[1])
             found, held = price(net, machine, tracks, slots, rows, cuts[which])
             if held <= machine.memory and found < cycles[at]:
-                cycles[at], chosen[at] = found, which
+                cycles[at], chosen[at] = found, first + which
                 if eager:
-                    break
+                    place[1] = len(cuts)
+    return done

@@ -6,6 +6,8 @@ integers: rates are fractions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stagepack.heuristics.groups.network_state import (
@@ -27,6 +29,7 @@ from stagepack.instances.groups.operators import (
     C,
     H,
     Operator,
+    Shape,
     W,
     channelwise,
     cuttable,
@@ -35,48 +38,49 @@ from stagepack.instances.groups.operators import (
 from stagepack.instances.groups.regions import Cut
 from stagepack.instances.profile import Array
 
+PART = 1024
+"""Operators between two questions whether to go on."""
 
-def network(instance: LayerGrouping) -> Network:
-    """Return the normal form of a network."""
+
+def network(instance: LayerGrouping, ask: Callable[[], None] = lambda: None) -> Network:
+    """Return the normal form of a network.
+
+    Parameters
+    ----------
+    instance : LayerGrouping
+    ask : callable
+        Called now and then; raises where the run is over.
+    """
     n, tensors, operators = instance.n, instance.tensors, instance.operators
-    edges = [(at, which) for at in range(n) for which in range(len(instance.reads[at]))]
     readers = [
         len(tensor.readers) + (at in instance.kept or not tensor.readers)
         for at, tensor in enumerate(tensors)
     ]
-    models = [_model(operator, instance, at) for at, operator in enumerate(operators)]
-    weights = [
-        (w.channels, w.values, w.dtype_bytes, -1 if w.lane_bytes is None else w.lane_bytes)
-        for operator in operators
-        for w in operator.weights
-    ]
+    read: list[int] = []
+    whole, window, models, cut, weights = [], [], [], [], []
+    for at, operator in enumerate(operators):
+        if at % PART == 0:
+            ask()
+        sources = instance.sources(at)
+        read += instance.reads[at]
+        whole += [_whole(operator, which, source) for which, source in enumerate(sources)]
+        window.append([_window(operator, axis) for axis in (H, W)])
+        models.append(_model(operator, instance, sources))
+        cut.append([cuttable(operator, axis) for axis in range(len(AXES))])
+        weights += [
+            (w.channels, w.values, w.dtype_bytes, -1 if w.lane_bytes is None else w.lane_bytes)
+            for w in operator.weights
+        ]
     return Network(
         size=np.array([tensor.shape for tensor in tensors], dtype=np.int64),
         width=np.array([tensor.dtype_bytes for tensor in tensors], dtype=np.int64),
         readers=np.array(readers, dtype=np.int64),
         edge=_ends([len(reads) for reads in instance.reads]),
-        read=np.array([instance.reads[at][which] for at, which in edges], dtype=np.int64),
-        whole=np.array(
-            [
-                [
-                    needs_all(operators[at], which, axis)
-                    or (
-                        operators[at].kind in (OperatorKind.ELEMENTWISE, OperatorKind.ROWS)
-                        and instance.sources(at)[which][axis] == 1
-                    )
-                    for axis in range(len(AXES))
-                ]
-                for at, which in edges
-            ],
-            dtype=np.bool_,
-        ).reshape(len(edges), len(AXES)),
-        window=np.array(
-            [[_window(op, axis) for axis in (H, W)] for op in operators], dtype=np.int64
-        ),
+        read=np.array(read, dtype=np.int64),
+        whole=np.array(whole, dtype=np.bool_).reshape(len(read), len(AXES)),
+        window=np.array(window, dtype=np.int64),
         even=np.array([op.even for op in operators], dtype=np.bool_),
-        cuttable=np.array(
-            [[cuttable(op, axis) for axis in range(len(AXES))] for op in operators], dtype=np.bool_
-        ),
+        cuttable=np.array(cut, dtype=np.bool_),
         alone=np.array([instance.alone(at) for at in range(n)], dtype=np.bool_),
         model=np.array([code for code, _, _ in models], dtype=np.int64),
         taps=np.array([taps for _, taps, _ in models], dtype=np.int64),
@@ -128,12 +132,20 @@ def cuts(instance: LayerGrouping) -> list[Cut]:
     return sorted(found, key=lambda cut: (cut.slices, cut.w, cut.c, cut.h))
 
 
+def _whole(operator: Operator, which: int, source: Shape) -> list[bool]:
+    """Return on which axes all of an input is read, whatever part is written."""
+    by_value = operator.kind in (OperatorKind.ELEMENTWISE, OperatorKind.ROWS)
+    return [
+        needs_all(operator, which, axis) or (by_value and source[axis] == 1)
+        for axis in range(len(AXES))
+    ]
+
+
 def _model(
-    operator: Operator, instance: LayerGrouping, at: int
+    operator: Operator, instance: LayerGrouping, sources: tuple[Shape, ...]
 ) -> tuple[int, int, tuple[int, int]]:
     """Return how the cycles of an operator follow from a part of what it writes."""
     chip, kind, none = instance.chip, operator.kind, (0, 0)
-    sources = instance.sources(at)
     taps = operator.kernel[0] * operator.kernel[1] * operator.depth
     channels = -(-chip.channels // operator.dtype_bytes)
     if operator.cycles is not None:

@@ -10,11 +10,13 @@ Cost: O(parts * edges) for ranges and O(cuts * rows) for prices, a group.  Sourc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups import group_kernels as kernels
 from stagepack.heuristics.groups.growth_kernels import Past, Slots, Tracks
 from stagepack.heuristics.groups.network import cuts as ways
@@ -30,6 +32,12 @@ ALONE = -1
 """The cut of an operator that runs from and to global memory."""
 ON = (0, 1, 3, 4)
 """The axes that are cut."""
+RANGES = 2**22
+"""Ranges that are known at a time, of all tensors of a group along all tracks."""
+STEPS = 4_000_000
+"""Elementary steps of kernels between two questions whether to go on,"""
+STEP = 7e-9
+"""and the seconds of one."""
 
 
 class Ends(NamedTuple):
@@ -51,6 +59,10 @@ class Oracle:
     branching : bool
         Whether :meth:`price` will be asked for groups that part from one another, which takes
         room to go back.
+    longest : int, optional
+        Operators of a group at most, where that is less than the instance allows.
+    ask : callable
+        Called several times a second; raises where the run is over.
 
     Attributes
     ----------
@@ -58,36 +70,38 @@ class Oracle:
         Ways to cut a group, in the order in which they are tried.
     """
 
-    def __init__(self, instance: LayerGrouping, *, branching: bool = False) -> None:
-        self.instance = instance
+    def __init__(
+        self,
+        instance: LayerGrouping,
+        *,
+        branching: bool = False,
+        longest: int | None = None,
+        ask: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.instance, self._ask = instance, ask
         self.cuts = ways(instance)
-        self._net, self._machine = network(instance), machine(instance)
-        known = sorted({(axis, cut[at]) for cut in self.cuts for at, axis in enumerate(ON)})
-        place = {track: at for at, track in enumerate(known)}
-        self._cuts = np.array(
-            [[place[axis, cut[at]] for at, axis in enumerate(ON)] for cut in self.cuts],
-            dtype=np.int64,
-        )
-        length = min(instance.n, instance.max_group)
-        edges = int(np.sort(np.diff(self._net.edge))[-length:].sum()) + length
-        self._tracks = _tracks(known, min(edges, len(instance.tensors)))
-        self._slots = _slots(length, len(instance.tensors))
-        self._past = _past(self._tracks, *((length, edges) if branching else (0, 0)))
+        ask()
+        self._net, self._machine = network(instance, ask), machine(instance)
+        self.longest = min(instance.n, instance.max_group, longest or instance.n)
+        edges = int(np.sort(np.diff(self._net.edge))[-self.longest :].sum()) + self.longest
+        room = _Room(min(edges, len(instance.tensors)), self.longest, edges if branching else 0)
+        self._portions = room.portions(self.cuts)
+        self._slots = _slots(self.longest, len(instance.tensors))
         self._rows = kernels.Rows(
-            np.zeros(length, np.int64),
-            np.zeros((3, length), np.int64),
-            np.zeros((3, length), np.int64),
-            np.zeros(3 * length + 2, np.int64),
+            np.zeros(self.longest, np.int64),
+            np.zeros((3, self.longest), np.int64),
+            np.zeros((3, self.longest), np.int64),
+            np.zeros(3 * self.longest + 2, np.int64),
         )
+        lone = np.where(self._net.alone, np.arange(1, instance.n + 1), 0)
+        self._behind = np.maximum.accumulate(np.concatenate(([0], lone)))
         self._banned: dict[tuple[int, int], set[int]] = {}
 
     def low(self, b: int) -> int:
         """Return the least a for which [a, b) may be a group."""
-        first = max(0, b - self.instance.max_group)
-        lone = [at for at in range(first, b - 1) if self.instance.alone(at)]
-        if b >= 1 and self.instance.alone(b - 1):
+        if self._net.alone[b - 1]:
             return b - 1
-        return max([first, *(at + 1 for at in lone)])
+        return max(b - self.longest, int(self._behind[b - 1]))
 
     def ends(self, b: int, *, eager: bool = False) -> Ends:
         """Return what the groups that end at b cost.
@@ -125,20 +139,29 @@ class Oracle:
         for at in np.flatnonzero(steps[:, 1] == 0):
             if steps[at, 3] and self.instance.stands(int(steps[at, 0])):
                 cycles[at] = alone_cycles(self.instance, int(steps[at, 0]))
-        kernels.sweep(
-            self._net,
-            self._machine,
-            self._tracks,
-            self._slots,
-            self._past,
-            self._rows,
-            self._cuts,
-            steps,
-            self._mask(banned),
-            eager,
-            cycles,
-            chosen,
-        )
+        mask = self._mask(banned)
+        for tracks, past, first, cuts in self._portions:
+            place = np.array([0, -1])
+            while place[0] < len(steps):
+                done = kernels.sweep(
+                    self._net,
+                    self._machine,
+                    tracks,
+                    self._slots,
+                    past,
+                    self._rows,
+                    cuts,
+                    first,
+                    steps,
+                    mask,
+                    eager,
+                    cycles,
+                    chosen,
+                    place,
+                    STEPS,
+                )
+                spend(STEP * done)
+                self._ask()
         return cycles, chosen
 
     def ban(self, a: int, b: int, cut: int) -> None:
@@ -158,19 +181,95 @@ class Oracle:
         return self.cuts[which]
 
 
-def _tracks(known: list[tuple[int, int]], slots: int) -> Tracks:
-    count, most = len(known), max(parts for _, parts in known)
-    ranges = (count, slots, most)
-    return Tracks(
-        np.array([axis for axis, _ in known], np.int64),
-        np.array([parts for _, parts in known], np.int64),
-        np.zeros(ranges, np.int64),
-        np.zeros(ranges, np.int64),
-        np.zeros(ranges[:2], np.int64),
-        np.zeros(ranges[:2], np.int64),
-        np.zeros(ranges[:2], np.bool_),
-        np.zeros(count, np.bool_),
-    )
+class _Portion(NamedTuple):
+    """Some of the cuts that follow one another, and what is known of groups along their tracks."""
+
+    tracks: Tracks
+    past: Past
+    first: int
+    cuts: Array
+
+
+class _Room:
+    """Room for what is known of groups: of so many cuts at a time that it does not grow with them.
+
+    Parameters
+    ----------
+    slots : int
+        Tensors of a group.
+    rows : int
+        Operators of a group.
+    entries : int
+        Slots to remember, over all operators of a group; 0: none.
+    """
+
+    def __init__(self, slots: int, rows: int, entries: int) -> None:
+        self._slots, self._entries = slots, entries
+        self._rows = rows if entries else 0
+        self._flat: list[Array] = []
+
+    def portions(self, cuts: Sequence[Cut]) -> list[_Portion]:
+        """Return all cuts, as many at a time as there is room for, and one at least."""
+        parted: list[tuple[int, list[tuple[int, int]]]] = []
+        known: dict[tuple[int, int], None] = {}
+        for at, cut in enumerate(cuts):
+            more = dict.fromkeys((axis, cut[which]) for which, axis in enumerate(ON))
+            if known and self._slots * self._ranges([*(known | more)]) > RANGES:
+                parted.append((at, [*known]))
+                known = {}
+            known |= more
+        parted.append((len(cuts), [*known]))
+        most = max(self._ranges(tracks) for _, tracks in parted)
+        self._flat = [np.zeros(most * size, np.int64) for size in self._sizes]
+        firsts = [0, *(end for end, _ in parted)]
+        return [
+            self._portion(first, cuts[first:end], tracks)
+            for first, (end, tracks) in zip(firsts, parted, strict=False)
+        ]
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        """Starts and lengths of ranges of slots, and both of entries."""
+        return self._slots, self._slots, 2 * self._entries
+
+    def _ranges(self, tracks: Sequence[tuple[int, int]]) -> int:
+        """Return how many ranges a tensor has along tracks, each counted like the largest."""
+        return len(tracks) * max(parts for _, parts in tracks)
+
+    def _portion(
+        self, first: int, cuts: Sequence[Cut], known: Sequence[tuple[int, int]]
+    ) -> _Portion:
+        count, most = len(known), max(parts for _, parts in known)
+        shapes = (count, self._slots, most), (count, self._slots, most)
+        start, length, ranges = (
+            flat[: math.prod(shape)].reshape(shape)
+            for flat, shape in zip(
+                self._flat, (*shapes, (self._entries, count, 2, most)), strict=True
+            )
+        )
+        sums = count, self._slots
+        tracks = Tracks(
+            np.array([axis for axis, _ in known], np.int64),
+            np.array([parts for _, parts in known], np.int64),
+            start,
+            length,
+            np.zeros(sums, np.int64),
+            np.zeros(sums, np.int64),
+            np.zeros(sums, np.bool_),
+            np.zeros(count, np.bool_),
+        )
+        past = Past(
+            np.zeros(self._rows, np.int64),
+            np.zeros(self._rows, np.int64),
+            np.zeros((self._rows, count), np.bool_),
+            np.zeros((self._entries, 5), np.int64),
+            ranges,
+            np.zeros((self._entries, count, 2), np.int64),
+            np.zeros((self._entries, count), np.bool_),
+        )
+        place = {track: at for at, track in enumerate(known)}
+        tried = [[place[axis, cut[at]] for at, axis in enumerate(ON)] for cut in cuts]
+        return _Portion(tracks, past, first, np.array(tried, dtype=np.int64))
 
 
 def _slots(rows: int, tensors: int) -> Slots:
@@ -178,19 +277,6 @@ def _slots(rows: int, tensors: int) -> Slots:
     met = np.zeros(3, np.int64)
     return Slots(
         np.zeros(rows, np.int64), of, met, *(np.zeros(tensors, np.int64) for _ in range(5))
-    )
-
-
-def _past(tracks: Tracks, rows: int, entries: int) -> Past:
-    count, _, most = tracks.start.shape
-    return Past(
-        np.zeros(rows, np.int64),
-        np.zeros(rows, np.int64),
-        np.zeros((rows, count), np.bool_),
-        np.zeros((entries, 5), np.int64),
-        np.zeros((entries, count, 2, most), np.int64),
-        np.zeros((entries, count, 2), np.int64),
-        np.zeros((entries, count), np.bool_),
     )
 
 

@@ -12,10 +12,16 @@ from stagepack.errors import InputError
 from stagepack.instances.groups.chip import aligned, exact
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.operators import AXES, H, Shape, W, compute_cycles, macs
+from stagepack.instances.groups.words import Slicing
 from stagepack.instances.words import LARGEST
 
 COPIES = 3
 """Places that a buffer may need at once: a stage each for what passes through the table."""
+
+RANGES = 2**22
+"""Ranges of all tensors of a group, one for every slice."""
+CUTS = 2**16
+"""Ways to cut a group."""
 
 ROUND = "round it to fewer digits"
 NINE_DIGITS = 1e-9
@@ -48,6 +54,7 @@ def refuse_large(whole: GroupingData) -> None:
         cycles += compute + _cycles(whole, [*read, *loads, moved[at]])
     _below(COPIES * held, "all bytes together", "operators")
     _below((most_slices(whole) + 2) * cycles, "all cycles of all slices", "operators")
+    _ways(whole)
 
 
 def most_slices(whole: GroupingData) -> int:
@@ -56,6 +63,44 @@ def most_slices(whole: GroupingData) -> int:
     for axis in range(len(AXES)):
         found *= max(tensor.shape[axis] for tensor in whole.tensors)
     return min(found, whole.max_slices)
+
+
+def _ways(whole: GroupingData) -> None:
+    """Refuse more slices than ranges of a group, or ways to cut one, can be kept for."""
+    longest = min(whole.n, whole.max_group)
+    read = sorted(len(reads) for reads in whole.reads)
+    tensors = min(sum(read[-longest:]) + longest, len(whole.tensors))
+    n, c, _, h, w = (max(tensor.shape[axis] for tensor in whole.tensors) for axis in range(5))
+    sizes = (n, h) if whole.slicing == Slicing.N_THEN_H else (n, c, h, w)
+
+    def fits(most: int) -> bool:
+        if tensors * min(max(sizes), most) > RANGES:
+            return False
+        return whole.slicing == Slicing.N_THEN_H or _cuts(sizes, most) <= CUTS
+
+    if fits(whole.max_slices):
+        return
+    least, most = 1, whole.max_slices
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if fits(middle) else (least, middle)
+    raise InputError(
+        f"{whole.max_slices:,} slices of groups of {tensors:,} tensors are more than can be tried",
+        field="max_slices",
+        remedy=f"give at most {least:,}",
+    )
+
+
+def _cuts(sizes: tuple[int, ...], most: int) -> int:
+    """Return the number of ways to cut axes of some sizes, or one above `CUTS`."""
+    if len(sizes) == 1:
+        return min(sizes[0], most)
+    found = 0
+    for parts in range(1, min(sizes[0], most) + 1):
+        found += _cuts(sizes[1:], most // parts)
+        if found > CUTS:
+            break
+    return found
 
 
 def _rates(whole: GroupingData) -> None:

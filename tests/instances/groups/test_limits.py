@@ -11,6 +11,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.heuristics.groups.network import cuts
 from stagepack.instances.groups import (
     LaneChip,
     LayerGrouping,
@@ -189,3 +190,36 @@ def test_limits_of_rows_are_kept_exactly() -> None:
     assert "slices" not in {violation.rule for violation in whole.check(plan)}
     tighter = whole.replace(overlap_limit=0.28)
     assert "slices" in {violation.rule for violation in tighter.check(plan)}
+
+
+def test_more_slices_than_can_be_tried_are_refused() -> None:
+    """Memory would grow with their square, and ways to cut a group without limit."""
+    tall = (1, 1, 2**16, 1)
+    with pytest.raises(InputError, match=r"^max_slices: .*; give at most 41,527$"):
+        ribbon(100, shape=(1, 1, 2**20, 1), slices=2**16)
+    assert ribbon(32, shape=tall, slices=2**16).max_slices == 2**16
+    assert ribbon(32, shape=(1, 1, 64, 1), slices=2**31).max_slices == 2**31
+    with pytest.raises(InputError, match=r"^max_slices: .*; give at most \d{3}$") as refused:
+        ribbon(2, shape=(2**8,) * 4, slices=2**16, slicing="free")
+    most = int(str(refused.value).rsplit(maxsplit=1)[-1])
+    fitting = ribbon(2, shape=(2**8,) * 4, slices=most, slicing="free")
+    assert 60_000 < len(cuts(fitting)) <= 2**16
+
+
+def ribbon(n: int, shape: tuple[int, ...], slices: int, **fields: Any) -> LayerGrouping:
+    """Return operators in a line, value by value."""
+    return LayerGrouping.from_arrays(
+        [
+            Operator(
+                name=f"y{at}",
+                kind=OperatorKind.ELEMENTWISE,
+                inputs=(f"y{at - 1}" if at else "x",),
+                shape=shape,
+            )
+            for at in range(n)
+        ],
+        [Source(name="x", shape=shape)],
+        chip=LaneChip(lanes=4, memory=4096),
+        max_slices=slices,
+        **fields,
+    )
