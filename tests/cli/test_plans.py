@@ -137,3 +137,20 @@ def test_an_exported_program_is_checked(phases: Path, tmp_path: Path) -> None:
     del program["phases"][0]["loop"]
     path.write_text(json.dumps(program))
     assert run("check", phases, path).returncode == 2
+
+
+def test_a_program_of_groups_is_exported_and_checked(tmp_path: Path) -> None:
+    path = tmp_path / "program.json"
+    done = run("solve", "groups/squeezenet", "--set", "chip=cv184x", "--export", path, "--json")
+    assert done.returncode == 0, done.stderr
+    checked = run("check", "groups/squeezenet", "--set", "chip=cv184x", path, "--json")
+    assert checked.returncode == 0, checked.stderr
+    assert json.loads(checked.stdout)["objective"] == json.loads(done.stdout)["objective"]
+
+    program = json.loads(path.read_text())
+    del program["instructions"][0]
+    path.write_text(json.dumps(program))
+    done = run("check", "groups/squeezenet", "--set", "chip=cv184x", path)
+    assert done.returncode == 4
+    assert "read: group 0, core 0, iteration 1, row 0" in done.stdout
+    assert "where nothing is" in done.stdout

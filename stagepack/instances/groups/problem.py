@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stagepack.instances.groups.words import KIND, WORDS, Objective
-from stagepack.instances.problem import Problem
+from stagepack.instances.problem import Export, Problem
 
 PROBLEM = Problem(
     kind=KIND,
@@ -11,7 +11,12 @@ PROBLEM = Problem(
     objectives=tuple(Objective),
     solution_fields=("boundaries", "slices"),
     words=WORDS,
-    public=dict.fromkeys(
-        ("GroupingSolution", "LaneChip", "LayerGrouping", "Operator", "Source", "Weight"), ""
-    ),
+    export=Export(".json", "group_program", {"program": "groups"}, "check_group_program"),
+    public={
+        **dict.fromkeys(
+            ("GroupingSolution", "LaneChip", "LayerGrouping", "Operator", "Source", "Weight"), ""
+        ),
+        "group_program": "program",
+        "check_group_program": "execute",
+    },
 )

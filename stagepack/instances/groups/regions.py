@@ -54,8 +54,13 @@ def dealt(size: int, parts: int) -> list[Range]:
     >>> dealt(10, 3)
     [(0, 4), (4, 3), (7, 3)]
     """
+    return [share(size, parts, at) for at in range(parts)]
+
+
+def share(size: int, parts: int, at: int) -> Range:
+    """Return one of the ranges that :func:`dealt` returns."""
     least, longer = divmod(size, parts)
-    return [(at * least + min(at, longer), least + (at < longer)) for at in range(parts)]
+    return at * least + min(at, longer), least + (at < longer)
 
 
 class Regions:
@@ -111,6 +116,25 @@ class Regions:
                 known = found.get(tensor)
                 found[tensor] = wanted if known is None else list(map(_cover, known, wanted))
         return found
+
+    def box(self, tensor: int, which: int, *, own: bool = False) -> tuple[Range, ...]:
+        """Return the ranges of a tensor on all axes that a slice needs.
+
+        Parameters
+        ----------
+        tensor : int
+        which : int
+            The slice; they are numbered along W first, then H, C, N.
+        own : bool
+            Only what the slice gives out: of a stored tensor, what is its alone.
+        """
+        found = []
+        for axis in reversed(range(len(AXES))):
+            parts = self.cut.along(axis)
+            which, at = divmod(which, parts)
+            size = self.instance.tensors[tensor].shape[axis]
+            found.append(share(size, parts, at) if own else self.along(axis)[tensor][at])
+        return tuple(reversed(found))
 
     def part(self, tensor: int) -> Shape:
         """Return the longest range of a tensor on every axis: what it takes room for."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from stagepack.instances.groups import (
+    GroupingSolution,
     LaneChip,
     LayerGrouping,
     Operator,
@@ -14,6 +16,8 @@ from stagepack.instances.groups import (
     Source,
     Weight,
 )
+from stagepack.instances.groups.chip import aligned
+from stagepack.instances.groups.lmem import copies
 
 CHIP = LaneChip(
     lanes=4,
@@ -75,6 +79,18 @@ def block(rows: int = 8, **fields: Any) -> LayerGrouping:
         add("s", "b", "x", channels=8, rows=rows),
     ]
     return grouping(operators, rows=rows, **fields)
+
+
+def stacked(whole: LayerGrouping, plan: GroupingSolution) -> GroupingSolution:
+    """Return a plan with all buffers of a group above one another."""
+    offsets = []
+    for _, table in plan.timetables(whole):
+        found, top = [], 0
+        for copy in copies(table) if table is not None else ():
+            found.append(top)
+            top += aligned(copy.buffer.lane_bytes, whole.chip.eu_bytes)
+        offsets.append(tuple(found))
+    return replace(plan, offsets=tuple(offsets))
 
 
 @st.composite
@@ -141,5 +157,6 @@ def _made(
         inputs=reads,
         shape=(1, channels, rows, rows),
         weights=weights,
+        in_place=kind == "elementwise",
         **window,
     )

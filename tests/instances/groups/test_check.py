@@ -11,19 +11,7 @@ import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.instances.groups import GroupingSolution, LayerGrouping, Operator, OperatorKind
 from stagepack.instances.groups.lmem import copies, in_place
-from tests.instances.groups.networks import CHIP, add, block, conv, grouping
-
-
-def stacked(whole: LayerGrouping, plan: GroupingSolution) -> GroupingSolution:
-    """Return a plan with all buffers of a group above one another."""
-    offsets = []
-    for _, table in plan.timetables(whole):
-        found, top = [], 0
-        for copy in copies(table) if table is not None else ():
-            found.append(top)
-            top += -(-copy.buffer.lane_bytes // CHIP.eu_bytes) * CHIP.eu_bytes
-        offsets.append(tuple(found))
-    return replace(plan, offsets=tuple(offsets))
+from tests.instances.groups.networks import CHIP, add, block, conv, grouping, stacked
 
 
 @pytest.fixture
