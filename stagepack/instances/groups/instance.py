@@ -57,6 +57,9 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         max_slices, max_group : int
         overlap_limit : float, "half" or None
             Part of the rows of an input that slices may read again.
+        objective : Objective
+        name, source : str
+            For tables and reports.
 
         Raises
         ------

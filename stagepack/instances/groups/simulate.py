@@ -116,7 +116,16 @@ def steps(table: Timetable, core: int = 0) -> Iterator[Step]:
 
 
 def play(table: Timetable, group: int = 0, at: int = 0) -> tuple[list[Event], int]:
-    """Play a group from cycle `at` on, on every core that has a slice; return when all are done."""
+    """Play a group on every core that has a slice; return its events, and when all are done.
+
+    Parameters
+    ----------
+    table : Timetable
+    group : int
+        What the events say.
+    at : int
+        Cycle in which it begins.
+    """
     chip = table.regions.instance.chip
     found, end = [], at
     for core in range(min(chip.cores, table.regions.cut.slices)):
@@ -138,7 +147,15 @@ def play(table: Timetable, group: int = 0, at: int = 0) -> tuple[list[Event], in
 def play_alone(
     instance: GroupingData, operator: int, group: int = 0, at: int = 0
 ) -> tuple[list[Event], int]:
-    """Play an operator that runs from and to global memory, all its transfers beside it."""
+    """Play an operator that runs from and to global memory, all its transfers beside it.
+
+    Parameters
+    ----------
+    instance : GroupingData
+    operator : int
+    group, at : int
+        As of :func:`play`.
+    """
     known, chip = instance.operators[operator], instance.chip
     own, *read = (instance.tensors[t] for t in (operator, *dict.fromkeys(instance.reads[operator])))
     moved = [("load", t.name, chip.load_cycles(t.nbytes(t.shape))) for t in read]
