@@ -53,6 +53,18 @@ def integer(value: object, name: str, least: int | None = None) -> int:
     return number
 
 
+def distinct(values: Array) -> Array:
+    """Return values in order, each once.
+
+    As ``np.unique``, which hashes: ten times slower where almost all of millions are different.
+    """
+    ordered = np.sort(values)
+    keep = np.ones(len(ordered), dtype=bool)
+    keep[1:] = ordered[1:] != ordered[:-1]
+    found: Array = ordered[keep]
+    return found
+
+
 def cuts(cuts: Iterable[int], name: str) -> tuple[int, ...]:
     """Return cuts in order, each once."""
     return tuple(sorted({integer(cut, name) for cut in cuts}))

@@ -24,7 +24,9 @@ from stagepack.instances.pipeline.furthest import furthest_fit
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
 from stagepack.instances.pipeline.solution import PipelineSolution
-from stagepack.instances.pipeline.ticks import (
+from stagepack.instances.pipeline.words import Objective
+from stagepack.instances.profile import Array, Link
+from stagepack.instances.ticks import (
     LARGEST_TICKS,
     ROUNDING,
     binary_grid,
@@ -34,8 +36,6 @@ from stagepack.instances.pipeline.ticks import (
     running_on_binary_grid,
     ticks,
 )
-from stagepack.instances.pipeline.words import Objective
-from stagepack.instances.profile import Array, Link
 from stagepack.instances.words import LARGEST
 
 LARGEST_TABLE = 2**27  # entries of a row of all layers for every class of devices

@@ -1,0 +1,45 @@
+"""Topological numbers: of nodes, or of the circles that they are on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.instances.arrays import distinct
+from stagepack.instances.profile import Array
+
+
+def numbered(n: int, edges: Array) -> Array:
+    """Return a number for each node, the same for those on one circle, rising along edges.
+
+    Numbers run from 0 without gaps; the nodes keep their own where those rise already.
+
+    Parameters
+    ----------
+    n : int
+    edges : ndarray of int64, shape (edges, 2)
+    """
+    if (edges[:, 0] < edges[:, 1]).all():
+        return np.arange(n)
+    from stagepack.instances.graph.components_kernels import strong_components
+
+    ptr, after = rows(n, edges[:, 0], edges[:, 1])
+    found: Array = strong_components(ptr, after)
+    return found
+
+
+def rows(n: int, row: Array, value: Array) -> tuple[Array, Array]:
+    """Return the values of each of n rows, rising and each once, as pointers and values.
+
+    Parameters
+    ----------
+    n : int
+    row, value : ndarray of int64
+        Both from 0, below 2**31.
+    """
+    width = int(value.max(initial=0)) + 1
+    keys = row * width + value
+    if (keys[1:] <= keys[:-1]).any():
+        keys = distinct(keys)
+    ptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(np.bincount(keys // width, minlength=n), out=ptr[1:])
+    return ptr, keys % width

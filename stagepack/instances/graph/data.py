@@ -1,0 +1,176 @@
+"""Graph partitioning: which operators of a graph run on which device.
+
+Operators, the nodes, write tensors that others read.  Each runs on one device; a tensor that is
+read on another device crosses the boundaries of both.  Devices are accelerators, numbered first,
+and CPUs.  An instance is plain arrays; it knows no solver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stagepack.contracts import Number
+from stagepack.instances.graph.words import KIND, DeviceOrder, Objective
+from stagepack.instances.profile import Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class GraphData:
+    """An instance of graph partitioning; use :meth:`from_arrays` or :meth:`from_edges`.
+
+    Attributes
+    ----------
+    name : str
+        Name for tables and reports.
+    time, cpu_time : ndarray, shape (n,)
+        Time of each node on an accelerator of speed 1, and on a CPU; int64, or float64 where the
+        source has fractions.
+    accelerator, cpu : ndarray of bool, shape (n,)
+        Whether a node may run on one.
+    memory, stash, parameters : ndarray of int64, shape (n,)
+        Bytes held where the node is; bytes kept there for each microbatch in flight; bytes that
+        replicas of its stage exchange.
+    colour : ndarray of int64, shape (n,)
+        Nodes of one colour share a device; -1: of none.
+    backward : ndarray of bool, shape (n,)
+        Whether a node belongs to the backward pass.
+    producer, consumer_ptr, consumers : ndarray of int64, shapes (t,), (t + 1,), any
+        Tensor j is written by node ``producer[j]`` and read by
+        ``consumers[consumer_ptr[j]:consumer_ptr[j + 1]]``, rising.
+    traffic : ndarray, shape (t,)
+        Of each tensor: bytes, or whatever a bandwidth is a number of in a unit of time.
+    accelerators, cpus : int
+        Numbers of devices: accelerators are 0, 1, ..., CPUs come after them.
+    speeds : ndarray, shape (accelerators,)
+        By which they divide times.
+    capacity : ndarray of int64, shape (accelerators,), optional
+        Bytes of each accelerator; a CPU has no limit.
+    bandwidth : int, float or ndarray, shape (devices, devices)
+        Traffic in a unit of time, from row to column where links are unlike.
+    device_order : DeviceOrder
+    empty_devices : bool
+        Devices may stay without nodes; otherwise each has some.
+    contiguous : bool
+        Stages follow one another along the graph; otherwise nodes run wherever they are.
+    microbatches : int
+        The i-th of K stages keeps the stashes of min(microbatches, K - i) microbatches.
+    objective : Objective
+    ids : tuple of str, optional
+        Names of the nodes in solutions; "0", "1", ... when absent.
+    names : tuple of str, optional
+        Names of the nodes for people, which may come twice.
+    """
+
+    name: str
+    time: Array
+    cpu_time: Array
+    accelerator: Array
+    cpu: Array
+    memory: Array
+    stash: Array
+    parameters: Array
+    colour: Array
+    backward: Array
+    producer: Array
+    consumer_ptr: Array
+    consumers: Array
+    traffic: Array
+    accelerators: int
+    cpus: int
+    speeds: Array
+    capacity: Array | None
+    bandwidth: Number | Array
+    device_order: DeviceOrder = DeviceOrder.ANY
+    empty_devices: bool = True
+    contiguous: bool = True
+    microbatches: int = 1
+    objective: Objective = Objective.SUM
+    ids: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None
+    source: str = field(default="", compare=False)
+
+    kind = KIND
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.time)
+
+    @property
+    def devices(self) -> int:
+        """Number of accelerators and CPUs."""
+        return self.accelerators + self.cpus
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all links are of one bandwidth."""
+        return not isinstance(self.bandwidth, np.ndarray)
+
+    @cached_property
+    def edges(self) -> Array:
+        """Pairs (producer, consumer) of every tensor, shape (edges, 2)."""
+        pairs = np.repeat(self.producer, np.diff(self.consumer_ptr)), self.consumers
+        return np.column_stack(pairs)
+
+    @cached_property
+    def precedence(self) -> Array:
+        """Pairs (u, v), shape (pairs, 2): the stage of u is not after that of v.
+
+        Edges of the forward pass; those of the backward pass, turned round, where the colour of one
+        of their ends has no forward node, and nothing else says where its stage is.
+        """
+        if not self.backward.any():
+            return self.edges
+        u, v = self.edges.T
+        forward = self.edges[~self.backward[u] & ~self.backward[v]]
+        coloured = self.colour >= 0
+        _, colour = np.unique(self.colour, return_inverse=True)
+        paired = np.bincount(colour[~self.backward & coloured], minlength=colour.max() + 1) > 0
+        alone = ~(coloured & paired[colour])
+        turned = self.backward[u] & self.backward[v] & (alone[u] | alone[v])
+        return np.concatenate((forward, self.edges[turned][:, ::-1]))
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all figures that loads are made of are integers."""
+        return all(a.dtype.kind == "i" for a in (self.time, self.cpu_time, self.traffic))
+
+    def node_id(self, index: int) -> str:
+        """Name of a node in solutions."""
+        return str(index) if self.ids is None else self.ids[index]
+
+    def node_name(self, index: int) -> str:
+        """Name of a node for messages: its id, and what people call it."""
+        name = self.node_id(index)
+        label = "" if self.names is None else self.names[index]
+        return f"{name} ({label})" if label and label != name else name
+
+    def device_name(self, index: int) -> str:
+        """Name of a device for messages and tables."""
+        accelerators = self.accelerators
+        return f"device {index}" if index < accelerators else f"CPU {index - accelerators}"
+
+    @cached_property
+    def digest(self) -> str:
+        """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
+        whole = hashlib.sha256()
+        for key in sorted(self.__dataclass_fields__):
+            if key not in ("name", "source", "ids", "names"):
+                whole.update(key.encode() + _bytes(getattr(self, key)))
+        return whole.hexdigest()[:16]
+
+    def _line(self) -> str:
+        devices = f"{self.accelerators} accelerators" + (f", {self.cpus} CPUs" * bool(self.cpus))
+        return f"{self.name!r}, {self.n} nodes, {devices}, {self.objective}"
+
+
+def _bytes(value: Any) -> bytes:
+    """Return bytes that tell a value from another one."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
+    return str(value).encode()

@@ -1,0 +1,237 @@
+"""Instances of graph partitioning: how they are made, what one is worth, whether it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from stagepack.contracts import Number
+from stagepack.errors import InputError
+from stagepack.instances import arrays
+from stagepack.instances.answer import Answered, Rules
+from stagepack.instances.arrays import Given
+from stagepack.instances.graph import validate
+from stagepack.instances.graph.check import check, evaluate, shape
+from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.solution import GraphSolution
+from stagepack.instances.graph.ticking import ticking
+from stagepack.instances.graph.words import DeviceOrder, Objective
+
+Weight = Given | Mapping[Any, Number] | Callable[..., Number]
+"""Figures by position, by node, or from a function of a node."""
+
+
+class GraphPartition(GraphData, Answered[GraphSolution, Number]):
+    """An instance of graph partitioning; use :meth:`from_arrays` or :meth:`from_edges`.
+
+    What it makes are the fields of :class:`.data.GraphData`.
+    """
+
+    solution_type = GraphSolution
+    rules = Rules(shape, check, evaluate)
+
+    @cached_property
+    def tolerance(self) -> float:
+        """Relative tolerance of objective values: 0 for integers with a common unit, else 1e-9."""
+        if self.objective == Objective.MEMORY:
+            return 0.0
+        return 0.0 if self.whole and ticking(self).exact else 1e-9
+
+    @classmethod
+    def from_arrays(
+        cls,
+        time: Given,
+        *,
+        accelerators: int,
+        producer: Given = None,
+        consumers: Given = None,
+        consumer_ptr: Given = None,
+        traffic: Given = None,
+        cpus: int = 0,
+        cpu_time: Given = None,
+        accelerator: Given = None,
+        cpu: Given = None,
+        memory: Given = None,
+        stash: Given = None,
+        parameters: Given = None,
+        colour: Given = None,
+        backward: Given = None,
+        speeds: Given = 1,
+        capacity: Given = None,
+        bandwidth: Given = None,
+        levels: Iterable[tuple[int, Number]] | None = None,
+        device_order: DeviceOrder | str = DeviceOrder.ANY,
+        empty_devices: bool = True,
+        contiguous: bool = True,
+        microbatches: int = 1,
+        objective: Objective | str = Objective.SUM,
+        ids: Iterable[str] | None = None,
+        names: Iterable[str] | None = None,
+        name: str = "graph",
+        source: str = "",
+    ) -> Self:
+        """Build an instance from arrays; see :class:`.data.GraphData` for what the fields mean.
+
+        Parameters
+        ----------
+        time : array_like, shape (n,)
+            Of each node, on an accelerator of speed 1.
+        accelerators, cpus : int
+        producer : array_like of int, shape (t,)
+            The node that writes each tensor.
+        consumers : array_like of int, or t lists of int
+            The nodes that read it: lists, or one row with `consumer_ptr`.
+        consumer_ptr : array_like of int, shape (t + 1,), optional
+        traffic : array_like, shape (t,)
+            Of each tensor; zeros when absent.
+        cpu_time : array_like, shape (n,), optional
+            Without it no node may run on a CPU.
+        accelerator, cpu, backward : array_like of bool, shape (n,), optional
+            Where a node may run: anywhere when absent; whether it is of the backward pass.
+        memory, stash, parameters : array_like of int, shape (n,), optional
+            Bytes; zeros when absent.
+        colour : array_like of int, shape (n,), optional
+            -1 for none.
+        speeds, capacity : array_like, shape (accelerators,), optional
+            A lone number stands for all.
+        bandwidth : number or array_like, shape (devices, devices), optional
+            1 when absent.
+        levels : iterable of (int, number), optional
+            Instead, from the innermost: so many devices of a group, at this bandwidth among them.
+        device_order, objective : str
+        empty_devices, contiguous : bool
+        microbatches : int
+        ids, names : iterable of str, optional
+            Of nodes: in solutions, each once; for people.
+        name, source : str
+            For tables and reports.
+
+        Raises
+        ------
+        InputError
+            Naming the field: other shapes, negative figures, sums beyond 64 bits, nodes that there
+            are not, circles.
+        """
+        times = arrays.numbers(time, "time")
+        n, k = len(times), arrays.integer(accelerators, "accelerators", 0)
+        if n == 0:
+            raise InputError("no nodes", field="time", remedy="give at least one node")
+        others = arrays.integer(cpus, "cpus", 0)
+        sources, ends, targets = validate.tensors(n, producer, consumers, consumer_ptr)
+        instance = cls(
+            name=str(name),
+            time=times,
+            cpu_time=arrays.numbers(cpu_time, "cpu_time", (n,)),
+            accelerator=validate.flags(accelerator, "accelerator", n, True),
+            cpu=validate.flags(cpu, "cpu", n, cpu_time is not None),
+            memory=arrays.whole_bytes(memory, "memory", (n,)),
+            stash=arrays.whole_bytes(stash, "stash", (n,)),
+            parameters=arrays.whole_bytes(parameters, "parameters", (n,)),
+            colour=validate.colours(colour, n),
+            backward=validate.flags(backward, "backward", n, False),
+            producer=sources,
+            consumer_ptr=ends,
+            consumers=targets,
+            traffic=arrays.numbers(traffic, "traffic", (len(sources),)),
+            accelerators=k,
+            cpus=others,
+            speeds=validate.speeds(speeds, k),
+            capacity=validate.capacity(capacity, k),
+            bandwidth=validate.bandwidth(bandwidth, levels, k + others),
+            device_order=validate.word(device_order, DeviceOrder, "device_order"),
+            empty_devices=bool(empty_devices),
+            contiguous=bool(contiguous),
+            microbatches=arrays.integer(microbatches, "microbatches"),
+            objective=validate.word(objective, Objective, "objective"),
+            ids=validate.labels(ids, "ids", n),
+            names=validate.labels(names, "names", n),
+            source=str(source),
+        )
+        validate.instance(instance)
+        return instance
+
+    @classmethod
+    def from_edges(
+        cls,
+        nodes: int | Iterable[Hashable],
+        edges: Iterable[tuple[Any, Any]],
+        *,
+        time: Weight,
+        traffic: Weight = None,
+        edge_traffic: Given | Callable[[Any, Any], Number] = None,
+        **options: Any,
+    ) -> Self:
+        """Build an instance from nodes and the edges between them.
+
+        Parameters
+        ----------
+        nodes : int, or iterable
+            How many, or their names, which edges and solutions use.
+        edges : iterable of (node, node)
+        time : array_like, mapping, or function of a node
+        traffic : array_like, mapping, or function of a node
+            Every node has one output of so much, which all that follow it read.
+        edge_traffic : array_like, or function of two nodes
+            Instead: every edge has a tensor of its own.
+        **options
+            What else :meth:`from_arrays` takes; figures of nodes, too, by node or from functions.
+
+        Raises
+        ------
+        InputError
+            As :meth:`from_arrays`, and for an edge to a node that there is not.
+        """
+        known: Sequence[Any] = range(nodes) if isinstance(nodes, int) else list(nodes)
+        pairs = validate.edges(edges, known)
+        given = {"time": time, **options}
+        figures = {
+            name: validate.by_node(value, name, known)
+            for name, value in given.items()
+            if name in PER_NODE
+        }
+        if not isinstance(nodes, int):
+            figures.setdefault("ids", [str(node) for node in known])
+        if edge_traffic is None:
+            pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+            sources = np.arange(len(known))
+            first = np.searchsorted(pairs[:, 0], np.arange(len(known) + 1))
+            amounts: Any = validate.by_node(traffic, "traffic", known)
+        elif traffic is None:
+            sources, first, amounts = pairs[:, 0], np.arange(len(pairs) + 1), edge_traffic
+            if callable(edge_traffic):
+                amounts = [edge_traffic(known[u], known[v]) for u, v in pairs.tolist()]
+        else:
+            raise InputError("is given beside edge_traffic", field="traffic", remedy="give one")
+        return cls.from_arrays(
+            producer=sources,
+            consumers=pairs[:, 1],
+            consumer_ptr=first,
+            traffic=amounts,
+            **{**options, **figures},
+        )
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, all validated anew as by :meth:`from_arrays`.
+
+        With another number of devices, what was the same for all of them stays so.
+
+        Raises
+        ------
+        InputError
+            For an unknown field or a value that does not fit.
+        """
+        if "accelerators" in changes:
+            for name in ("speeds", "capacity"):
+                figures = getattr(self, name)
+                if figures is not None and len(np.unique(figures)) == 1:
+                    changes.setdefault(name, figures[0].item())
+        return super().replace(**changes)
+
+
+PER_NODE = (
+    "time", "cpu_time", "accelerator", "cpu", "memory", "stash", "parameters", "colour", "backward",
+    "names",
+)  # fmt: skip

@@ -1,0 +1,123 @@
+"""Nets of a graph between blocks: what is written in one and read in others."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.instances.graph.components import rows
+from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.words import Objective
+from stagepack.instances.profile import Array
+
+HASH_SEED = 20_201_122
+
+
+class Nets(NamedTuple):
+    """Nets between blocks; those that always cost together are one.
+
+    Attributes
+    ----------
+    ptr, members : ndarray of int64
+        Blocks of net j are members[ptr[j]:ptr[j + 1]], the producer first, the others rising.
+    which : ndarray of int64, shape (nets,)
+        Pass that pays.
+    tensor, net : ndarray of int64
+        Tensors that cross, and the net of each.
+    """
+
+    ptr: Array
+    members: Array
+    which: Array
+    tensor: Array
+    net: Array
+
+    @property
+    def nets(self) -> int:
+        """How many there are."""
+        return len(self.which)
+
+    @property
+    def size(self) -> Array:
+        """Number of blocks of each net."""
+        return np.diff(self.ptr)
+
+    def total(self, costs: Array) -> Array:
+        """Return the sum over the tensors of each net of their costs."""
+        found = np.zeros(len(self.which), dtype=np.int64)
+        np.add.at(found, self.net, costs[self.tensor])
+        return found
+
+
+def nets(instance: GraphData, block_of: Array) -> Nets:
+    """Return the nets of an instance between blocks.
+
+    Parameters
+    ----------
+    instance : GraphData
+    block_of : ndarray of int64, shape (n,)
+    """
+    tensor = np.repeat(np.arange(len(instance.producer)), np.diff(instance.consumer_ptr))
+    producer, reader = block_of[instance.producer], block_of[instance.consumers]
+    crossing = (reader != producer[tensor]) & (instance.traffic[tensor] > 0)
+    if instance.objective == Objective.MEMORY:
+        crossing[:] = False
+    tensors, place = np.unique(tensor[crossing], return_inverse=True)
+    producer = producer[tensors]
+    ptr, others = rows(len(tensors), place, reader[crossing])
+    two_passes = instance.objective == Objective.FORWARD_BACKWARD
+    which = instance.backward[instance.producer[tensors]].astype(np.int64) * two_passes
+    # In and out are one where both are added up and every link is alike: then who writes is moot.
+    moot = instance.uniform and instance.objective in (Objective.SUM, Objective.FORWARD_BACKWARD)
+    net, first = _alike(ptr, others, producer, which, moot)
+    size = np.diff(ptr)[first]
+    ends = np.concatenate(([0], np.cumsum(size + 1)))
+    members = np.empty(ends[-1], dtype=np.int64)
+    members[ends[:-1]] = producer[first]
+    rest = np.ones(len(members), dtype=bool)
+    rest[ends[:-1]] = False
+    members[rest] = others[_spread(ptr[first], size)]
+    return Nets(ends, members, which[first], tensors, net)
+
+
+def _alike(
+    ptr: Array, others: Array, producer: Array, which: Array, moot: bool
+) -> tuple[Array, Array]:
+    """Return the group of each net, and the first net of each: equal blocks, pass and producer.
+
+    Equal sums of random numbers of their blocks point to who may be alike; then they are compared.
+    """
+    count, size = len(producer), np.diff(ptr)
+    owner = np.repeat(np.arange(count), size)
+    if moot:
+        blocks = np.concatenate((producer, others))
+        ptr, members = rows(count, np.concatenate((np.arange(count), owner)), blocks)
+        size = np.diff(ptr)
+        owner, heads = np.repeat(np.arange(count), size), which
+    else:
+        members, heads = others, which * (int(producer.max(initial=0)) + 1) + producer
+    random = np.random.default_rng(HASH_SEED)
+    table = random.integers(0, 2**64, int(members.max(initial=0)) + 1, dtype=np.uint64)
+    marks = np.zeros(count, dtype=np.uint64)
+    np.add.at(marks, owner, table[members])
+    order = np.lexsort((marks, heads, size))
+    new = np.ones(count, dtype=bool)
+    for key in (marks, heads, size):
+        new[1:] &= key[order][1:] == key[order][:-1]
+    new = ~new
+    new[:1] = True
+    first = order[np.maximum.accumulate(np.where(new, np.arange(count), 0))]
+    lead = np.empty(count, dtype=np.int64)
+    lead[order] = first
+    unlike = members[_spread(ptr[lead], size)] != members
+    lead[np.unique(owner[unlike])] = np.unique(owner[unlike])
+    firsts, group = np.unique(lead, return_inverse=True)
+    return group, firsts
+
+
+def _spread(start: Array, size: Array) -> Array:
+    """Return the places start, start + 1, ... of each range, one range after the other."""
+    before = np.cumsum(size) - size
+    places: Array = np.arange(int(size.sum())) + np.repeat(start - before, size)
+    return places

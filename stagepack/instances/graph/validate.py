@@ -1,0 +1,383 @@
+"""What users give for a graph partition, read and refused by the name of its field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from stagepack.contracts import Number
+from stagepack.errors import InputError
+from stagepack.instances import arrays
+from stagepack.instances.arrays import Given
+from stagepack.instances.graph.components import numbered, rows
+from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.words import Objective
+from stagepack.instances.profile import Array
+from stagepack.instances.words import LARGEST
+
+MOST = 2**31
+"""Nodes, tensors, devices: pairs of them have 64 bits."""
+MOST_PACES = 64  # bandwidths that differ
+LONGEST_CIRCLE = 12  # nodes of one that a message names
+
+WordT = TypeVar("WordT", bound=StrEnum)
+
+
+def word(given: str, words: type[WordT], name: str) -> WordT:
+    """Return a word of a vocabulary."""
+    if given not in list(words):
+        raise InputError(
+            f"unknown {name} {str(given)[:40]!r}",
+            field=name,
+            remedy="choose one of " + ", ".join(words),
+        )
+    return words(given)
+
+
+def flags(given: Given, name: str, n: int, usual: bool) -> Array:
+    """Return a flag a node; `usual` for all where none are given, a lone one stands for all."""
+    found = np.asarray(usual if given is None else given)
+    if found.ndim == 0:
+        found = np.full(n, found)
+    whole = found.dtype.kind in "iu" and np.isin(found, (0, 1)).all()
+    if found.shape != (n,) or not (found.dtype.kind == "b" or whole):
+        raise InputError(
+            f"has shape {found.shape}" if found.shape != (n,) else "are no flags",
+            field=name,
+            remedy=f"give {n} times true or false",
+        )
+    return frozen(found.astype(bool))
+
+
+def colours(given: Given, n: int) -> Array:
+    """Return a colour a node, -1 for none."""
+    if given is None:
+        return frozen(np.full(n, -1, dtype=np.int64))
+    return arrays.integers(given, "colour", "node", n, least=-1)
+
+
+def speeds(given: Given, k: int) -> Array:
+    """Return the speeds of k accelerators; a lone one stands for all."""
+    lone = given is not None and np.ndim(given) == 0
+    found = arrays.numbers(np.full(k, given) if lone else given, "speeds", (k,))
+    wrong = (found < 1e-9) | (found > 1e9)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InputError(
+            f"entry {at} is {found[at]}", field="speeds", remedy="give speeds around 1"
+        )
+    return found
+
+
+def capacity(given: Given, k: int) -> Array | None:
+    """Return the bytes of k accelerators, a lone number for all; None: no limit."""
+    if given is None:
+        return None
+    return arrays.integers(given, "capacity", "accelerator", k, least=0, spread=True)
+
+
+def by_node(given: Any, name: str, known: Sequence[Any]) -> Any:
+    """Return figures in the order of the nodes, from a mapping or a function of a node too."""
+    if callable(given):
+        return [given(node) for node in known]
+    if not isinstance(given, Mapping):
+        return given
+    missing = next((node for node in known if node not in given), None)
+    if missing is not None:
+        raise InputError("is missing", field=f"{name}.{missing}", remedy="name every node")
+    return [given[node] for node in known]
+
+
+def edges(given: Iterable[tuple[Any, Any]], known: Sequence[Any]) -> Array:
+    """Return pairs of positions of nodes, shape (edges, 2).
+
+    Parameters
+    ----------
+    given : iterable of (node, node)
+    known : sequence
+        The nodes.
+
+    Raises
+    ------
+    InputError
+        Naming the edge that is no pair, or leads to a node that there is not.
+    """
+    if isinstance(known, range):
+        pairs = np.asarray(given if isinstance(given, np.ndarray) else list(given))
+        if pairs.size == 0:
+            return np.zeros((0, 2), dtype=np.int64)
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+            raise InputError("are no pairs of nodes", field="edges", remedy="give (u, v)")
+        return pairs.astype(np.int64)
+    place = {node: at for at, node in enumerate(known)}
+    if len(place) < len(known):
+        twice = next(node for at, node in enumerate(known) if place[node] != at)
+        raise InputError(f"{twice!r} comes twice", field="nodes", remedy="give each once")
+    found = []
+    for at, edge in enumerate(given):
+        try:
+            u, v = edge
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{edge!r} is no pair", field=f"edges[{at}]", remedy="give (u, v)"
+            ) from None
+        for node in (u, v):
+            if node not in place:
+                raise InputError(
+                    f"{node!r} is no node", field=f"edges[{at}]", remedy="name it among the nodes"
+                )
+        found.append((place[u], place[v]))
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def frozen(array: Array) -> Array:
+    """Return an array that none can change."""
+    array.setflags(write=False)
+    return array
+
+
+def tensors(
+    n: int, producer: Given, consumers: Given, consumer_ptr: Given
+) -> tuple[Array, Array, Array]:
+    """Return producers, pointers and consumers of tensors: consumers rise, each once.
+
+    Parameters
+    ----------
+    n : int
+        Number of nodes.
+    producer : array_like of int, shape (t,)
+    consumers : array_like of int, or t lists of int
+        In one row with `consumer_ptr`, else a list a tensor.
+    consumer_ptr : array_like of int, shape (t + 1,), optional
+
+    Raises
+    ------
+    InputError
+        Naming the tensor that names no node, or its own producer among its consumers.
+    """
+    sources = arrays.integers([] if producer is None else producer, "producer", "tensor")
+    count = len(sources)
+    if consumer_ptr is None:
+        lists = [np.ravel(part).tolist() for part in cast("Iterable[Any]", consumers or ())]
+        if len(lists) != count:
+            raise InputError(
+                f"{len(lists)} lists for {count} tensors",
+                field="consumers",
+                remedy="give the nodes that read it for each tensor",
+            )
+        consumer_ptr = np.cumsum([0, *map(len, lists)])
+        consumers = [node for part in lists for node in part]
+    targets = arrays.integers(consumers, "consumers", "edge")
+    ends = arrays.integers(consumer_ptr, "consumer_ptr", "tensor and one more", count + 1)
+    if ends[0] != 0 or ends[-1] != len(targets) or (np.diff(ends) < 0).any():
+        raise InputError(
+            f"does not rise from 0 to {len(targets)}",
+            field="consumer_ptr",
+            remedy="tensor j is read by consumers[consumer_ptr[j]:consumer_ptr[j + 1]]",
+        )
+    for name, nodes in (("producer", sources), ("consumers", targets)):
+        wrong = (nodes < 0) | (nodes >= n)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise InputError(
+                f"entry {at} is {nodes[at]}, no node",
+                field=name,
+                remedy=f"nodes are 0..{n - 1}",
+            )
+    tensor = np.repeat(np.arange(count), np.diff(ends))
+    looping = sources[tensor] == targets
+    if looping.any():
+        at = int(tensor[np.argmax(looping)])
+        raise InputError(
+            f"tensor {at} is read by node {sources[at]}, which writes it",
+            field="consumers",
+            remedy="leave out edges from a node to itself",
+        )
+    ends, targets = rows(count, tensor, targets)
+    return sources, frozen(ends), frozen(targets)
+
+
+def bandwidth(
+    given: Given, levels: Iterable[tuple[int, Number]] | None, devices: int
+) -> Number | Array:
+    """Return one bandwidth for all links, or a table from device to device.
+
+    Parameters
+    ----------
+    given : number or array_like, shape (devices, devices)
+    levels : iterable of (int, number), optional
+        Instead: devices of an innermost group and the bandwidth among them, such groups of the
+        next larger one and the bandwidth among these, and so on.
+    devices : int
+
+    Raises
+    ------
+    InputError
+    """
+    if levels is not None:
+        if given is not None:
+            raise InputError("is given beside levels", field="bandwidth", remedy="give one of them")
+        given = _from_levels(levels, devices)
+    elif given is None:
+        return 1
+    if np.ndim(given) == 0:
+        pace: Number = arrays.numbers(np.reshape(given, 1), "bandwidth").item()
+        table = np.array([[pace]])
+    else:
+        table = np.array(arrays.numbers(given, "bandwidth", (devices, devices)))
+    between = ~np.eye(devices, dtype=bool) if np.ndim(given) else np.ones((1, 1), dtype=bool)
+    paces = np.unique(table[between])
+    if len(paces) and not (paces[0] >= 1e-18 and paces[-1] <= 1e18):
+        raise InputError(
+            f"is {paces[0] if paces[0] < 1e-18 else paces[-1]}",
+            field="bandwidth",
+            remedy="give positive numbers up to 1e18",
+        )
+    if len(paces) > MOST_PACES:
+        raise InputError(
+            f"has {len(paces)} different values",
+            field="bandwidth",
+            remedy=f"round it to at most {MOST_PACES}",
+        )
+    if len(paces) < 2:
+        only: Number = paces[0].item() if len(paces) else 1
+        return only
+    table[~between] = 0
+    return frozen(table)
+
+
+def _from_levels(levels: Iterable[tuple[int, Number]], devices: int) -> Array:
+    """Return the table of bandwidths of groups within groups."""
+    numbers = np.arange(devices)
+    table, size = np.zeros((devices, devices)), 1
+    for at, level in enumerate(levels):
+        try:
+            count, pace = level
+            table = np.where(table == 0, float(pace), table) if size == 1 else table
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{level!r} is no pair", field=f"levels[{at}]", remedy="give (devices, bandwidth)"
+            ) from None
+        group = numbers // size
+        apart = group[:, None] != group[None, :]
+        table = np.where(apart, float(pace), table)
+        size *= arrays.integer(count, f"levels[{at}]", 1)
+    if size < devices:
+        raise InputError(
+            f"have {size} devices in all, of {devices}",
+            field="levels",
+            remedy="add a level, or larger groups",
+        )
+    return table
+
+
+def labels(given: Iterable[str] | None, name: str, n: int) -> tuple[str, ...] | None:
+    """Return a name a node."""
+    if given is None:
+        return None
+    found = tuple(map(str, given))
+    if len(found) != n:
+        raise InputError(
+            f"{len(found)} names for {n} nodes", field=name, remedy="give one name a node"
+        )
+    return found
+
+
+def instance(given: GraphData) -> None:
+    """Refuse an instance whose fields do not fit one another, or whose sums could overflow.
+
+    Raises
+    ------
+    InputError
+        Naming the field; for a circle of nodes these.
+    """
+    n, k = given.n, given.devices
+    if max(n, len(given.producer), len(given.consumers), k) >= MOST:
+        raise InputError("is too large", field="nodes", remedy="give fewer than 2**31 of all")
+    if k < 1:
+        raise InputError("no devices", field="accelerators", remedy="give at least one device")
+    if k > n and not given.empty_devices:
+        raise InputError(
+            f"{k} devices for {n} {'node' if n == 1 else 'nodes'}",
+            field="accelerators",
+            remedy="use at most one device a node, or allow empty devices",
+        )
+    if not 1 <= given.microbatches < MOST:
+        raise InputError(
+            f"{given.microbatches} microbatches",
+            field="microbatches",
+            remedy="give at least one and fewer than 2**31",
+        )
+    if given.ids is not None and len(set(given.ids)) < n:
+        seen: set[str] = set()
+        twice = next(one for one in given.ids if one in seen or seen.add(one))  # type: ignore[func-returns-value]
+        raise InputError(f"{twice!r} comes twice", field="ids", remedy="give every node its own")
+    if given.objective == Objective.REPLICATED:
+        _alike(given)
+    _sums(given)
+    _acyclic(given)
+
+
+def _alike(given: GraphData) -> None:
+    """Refuse devices among which a stage cannot be shared out evenly."""
+    unlike = {
+        "cpus": given.cpus > 0,
+        "speeds": len(np.unique(given.speeds)) > 1,
+        "capacity": given.capacity is not None and len(np.unique(given.capacity)) > 1,
+        "bandwidth": not given.uniform,
+    }
+    for field, wrong in unlike.items():
+        if wrong:
+            raise InputError(
+                "makes devices unlike, which stages cannot be shared among",
+                field=field,
+                remedy="give accelerators of one kind, or another objective",
+            )
+
+
+def _sums(given: GraphData) -> None:
+    """Refuse figures whose sums could overflow."""
+    times = [given.time, given.cpu_time]
+    if sum(float(np.sum(column, dtype=np.float64)) for column in times) >= LARGEST:
+        raise InputError(
+            "the sum of all times exceeds 2**62", field="time", remedy="use a coarser unit"
+        )
+    if float(np.sum(given.traffic, dtype=np.float64)) * max(given.devices, 4) >= LARGEST:
+        raise InputError(
+            "the traffic of all tensors on all devices exceeds 2**62",
+            field="traffic",
+            remedy="use a coarser unit",
+        )
+    held = float(np.sum(given.memory, dtype=np.float64))
+    held += given.microbatches * float(np.sum(given.stash, dtype=np.float64))
+    held += 4 * given.devices * float(np.sum(given.parameters, dtype=np.float64))
+    if held >= LARGEST:
+        raise InputError(
+            "the sum of all bytes exceeds 2**62", field="memory", remedy="use a coarser unit"
+        )
+
+
+def _acyclic(given: GraphData) -> None:
+    """Refuse a graph with a circle, naming its nodes."""
+    component = numbered(given.n, given.edges)
+    if len(component) == 0 or component.max() == given.n - 1:
+        return
+    inside = component[given.edges[:, 0]] == component[given.edges[:, 1]]
+    before = dict(given.edges[inside][:, ::-1].tolist())  # of each node on a circle, one before it
+    at = next(iter(before))
+    path: dict[int, None] = {}
+    while at not in path:
+        path[at] = None
+        at = before[at]
+    circle = list(path)[list(path).index(at) :][::-1]
+    names = [given.node_name(node) for node in [circle[-1], *circle]]
+    if len(names) > LONGEST_CIRCLE:
+        names[LONGEST_CIRCLE - 2 : -1] = ["..."]
+    raise InputError(
+        f"nodes read one another in a circle: {' -> '.join(names)}",
+        field="consumers",
+        remedy="give an acyclic graph",
+    )

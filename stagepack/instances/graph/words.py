@@ -1,0 +1,46 @@
+"""Words of graph partitioning: its kind, its objectives, what may be said of an instance."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from stagepack.instances.words import Parameter
+
+KIND = "graph-partition"
+
+
+class Objective(StrEnum):
+    """What to minimise; the load of a device is the time that it needs for one sample."""
+
+    SUM = "sum"
+    """The largest load, where a device computes or communicates: time + received + sent."""
+    OVERLAP = "overlap"
+    """The largest load, where it does all at once: the largest of time, received and sent."""
+    REPLICATED = "replicated"
+    """As `overlap`, and a stage may run on several devices, which share samples (PipeDream)."""
+    FORWARD_BACKWARD = "forward+backward"
+    """The largest load of the forward pass plus that of the backward pass, each as in `sum`."""
+    MEMORY = "memory"
+    """The most bytes that a device holds."""
+
+
+class DeviceOrder(StrEnum):
+    """Which device holds which stage."""
+
+    ANY = "any"
+    """Stages run on the devices in any order."""
+    FIXED = "fixed"
+    """Device d holds the d-th stage."""
+
+
+WORDS = (
+    Parameter("cpus", int, "number of CPUs beside the accelerators", 0, 2**20),
+    Parameter(
+        "device_order",
+        str,
+        "which device holds which stage",
+        choices=tuple(DeviceOrder),
+    ),
+    Parameter("empty_devices", bool, "devices may stay without operators"),
+    Parameter("contiguous", bool, "stages follow one another: none both before and after another"),
+)
