@@ -27,7 +27,20 @@ WordT = TypeVar("WordT", bound=StrEnum)
 
 
 def word(given: str, words: type[WordT], name: str) -> WordT:
-    """Return a word of a vocabulary."""
+    """Return a word of a vocabulary.
+
+    Parameters
+    ----------
+    given : str
+    words : type
+        The vocabulary.
+    name : str
+        The field, for messages.
+
+    Raises
+    ------
+    InputError
+    """
     if given not in list(words):
         raise InputError(
             f"unknown {name} {str(given)[:40]!r}",
@@ -38,7 +51,22 @@ def word(given: str, words: type[WordT], name: str) -> WordT:
 
 
 def flags(given: Given, name: str, n: int, usual: bool) -> Array:
-    """Return a flag a node; `usual` for all where none are given, a lone one stands for all."""
+    """Return a flag a node.
+
+    Parameters
+    ----------
+    given : array_like of bool, shape (n,), optional
+        A lone one stands for all.
+    name : str
+        The field, for messages.
+    n : int
+    usual : bool
+        The flag of all where none are given.
+
+    Raises
+    ------
+    InputError
+    """
     found = np.asarray(usual if given is None else given)
     if found.ndim == 0:
         found = np.full(n, found)
@@ -80,7 +108,21 @@ def capacity(given: Given, k: int) -> Array | None:
 
 
 def by_node(given: Any, name: str, known: Sequence[Any]) -> Any:
-    """Return figures in the order of the nodes, from a mapping or a function of a node too."""
+    """Return figures in the order of the nodes.
+
+    Parameters
+    ----------
+    given : array_like, mapping, or function of a node
+    name : str
+        The field, for messages.
+    known : sequence
+        The nodes.
+
+    Raises
+    ------
+    InputError
+        Naming a node that a mapping does not have.
+    """
     if callable(given):
         return [given(node) for node in known]
     if not isinstance(given, Mapping):
@@ -275,7 +317,19 @@ def _from_levels(levels: Iterable[tuple[int, Number]], devices: int) -> Array:
 
 
 def labels(given: Iterable[str] | None, name: str, n: int) -> tuple[str, ...] | None:
-    """Return a name a node."""
+    """Return a name a node.
+
+    Parameters
+    ----------
+    given : iterable of str, optional
+    name : str
+        The field, for messages.
+    n : int
+
+    Raises
+    ------
+    InputError
+    """
     if given is None:
         return None
     found = tuple(map(str, given))
