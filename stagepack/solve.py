@@ -183,6 +183,7 @@ def solve(
     status, termination = progress.outcome()
     if goal is not None and progress.objective is not None and progress.objective <= goal:
         termination = Termination.TARGET
+    said = [progress.infeasible_reason or progress.reason, getattr(instance, "proviso", "")]
     result: Result[SolutionT] = Result(
         status=status,
         termination=termination,
@@ -194,7 +195,7 @@ def solve(
         engine=progress.engine,
         runtime=progress.elapsed,
         setup_time=progress.setup_time,
-        reason=progress.infeasible_reason or progress.reason,
+        reason="; ".join(filter(None, said)),
         instance=instance.name,
         kind=instance.kind,
         objective_name=str(instance.objective),

@@ -60,6 +60,11 @@ class Answered(Shown, Generic[S, V]):
         """What the instance is made of: each field that matters, long ones as a checksum."""
         return fields_of(self)
 
+    @property
+    def proviso(self) -> str:
+        """What an optimum of this instance says nothing about; "" where that needs no word."""
+        return ""
+
     def __getstate__(self) -> JsonObject:
         """Pickle the fields alone: what was derived from them is made anew."""
         whole: Any = self

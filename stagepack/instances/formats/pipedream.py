@@ -12,8 +12,9 @@ line of a tab and ``id1 -- id2``.
 What becomes of it:
 
 - ``Input*`` nodes and their edges are dropped, then ``__getitem__`` nodes that nobody uses.
-- The chain follows a topological order (Kahn's algorithm, ties by id with numbers compared as
-  numbers), so that the same file always gives the same chain.
+- The chain follows a topological order: with ``order="file"`` that of Kahn's algorithm, ties by id
+  with numbers compared as numbers; with ``order="best"``, the default, the best of that one and
+  some dozens of others (:mod:`stagepack.instances.pipeline.orders`), always the same for one file.
 - A scalar activation is one tensor.  Each element of a list is a tensor of its own: a
   ``__getitem__(j)`` node uses element j, every other consumer all of them.  A tensor that crosses
   a cut counts once there, however many consumers it has; the last layer's output returns to the
@@ -97,7 +98,17 @@ def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePar
     nodes = _in_order(_pruned(_read_nodes(strict.text(data))))
     profile = _chain(nodes, unit, training=given.get("training", False))
     name = stem_of(file).removesuffix("_graph")
-    return [PipelinePartition.from_profile(profile, cluster, name=name, source=file, **job(given))]
+
+    def build(profile: ModelProfile) -> PipelinePartition:
+        return PipelinePartition.from_profile(
+            profile, cluster, name=name, source=file, **job(given)
+        )
+
+    if given.get("order") == "file":
+        return [build(profile)]
+    from stagepack.instances.pipeline.orders import best_order  # it loads compiled kernels
+
+    return [best_order(profile, build)]
 
 
 def _read_nodes(text: str) -> dict[str, Node]:
@@ -318,7 +329,7 @@ def _at(line: int, problem: str, remedy: str = "correct the line") -> InputError
 
 FORMAT = Format(
     name="pipedream",
-    contexts={KIND: GIVEN | {"unit"}},
+    contexts={KIND: GIVEN | {"unit", "order"}},
     extensions=(".txt",),
     description="PipeDream profiles (graph.txt), read as a chain; needs devices or a cluster",
     sniff=_sniff,

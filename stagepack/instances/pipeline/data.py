@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -29,6 +29,28 @@ class Variable:
     name: str
     first: int
     last: int
+
+
+class GraphOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The chain is one of many topological orders of a graph, and so is its optimum.
+
+    Attributes
+    ----------
+    edges : int
+        Pairs of layers of which one reads what the other writes.
+    loose : int
+        Neighbours in the chain that could change places.
+    tried : int
+        Orders among which this one was chosen; 1: it was given.
+    """
+
+    edges: Annotated[int, msgspec.Meta(ge=0)]
+    loose: Annotated[int, msgspec.Meta(ge=1)]
+    tried: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+    def __str__(self) -> str:
+        chosen = "" if self.tried == 1 else f", the best of {self.tried} tried"
+        return f"one of many of a graph{chosen}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -75,6 +97,8 @@ class PartitionData:
         Devices may stay unused; otherwise every device runs a stage.
     free_order : bool
         Stages may run on the devices in any order; otherwise in the order of the cluster.
+    order : GraphOrder, optional
+        That the chain is one order of a graph which has others.
     """
 
     name: str
@@ -102,6 +126,7 @@ class PartitionData:
     fewer_stages: bool = False
     free_order: bool = False
     layer_names: tuple[str, ...] | None = None
+    order: GraphOrder | None = None
     source: str = field(default="", compare=False)
 
     kind = KIND
@@ -179,7 +204,10 @@ class PartitionData:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
         whole = hashlib.sha256()
         for key, value in sorted(vars(self).items()):
-            if key in ("name", "source", "layer_names") or key not in self.__dataclass_fields__:
+            if (
+                key in ("name", "source", "layer_names", "order")
+                or key not in self.__dataclass_fields__
+            ):
                 continue
             whole.update(key.encode())
             for part in _parts(value):

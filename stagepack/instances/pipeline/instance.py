@@ -14,11 +14,19 @@ from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
 from stagepack.instances.pipeline import validate
 from stagepack.instances.pipeline.check import check, evaluate, shape
-from stagepack.instances.pipeline.data import PartitionData, Variable
+from stagepack.instances.pipeline.data import GraphOrder, PartitionData, Variable
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import Objective
-from stagepack.instances.profile import Array, Cluster, Device, Lifetimes, Link, ModelProfile
+from stagepack.instances.profile import (
+    Array,
+    Cluster,
+    Device,
+    LayerProfile,
+    Lifetimes,
+    Link,
+    ModelProfile,
+)
 
 
 class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
@@ -29,6 +37,18 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
 
     solution_type = PipelineSolution
     rules = Rules(shape, check, evaluate)
+
+    @property
+    def proviso(self) -> str:
+        """That the chain is one order of a graph, where it is."""
+        if self.order is None:
+            return ""
+        tried = self.order.tried
+        chosen = f", the best of {tried} tried" if tried > 1 else ""
+        return (
+            f"for one order of the layers{chosen}: others of their graph may do better, and "
+            "--kind graph-partition looks at all"
+        )
 
     # ------------------------------------------------------------------ constructors
 
@@ -65,6 +85,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         fewer_stages: bool = False,
         free_order: bool = False,
         layer_names: Sequence[str] | None = None,
+        order: GraphOrder | None = None,
         name: str = "pipeline",
         source: str = "",
     ) -> PipelinePartition:
@@ -109,6 +130,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             Every device waits for the host's transfer; devices may stay unused; stages may run on
             the devices in any order.
         layer_names : sequence of str, optional
+        order : GraphOrder, optional
+            That the chain is one order of a graph which has others.
         name, source : str
             For tables and reports.
 
@@ -189,6 +212,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             fewer_stages=bool(fewer_stages),
             free_order=bool(free_order),
             layer_names=None if layer_names is None else tuple(map(str, layer_names)),
+            order=order,
             source=source,
         )
         validate.instance(instance)
@@ -252,6 +276,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             "out_bytes": crossing,
             "variables": [(name, first, last) for name, (first, last) in spans.items()],
             "layer_names": [layer.name or f"layer {i}" for i, layer in enumerate(layers)],
+            "order": _order_of(layers),
         }
         return cls.from_arrays(
             [layer.forward for layer in layers],
@@ -259,6 +284,18 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             name=profile.name or "pipeline" if name is None else name,
             **{**derived, **options},
         )
+
+
+def _order_of(layers: Sequence[LayerProfile]) -> GraphOrder | None:
+    """Return that layers are one order of many; None where every layer reads the one before it.
+
+    None, too, where no layer reads what another one writes: nothing is said of their graph then.
+    """
+    writer = {tensor: at for at, layer in enumerate(layers) for tensor in layer.outputs}
+    sources = [{writer[name] for name in layer.inputs if name in writer} for layer in layers]
+    edges = sum(map(len, sources))
+    loose = sum(at not in read for at, read in enumerate(sources[1:]))
+    return GraphOrder(edges=edges, loose=loose) if edges and loose else None
 
 
 def _quick_cluster(

@@ -18,7 +18,7 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters
 from stagepack.instances.documents.lines import Rows, unless, unusual
-from stagepack.instances.pipeline.data import Variable
+from stagepack.instances.pipeline.data import GraphOrder, Variable
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.words import Objective
@@ -97,6 +97,7 @@ class Document(
     free_order: bool = False
     tensors: dict[str, Bytes] = {}
     results: list[str] | None = None
+    order: GraphOrder | None = None
     variables: list[Span] = []
     forbidden_cuts: list[Index] = []
     fixed_cuts: list[Index] = []
@@ -137,6 +138,7 @@ def parse(document: Document, given: Mapping[str, Any]) -> PipelinePartition:
             for name in ("name", "source", "forbidden_cuts", "fixed_cuts", *JOB)
         },
         **{name: _table(getattr(document, name), name) for name in TABLES},
+        **({} if document.order is None else {"order": document.order}),
         **job(given),
     }
     if isinstance(document.layers, Columns):
@@ -264,6 +266,7 @@ def dump(instance: PipelinePartition) -> dict[str, Any]:
         "objective": str(instance.objective),
         **unusual(instance, Document, JOB[1:]),
         "cluster": _lean(instance.cluster),
+        "order": instance.order and _lean(instance.order),
         "layers": Rows(columns),
         "variables": [
             {"name": v.name, "first": v.first, "last": v.last} for v in instance.variables

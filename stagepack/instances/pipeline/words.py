@@ -29,6 +29,13 @@ WORDS = (
         "every device waits for the exchange with the host",
         option="machine",
     ),
+    Parameter(
+        "order",
+        str,
+        "which order of a graph makes the chain: the best of some dozens, or that of the file",
+        choices=("best", "file"),
+        option="instance",
+    ),
     Parameter("fewer_stages", bool, "devices may stay unused", option="freedom"),
     Parameter("free_order", bool, "stages may run on the devices in any order", option="freedom"),
 )

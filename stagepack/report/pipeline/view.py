@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import host_cycles
+from stagepack.instances.pipeline.data import GraphOrder
 from stagepack.instances.pipeline.estimate import Estimate, estimate, read_measured
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.report import format as as_text
@@ -43,6 +45,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         largest = int(np.argmax(cycles))
         found: JsonObject = {
             "layers": instance.n,
+            "order": None if instance.order is None else msgspec.structs.asdict(instance.order),
             "devices": instance.k,
             "kinds_of_devices": len({device.kind for device in cluster.devices}),
             "cluster": cluster.name or None,
@@ -93,6 +96,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             ("Devices", devices + (f" ({given['cluster']})" if given["cluster"] else "")),
             ("Cuts allowed", f"{number(given['allowed_cuts'])} of {number(given['cuts'])}"),
         ]
+        if given["order"]:
+            found.insert(2, ("Their order", str(GraphOrder(**given["order"]))))
         if given["cycles"]:
             found += [
                 ("Cycles", number(given["cycles"])),

@@ -1,0 +1,79 @@
+"""Compiled kernel that judges the orders of a graph's layers: one stage more of a chain."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+INFINITE = 2**61
+PLAIN, SUM, OVERLAP, TRANSFER = range(4)
+"""What counts of a stage: compute, with its transfers added, the largest of them, these alone."""
+
+
+class Stage(NamedTuple):
+    """What the stages [a, b) of one device cost, in ticks.
+
+    Attributes
+    ----------
+    work : ndarray of int64, shape (n + 1,)
+        Running sum of compute.
+    recv, send : ndarray of int64, shape (n + 1,)
+        Ticks to receive at a, to send at b.
+    reach : ndarray of int64, shape (n + 1,)
+        The furthest end of a stage that begins at each cut, non-decreasing.
+    allowed : ndarray of bool, shape (n + 1,)
+        Cuts where a stage may begin or end.
+    host : int64
+        Ticks added to every transfer.
+    """
+
+    work: Array
+    recv: Array
+    send: Array
+    reach: Array
+    allowed: Array
+    host: int
+
+
+@compiled
+def extend(
+    counted: int, stage: Stage, most_compute: int, most_transfer: int, before: Array, after: Array
+) -> None:
+    """Set after[b] to the least of max(before[a], cost of [a, b)) over all a.
+
+    Walks back from b until compute alone costs more.  O(n**2) at most.
+
+    Parameters
+    ----------
+    counted : int64
+        `PLAIN`, `SUM`, `OVERLAP` or `TRANSFER`.
+    stage : Stage
+    most_compute, most_transfer : int64
+        Limits on every stage.
+    before, after : ndarray of int64, shape (n + 1,)
+    """
+    n = len(before) - 1
+    after[0] = INFINITE
+    for b in range(1, n + 1):
+        least, send = INFINITE, stage.send[b]
+        if stage.allowed[b]:
+            for a in range(b - 1, -1, -1):
+                compute, recv = stage.work[b] - stage.work[a], stage.recv[a]
+                if compute > most_compute or stage.reach[a] < b:
+                    break
+                if counted != TRANSFER and compute >= least:
+                    break
+                transfer = recv + send + stage.host
+                if before[a] >= least or transfer > most_transfer or not stage.allowed[a]:
+                    continue
+                cost = compute
+                if counted == SUM:
+                    cost += transfer
+                elif counted == OVERLAP:
+                    cost = max(compute, recv, send)
+                elif counted == TRANSFER:
+                    cost = transfer
+                least = min(least, max(before[a], cost))
+        after[b] = least
