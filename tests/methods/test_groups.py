@@ -5,16 +5,78 @@ from __future__ import annotations
 import pytest
 
 import stagepack as sp
-from tests.instances.groups.networks import block
+from tests.instances.groups.networks import add, block, conv, grouping
 
+RULES = ("layerwise", "greedy-tail", "dp-first-fit")
 METHODS = [method.name for method in sp.methods("groups")]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_solve_a_network(method: str) -> None:
-    result = sp.solve(sp.load("groups/squeezenet", chip="cv184x"), method=method)
+    order = "free" if method == "dag" else "given"
+    result = sp.solve(sp.load("groups/squeezenet", chip="cv184x", order=order), method=method)
     assert result.solution is not None
-    assert result.status is (sp.Status.OPTIMAL if method in ("auto", "dp") else sp.Status.FEASIBLE)
+    assert result.status is (sp.Status.FEASIBLE if method in RULES else sp.Status.OPTIMAL)
+
+
+@pytest.mark.parametrize("engine", ["highs", "cp-sat"])
+def test_the_interval_model_proves_what_dp_proves(engine: str) -> None:
+    """Also where groups have to be banned because their buffers cannot be placed."""
+    whole = sp.load("groups/resnet50", chip="cv184x", max_group=8)
+    known = sp.solve(whole, method="dp")
+    result = sp.solve(whole, method="milp", engine=engine)
+    assert result.status is sp.Status.OPTIMAL
+    assert result.objective == known.objective
+    assert result.bound_source == f"{engine} (milp)"
+
+
+def test_free_order_is_a_question_of_its_own() -> None:
+    given = sp.load("groups/squeezenet", chip="cv184x")
+    free = sp.load("groups/squeezenet", chip="cv184x", order="free")
+    intervals = sp.solve(given)
+    assert intervals.objective is not None
+    with pytest.raises(sp.InputError, match="order: free lets them leave it"):
+        sp.solve(given, method="dag")
+    best = sp.solve(free)
+    assert (best.method, best.status) == ("auto", sp.Status.OPTIMAL)
+    assert best.objective is not None
+    assert best.objective < intervals.objective
+    assert isinstance(best.solution, sp.GroupingSolution)
+    assert best.solution.order
+    assert "order: free?" in str(given.check(best.solution))
+    # The best of the given order is a plan, and no proof.
+    same = sp.solve(free, method="dp")
+    assert (same.objective, same.status) == (intervals.objective, sp.Status.FEASIBLE)
+    # Where there is no other order it is.
+    assert sp.solve(sp.load("groups/vgg19", order="free"), method="dp").status is best.status
+
+
+def test_wide_networks_end_with_a_plan_and_a_bound() -> None:
+    found = [conv(f"a{at}", "x", 8, 8, kernel=1) for at in range(200)]
+    total = add("s", *(op.name for op in found), channels=8, rows=8)
+    whole = grouping(
+        [*found, total],
+        order="free",
+        timesteps="nearest",
+        slicing="n-then-h",
+        max_group=3,
+        max_slices=2,
+    )
+    result = sp.solve(whole, method="dag")
+    assert result.status is sp.Status.FEASIBLE
+    assert result.bound is not None
+    assert "more than 100,000 ideals" in result.reason
+    known = sp.solve(whole, method="dp")
+    assert result.objective is not None
+    assert known.objective is not None
+    assert result.objective <= known.objective
+
+
+def test_no_order_fits() -> None:
+    whole = block(standalone="needed", max_slices=1, timesteps="nearest", order="free")
+    result = sp.solve(whole.replace(chip=_with(whole, 400)), method="dag")
+    assert result.status is sp.Status.INFEASIBLE
+    assert "a needs 416 bytes in each lane" in result.reason
 
 
 def test_who_does_not_fit_is_named() -> None:

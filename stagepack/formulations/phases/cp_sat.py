@@ -38,7 +38,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formulations.phases.groups import BACKWARD, FORWARD, GroupModel, Part
-from stagepack.formulations.phases.whole import LARGEST_SUM, WholeProgram
+from stagepack.formulations.whole import LARGEST_SUM, WholeProgram
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 

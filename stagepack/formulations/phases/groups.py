@@ -49,7 +49,7 @@ import numpy as np
 
 from stagepack.formulations.base import Formulation
 from stagepack.formulations.phases.remat import too_many
-from stagepack.formulations.phases.whole import Terms, WholeProgram, add
+from stagepack.formulations.whole import Terms, WholeProgram, add
 from stagepack.instances.phases.data import Figures
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution

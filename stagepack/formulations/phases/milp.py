@@ -6,7 +6,7 @@ Sets, parameters, variables, objective, constraints, size and source are those o
 from __future__ import annotations
 
 from stagepack.formulations.phases.groups import GroupModel
-from stagepack.formulations.phases.whole import WholeProgram
+from stagepack.formulations.whole import WholeProgram
 
 
 class Milp(GroupModel):

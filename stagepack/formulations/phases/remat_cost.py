@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from stagepack.formulations.phases.remat import UNLIMITED, Step
-from stagepack.formulations.phases.whole import WholeProgram
+from stagepack.formulations.whole import WholeProgram
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.modes import Mode, compute_cycles, transfer_cycles
 from stagepack.instances.phases.solution import PhaseSolution

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.formulations.phases.remat_cost import RematProgram
-from stagepack.formulations.phases.whole import Terms, add, merged
+from stagepack.formulations.whole import Terms, add, merged
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.solution import PhaseSolution

@@ -45,7 +45,7 @@ import numpy as np
 
 from stagepack.formulations.phases.remat import as_bits
 from stagepack.formulations.phases.remat_cost import RematProgram
-from stagepack.formulations.phases.whole import Terms, add
+from stagepack.formulations.whole import Terms, add
 from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array

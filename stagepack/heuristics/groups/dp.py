@@ -17,18 +17,15 @@ Cost: O(n * longest group) prices of :mod:`.oracle`, and few placements.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from stagepack.heuristics.groups.oracle import ALONE, NONE, Ends, Oracle
-from stagepack.heuristics.groups.placement import Offsets, place
+from stagepack.heuristics.groups.oracle import NONE, Ends, Oracle
+from stagepack.heuristics.groups.placement import Placements
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.regions import Regions
-from stagepack.instances.groups.timesteps import Timetable
 from stagepack.progress import Stopped
-from stagepack.result import Status
 
 KeepGoing = Callable[[], bool]
 FAR = 2**62
@@ -49,23 +46,22 @@ class Partition:
         Whether the first cut that fits will do.
     before_search : callable
         Called where buffers have to be placed by search, see :func:`.placement.place`.
-
-    Attributes
-    ----------
-    decided : bool
-        Whether every placement asked for was found, or proved impossible.
     """
 
     instance: LayerGrouping
     keep_going: KeepGoing
     eager: bool = False
     before_search: Callable[[bool], None] = lambda _: None
-    decided: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
         self._oracle = Oracle(self.instance)
         self._ends: dict[int, Ends] = {}
-        self._placed: dict[tuple[int, int, int], Offsets] = {}
+        self._placements = Placements(self._oracle, self.keep_going, self.before_search)
+
+    @property
+    def decided(self) -> bool:
+        """Whether every placement asked for was found, or proved impossible."""
+        return self._placements.decided
 
     def ends(self, b: int) -> Ends:
         """Return what the groups that end at b cost."""
@@ -105,31 +101,31 @@ class Partition:
 
     def stands(self, a: int, b: int) -> bool:
         """Whether the buffers of [a, b) can be placed; if not, that cut is banned."""
+        stands = self._placements.stands(range(a, b), self._cut(a, b))
+        if not stands:
+            low, cycles, chosen = self._ends[b]
+            found = self._oracle.again(range(a, b), eager=self.eager)
+            cycles[a - low], chosen[a - low] = found
+        return stands
+
+    def _cut(self, a: int, b: int) -> int:
+        """Return the best cut of [a, b)."""
         low, _, chosen = self.ends(b)
-        which = int(chosen[a - low])
-        if which == ALONE or (a, b, which) in self._placed:
-            return True
-        table = Timetable(Regions(self.instance, range(a, b), self._oracle.cuts[which]))
-        status, offsets = place(table, self.keep_going, self.before_search)
-        if status is Status.FEASIBLE:
-            self._placed[a, b, which] = offsets
-            return True
-        if not self.keep_going():
-            raise Stopped
-        self.decided &= status is Status.INFEASIBLE
-        self._oracle.ban(a, b, which)
-        del self._ends[b]
-        return False
+        return int(chosen[a - low])
+
+    def cycles(self, boundaries: tuple[int, ...]) -> int:
+        """Return what groups take, each in its best cut; `FAR` where one does not fit."""
+        found = 0
+        for a, b in pairwise(boundaries):
+            low, cycles, _ = self.ends(b)
+            if a < low or cycles[a - low] >= NONE:
+                return FAR
+            found += int(cycles[a - low])
+        return found
 
     def solution(self, boundaries: tuple[int, ...]) -> GroupingSolution:
         """Return the plan of groups that all stand."""
-        slices, offsets = [], []
-        for a, b in pairwise(boundaries):
-            low, _, chosen = self.ends(b)
-            which = int(chosen[a - low])
-            slices.append(() if which == ALONE else tuple(self._oracle.cuts[which]))
-            offsets.append(() if which == ALONE else self._placed[a, b, which])
-        return GroupingSolution(boundaries, tuple(slices), offsets=tuple(offsets))
+        return self._placements.plan([(range(*p), self._cut(*p)) for p in pairwise(boundaries)])
 
 
 def solve(

@@ -39,6 +39,9 @@ STEPS = 4_000_000
 STEP = 7e-9
 """and the seconds of one."""
 
+Members = range | tuple[int, ...]
+"""The operators of a group, rising."""
+
 
 class Ends(NamedTuple):
     """Groups that end at an operator: their cycles and cuts, by first operator from `low` on."""
@@ -68,6 +71,8 @@ class Oracle:
     ----------
     cuts : list of Cut
         Ways to cut a group, in the order in which they are tried.
+    bans : dict of members to frozenset of int
+        Cuts of groups that are not to be taken.
     """
 
     def __init__(
@@ -95,7 +100,7 @@ class Oracle:
         )
         lone = np.where(self._net.alone, np.arange(1, instance.n + 1), 0)
         self._behind = np.maximum.accumulate(np.concatenate(([0], lone)))
-        self._banned: dict[tuple[int, int], set[int]] = {}
+        self.bans: dict[Members, frozenset[int]] = {}
 
     def low(self, b: int) -> int:
         """Return the least a for which [a, b) may be a group."""
@@ -116,7 +121,7 @@ class Oracle:
         low = self.low(b)
         steps = np.ones((b - low, 4), np.int64)
         steps[:, 0], steps[:, 1], steps[:, 2] = np.arange(b - 1, low - 1, -1), np.arange(b - low), 0
-        banned = [self._banned.get((a, b), ()) for a in range(b - 1, low - 1, -1)]
+        banned = [self.banned(range(a, b)) for a in range(b - 1, low - 1, -1)]
         cycles, chosen = self.price(steps, banned, eager=eager)
         return Ends(low, cycles[::-1], chosen[::-1])
 
@@ -164,21 +169,30 @@ class Oracle:
                 self._ask()
         return cycles, chosen
 
-    def ban(self, a: int, b: int, cut: int) -> None:
-        """Never take a cut for [a, b) again: its buffers cannot be placed."""
-        self._banned.setdefault((a, b), set()).add(cut)
+    def again(self, members: Members, *, eager: bool = False) -> tuple[int, int]:
+        """Return the least cycles of one group and its cut, after a ban."""
+        steps = np.zeros((len(members), 4), np.int64)
+        steps[:, 0], steps[:, 1] = members[::-1], np.arange(len(members))
+        steps[-1, 3] = 1
+        banned = [frozenset[int]()] * (len(members) - 1) + [self.banned(members)]
+        cycles, chosen = self.price(steps, banned, eager=eager)
+        return int(cycles[-1]), int(chosen[-1])
+
+    def ban(self, members: Members, cut: int) -> None:
+        """Never take a cut for a group again: its buffers cannot be placed."""
+        self.bans[members] = self.banned(members) | {cut}
+
+    def banned(self, members: Members) -> frozenset[int]:
+        """Return the cuts of a group that are not to be taken."""
+        return self.bans.get(members, frozenset())
 
     def _mask(self, banned: Sequence[Collection[int]]) -> Array:
         if not any(banned):
             return np.zeros((0, 0), np.bool_)
-        found = np.zeros((len(banned), len(self.cuts)), np.bool_)
+        found = np.zeros((len(banned), len(self.cuts)), dtype=np.bool_)
         for at, which in enumerate(banned):
             found[at, list(which)] = True
         return found
-
-    def cut(self, which: int) -> Cut:
-        """Return a way to cut."""
-        return self.cuts[which]
 
 
 class _Portion(NamedTuple):

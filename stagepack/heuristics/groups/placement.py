@@ -6,14 +6,19 @@ largest.  Where it finds no place below the capacity the exact search of LMEM pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
+from stagepack.heuristics.groups.oracle import ALONE, Members, Oracle
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.instances.groups import GroupingSolution
 from stagepack.instances.groups.lmem import packing
+from stagepack.instances.groups.regions import Regions
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.progress import Stopped
 from stagepack.result import Status
 
 RULE = RULES["first-fit-lifetime-size"]
@@ -58,3 +63,65 @@ def place(
     if found is None:
         return Status.UNKNOWN, ()
     return Status.FEASIBLE, tuple(blocks.expand(found).tolist())
+
+
+class Placements:
+    """Groups that were placed, and plans of them.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        Is told which cuts cannot be placed.
+    keep_going, before_search
+        As in :func:`place`.
+
+    Attributes
+    ----------
+    decided : bool
+        Whether every placement asked for was found, or proved impossible.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        keep_going: Callable[[], bool],
+        before_search: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        self._oracle, self._keep_going = oracle, keep_going
+        self._before_search = before_search
+        self._found: dict[tuple[Members, int], Offsets] = {}
+        self.decided = True
+
+    def stands(self, members: Members, which: int) -> bool:
+        """Whether the buffers of a group can be placed in a cut; if not, the cut is banned.
+
+        Raises
+        ------
+        Stopped
+            Once the clock says no.
+        """
+        if which == ALONE or (members, which) in self._found:
+            return True
+        table = Timetable(Regions(self._oracle.instance, members, self._oracle.cuts[which]))
+        status, offsets = place(table, self._keep_going, self._before_search)
+        if status is Status.FEASIBLE:
+            self._found[members, which] = offsets
+            return True
+        if not self._keep_going():
+            raise Stopped
+        self.decided &= status is Status.INFEASIBLE
+        self._oracle.ban(members, which)
+        return False
+
+    def plan(self, groups: Sequence[tuple[Members, int]]) -> GroupingSolution:
+        """Return the plan of groups that all stand, each with its cut, in their order."""
+        order = tuple(at for members, _ in groups for at in members)
+        sizes = [len(members) for members, _ in groups]
+        return GroupingSolution(
+            tuple(accumulate(sizes, initial=0)),
+            tuple(() if which == ALONE else tuple(self._oracle.cuts[which]) for _, which in groups),
+            order=() if order == tuple(range(len(order))) else order,
+            offsets=tuple(
+                () if which == ALONE else self._found[members, which] for members, which in groups
+            ),
+        )

@@ -36,6 +36,7 @@ MACHINE: dict[str, Any] = {
     "slicing": "n-then-h",
     "standalone": "any",
     "timesteps": "nearest",
+    "order": "given",
     "max_slices": 64,
     "max_group": 64,
     "overlap_limit": "half",

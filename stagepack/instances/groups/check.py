@@ -11,7 +11,7 @@ from stagepack.instances.groups.lmem import copies, in_place
 from stagepack.instances.groups.operators import compute_cycles
 from stagepack.instances.groups.solution import GroupingSolution
 from stagepack.instances.groups.timesteps import STAGES, Timetable, nearest
-from stagepack.instances.groups.words import Slicing, Timesteps
+from stagepack.instances.groups.words import Order, Slicing, Timesteps
 from stagepack.instances.violation import Violation
 
 
@@ -128,14 +128,16 @@ def check(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation
     """Return every rule that `solution` breaks, by name; () when it is valid.
 
     The names: those of :func:`shape` (``order`` also where something is read before it is
-    written), ``group`` (too many operators), ``slices`` (too many, on an axis that is not allowed,
-    within what cannot be cut, or read again beyond the limit), ``positions`` (read before it is
-    loaded, stored before it is written, not by the rule where there is one), ``spills``, ``memory``
-    (beyond the lane, not aligned) and ``collision``.
+    written, or operators leave the order that they are to keep), ``group`` (too many operators),
+    ``slices`` (too many, on an axis that is not allowed, within what cannot be cut, or read again
+    beyond the limit), ``positions`` (read before it is loaded, stored before it is written, not by
+    the rule where there is one), ``spills``, ``memory`` (beyond the lane, not aligned) and
+    ``collision``.
     """
     found = list(shape(instance, solution))
     if found:
         return tuple(found)
+    found += [Violation("order", why) for why in _moved(instance, solution)]
     for group, table in solution.timetables(instance):
         if table is None:
             continue
@@ -161,6 +163,21 @@ def _order(instance: GroupingData, solution: GroupingSolution) -> Iterator[Viola
             if tensor < instance.n and place[tensor] > place[at]:
                 names = instance.operators[at].name, instance.operators[tensor].name
                 yield Violation("order", f"{names[0]} runs before {names[1]}, which it reads")
+
+
+def _moved(instance: GroupingData, solution: GroupingSolution) -> Iterator[str]:
+    """Yield operators that run before others of the network that they are to follow."""
+    if instance.order == Order.GIVEN:
+        for one, other in pairwise(solution.order):
+            if other < one:
+                names = instance.operators[one].name, instance.operators[other].name
+                yield f"{names[0]} runs before {names[1]}, given after it; order: free?"
+                return
+    for group in range(solution.groups):
+        for one, other in pairwise(solution.operators(group)):
+            if other < one:
+                names = instance.operators[one].name, instance.operators[other].name
+                yield f"group {group}: {names[0]} runs before {names[1]}, given after it"
 
 
 def _slicing(instance: GroupingData, table: Timetable) -> Iterator[str]:

@@ -19,10 +19,20 @@ import msgspec
 
 from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.operators import Few, Operator, OperatorKind, Shape, Size, five
-from stagepack.instances.groups.words import KIND, Objective, Slicing, Standalone, Timesteps
+from stagepack.instances.groups.words import (
+    KIND,
+    Objective,
+    Order,
+    Slicing,
+    Standalone,
+    Timesteps,
+)
 
 HALF = 0.5
 """Part of an input's rows that slices may read again, where nothing else is said."""
+
+LATER = {"timesteps": Timesteps.NEAREST, "order": Order.GIVEN}
+"""What was first said of instances when some had fingerprints, which what is usual leaves as is."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,6 +89,8 @@ class GroupingData:
         matter of whoever wrote their kernels.
     timesteps : Timesteps
         Whether loads and stores are where the rule puts them, or in any row.
+    order : Order
+        Whether groups are of operators that follow one another, or of any that can run together.
     max_slices, max_group : int
         Most slices, and most operators, of a group.
     overlap_limit : float or None
@@ -95,6 +107,7 @@ class GroupingData:
     slicing: Slicing = Slicing.N_THEN_H
     standalone: Standalone = Standalone.ANY
     timesteps: Timesteps = Timesteps.NEAREST
+    order: Order = Order.GIVEN
     max_slices: Few = 64
     max_group: Few = 64
     overlap_limit: float | None = HALF
@@ -155,11 +168,16 @@ class GroupingData:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
         whole = hashlib.sha256()
         for key in sorted(self.__dataclass_fields__):
-            usual = key == "timesteps" and self.timesteps == Timesteps.NEAREST
+            usual = key in LATER and getattr(self, key) == LATER[key]
             if key not in ("name", "source") and not usual:
                 value = msgspec.json.encode(getattr(self, key), enc_hook=str, order="sorted")
                 whole.update(key.encode() + value)
         return whole.hexdigest()[:16]
+
+    @cached_property
+    def linear(self) -> bool:
+        """Whether the operators can run in one order only."""
+        return all(at in self.reads[at + 1] for at in range(self.n - 1))
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.n} operators on {self.chip.name or 'a chip'}"

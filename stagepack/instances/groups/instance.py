@@ -11,7 +11,7 @@ from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.data import HALF, GroupingData, Source
 from stagepack.instances.groups.operators import Operator
 from stagepack.instances.groups.solution import GroupingSolution
-from stagepack.instances.groups.words import Objective, Slicing, Standalone, Timesteps
+from stagepack.instances.groups.words import Objective, Order, Slicing, Standalone, Timesteps
 
 
 class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
@@ -34,6 +34,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         slicing: Slicing | str = Slicing.N_THEN_H,
         standalone: Standalone | str = Standalone.ANY,
         timesteps: Timesteps | str = Timesteps.NEAREST,
+        order: Order | str = Order.GIVEN,
         max_slices: int = 64,
         max_group: int = 64,
         overlap_limit: float | str | None = HALF,
@@ -54,6 +55,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         slicing : Slicing
         standalone : Standalone
         timesteps : Timesteps
+        order : Order
         max_slices, max_group : int
         overlap_limit : float, "half" or None
             Part of the rows of an input that slices may read again.
@@ -78,6 +80,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
             slicing=validate.word(slicing, Slicing, "slicing"),
             standalone=validate.word(standalone, Standalone, "standalone"),
             timesteps=validate.word(timesteps, Timesteps, "timesteps"),
+            order=validate.word(order, Order, "order"),
             max_slices=validate.count(max_slices, "max_slices"),
             max_group=validate.count(max_group, "max_group"),
             overlap_limit=validate.limit(overlap_limit),

@@ -16,7 +16,7 @@ from stagepack.instances.groups.chip import GENERIC, LaneChip
 from stagepack.instances.groups.data import HALF, Source
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import Operator, Size
-from stagepack.instances.groups.words import Objective, Slicing, Standalone, Timesteps
+from stagepack.instances.groups.words import Objective, Order, Slicing, Standalone, Timesteps
 
 Part = Annotated[float, msgspec.Meta(ge=0, le=2**31)]
 
@@ -35,13 +35,22 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     slicing: Slicing = Slicing.N_THEN_H
     standalone: Standalone = Standalone.ANY
     timesteps: Timesteps = Timesteps.NEAREST
+    order: Order = Order.GIVEN
     max_slices: Size = 64
     max_group: Size = 64
     overlap_limit: Part | Literal["half", "none"] | None = HALF
     objective: Objective = Objective.CYCLES
 
 
-CHANGED = ("slicing", "standalone", "timesteps", "max_slices", "max_group", "overlap_limit")
+CHANGED = (
+    "slicing",
+    "standalone",
+    "timesteps",
+    "order",
+    "max_slices",
+    "max_group",
+    "overlap_limit",
+)
 GIVEN = frozenset({"capacity", "objective", *CHANGED})
 """What may be said beside a file."""
 

@@ -44,6 +44,15 @@ class Timesteps(StrEnum):
     """In any row; tensors may leave for a while, too."""
 
 
+class Order(StrEnum):
+    """Which operators may be a group."""
+
+    GIVEN = "given"
+    """Those that follow one another in the order of the network."""
+    FREE = "free"
+    """Any, as long as groups can run one after the other; within a group they keep the order."""
+
+
 WORDS = (
     Parameter("chip", str, "a chip of the catalog", choices=CHIP_NAMES),
     Parameter("operators", int, "number of operators", 1, 2**16),
@@ -52,6 +61,7 @@ WORDS = (
     Parameter("slicing", str, "how groups are cut", choices=tuple(Slicing)),
     Parameter("standalone", str, "who may run from global memory", choices=tuple(Standalone)),
     Parameter("timesteps", str, "when loads and stores are", choices=tuple(Timesteps)),
+    Parameter("order", str, "whether groups keep to the order given", choices=tuple(Order)),
     Parameter(
         "capacity",
         int,

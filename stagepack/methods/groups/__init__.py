@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from stagepack.instances.groups import KIND, GroupingSolution, LayerGrouping
+from stagepack.instances.groups.words import Order
 from stagepack.methods import Deferred, Method
+
+
+def _ordered(instance: LayerGrouping) -> str:
+    free = instance.order == Order.FREE
+    return "" if free else "groups keep to the order given here; order: free lets them leave it"
+
 
 GroupingMethod = Method[LayerGrouping, GroupingSolution]
 
@@ -17,7 +24,7 @@ METHODS: tuple[GroupingMethod, ...] = (
         name="auto",
         kind=KIND,
         exact=True,
-        description="greedy-tail, then dp",
+        description="greedy-tail, then dp; dag where the order of operators is free",
         run=_run("auto"),
         default=False,
     ),
@@ -50,5 +57,22 @@ METHODS: tuple[GroupingMethod, ...] = (
         exact=True,
         description="shortest path over all groups of consecutive operators and all their cuts",
         run=_run("dp"),
+    ),
+    Method(
+        name="milp",
+        kind=KIND,
+        exact=True,
+        description="MILP: one binary a group of consecutive operators",
+        run=_run("milp"),
+        engines=("highs", "cp-sat", "pyomo:highs", "pyomo:NAME"),
+    ),
+    Method(
+        name="dag",
+        kind=KIND,
+        exact=True,
+        description="shortest path over ideals: groups of any operators that can run one after "
+        "the other",
+        run=_run("dag"),
+        unsupported=_ordered,
     ),
 )

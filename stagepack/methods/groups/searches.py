@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stagepack.heuristics.groups import dag as convex
 from stagepack.heuristics.groups import dp as search
-from stagepack.heuristics.groups.dp import Partition
-from stagepack.heuristics.groups.oracle import load_kernels
+from stagepack.heuristics.groups import ideals
+from stagepack.heuristics.groups.dp import FAR, Partition
+from stagepack.heuristics.groups.oracle import Oracle, load_kernels
+from stagepack.heuristics.groups.placement import Placements
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.words import Timesteps
+from stagepack.instances.groups.words import Order, Timesteps
 from stagepack.methods import Settings
 from stagepack.methods.groups.explain import explain
+from stagepack.methods.models import load_engine
 from stagepack.methods.packing.attempt import warm_up
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
@@ -25,6 +29,9 @@ RULES: dict[str, tuple[Rule, bool]] = {
     "dp-first-fit": (search.clustered, True),
 }
 """What partitions by each rule, and whether the first cut that fits will do."""
+
+MOST_IDEALS = 100_000
+"""Ideals beyond which not all are looked at; 400 bytes each, and their pairs take too long."""
 
 
 def _by_rule(name: str) -> Run:
@@ -44,18 +51,29 @@ def _by_rule(name: str) -> Run:
     return run
 
 
-def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
-    """Prove the least cycles of groups of consecutive operators, loads and stores by the rule."""
+def _start(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
+    """Offer the plan without groups, where there is one, and one that the settings want."""
     given = settings.warm_start
     if isinstance(given, str | None) and all(map(instance.stands, range(instance.n))):
         progress.offer(GroupingSolution.from_global_memory(instance.n), "global memory")
     starts = {name: lambda name=name: RUNS[name](instance, progress, settings) for name in RULES}
     offer_start(instance, progress, settings, {"auto": starts["greedy-tail"], **starts})
+
+
+def _intervals_prove(instance: LayerGrouping) -> bool:
+    """Whether no plan is better than the best of consecutive operators, by the rule."""
+    ordered = instance.order == Order.GIVEN or instance.linear
+    return ordered and instance.timesteps == Timesteps.NEAREST
+
+
+def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
+    """Prove the least cycles of groups of consecutive operators, loads and stores by the rule."""
+    _start(instance, progress, settings)
     partition = _partition(instance, progress)
-    ruled = instance.timesteps == Timesteps.NEAREST
+    proves = _intervals_prove(instance)
 
     def bound(cycles: int) -> None:
-        if ruled:
+        if proves:
             progress.raise_bound(cycles, "shortest path")
 
     try:
@@ -64,30 +82,111 @@ def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) 
         return
     if found is not None:
         progress.offer(found, "dp")
-    elif partition.decided and ruled:
+    elif partition.decided and proves:
         progress.prove_infeasible(explain(instance))
 
 
-def _partition(
-    instance: LayerGrouping, progress: GroupingProgress, eager: bool = False
-) -> Partition:
-    """Return the groups of an instance, kernels loaded outside of the time limit."""
+def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
+    """Solve the interval model on an engine; what it proves is what `dp` proves."""
+    from stagepack.methods.groups import model
+
+    engine = load_engine("highs", progress, settings)
+    _start(instance, progress, settings)
+    partition = _partition(instance, progress)
+    proves = _intervals_prove(instance)
+    try:
+        found = model.solve(partition, engine, progress, settings, proves=proves)
+    except Stopped:
+        return
+    if not found and partition.decided and proves:
+        progress.prove_infeasible(explain(instance))
+
+
+def dag(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
+    """Prove the least cycles of groups that can run one after the other, whatever their order."""
+    network = ideals.Network(instance)
+    progress.raise_bound(max(network.all_left()), "compute, or transfers, of all operators")
+    try:
+        _start(instance, progress, settings)
+        _search_ideals(instance, network, progress)
+    except Stopped:
+        return
+
+
+def _search_ideals(
+    instance: LayerGrouping, network: ideals.Network, progress: GroupingProgress
+) -> None:
+    """Search along a few topological orders, then along all of them where they are few enough."""
+    before_search = _load(progress)
+    oracle = Oracle(instance, branching=True, ask=progress.require_time)
+    placements = Placements(oracle, progress.keep_going, before_search)
+    paths = convex.Search(network, oracle, placements, progress.keep_going)
+    ruled = instance.timesteps == Timesteps.NEAREST
+
+    def better(known: ideals.Lattice, proves: bool) -> None:
+        def bound(cycles: int) -> None:
+            if proves:
+                progress.raise_bound(cycles, "shortest path over ideals")
+
+        upper = FAR if progress.objective is None else int(progress.objective)
+        found = paths.better(known, upper, bound)
+        if found is not None:
+            progress.offer(found, "dag")
+        elif upper == FAR and placements.decided and proves:
+            progress.prove_infeasible(explain(instance))
+
+    given, *others = ideals.orders(network)
+    better(ideals.chains(network, [given]), instance.linear and ruled)
+    progress.require_time()
+    better(ideals.chains(network, [given, *others]), False)
+    every = ideals.lattice(network, MOST_IDEALS, progress.keep_going)
+    if every is None:
+        progress.reason = (
+            f"operators can run in so many orders (more than {MOST_IDEALS:,} ideals) that only a "
+            "few were looked at; the bound is that of no groups at all"
+        )
+        return
+    try:
+        better(every, ruled)
+    except convex.TooManyArcs:
+        progress.reason = (
+            f"more than {convex.MOST_ARCS:,} groups may be part of a better plan; the bound is "
+            "that of those looked at"
+        )
+
+
+def _load(progress: GroupingProgress) -> Callable[[bool], None]:
+    """Load kernels outside of the time limit; return what loads those of the exact placement."""
 
     def load(*parts: str) -> None:
         with progress.setup("loading kernels"):
             warm_up(*parts)
 
-    def before_search(rigid: bool) -> None:
-        load("exact" if rigid else "general")
-
     with progress.setup("loading kernels"):
         load_kernels()
     load("greedy", "lists")
-    return Partition(instance, progress.keep_going, eager, before_search)
+    return lambda rigid: load("exact" if rigid else "general")
+
+
+def _partition(
+    instance: LayerGrouping, progress: GroupingProgress, eager: bool = False
+) -> Partition:
+    """Return the groups of an instance, kernels loaded."""
+    return Partition(instance, progress.keep_going, eager, _load(progress))
+
+
+def _auto(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
+    """Answer what the instance asks: over the order given, or over all."""
+    name = "dp" if instance.order == Order.GIVEN or instance.linear else "dag"
+    if settings.engine is not None:
+        name = "milp"
+    RUNS[name](instance, progress, settings)
 
 
 RUNS: dict[str, Run] = {
-    "auto": dp,
+    "auto": _auto,
     "dp": dp,
+    "milp": milp,
+    "dag": dag,
     **{name: _by_rule(name) for name in RULES},
 }

@@ -7,14 +7,9 @@ from itertools import combinations, pairwise
 from hypothesis import given, settings
 
 from stagepack.heuristics.groups import dp
-from stagepack.heuristics.groups.dp import FAR, Partition
-from stagepack.heuristics.groups.network import cuts
-from stagepack.heuristics.groups.placement import place
+from stagepack.heuristics.groups.dp import Partition
 from stagepack.instances.groups import LayerGrouping
-from stagepack.instances.groups.check import alone_cycles
-from stagepack.instances.groups.regions import Regions
-from stagepack.instances.groups.timesteps import Timetable
-from stagepack.result import Status
+from tests.heuristics.groups.definitions import cheapest, placed
 from tests.instances.groups.networks import networks
 
 
@@ -22,31 +17,13 @@ def yes() -> bool:
     return True
 
 
-def least(whole: LayerGrouping, a: int, b: int) -> int:
-    """Return the least cycles of [a, b) over all cuts whose buffers can be placed."""
-    found = alone_cycles(whole, a) if b == a + 1 else FAR
-    for cut in cuts(whole):
-        regions = Regions(whole, range(a, b), cut)
-        if any(
-            whole.tensors[t].shape[axis] < cut.along(axis)
-            for t in regions.stored
-            for axis in range(5)
-        ):
-            continue
-        table = Timetable(regions)
-        if table.cycles < found and not regions.refusals():
-            status, _ = place(table, yes)
-            assert status is not Status.UNKNOWN
-            if status is Status.FEASIBLE:
-                found = table.cycles
-    return found
-
-
 @given(networks(most=4, max_slices=4))
 @settings(max_examples=25, deadline=None)
 def test_agrees_with_trying_everything(whole: LayerGrouping) -> None:
     n = whole.n
-    groups = {(a, b): least(whole, a, b) for a in range(n) for b in range(a + 1, n + 1)}
+    groups = {
+        (a, b): cheapest(whole, range(a, b), placed) for a in range(n) for b in range(a + 1, n + 1)
+    }
     best = min(
         sum(groups[pair] for pair in pairwise((0, *inner, n)))
         for count in range(n)

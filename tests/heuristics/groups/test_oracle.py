@@ -5,40 +5,18 @@ from __future__ import annotations
 import tracemalloc
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stagepack.heuristics.groups import oracle
-from stagepack.heuristics.groups.oracle import NONE, Oracle
+from stagepack.heuristics.groups.dag import steps
+from stagepack.heuristics.groups.oracle import Oracle
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
 from stagepack.instances.groups.chip import GENERIC
-from stagepack.instances.groups.lmem import packing
-from stagepack.instances.groups.regions import Regions
-from stagepack.instances.groups.timesteps import Timetable
-from stagepack.instances.packing.blocks import Blocks
+from tests.heuristics.groups.definitions import cheapest, loaded
 from tests.instances.groups.networks import networks
-
-
-def best(whole: LayerGrouping, a: int, b: int, known: Oracle) -> int:
-    """Return the least cycles of [a, b) over all cuts, from the definitions."""
-    found = NONE
-    for cut in known.cuts:
-        regions = Regions(whole, range(a, b), cut)
-        if any(
-            whole.tensors[t].shape[axis] < cut.along(axis)
-            for t in regions.stored
-            for axis in range(5)
-        ):
-            continue
-        table = Timetable(regions)
-        if not regions.refusals() and load(table) <= whole.chip.memory:
-            found = min(found, table.cycles)
-    return found
-
-
-def load(table: Timetable) -> int:
-    """Return the most bytes that are alive in a row."""
-    return int(Blocks.of(packing(table)).load.max())
 
 
 @given(networks(most=4, max_slices=4, standalone="needed"))
@@ -48,7 +26,7 @@ def test_prices_are_those_of_the_definitions(whole: LayerGrouping) -> None:
     for b in range(1, whole.n + 1):
         ends = known.ends(b)
         for at, cycles in enumerate(ends.cycles):
-            assert cycles == best(whole, ends.low + at, b, known)
+            assert cycles == cheapest(whole, range(ends.low + at, b), loaded)
 
 
 @given(networks(most=5, max_slices=12))
@@ -86,3 +64,30 @@ def test_memory_does_not_grow_with_the_square_of_slices() -> None:
     Oracle(whole)
     assert tracemalloc.get_traced_memory()[1] < 2**28
     tracemalloc.stop()
+
+
+@given(networks(most=5, max_slices=4, standalone="needed"), st.data())
+@settings(max_examples=30, deadline=None)
+def test_groups_grow_and_shrink(whole: LayerGrouping, data: st.DataObject) -> None:
+    """What was let go has left nothing behind, and sets need be neither convex nor connected."""
+    every = st.sets(st.integers(1, 2**whole.n - 1), min_size=1, max_size=6)
+    groups = sorted(data.draw(every))
+    way = steps(groups)
+    asked = np.flatnonzero(way[:, 3])
+    known = Oracle(whole, branching=True)
+    for _ in range(2):
+        cycles, _ = known.price(way, [()] * len(way))
+        for group, found in zip(groups, cycles[asked], strict=True):
+            members = [at for at in range(whole.n) if group >> at & 1]
+            assert found == cheapest(whole, members, loaded)
+
+
+def test_steps_share_what_comes_last() -> None:
+    assert steps([0b0011, 0b1000, 0b1010, 0b1011]).tolist() == [
+        [1, 0, 0, 0],
+        [0, 1, 0, 1],
+        [3, 0, 0, 1],
+        [1, 1, 0, 1],
+        [0, 2, 0, 1],
+    ]
+    assert steps([0b1001, 0b1010])[:, 2].tolist() == [0, 1, 0]

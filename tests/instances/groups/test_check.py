@@ -158,7 +158,11 @@ def test_groups_may_be_sets_in_any_order() -> None:
         [conv("a", "x", 8, 8), conv("b", "x", 8, 8), add("s", "a", "b", channels=8, rows=8)]
     )
     plan = GroupingSolution((0, 1, 3), ((1, 1, 1, 1), (1, 1, 1, 1)), order=(1, 0, 2))
-    assert whole.check(stacked(whole, plan)) == ()
+    free, inside = whole.replace(order="free"), replace(plan, boundaries=(0, 2, 3))
+    assert free.check(stacked(free, plan)) == ()
+    found = whole.check(stacked(whole, plan))
+    assert "b runs before a, given after it; order: free?" in str(found)
+    assert "group 0: b runs before a, given after it" in str(free.check(stacked(free, inside)))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,190 @@
+"""Ideals of a network: sets of operators that can have run when the others have not.
+
+With an operator an ideal holds all whose output that one reads.  A plan is a chain of ideals from
+none to all operators, each step a group: groups that can run in some order, none of them left and
+entered again by a path, are the convex sets of the network with an acyclic quotient, and nothing
+else.  What a network has of them depends on how it branches: a chain of n operators n + 1, blocks
+of four branches a few hundred each, p operators beside one another 2^p.
+
+An ideal is an integer, bit k for operator k.  What is left to do beside it takes at least the
+cycles of its compute, and of its transfers: of weights, of tensors that come from elsewhere, once
+each, and of results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from stagepack.instances.groups import LayerGrouping
+from stagepack.instances.groups.operators import C, compute_cycles
+from stagepack.instances.groups.regions import Cut, Regions
+from stagepack.progress import Stopped
+
+ASKED = 1000
+"""Ideals between two looks at the clock."""
+
+
+class Left(NamedTuple):
+    """Least cycles of what is not in an ideal."""
+
+    compute: int
+    transfers: int
+
+
+class Network:
+    """Who reads whom, as sets of bits, and what every operator takes at least.
+
+    Parts of tensors are those that the whole network needs as one group that is not cut: no group
+    needs less, and slices together need no less.  Cores share slices.
+    """
+
+    def __init__(self, instance: LayerGrouping) -> None:
+        self.n = instance.n
+        self.before = [0] * self.n
+        for at, reads in enumerate(instance.reads):
+            for tensor in reads:
+                self.before[at] |= (1 << tensor) if tensor < self.n else 0
+        self.readers = [sum(1 << at for at in t.readers) for t in instance.tensors]
+        self.reads = [tuple(dict.fromkeys(reads)) for reads in instance.reads]
+        self.lone = sum(1 << at for at in range(self.n) if instance.alone(at))
+        chip, tensors = instance.chip, instance.tensors
+        regions = Regions(instance, range(self.n), Cut())
+        self.compute, self.weights, self.kept = [], [], []
+        for at, operator in enumerate(instance.operators):
+            part = regions.part(at)
+            work = compute_cycles(operator, instance.sources(at), part, chip)
+            self.compute.append(-(-work // chip.cores))
+            shares = [-(-w.channels * part[C] // operator.full[C]) for w in operator.weights]
+            moved = [w.nbytes(s) for w, s in zip(operator.weights, shares, strict=True)]
+            self.weights.append(sum(chip.load_cycles(-(-nbytes // chip.cores)) for nbytes in moved))
+            result = at in instance.kept or not tensors[at].readers
+            nbytes = -(-tensors[at].nbytes(operator.full) // chip.cores)
+            self.kept.append(chip.store_cycles(nbytes) if result else 0)
+        self.loads = [
+            chip.load_cycles(-(-tensor.nbytes(regions.part(at)) // chip.cores))
+            if tensor.readers
+            else 0
+            for at, tensor in enumerate(tensors)
+        ]
+
+    def all_left(self) -> Left:
+        """Return the least cycles of all operators."""
+        moved = sum(self.weights) + sum(self.kept) + sum(self.loads[self.n :])
+        return Left(sum(self.compute), moved)
+
+    def after(self, left: Left, ideal: int, k: int) -> Left:
+        """Return what is left once operator k has joined an ideal.
+
+        Parameters
+        ----------
+        left : Left
+            What was left before.
+        ideal : int
+            With k.
+        k : int
+        """
+        moved = left.transfers - self.weights[k] - self.kept[k] + self.loads[k]
+        for tensor in self.reads[k]:
+            if not self.readers[tensor] & ~ideal:
+                moved -= self.loads[tensor]
+        return Left(left.compute - self.compute[k], moved)
+
+    def freed(self, ideal: int, k: int) -> int:
+        """Return the operators that may join an ideal since operator k has, as bits."""
+        found = 0
+        rest = self.readers[k]
+        while rest:
+            reader = rest.bit_length() - 1
+            rest ^= 1 << reader
+            if not self.before[reader] & ~ideal:
+                found |= 1 << reader
+        return found
+
+
+Lattice = dict[int, Left]
+"""Ideals by size, the fewest operators first, and what is left beside each."""
+
+
+def lattice(network: Network, most: int, keep_going: Callable[[], bool]) -> Lattice | None:
+    """Return all ideals; None where they are more than `most`.
+
+    Raises
+    ------
+    Stopped
+        Once the clock says no.
+    """
+    found: Lattice = {0: network.all_left()}
+    first = sum(1 << k for k, before in enumerate(network.before) if not before)
+    level = {0: first}
+    while level:
+        larger: dict[int, int] = {}
+        for at, (ideal, ready) in enumerate(level.items()):
+            if at % ASKED == 0 and not keep_going():
+                raise Stopped
+            rest = ready
+            while rest:
+                k = (rest & -rest).bit_length() - 1
+                rest &= rest - 1
+                grown = ideal | 1 << k
+                if grown not in larger:
+                    larger[grown] = ready ^ 1 << k | network.freed(grown, k)
+                    found[grown] = network.after(found[ideal], grown, k)
+            if len(found) > most:
+                return None
+        level = larger
+    return found
+
+
+def chains(network: Network, orders: Iterable[Sequence[int]]) -> Lattice:
+    """Return the ideals that some topological orders pass through."""
+    found: Lattice = {0: network.all_left()}
+    for order in orders:
+        ideal = 0
+        for k in order:
+            grown = ideal | 1 << k
+            if grown not in found:
+                found[grown] = network.after(found[ideal], grown, k)
+            ideal = grown
+    return dict(sorted(found.items(), key=lambda pair: pair[0].bit_count()))
+
+
+def orders(network: Network) -> list[list[int]]:
+    """Return topological orders: the given one; branch by branch, from either side; in layers."""
+    return [
+        list(range(network.n)),
+        _by_branch(network, 1),
+        _by_branch(network, -1),
+        _in_layers(network),
+    ]
+
+
+def _by_branch(network: Network, side: int) -> list[int]:
+    """Return an order in which operators run as late as what reads them lets them.
+
+    `side`: which of the inputs of an operator comes first, 1: the first, -1: the last.
+    """
+    found: list[int] = []
+    seen = 0
+    for end in range(network.n):
+        if network.readers[end]:
+            continue
+        stack = [(end, False)]
+        while stack:
+            k, done = stack.pop()
+            if done:
+                found.append(k)
+            elif not seen >> k & 1:
+                seen |= 1 << k
+                stack.append((k, True))
+                inner = [(t, False) for t in network.reads[k] if t < network.n]
+                stack.extend(inner[::-side])
+    return found
+
+
+def _in_layers(network: Network) -> list[int]:
+    """Return an order by the length of the longest path to each operator."""
+    depth = [0] * network.n
+    for k in range(network.n):
+        depth[k] = max((depth[t] + 1 for t in network.reads[k] if t < network.n), default=0)
+    return sorted(range(network.n), key=lambda k: (depth[k], k))

@@ -1,0 +1,114 @@
+"""The interval model on an engine: solved, its groups placed, solved again without what fails.
+
+Costs of the model suppose that all buffers can be placed, as those of
+:mod:`stagepack.heuristics.groups.dp`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+
+from stagepack.contracts import Number
+from stagepack.formulations.groups import Milp
+from stagepack.heuristics.groups.dp import Partition
+from stagepack.instances.groups import GroupingSolution
+from stagepack.methods import Settings
+from stagepack.methods.models import paced, run_model
+from stagepack.progress import Progress
+from stagepack.result import Termination
+from stagepack.solvers import Engine
+
+Boundaries = tuple[int, ...]
+
+
+class Relaxed(Progress[Boundaries]):
+    """A run of the model within a run of the method, which has the clock and gets the bounds.
+
+    Parameters
+    ----------
+    partition : Partition
+    whole : Progress
+        The run of the method.
+    proves : bool
+        Whether bounds of the model are bounds of the instance.
+    """
+
+    def __init__(
+        self, partition: Partition, whole: Progress[GroupingSolution], proves: bool
+    ) -> None:
+        super().__init__(partition.cycles, lambda _: (), on_bound=self._pass_on)
+        self.whole, self.partition, self._proves = whole, partition, proves
+
+    def _pass_on(self, bound: Number, source: str) -> None:
+        if self._proves and self.partition.decided:
+            self.whole.raise_bound(bound, source)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left of the whole run."""
+        return self.whole.remaining
+
+    def stop_reason(self) -> Termination | None:
+        """Return why to stop: the run of the method should, or the model is solved."""
+        return self.whole.stop_reason() or super().stop_reason()
+
+
+def solve(
+    partition: Partition,
+    engine: Engine,
+    progress: Progress[GroupingSolution],
+    settings: Settings,
+    *,
+    proves: bool,
+) -> bool:
+    """Solve the model until all groups of its answer stand; return whether it has any answer.
+
+    Parameters
+    ----------
+    partition : Partition
+    engine : Engine
+        From :func:`.models.load_engine`.
+    progress : Progress
+        Whose solution, if any, is where the engine starts.
+    settings : Settings
+    proves : bool
+        Whether bounds of the model are bounds of the instance.
+
+    Raises
+    ------
+    Stopped
+        Once the clock says no.
+    """
+    while True:
+        for b in range(1, partition.instance.n + 1):
+            partition.ends(b)
+        inner = Relaxed(partition, progress, proves)
+        _run(inner, engine, settings)
+        progress.engine, progress.reason = inner.engine, inner.reason
+        if inner.interrupted:
+            progress.interrupt()
+        if inner.solution is None:
+            return inner.infeasible_reason is None
+        standing = [partition.stands(a, b) for a, b in pairwise(inner.solution)]
+        if all(standing):
+            progress.offer(partition.solution(inner.solution), f"{engine.name} (milp)")
+            return True
+        progress.require_time()
+
+
+def _run(inner: Relaxed, engine: Engine, settings: Settings) -> None:
+    """Solve the model once, from the best plan known."""
+    partition, known = inner.partition, inner.whole.solution
+    start = None if known is None or known.order else known.boundaries
+    upper = None if inner.whole.objective is None else int(inner.whole.objective)
+    run_model(
+        engine,
+        partial(Milp, partition, upper=upper, cp_sat=engine.name == "cp-sat"),
+        "milp",
+        inner,
+        paced(settings, engine, inner.remaining),
+        start=start,
+        start_value=None if start is None else partition.cycles(start),
+        conclude_infeasible=partial(inner.prove_infeasible, "no groups"),
+    )

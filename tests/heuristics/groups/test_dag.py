@@ -1,0 +1,155 @@
+"""Shortest paths over ideals against trying every partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+
+from stagepack.heuristics.groups import dp
+from stagepack.heuristics.groups.dag import Search, TooManyArcs
+from stagepack.heuristics.groups.dp import FAR, Partition
+from stagepack.heuristics.groups.ideals import Network, chains, lattice, orders
+from stagepack.heuristics.groups.oracle import NONE, Oracle
+from stagepack.heuristics.groups.placement import Placements
+from stagepack.instances.groups import LayerGrouping
+from stagepack.progress import Stopped
+from tests.heuristics.groups.definitions import cheapest, placed
+from tests.instances.groups.networks import add, conv, grouping, networks
+
+
+def yes() -> bool:
+    return True
+
+
+def search(whole: LayerGrouping) -> Search:
+    oracle = Oracle(whole, branching=True)
+    return Search(Network(whole), oracle, Placements(oracle, yes), yes)
+
+
+def partitions(n: int) -> Iterator[list[list[int]]]:
+    """Yield all partitions of operators."""
+    if not n:
+        yield []
+        return
+    for groups in partitions(n - 1):
+        yield [*groups, [n - 1]]
+        for at, group in enumerate(groups):
+            yield [*groups[:at], [*group, n - 1], *groups[at + 1 :]]
+
+
+def runs(whole: LayerGrouping, groups: list[list[int]]) -> bool:
+    """Whether groups can run one after the other."""
+    done: set[int] = set()
+    waiting = list(groups)
+    while waiting:
+        ready = [
+            group
+            for group in waiting
+            if all(t in done or t in group or t >= whole.n for at in group for t in whole.reads[at])
+        ]
+        if not ready:
+            return False
+        done |= {at for group in ready for at in group}
+        waiting = [group for group in waiting if group not in ready]
+    return True
+
+
+@given(networks(most=5, max_slices=3, order="free", timesteps="nearest"))
+@settings(max_examples=25, deadline=None)
+def test_agrees_with_trying_everything(whole: LayerGrouping) -> None:
+    known: dict[tuple[int, ...], int] = {}
+
+    def cost(group: list[int]) -> int:
+        key = tuple(group)
+        if key not in known:
+            known[key] = cheapest(whole, key, placed)
+        return known[key]
+
+    best = min(sum(map(cost, groups)) for groups in partitions(whole.n) if runs(whole, groups))
+    assert best < NONE
+    bounds: list[int] = []
+    every = lattice(Network(whole), 10**6, yes)
+    assert every is not None
+    plan = search(whole).better(every, FAR, bounds.append)
+    assert plan is not None
+    assert whole.check(plan) == ()
+    assert whole.evaluate(plan) == best == bounds[-1]
+    assert all(bound <= best for bound in bounds)
+    # What is known of a plan leaves out nothing better, and proves that there is none.
+    assert max(every[0]) <= best
+    again = search(whole).better(every, best + 1)
+    assert again is not None
+    assert whole.evaluate(again) == best
+    assert search(whole).better(every, best, bounds.append) is None
+    assert bounds[-1] == best
+
+
+@given(networks(most=7, max_slices=4, order="free"))
+@settings(max_examples=25, deadline=None)
+def test_the_given_order_is_the_interval_search(whole: LayerGrouping) -> None:
+    intervals = dp.solve(Partition(whole, yes))
+    assert intervals is not None
+    network = Network(whole)
+    given_order, *others = orders(network)
+    plan = search(whole).better(chains(network, [given_order]), FAR)
+    assert plan is not None
+    assert whole.evaluate(plan) == whole.evaluate(intervals)
+    more = search(whole).better(chains(network, [given_order, *others]), FAR)
+    assert more is not None
+    assert whole.check(more) == ()
+    assert whole.evaluate(more) <= whole.evaluate(plan)
+
+
+@given(networks(most=7))
+@settings(max_examples=25, deadline=None)
+def test_orders_are_topological(whole: LayerGrouping) -> None:
+    for order in orders(Network(whole)):
+        assert sorted(order) == list(range(whole.n))
+        place = {at: when for when, at in enumerate(order)}
+        for at in range(whole.n):
+            assert all(place[t] < place[at] for t in whole.reads[at] if t < whole.n)
+
+
+@given(networks(most=7))
+@settings(max_examples=25, deadline=None)
+def test_lattices(whole: LayerGrouping) -> None:
+    network = Network(whole)
+    every = lattice(network, 10**6, yes)
+    expected = {
+        mask
+        for mask in range(2**whole.n)
+        if all(mask >> k & 1 == 0 or not network.before[k] & ~mask for k in range(whole.n))
+    }
+    assert every is not None
+    assert set(every) == expected
+    assert [a.bit_count() <= b.bit_count() for a, b in pairwise(every)] == [True] * (len(every) - 1)
+    assert every[2**whole.n - 1] == (0, 0)
+    for order in orders(network):
+        assert set(chains(network, [order])) <= expected
+
+
+def wide(branches: int) -> LayerGrouping:
+    """Return operators beside one another."""
+    found = [conv(f"a{at}", "x", 8, 8, kernel=1) for at in range(branches)]
+    whole = add("s", *(op.name for op in found), channels=8, rows=8)
+    return grouping([*found, whole], order="free", max_slices=2, max_group=8)
+
+
+def test_wide_networks_are_given_up() -> None:
+    network = Network(wide(300))
+    assert lattice(network, 10_000, yes) is None
+    assert len(chains(network, orders(network))) <= 4 * 302
+    with pytest.raises(Stopped):
+        lattice(network, 10_000, lambda: False)
+
+
+def test_too_many_arcs(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = wide(6)
+    every = lattice(Network(whole), 10_000, yes)
+    assert every is not None
+    monkeypatch.setattr("stagepack.heuristics.groups.dag.MOST_ARCS", 50)
+    with pytest.raises(TooManyArcs):
+        search(whole).better(every, FAR)
