@@ -67,7 +67,7 @@ def _network(name: str, **given: Any) -> LayerGrouping:
             for source in document.inputs
         ],
     )
-    return parse(grown, _given(given))
+    return parse(grown, {**_given(given), "name": f"{name}-{given['chip']}"})
 
 
 def _given(given: dict[str, Any]) -> dict[str, Any]:
@@ -129,9 +129,14 @@ GENERATORS: dict[str, Generator] = {
 }
 
 SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("squeezenet", {}),
+    ("squeezenet", {"chip": "cv184x"}),
     ("resnet50", {}),
     ("shufflenet", {"chip": "cv184x"}),
     ("inception-v1", {"chip": "cv184x"}),
+    ("inception-v2", {"chip": "bm1690"}),
+    ("densenet121", {"chip": "cv184x"}),
     ("vgg19", {"chip": "bm1688"}),
+    ("alexnet", {"chip": "bm1684"}),
+    ("zfnet512", {"chip": "generic"}),
 )
+"""Every network once, and every chip."""

@@ -26,6 +26,7 @@ from stagepack.report.groups.numbers import (
     WORK,
     Group,
     PlanDrawing,
+    lane_limit,
     plan_drawing,
     row_limit,
 )
@@ -147,7 +148,7 @@ def _arcs(drawn: PlanDrawing, scale: float) -> list[Any]:
 
 def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
     go = graph_objects()
-    top = max(plan.top for plan in plans)
+    top = lane_limit(plans)
     factor, unit = byte_unit(top / 4)
     chip = drawn.instance.chip
     columns, groups = drawn.columns, drawn.groups
@@ -176,7 +177,7 @@ def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
                 hovertext=about, hoverinfo="text",
             )
         )  # fmt: skip
-    figure = go.Figure(traces + _memory(drawn, factor))
+    figure = go.Figure(traces + _memory(drawn, top, factor))
     bank = chip.memory // chip.banks
     figure.update_layout(**look(f"Rows of the groups, and their memory: {ZOOM}"))
     figure.update_layout(
@@ -205,13 +206,13 @@ def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
     return figure
 
 
-def _memory(drawn: PlanDrawing, factor: int) -> list[Any]:
+def _memory(drawn: PlanDrawing, top: int, factor: int) -> list[Any]:
     """Return what takes room in local memory, by its role."""
     alone = [group for group in drawn.groups if group.alone]
     found = [
         graph_objects().Bar(
             name="from global memory", yaxis="y2", x=[g.left + 0.5 for g in alone], width=1,
-            y=[2 * drawn.top / factor] * len(alone), marker={"color": ALONE}, hoverinfo="skip",
+            y=[1.02 * top / factor] * len(alone), marker={"color": ALONE}, hoverinfo="skip",
             showlegend=bool(alone),
         )
     ]  # fmt: skip

@@ -42,6 +42,8 @@ CROSSING = "#aa3377"
 """Of tensors that go through global memory."""
 FEW, DWARFING = 25, 3
 """One row in so many may be higher than the axis, where the highest is so many times the rest."""
+FAR = 2.2
+"""The end of the lane is drawn where it is at most so many times as far as what is used."""
 STEPS = 16  # of which an arc is made
 CONNECTORS = tuple(tint(colour, 0.45) for colour in BANDS)
 
@@ -208,13 +210,6 @@ class PlanDrawing:
         """Those of all groups."""
         return (box for group in self.groups for box in group.boxes)
 
-    @property
-    def top(self) -> int:
-        """The address at which the axis of memory ends: above all that is used, or the lane's."""
-        used = max((box.high for box in self.boxes), default=0)
-        whole = self.instance.chip.memory
-        return whole if not used or whole <= 2.2 * used else used
-
     def name(self, column: int) -> str:
         """Return what a column computes; "" where it does not."""
         operator = self.columns[column].operator
@@ -246,6 +241,13 @@ def cut_words(counts: Sequence[int]) -> str:
         return "global memory"
     parts = [f"{axis} {count}" for axis, count in zip("nchw", counts, strict=True) if count > 1]
     return " x ".join(parts) or "whole"
+
+
+def lane_limit(plans: Sequence[PlanDrawing]) -> int:
+    """Return the end of an axis of addresses: above all that is used, or that of the lane."""
+    used = max((box.high for plan in plans for box in plan.boxes), default=0)
+    whole = plans[0].instance.chip.memory
+    return whole if not used or whole <= FAR * used else used
 
 
 def row_limit(cycles: Sequence[int]) -> float:

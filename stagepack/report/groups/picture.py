@@ -32,6 +32,7 @@ from stagepack.report.groups.numbers import (
     WORK,
     Group,
     PlanDrawing,
+    lane_limit,
     plan_drawing,
     row_limit,
 )
@@ -243,9 +244,10 @@ def _memory(ax: Axes, drawn: PlanDrawing, shown: Sequence[Group], span: Span) ->
     from matplotlib.ticker import MultipleLocator
 
     chip, boxes = drawn.instance.chip, [box for group in shown for box in group.boxes]
-    factor, unit = byte_unit(drawn.top / 4)
+    top = lane_limit([drawn])
+    factor, unit = byte_unit(top / 4)
     bank = chip.memory // chip.banks
-    for number in range(1, -(-drawn.top // bank)):
+    for number in range(1, -(-top // bank)):
         ax.axhline(number * bank / factor, color=GRID, linewidth=0.9, zorder=0.5)
     present = [role for role in ROLES if any(box.role == role for box in boxes)]
     for role in present:
@@ -255,15 +257,15 @@ def _memory(ax: Axes, drawn: PlanDrawing, shown: Sequence[Group], span: Span) ->
                 _box(box.left, box.right, box.low / factor, box.high / factor) for box in own
             ]
             _fill(ax, corners, ROLES[role], hatch="////" if resident else "")
-    _written(ax, boxes, span, drawn.top)
-    outside = [_box(g.left, g.right, 0, 1.02 * drawn.top / factor) for g in shown if g.alone]
+    _written(ax, boxes, span, top)
+    outside = [_box(g.left, g.right, 0, 1.02 * top / factor) for g in shown if g.alone]
     _fill(ax, outside, ALONE)
     quiet(ax, "y")
     ax.grid(visible=False)
-    ax.set_ylim(0, 1.02 * drawn.top / factor)
-    if drawn.top == chip.memory:
+    ax.set_ylim(0, 1.02 * top / factor)
+    if top == chip.memory:
         ax.axhline(chip.memory / factor, color=CAPACITY, linewidth=1.4)
-    ax.yaxis.set_major_locator(MultipleLocator(byte_step(drawn.top) / factor))
+    ax.yaxis.set_major_locator(MultipleLocator(byte_step(top) / factor))
     ax.set_ylabel(f"Address in a lane ({unit})")
     handles: list[Patch | Line2D] = [Patch(color=ROLES[role], label=role) for role in present]
     if any(box.resident for box in boxes):
@@ -273,7 +275,7 @@ def _memory(ax: Axes, drawn: PlanDrawing, shown: Sequence[Group], span: Span) ->
     if any(group.alone for group in shown):
         handles.append(Patch(facecolor=ALONE, edgecolor=MUTED, label="from global memory"))
     handles.append(Line2D([], [], color=GRID, label=f"{chip.banks} banks of {bank:,} bytes"))
-    if drawn.top == chip.memory:
+    if top == chip.memory:
         handles.append(Line2D([], [], color=CAPACITY, label="end of the lane"))
     _legend(ax, handles)
 

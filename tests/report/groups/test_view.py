@@ -14,7 +14,7 @@ from stagepack.instances.groups.check import group_cycles
 from stagepack.plots import group_chart, group_rows
 from stagepack.report.groups import VIEW
 from stagepack.report.groups.figure import plan_charts
-from stagepack.report.groups.numbers import ROLES, cut_words, plan_drawing, row_limit
+from stagepack.report.groups.numbers import ROLES, cut_words, lane_limit, plan_drawing, row_limit
 from stagepack.report.html import write_figure
 from tests.report.printed import printed
 
@@ -107,6 +107,14 @@ def test_an_axis_of_rows_ends_below_few_that_dwarf_the_rest() -> None:
     assert row_limit([10, 20, 30]) == pytest.approx(31.8)
     assert row_limit([10] * 49 + [1000]) == pytest.approx(1.06 * 13)
     assert row_limit([0]) > 0
+
+
+def test_an_axis_of_addresses_minds_only_plans_that_have_some() -> None:
+    instance = sp.load("groups/squeezenet")
+    whole = plan_drawing(instance, sp.solve(instance, "dp").solution)
+    alone = plan_drawing(instance, GroupingSolution.from_global_memory(instance.n))
+    assert lane_limit([whole]) == lane_limit([alone, whole]) < instance.chip.memory
+    assert lane_limit([alone]) == instance.chip.memory
 
 
 @pytest.mark.parametrize("width", [80, 120])
