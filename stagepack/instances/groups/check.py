@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from itertools import combinations, pairwise
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from stagepack.instances.groups.data import GroupingData
-from stagepack.instances.groups.lmem import copies, in_place
+from stagepack.instances.groups.lmem import Copy, copies, in_place
 from stagepack.instances.groups.operators import compute_cycles
 from stagepack.instances.groups.solution import GroupingSolution
 from stagepack.instances.groups.timesteps import STAGES, Timetable, nearest
@@ -92,9 +94,11 @@ def _misfits(instance: GroupingData, solution: GroupingSolution) -> Iterator[Vio
         if odd is not None:
             yield Violation("spills", f"{where}: {odd} is no tensor with two positions")
             return
+        given = solution.positions[group] if solution.positions else ()
+        if not (given or spills):
+            continue
         table = solution.timetable(instance, group)
         rows = range(STAGES * table.rows)
-        given = solution.positions[group] if solution.positions else ()
         if given and (len(given) != len(table.moves) or any(at not in rows for at in given)):
             detail = f"{where}: give {len(table.moves):,} positions below {len(rows):,}"
             yield Violation("positions", detail)
@@ -110,8 +114,8 @@ def _misfits(instance: GroupingData, solution: GroupingSolution) -> Iterator[Vio
 def _too_small(instance: GroupingData, solution: GroupingSolution, group: int) -> str:
     """Return which tensor has fewer values on an axis than ranges are wanted, or ""."""
     n, c, h, w = solution.slices[group]
-    own = solution.operators(group)
-    for at in own:
+    own = set(solution.operators(group))
+    for at in solution.operators(group):
         tensor = instance.tensors[at]
         inside = tensor.readers and all(reader in own for reader in tensor.readers)
         if inside and at not in instance.kept:
@@ -250,19 +254,43 @@ def _memory(table: Timetable, offsets: tuple[int, ...], where: str) -> Iterator[
             yield Violation("memory", f"{where}: {detail}")
         if offset % chip.eu_bytes:
             yield Violation("memory", f"{where}: {copy.name} is at {offset:,}, not aligned")
-    length = table.period or STAGES * table.rows
     shared = set(in_place(table))
     told = set()
-    for row in range(length):
-        alive = [at for at, copy in enumerate(places) if copy.alive(row, table.period)]
-        for one, other in combinations(sorted(alive, key=lambda at: offsets[at]), 2):
-            if offsets[other] >= offsets[one] + places[one].buffer.lane_bytes:
-                continue
-            pair = min(one, other), max(one, other)
-            if pair in told or not places[other].buffer.lane_bytes:
-                continue
-            if pair in shared and offsets[one] == offsets[other]:
-                continue
-            told.add(pair)
-            detail = f"{places[one].name} and {places[other].name} overlap in row {row}"
-            yield Violation("collision", f"{where}: {detail}")
+    for one, other, row in _overlaps(places, offsets, table.period):
+        pair = min(one, other), max(one, other)
+        if pair in told or (pair in shared and offsets[one] == offsets[other]):
+            continue
+        told.add(pair)
+        detail = f"{places[one].name} and {places[other].name} overlap in row {row}"
+        yield Violation("collision", f"{where}: {detail}")
+
+
+def _overlaps(
+    places: Sequence[Copy], offsets: Sequence[int], period: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield copies that lie over one another, by address, and a row, the first one first.
+
+    Goes from row to row and keeps what is alive sorted by address.
+    """
+    comes, goes = defaultdict(list), defaultdict(list)
+    sizes = [copy.buffer.lane_bytes for copy in places]
+    for at, copy in enumerate(places):
+        if sizes[at]:
+            end = copy.start + copy.rows
+            comes[copy.start].append(at)
+            if period and end > period:  # around the end of the circle
+                comes[0].append(at)
+            goes[end - period if period and end > period else end].append(at)
+    largest, alive = max(sizes, default=0), list[tuple[int, int]]()
+    for row in sorted({*comes, *goes}):
+        for at in goes[row]:
+            del alive[bisect_left(alive, (offsets[at], at))]
+        for at in comes[row]:
+            end = offsets[at] + sizes[at]
+            for place in range(bisect_left(alive, (offsets[at] - largest + 1, 0)), len(alive)):
+                offset, other = alive[place]
+                if offset >= end:
+                    break
+                if offset + sizes[other] > offsets[at]:
+                    yield (at, other, row) if offset > offsets[at] else (other, at, row)
+            insort(alive, (offsets[at], at))

@@ -79,7 +79,8 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def row_cycles(self, compute: int, transfers: int) -> int:
         """Return the cycles of a row: the longer of both, and what of the other is not hidden."""
         less = min(compute, transfers)
-        return max(compute, transfers) + less - int(exact(self.overlap) * less)
+        hidden, whole = exact(self.overlap).as_integer_ratio()
+        return max(compute, transfers) + less - hidden * less // whole
 
     def lane_bytes(self, shape: tuple[int, ...], dtype_bytes: int) -> int:
         """Return the bytes in each lane of a tensor (n, c, d, h, w), each (n, c) aligned.
@@ -107,7 +108,8 @@ def exact(rate: float) -> Fraction:
 
 
 def _ceil(nbytes: int, rate: float) -> int:
-    return -(-nbytes // exact(rate))
+    width, cycles = exact(rate).as_integer_ratio()
+    return -(-nbytes * cycles // width)
 
 
 GENERIC = LaneChip(

@@ -153,7 +153,8 @@ class GroupingData:
 
     def sources(self, operator: int) -> tuple[Shape, ...]:
         """Return the shapes of what an operator reads."""
-        return tuple(self.tensors[tensor].shape for tensor in self.reads[operator])
+        tensors = self.tensors
+        return tuple([tensors[tensor].shape for tensor in self.reads[operator]])
 
     def alone(self, operator: int) -> bool:
         """Whether an operator can only run by itself, from and to global memory."""

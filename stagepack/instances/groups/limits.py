@@ -151,7 +151,8 @@ def _cycles(whole: GroupingData, moved: list[int]) -> int:
         hidden = most * exact(chip.overlap).numerator
         _below(hidden, "cycles by the overlap, as a fraction", "chip.overlap", ROUND)
         latency = chip.load_latency if load else chip.store_latency
-        found += sum(latency + -(-nbytes // exact(rate)) for nbytes in moved)
+        width, cycles = exact(rate).as_integer_ratio()
+        found += sum(latency - (-nbytes * cycles // width) for nbytes in moved)
     return found
 
 

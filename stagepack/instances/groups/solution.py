@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import Any
 
 from stagepack.instances.documents import strict
 from stagepack.instances.groups.data import GroupingData
@@ -108,5 +108,5 @@ class GroupingSolution(ShownSolution):
 def _integers(given: object, depth: int) -> bool:
     """Whether something is integers in so many sequences around one another."""
     if depth == 0:
-        return isinstance(given, SupportsIndex)
+        return hasattr(given, "__index__")
     return isinstance(given, tuple | list) and all(_integers(part, depth - 1) for part in given)

@@ -125,10 +125,11 @@ class Timetable:
         """Loads by first reader (its inputs, then its weights), then stores by writer."""
         regions, instance = self.regions, self.regions.instance
         chip, several = instance.chip, regions.cut.slices > 1
-        found, known = [], set()
+        found, known, loaded = [], set(), set(regions.loaded)
+        stored = set(regions.stored)
         for k, at in enumerate(self.operators):
             for tensor in instance.reads[at]:
-                if tensor not in regions.loaded or tensor in known:
+                if tensor not in loaded or tensor in known:
                     continue
                 known.add(tensor)
                 whole = instance.tensors[tensor]
@@ -159,7 +160,7 @@ class Timetable:
                     )
                 )
         for k, at in enumerate(self.operators):
-            if at in regions.stored:
+            if at in stored:
                 whole = instance.tensors[at]
                 nbytes = whole.nbytes(regions.own(at))
                 found.append(Move(whole.name, False, at, k, chip.store_cycles(nbytes), 0))
@@ -290,14 +291,13 @@ class Timetable:
     def load_bytes(self) -> list[int]:
         """Return the bytes in every lane that are alive in every row: a line, or a circle."""
         length = self.period or STAGES * self.rows
-        found = [0] * length
+        found, always = [0] * length, 0
         for buffer in self.buffers:
             turns, rest = self.turns(buffer)
-            for row in range(length):
-                found[row] += turns * buffer.lane_bytes
+            always += turns * buffer.lane_bytes
             for row in range(buffer.first, buffer.first + rest):
                 found[row % length] += buffer.lane_bytes
-        return found
+        return [always + nbytes for nbytes in found]
 
     @property
     def period(self) -> int:

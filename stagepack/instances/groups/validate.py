@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from operator import index
-from typing import SupportsFloat, SupportsIndex, TypeVar
+from typing import SupportsFloat, TypeVar
 
 import msgspec
 
@@ -76,7 +76,7 @@ def parts(
 
 def _plain(given: object) -> object:
     """Return what JSON has no type for: a number of another library, or its name."""
-    if isinstance(given, SupportsIndex):
+    if hasattr(given, "__index__"):
         return index(given)
     return float(given) if isinstance(given, SupportsFloat) else f"a {type(given).__name__}"
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.instances.groups import GroupingSolution, LayerGrouping, Operator, OperatorKind
-from stagepack.instances.groups.lmem import copies, in_place
+from stagepack.instances.groups.check import _overlaps
+from stagepack.instances.groups.lmem import Copy, copies, in_place
+from stagepack.instances.groups.timesteps import Buffer
 from tests.instances.groups.networks import CHIP, add, block, conv, grouping, stacked
 
 
@@ -189,7 +194,7 @@ def test_operators_are_sorted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "given"),
+    ("field", "odd"),
     [
         ("boundaries", (0, "3")),
         ("boundaries", [0, 3]),
@@ -204,9 +209,9 @@ def test_operators_are_sorted() -> None:
     ],
 )
 def test_what_holds_anything_but_integers_is_named(
-    whole: LayerGrouping, plan: GroupingSolution, field: str, given: Any
+    whole: LayerGrouping, plan: GroupingSolution, field: str, odd: Any
 ) -> None:
-    broken = replace(plan, **{field: given})
+    broken = replace(plan, **{field: odd})
     for ask in (whole.check, whole.evaluate):
         with pytest.raises(InputError, match=rf"^solution\.{field}: "):
             ask(broken)
@@ -221,3 +226,36 @@ def test_a_spill_of_two_numbers_and_slices_beyond_all_limits(
     assert [violation.rule for violation in whole.check(short)] == ["spills"]
     many = replace(plan, slices=((1, 1, 2**60, 1),) * plan.groups)
     assert [violation.rule for violation in whole.check(many)] == ["slices"]
+
+
+@st.composite
+def places(draw: Any) -> tuple[list[Copy], list[int], int]:
+    """Return copies in a circle or on a line, at any addresses."""
+    period = draw(st.sampled_from([0, 5]))
+    found = []
+    for at in range(draw(st.integers(0, 7))):
+        start = draw(st.integers(0, 4))
+        rows = draw(st.integers(1, period or 6))
+        buffer = Buffer(f"b{at}", draw(st.integers(0, 4)), 0, 0)
+        found.append(Copy(buffer, buffer.name, start, rows))
+    return found, draw(st.lists(st.integers(0, 9), min_size=7, max_size=7)), period
+
+
+@given(places())
+def test_what_lies_over_one_another_is_what_a_look_at_every_row_finds(
+    drawn: tuple[list[Copy], list[int], int],
+) -> None:
+    copies_, offsets, period = drawn
+    seen: dict[tuple[int, int], int] = {}
+    for row in range(period or 11):
+        for pair in combinations(range(len(copies_)), 2):
+            alive = [copies_[at].alive(row, period) for at in pair]
+            ends = [offsets[at] + copies_[at].buffer.lane_bytes for at in pair]
+            low, high = offsets[pair[0]], offsets[pair[1]]
+            filled = all(copies_[at].buffer.lane_bytes for at in pair)
+            if all(alive) and filled and low < ends[1] and high < ends[0]:
+                seen.setdefault(pair, row)
+    found: dict[tuple[int, int], int] = {}
+    for one, other, row in _overlaps(copies_, offsets, period):
+        found.setdefault((min(one, other), max(one, other)), row)
+    assert found == seen
