@@ -88,7 +88,7 @@ def network(instance: LayerGrouping, ask: Callable[[], None] = lambda: None) -> 
         weight=_ends([len(op.weights) for op in operators]),
         weights=np.array(weights, dtype=np.int64).reshape(len(weights), 4),
         buffer=np.array([op.buffer for op in operators], dtype=np.int64),
-        in_place=np.array([op.in_place for op in operators], dtype=np.bool_),
+        in_place=np.array([instance.overwrites(at) for at in range(n)], dtype=np.bool_),
     )
 
 

@@ -156,6 +156,13 @@ class GroupingData:
         tensors = self.tensors
         return tuple([tensors[tensor].shape for tensor in self.reads[operator]])
 
+    def overwrites(self, operator: int) -> bool:
+        """Whether an operator may write over its first input, value by value."""
+        if not self.operators[operator].in_place or not self.reads[operator]:
+            return False
+        own, read = self.tensors[operator], self.tensors[self.reads[operator][0]]
+        return (own.shape, own.dtype_bytes) == (read.shape, read.dtype_bytes)
+
     def alone(self, operator: int) -> bool:
         """Whether an operator can only run by itself, from and to global memory."""
         return self.operators[operator].kind == OperatorKind.OTHER

@@ -317,7 +317,11 @@ class _Machine:
                 self._holds(block, (box[1],), what)
         part = _lengths(box)
         nbytes = self.chip.lane_bytes(part, operator.dtype_bytes)
-        over = op["reads"][operator.inputs[0]] if operator.in_place and operator.inputs else -1
+        over = -1
+        if operator.in_place and operator.inputs:
+            first = self.instance.tensors[self.instance.reads[at][0]]
+            if (first.shape, first.dtype_bytes) == (operator.full, operator.dtype_bytes):
+                over = op["reads"][first.name]
         made = self._place(operator.name, op["address"], nbytes, box)
         written.append((made, number, over if over == op["address"] else -1))
         if operator.buffer:

@@ -42,14 +42,15 @@ def in_place(table: Timetable) -> tuple[tuple[int, int], ...]:
     """Return pairs of copies of which the second may be written over the first.
 
     An operator that computes in place may write over its first input where nobody reads that
-    afterwards, where it is neither stored nor spilled, and where both take as much room.
+    afterwards, where it is neither stored nor spilled, and where both are alike and take as much
+    room.
     """
     instance, places = table.regions.instance, copies(table)
     at_name = {copy.name: at for at, copy in enumerate(places)}
     found = []
     for k, at in enumerate(table.operators):
         operator = instance.operators[at]
-        if not operator.in_place or not operator.inputs:
+        if not instance.overwrites(at):
             continue
         before, after = at_name.get(operator.inputs[0]), at_name.get(operator.name)
         if before is None or after is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from stagepack.instances.groups import (
@@ -32,6 +33,14 @@ CHIP = LaneChip(
     store_latency=12,
     startup=3,
 )
+
+FREELY: dict[str, Any] = {
+    "chip": CHIP,
+    "overlap_limit": None,
+    "slicing": "free",
+    "timesteps": "free",
+}
+"""What instances of tests say where nothing else is said."""
 
 
 def conv(
@@ -67,7 +76,7 @@ def grouping(
     return LayerGrouping.from_arrays(
         operators,
         [Source(name="x", shape=(1, channels, rows, rows))],
-        **{"chip": CHIP, "overlap_limit": None, "slicing": "free", "timesteps": "free"} | fields,
+        **FREELY | fields,
     )
 
 
@@ -93,62 +102,92 @@ def stacked(whole: LayerGrouping, plan: GroupingSolution) -> GroupingSolution:
     return replace(plan, offsets=tuple(offsets))
 
 
+Known = tuple[str, int, int]
+"""A tensor: its name, channels, rows (and columns)."""
+
+
 @st.composite
 def networks(draw: Any, /, most: int = 6, **fields: Any) -> LayerGrouping:
-    """Return a random network of windows, sums and resampling over one input, some branches."""
-    rows = draw(st.integers(4, 14))
-    channels = draw(st.sampled_from([1, 4, 6]))
-    known: list[tuple[str, int]] = [("x", rows)]
+    """Return a random network of all kinds of operators over one input, with branches."""
+    batch, rows = draw(st.sampled_from([1, 1, 2])), draw(st.integers(4, 14))
+    known: list[Known] = [("x", draw(st.sampled_from([1, 4, 6])), rows)]
     operators: list[Operator] = []
     for at in range(draw(st.integers(1, most))):
-        name = f"o{at}"
-        read, size = known[draw(st.integers(max(0, len(known) - 3), len(known) - 1))]
-        kind = draw(st.sampled_from(["conv", "pool", "deconv", "upsample", "add", "whole"]))
-        alike = [other for other, its in known if its == size]
-        if kind == "add" and len(alike) > 1:
-            other = draw(st.sampled_from(alike))
-            reads = (read,) if other == read else (read, other)
-            made, now = _made(name, "elementwise", reads, channels, size, {}), size
-        elif kind == "upsample" and size <= 8:
-            made = _made(name, "upsample", (read,), channels, 2 * size, {"scale": (2, 2)})
-            now = 2 * size
+        read = known[draw(st.integers(max(0, len(known) - 3), len(known) - 1))]
+        kind = draw(st.sampled_from(["window", "window", "several", "whole"]))
+        if kind == "window":
+            made = draw(_windows(f"o{at}", read))
+        elif kind == "several":
+            made = draw(_several(f"o{at}", read, known))
         else:
-            made, now = draw(_windows(name, read, channels, size, kind))
-        operators.append(made)
-        known.append((name, now))
-    return grouping(operators, channels=channels, rows=rows, **fields)
+            made = draw(_wholes(f"o{at}", read))
+        operators.append(msgspec.structs.replace(made, shape=(batch, *made.shape[1:])))
+        known.append((made.name, made.shape[1], made.shape[2]))
+    given = [Source(name="x", shape=(batch, known[0][1], rows, rows))]
+    return LayerGrouping.from_arrays(operators, given, **FREELY | fields)
 
 
 @st.composite
-def _windows(
-    draw: Any, name: str, read: str, channels: int, size: int, kind: str
-) -> tuple[Operator, int]:
-    """Return a convolution, pooling or deconvolution of random geometry, and what it writes."""
+def _several(draw: Any, name: str, read: Known, known: list[Known]) -> Operator:
+    """Return a sum, perhaps with a tensor of one row, a product, or one tensor after another."""
+    _, channels, rows = read
+    alike = [other for other in known if other[1:] == (channels, rows)]
+    single = [other for other in known if other[1:] == (channels, 1)]
+    joined = [other for other in known if other[2] == rows]
+    other = draw(st.sampled_from(alike))
+    kind = draw(st.sampled_from(["elementwise", "elementwise", "gate", "matmul", "concat"]))
+    if kind == "gate" and single:
+        pair = draw(st.permutations([read[0], draw(st.sampled_from(single))[0]]))
+        return _made(name, "elementwise", tuple(pair), channels, rows)
+    if kind == "concat":
+        other = draw(st.sampled_from(joined))
+        return _made(name, "concat", (read[0], other[0]), channels + other[1], rows)
+    if kind == "matmul":
+        return _made(name, "matmul", (read[0], other[0]), channels, rows)
+    reads = (read[0],) if other == read else (read[0], other[0])
+    return _made(name, "elementwise", reads, channels, rows)
+
+
+@st.composite
+def _wholes(draw: Any, name: str, read: Known) -> Operator:
+    """Return an operator that repeats values, or needs whole rows, columns or planes."""
+    _, channels, rows = read
+    kind = draw(st.sampled_from(["upsample", "rows", "global-pool"]))
+    if kind == "upsample" and rows <= 8:
+        even = draw(st.booleans())
+        return _made(name, kind, read[:1], channels, 2 * rows, scale=(2, 2), even=even)
+    if kind == "global-pool":
+        return _made(name, kind, read[:1], channels, 1)
+    whole = draw(st.sampled_from(["w", "h", "c"]))
+    return _made(name, "rows", read[:1], channels, rows, whole=whole, buffer=40, passes=2)
+
+
+@st.composite
+def _windows(draw: Any, name: str, read: Known) -> Operator:
+    """Return a convolution, pooling or deconvolution of random geometry."""
+    _, channels, size = read
+    kind = draw(st.sampled_from(["conv", "pool", "deconv"]))
     kernel, stride = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    each = kind != "pool" and channels > 1 and draw(st.booleans())
+    groups = draw(st.sampled_from([channels, 2])) if each and channels % 2 == 0 else 1
+    window = {"kernel": (kernel,) * 2, "stride": (stride,) * 2, "groups": groups}
     if kind == "deconv" and size <= 6:
         padding = draw(st.integers(0, kernel - 1))
         now = (size - 1) * stride + kernel - 2 * padding + draw(st.integers(0, stride - 1))
         if now >= 1:
-            window = {"kernel": (kernel,) * 2, "stride": (stride,) * 2, "padding": (padding,) * 4}
-            return _made(name, "deconv", (read,), channels, now, window), now
+            return _made(name, kind, read[:1], channels, now, padding=(padding,) * 4, **window)
     dilation = draw(st.integers(1, 2))
     extent = (kernel - 1) * dilation + 1
     padding = draw(st.integers(0, extent - 1))
     now = (size + 2 * padding - extent) // stride + 1
     if now < 1:
-        return _made(name, "elementwise", (read,), channels, size, {}), size
-    window = {
-        "kernel": (kernel,) * 2,
-        "stride": (stride,) * 2,
-        "padding": (padding,) * 4,
-        "dilation": (dilation,) * 2,
-    }
-    named = "pool" if kind == "pool" else "conv"
-    return _made(name, named, (read,), channels, now, window), now
+        return _made(name, "elementwise", read[:1], channels, size)
+    window |= {"padding": (padding,) * 4, "dilation": (dilation,) * 2}
+    return _made(name, "pool" if kind == "pool" else "conv", read[:1], channels, now, **window)
 
 
 def _made(
-    name: str, kind: str, reads: tuple[str, ...], channels: int, rows: int, window: dict[str, Any]
+    name: str, kind: str, reads: tuple[str, ...], channels: int, rows: int, **fields: Any
 ) -> Operator:
     weights = (Weight(channels=channels, values=4),) if kind in ("conv", "deconv") else ()
     return Operator(
@@ -158,5 +197,5 @@ def _made(
         shape=(1, channels, rows, rows),
         weights=weights,
         in_place=kind == "elementwise",
-        **window,
+        **fields,
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind
-from stagepack.instances.groups.operators import H, W, reads
-from stagepack.instances.groups.regions import Cut, Regions, dealt
+from stagepack.instances.groups.operators import AXES, C, H, N, W, reads
+from stagepack.instances.groups.regions import Cut, Range, Regions, dealt
 from tests.instances.groups.networks import block, conv, grouping, networks
 
 CONV, POOL, DECONV = OperatorKind.CONV, OperatorKind.POOL, OperatorKind.DECONV
@@ -39,6 +41,13 @@ HALOS = [
     (DECONV, 2, 2, 0, 1, 8, (4, 4), (2, 2)),
     (DECONV, 3, 2, 1, 1, 8, (3, 2), (1, 2)),
     (DECONV, 3, 1, 1, 1, 8, (2, 2), (1, 4)),
+    (DECONV, 1, 1, 0, 1, 8, (3, 2), (3, 2)),
+    (DECONV, 3, 1, 2, 2, 8, (3, 2), (1, 6)),  # holes: taps -2, 0, 2 rows away
+    (DECONV, 2, 3, 0, 1, 8, (5, 1), (2, 1)),  # the row between strides is of none: one is loaded
+    (POOL, 3, 1, 2, 2, 16, (5, 3), (3, 7)),
+    (POOL, 2, 1, 0, 3, 16, (2, 2), (2, 5)),
+    (POOL, 3, 2, 1, 2, 16, (0, 2), (0, 6)),  # rows -1, 1, 3 and 1, 3, 5
+    (CONV, 2, 4, 0, 3, 32, (1, 2), (4, 8)),  # an extent of 4, rows to the next stride
     (WHOLE, 1, 1, 0, 1, 8, (0, 1), (0, 8)),
 ]
 
@@ -68,6 +77,56 @@ def test_rows_that_are_read(
     )
     assert reads(operator, 0, H, *own, size) == expected
     assert reads(operator, 0, W, *own, size) == expected
+
+
+# kind, fields, which input, axis, size there, output range -> input range
+AXIS_BY_AXIS: list[tuple[str, dict[str, Any], int, int, int, Range, Range]] = [
+    ("elementwise", {}, 0, H, 8, (2, 3), (2, 3)),
+    ("elementwise", {}, 0, N, 8, (2, 3), (2, 3)),
+    ("elementwise", {}, 1, H, 1, (2, 3), (0, 1)),  # one row for all
+    ("rows", {"whole": "w"}, 0, W, 8, (2, 3), (0, 8)),
+    ("rows", {"whole": "w"}, 0, H, 8, (2, 3), (2, 3)),
+    ("rows", {"whole": "chw"}, 0, C, 8, (2, 3), (0, 8)),
+    ("concat", {}, 0, H, 8, (2, 3), (2, 3)),
+    ("concat", {}, 1, C, 4, (6, 2), (0, 4)),
+    ("matmul", {}, 0, H, 8, (2, 3), (2, 3)),  # rows of the left one
+    ("matmul", {}, 0, W, 5, (2, 3), (0, 5)),
+    ("matmul", {}, 1, H, 5, (2, 3), (0, 5)),
+    ("matmul", {}, 1, W, 8, (2, 3), (2, 3)),  # columns of the right one
+    ("matmul", {}, 1, C, 8, (2, 3), (2, 3)),
+    ("conv", {}, 0, C, 4, (2, 3), (0, 4)),
+    ("conv", {"groups": 8}, 0, C, 8, (2, 3), (2, 3)),  # channel by channel
+    ("conv", {"groups": 2}, 0, C, 8, (2, 3), (0, 8)),
+    ("conv", {"kernel": (3, 3), "padding": (1,) * 4}, 0, N, 8, (2, 3), (2, 3)),
+    ("conv", {"kernel": (3, 1), "padding": (2, 0, 0, 0)}, 0, H, 8, (2, 3), (0, 5)),
+    ("conv", {"kernel": (3, 1), "padding": (2, 0, 0, 0)}, 0, W, 8, (2, 3), (2, 3)),
+    ("pool", {"kernel": (1, 2), "stride": (1, 2)}, 0, W, 16, (2, 3), (4, 6)),
+    ("pool", {"kernel": (2, 2), "stride": (2, 2)}, 0, C, 8, (2, 3), (2, 3)),
+    ("deconv", {"groups": 8}, 0, C, 8, (2, 3), (2, 3)),
+    ("deconv", {}, 0, C, 8, (2, 3), (0, 8)),
+    ("upsample", {"scale": (2, 3)}, 0, W, 8, (2, 3), (0, 2)),
+    ("upsample", {"scale": (2, 3)}, 0, C, 8, (2, 3), (2, 3)),
+    ("global-pool", {}, 0, W, 8, (0, 1), (0, 8)),
+    ("global-pool", {}, 0, C, 8, (2, 3), (2, 3)),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "which", "axis", "size", "own", "expected"), AXIS_BY_AXIS
+)
+def test_what_is_read_axis_by_axis(
+    kind: str,
+    fields: dict[str, Any],
+    which: int,
+    axis: int,
+    size: int,
+    own: Range,
+    expected: Range,
+) -> None:
+    operator = Operator(
+        name="y", kind=OperatorKind(kind), inputs=("x", "z"), shape=(8, 8, 8, 8), **fields
+    )
+    assert reads(operator, which, axis, *own, size) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,6 +165,58 @@ def test_two_convolutions_and_a_skip() -> None:
 
 
 @pytest.mark.parametrize(
+    ("parts", "a", "x"),
+    [
+        (1, [(0, 16)], [(0, 16)]),
+        (2, [(0, 9), (7, 9)], [(0, 10), (6, 10)]),
+        (3, [(0, 7), (5, 7), (10, 6)], [(0, 8), (4, 9), (9, 7)]),
+        (4, [(0, 5), (3, 6), (7, 6), (11, 5)], [(0, 6), (2, 8), (6, 8), (10, 6)]),
+        (5, [(0, 5), (3, 5), (6, 5), (9, 5), (12, 4)], [(0, 6), (2, 7), (5, 7), (8, 7), (11, 5)]),
+        (
+            6,  # 3, 3, 3, 3, 2 and 2 rows
+            [(0, 4), (2, 5), (5, 5), (8, 5), (11, 4), (13, 3)],
+            [(0, 5), (1, 7), (4, 7), (7, 7), (10, 6), (12, 4)],
+        ),
+        (
+            7,
+            [(0, 4), (2, 5), (5, 4), (7, 4), (9, 4), (11, 4), (13, 3)],
+            [(0, 5), (1, 7), (4, 6), (6, 6), (8, 6), (10, 6), (12, 4)],
+        ),
+        (
+            8,
+            [(0, 3), (1, 4), (3, 4), (5, 4), (7, 4), (9, 4), (11, 4), (13, 3)],
+            [(0, 4), (0, 6), (2, 6), (4, 6), (6, 6), (8, 6), (10, 6), (12, 4)],
+        ),
+    ],
+)
+def test_two_convolutions_and_a_skip_in_one_to_eight_slices(
+    parts: int, a: list[Range], x: list[Range]
+) -> None:
+    found = Regions(block(rows=16), (0, 1, 2), Cut(h=parts)).along(H)
+    assert (found[0], found[3]) == (a, x)
+    assert found[1] == found[2] == dealt(16, parts)
+
+
+def test_strides_in_a_chain() -> None:
+    down = {"stride": (2, 2), "padding": (1,) * 4}
+    first = conv("a", "x", 8, 16, 3, shape=(1, 8, 8, 8), **down)
+    second = conv("b", "a", 8, 8, 3, shape=(1, 8, 4, 4), **down)
+    found = Regions(grouping([first, second], rows=16), (0, 1), Cut(h=4)).along(H)
+    assert found[1] == [(0, 1), (1, 1), (2, 1), (3, 1)]
+    assert found[0] == [(0, 2), (1, 3), (3, 3), (5, 3)]
+    assert found[2] == [(0, 4), (1, 7), (5, 7), (9, 7)]
+
+
+def test_several_readers_are_covered() -> None:
+    # A kernel of 5 reads two rows around, one of 1 with a stride of 2 every second row.
+    wide, thin = conv("a", "x", 8, 8, 5), conv("b", "x", 8, 8, 1, shape=(1, 8, 4, 4), stride=(2, 2))
+    found = Regions(grouping([wide, thin], rows=8), (0, 1), Cut(h=4)).along(H)
+    assert found[0] == [(0, 2), (2, 2), (4, 2), (6, 2)]
+    assert found[1] == [(0, 1), (1, 1), (2, 1), (3, 1)]
+    assert found[2] == [(0, 4), (0, 6), (2, 6), (4, 4)]
+
+
+@pytest.mark.parametrize(
     ("kernel", "padding", "expected", "fits"),
     [
         (61, (30, 30), [(0, 80), (20, 80)], False),
@@ -135,70 +246,113 @@ def test_the_rule_of_a_half(
 # ---------------------------------------------------------------------- row by row
 
 
-def taps(operator: Operator, row: int, size: int) -> set[int]:
-    """Return the rows of an input that one row of the output is computed from, one by one."""
-    kernel, stride, padding = operator.kernel[0], operator.stride[0], operator.padding[0]
-    dilation = operator.dilation[0]
-    if operator.kind in (CONV, POOL):
-        found = {row * stride - padding + tap * dilation for tap in range(kernel)}
-    elif operator.kind == DECONV:
-        found = {
-            source
-            for source in range(size)
-            for tap in range(kernel)
-            if source * stride + tap * dilation - padding == row
-        }
-    elif operator.kind == UPSAMPLE:
-        found = {row // operator.scale[0]}
-    else:
-        found = {row}
+def taps(whole: LayerGrouping, at: int, which: int, axis: int, row: int) -> set[int]:
+    """Return the rows of an input that one row of the output is computed from, one by one.
+
+    Rows stand for planes, channels, rows or columns.
+    """
+    operator, source = whole.operators[at], whole.sources(at)[which]
+    size, kind = source[axis], operator.kind
+    found = {row if size > 1 else 0}
+    if (
+        AXES[axis] in operator.whole
+        or (kind == WHOLE and axis in (H, W))
+        or (kind == OperatorKind.MATMUL and axis == (W, H)[which])
+    ):
+        found = set(range(size))
+    elif axis == C and kind in (CONV, DECONV):
+        made, read = operator.full[C] // operator.groups, size // operator.groups
+        found = {channel for channel in range(size) if channel // read == row // made}
+    elif axis == C and kind == OperatorKind.CONCAT:
+        found = {row - sum(other[C] for other in whole.sources(at)[:which])}
+    elif axis in (H, W):
+        side = axis - H
+        kernel, stride = operator.kernel[side], operator.stride[side]
+        padding, dilation = operator.padding[2 * side], operator.dilation[side]
+        if kind in (CONV, POOL):
+            found = {row * stride - padding + tap * dilation for tap in range(kernel)}
+        elif kind == DECONV:
+            found = {
+                source
+                for source in range(size)
+                for tap in range(kernel)
+                if source * stride + tap * dilation - padding == row
+            }
+        elif kind == UPSAMPLE:
+            found = {row // operator.scale[side]}
     return {source for source in found if 0 <= source < size}
 
 
-def traced(whole: LayerGrouping, regions: Regions, which: int) -> dict[int, set[int]]:
+def traced(whole: LayerGrouping, regions: Regions, axis: int, which: int) -> dict[int, set[int]]:
     """Return the rows of all tensors that one slice needs, marked one by one."""
     needed: dict[int, set[int]] = {t: set() for t in range(len(whole.tensors))}
     for tensor in regions.stored:
-        start, length = dealt(whole.tensors[tensor].shape[H], regions.cut.h)[which]
+        size = whole.tensors[tensor].shape[axis]
+        start, length = dealt(size, regions.cut.along(axis))[which]
         needed[tensor] |= set(range(start, start + length))
     for at in reversed(range(whole.n)):
-        for tensor in whole.reads[at]:
-            size = whole.tensors[tensor].shape[H]
+        for number, tensor in enumerate(whole.reads[at]):
             for row in needed[at]:
-                needed[tensor] |= taps(whole.operators[at], row, size)
+                needed[tensor] |= taps(whole, at, number, axis, row)
     return needed
 
 
-@given(networks(), st.integers(1, 8))
-@settings(max_examples=150, deadline=None)
-def test_ranges_hold_every_row_that_is_needed(whole: LayerGrouping, parts: int) -> None:
-    regions = Regions(whole, range(whole.n), Cut(h=parts))
-    if any(whole.tensors[t].shape[H] < parts for t in regions.stored):
-        return
-    for which in range(parts):
-        for tensor, rows in traced(whole, regions, which).items():
-            if tensor in regions.along(H):
-                start, length = regions.along(H)[tensor][which]
+def ranges(whole: LayerGrouping, axis: int, parts: int) -> Regions | None:
+    """Return the whole network in slices, None where there are too few rows for them."""
+    cut = Cut(**{AXES[axis]: parts})
+    regions = Regions(whole, range(whole.n), cut)
+    return None if any(whole.tensors[t].shape[axis] < parts for t in regions.stored) else regions
+
+
+@given(networks(), st.sampled_from([N, C, H, W]), st.integers(1, 8))
+@settings(max_examples=200, deadline=None)
+def test_ranges_hold_every_row_that_is_needed(whole: LayerGrouping, axis: int, parts: int) -> None:
+    regions = ranges(whole, axis, parts)
+    for which in range(parts if regions is not None else 0):
+        assert regions is not None
+        for tensor, rows in traced(whole, regions, axis, which).items():
+            if tensor in regions.along(axis):
+                start, length = regions.along(axis)[tensor][which]
                 assert rows <= set(range(start, start + length))
 
 
-@given(
-    st.integers(1, 5), st.integers(1, 5), st.integers(0, 4), st.integers(5, 20), st.integers(1, 8)
-)
+@st.composite
+def chains(draw: Any) -> LayerGrouping:
+    """Return windows without holes, one after the other, each at least as long as its stride."""
+    size = draw(st.integers(4, 20))
+    rows, operators = size, []
+    for at in range(draw(st.integers(1, 4))):
+        kernel = draw(st.integers(1, 5))
+        stride, padding = draw(st.integers(1, kernel)), draw(st.integers(0, kernel - 1))
+        kind = draw(st.sampled_from([CONV, POOL, DECONV, UPSAMPLE]))
+        fields: dict[str, Any] = {
+            "kernel": (kernel,) * 2,
+            "stride": (stride,) * 2,
+            "padding": (padding,) * 4,
+        }
+        if kind == UPSAMPLE:
+            rows, fields = rows * kernel, {"scale": (kernel,) * 2}
+        elif kind == DECONV:
+            rows = (rows - 1) * stride + kernel - 2 * padding
+        else:
+            rows = (rows + 2 * padding - kernel) // stride + 1
+        if not 1 <= rows <= 200:
+            break
+        reads = f"o{at - 1}" if at else "x"
+        operators.append(
+            Operator(name=f"o{at}", kind=kind, inputs=(reads,), shape=(1, 8, rows, rows), **fields)
+        )
+    assume(operators)
+    return grouping(operators, rows=size)
+
+
+@given(chains(), st.integers(1, 8))
 @settings(max_examples=200, deadline=None)
-def test_ranges_are_tight_without_holes(
-    kernel: int, stride: int, padding: int, rows: int, parts: int
-) -> None:
-    stride, padding = min(stride, kernel), min(padding, kernel - 1)
-    now = (rows + 2 * padding - kernel) // stride + 1
-    if now < parts:
-        return
-    one = conv(
-        "a", "x", 8, rows, kernel, stride=(stride,) * 2, padding=(padding,) * 4,
-        shape=(1, 8, now, now),
-    )  # fmt: skip
-    whole = grouping([one], rows=rows)
-    regions = Regions(whole, (0,), Cut(h=parts))
+def test_ranges_are_tight_without_holes(whole: LayerGrouping, parts: int) -> None:
+    regions = ranges(whole, H, parts)
+    assume(regions is not None)
+    assert regions is not None
     for which in range(parts):
-        start, length = regions.along(H)[1][which]
-        assert traced(whole, regions, which)[1] == set(range(start, start + length))
+        for tensor, rows in traced(whole, regions, H, which).items():
+            start, length = regions.along(H)[tensor][which]
+            assert rows == set(range(start, start + length))

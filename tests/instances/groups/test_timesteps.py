@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.instances.groups import LayerGrouping
+from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind
 from stagepack.instances.groups.lmem import copies, in_place
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Spill, Timetable
-from tests.instances.groups.networks import block, networks
+from tests.instances.groups.networks import add, block, conv, grouping, networks
 
 
 def table(whole: LayerGrouping, **cut: int) -> Timetable:
@@ -110,6 +111,16 @@ def test_a_sum_takes_the_place_of_what_dies_with_it() -> None:
     found = table(block())
     names = [copy.name for copy in copies(found)]
     assert [(names[one], names[other]) for one, other in in_place(found)] == [("b", "s")]
+
+
+def test_nothing_is_written_over_what_is_read_again() -> None:
+    # A value of the first input is read for a whole plane, or has fewer bytes than what is written.
+    spread = Operator(name="g", kind=OperatorKind.GLOBAL_POOL, inputs=("x",), shape=(1, 8, 1, 1))
+    wide = add("s", "g", "x", channels=8, rows=4)
+    assert in_place(table(grouping([spread, wide], rows=4))) == ()
+    first = msgspec.structs.replace(conv("a", "x", 8, 2), dtype_bytes=1)
+    longer = msgspec.structs.replace(add("s", "a", channels=8, rows=2), dtype_bytes=2)
+    assert in_place(table(grouping([first, longer], rows=2))) == ()
 
 
 @pytest.mark.parametrize("h", [1, 4])
