@@ -13,11 +13,12 @@ each, and of results.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from stagepack.instances.groups import LayerGrouping
-from stagepack.instances.groups.operators import C, compute_cycles
+from stagepack.instances.groups.operators import AXES, C, compute_cycles, reads
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.progress import Stopped
 
@@ -35,18 +36,19 @@ class Left(NamedTuple):
 class Network:
     """Who reads whom, as sets of bits, and what every operator takes at least.
 
-    Parts of tensors are those that the whole network needs as one group that is not cut: no group
-    needs less, and slices together need no less.  Cores share slices.
+    Parts that are computed are those that the whole network needs as one group that is not cut: no
+    group needs less, and slices together need no less.  Parts that are loaded are those of the
+    reader that needs the least.  Cores share slices.
     """
 
     def __init__(self, instance: LayerGrouping) -> None:
         self.n = instance.n
         self.before = [0] * self.n
-        for at, reads in enumerate(instance.reads):
-            for tensor in reads:
+        for at, given in enumerate(instance.reads):
+            for tensor in given:
                 self.before[at] |= (1 << tensor) if tensor < self.n else 0
         self.readers = [sum(1 << at for at in t.readers) for t in instance.tensors]
-        self.reads = [tuple(dict.fromkeys(reads)) for reads in instance.reads]
+        self.reads = [tuple(dict.fromkeys(given)) for given in instance.reads]
         self.lone = sum(1 << at for at in range(self.n) if instance.alone(at))
         chip, tensors = instance.chip, instance.tensors
         regions = Regions(instance, range(self.n), Cut())
@@ -61,11 +63,18 @@ class Network:
             result = at in instance.kept or not tensors[at].readers
             nbytes = -(-tensors[at].nbytes(operator.full) // chip.cores)
             self.kept.append(chip.store_cycles(nbytes) if result else 0)
+        least = [tensor.nbytes(tensor.shape) for tensor in tensors]
+        for at, operator in enumerate(instance.operators):
+            for which, tensor in enumerate(instance.reads[at]):
+                whole = tensors[tensor]
+                box = [
+                    reads(operator, which, axis, *regions.along(axis)[at][0], whole.shape[axis])[1]
+                    for axis in range(len(AXES))
+                ]
+                least[tensor] = min(least[tensor], math.prod(box) * whole.dtype_bytes)
         self.loads = [
-            chip.load_cycles(-(-tensor.nbytes(regions.part(at)) // chip.cores))
-            if tensor.readers
-            else 0
-            for at, tensor in enumerate(tensors)
+            chip.load_cycles(-(-nbytes // chip.cores)) if tensor.readers else 0
+            for nbytes, tensor in zip(least, tensors, strict=True)
         ]
 
     def all_left(self) -> Left:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -16,7 +17,7 @@ from stagepack.heuristics.groups.oracle import NONE, Oracle
 from stagepack.heuristics.groups.placement import Placements
 from stagepack.instances.groups import LayerGrouping
 from stagepack.progress import Stopped
-from tests.heuristics.groups.definitions import cheapest, placed
+from tests.heuristics.groups.definitions import cheapest, loaded, placed
 from tests.instances.groups.networks import add, conv, grouping, networks
 
 
@@ -129,6 +130,30 @@ def test_lattices(whole: LayerGrouping) -> None:
     assert every[2**whole.n - 1] == (0, 0)
     for order in orders(network):
         assert set(chains(network, [order])) <= expected
+
+
+@given(networks(most=5, max_slices=3, order="free"))
+@settings(max_examples=25, deadline=None)
+def test_groups_take_no_less_than_what_is_left_shrinks_by(whole: LayerGrouping) -> None:
+    every = lattice(Network(whole), 10**6, yes)
+    assert every is not None
+    for start, end in product(every, repeat=2):
+        members = [at for at in range(whole.n) if (start ^ end) >> at & 1]
+        if start & end == start < end:
+            least = np.subtract(every[start], every[end]).max()
+            assert cheapest(whole, members, loaded) >= least
+
+
+def test_what_is_left_is_loaded_by_the_reader_of_the_fewest_rows() -> None:
+    """One reader needs 7 of 8 rows and columns; the other may have run."""
+    whole = grouping(
+        [conv("a", "x", 8, 8, 1), conv("b", "x", 8, 2, 4, stride=(3, 3), padding=(0,) * 4)],
+        order="free",
+    )
+    known = lattice(Network(whole), 100, yes)
+    assert known is not None
+    x, w, b = 8 * 7 * 7, 8 * 8 * 16, 8 * 2 * 2
+    assert known[0b01].transfers == 10 + x // 4 + 10 + w // 4 + 12 + b // 2
 
 
 def wide(branches: int) -> LayerGrouping:
