@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stagepack.instances.documents import strict
@@ -67,6 +67,22 @@ class GroupingSolution(ShownSolution):
         """Yield each group and its rows; None for what runs from and to global memory."""
         for group, counts in enumerate(self.slices):
             yield group, self.timetable(instance, group) if counts else None
+
+    def with_group(
+        self,
+        group: int,
+        positions: tuple[int, ...],
+        spills: tuple[tuple[int, int, int], ...],
+        offsets: tuple[int, ...],
+    ) -> GroupingSolution:
+        """Return the plan with other timesteps and addresses in one group."""
+        given = {"positions": positions, "spills": spills, "offsets": offsets}
+        changed = {}
+        for name, value in given.items():
+            known = getattr(self, name) or ((),) * self.groups
+            every = (*known[:group], value, *known[group + 1 :])
+            changed[name] = every if any(every) or name == "offsets" else ()
+        return replace(self, **changed)
 
     @classmethod
     def from_global_memory(cls, n: int) -> GroupingSolution:

@@ -1,0 +1,155 @@
+"""Normal form of a group for models: where its transfers may be, what lives from where to where.
+
+Positions that are no better than others are left out.  With one slice the rows of stage 0 and of
+stage 2 have nothing beside them, so that loads ahead of all compute are in the last row of stage 0,
+stores behind it in the first row of stage 2; what is resident takes room all the time, and only its
+row beside compute matters.  A tensor leaves between two uses alone: before the first it would
+better be loaded later, after the last be stored earlier.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import NamedTuple
+
+from stagepack.instances.groups.timesteps import STAGES, Move, Timetable
+
+
+class Iteration(NamedTuple):
+    """Iterations in which the same stages run: which, where the first slice is, how many.
+
+    `first` is -1 where nothing that is resident may be loaded.
+    """
+
+    stages: tuple[int, ...]
+    first: int
+    times: int
+
+
+class Life(NamedTuple):
+    """A buffer that may leave for a while.
+
+    Attributes
+    ----------
+    nbytes : int
+        In every lane.
+    load, store : int or None
+        The moves that bring it and store it.
+    first : int
+        Where it begins to live, unless it is loaded.
+    used : int
+        The last position where it is read, or written.
+    resident : bool
+        Whether it lives all the time.
+    tensor : int
+        Which, or -1 for weights and working buffers.
+    gaps : tuple of (int, int)
+        Positions [first, end) between two uses: it may be stored and loaded again in each.
+    """
+
+    nbytes: int
+    load: int | None
+    store: int | None
+    first: int
+    used: int
+    resident: bool = False
+    tensor: int = -1
+    gaps: tuple[tuple[int, int], ...] = ()
+
+
+class Frame:
+    """A group that is cut in a certain way.
+
+    Parameters
+    ----------
+    table : Timetable
+        By the rule ``nearest``.
+
+    Attributes
+    ----------
+    rows, rounds : int
+    circular : bool
+        Whether time is a circle of rows, or a line of all positions.
+    allowed : list of range or list of int
+        Where each move may be.
+    lives : list of Life
+        In the order of the buffers of a timetable without spills.
+    """
+
+    def __init__(self, table: Timetable) -> None:
+        self.table = table
+        self.rows, self.rounds, self.circular = table.rows, table.rounds, table.period > 0
+        self.allowed = [self._allowed(move) for move in table.moves]
+        self.lives = self._lives()
+
+    def iterations(self) -> list[Iteration]:
+        """Return the iterations with compute, alike ones together."""
+        found = Counter(
+            (tuple(s for s in range(STAGES) if 0 <= j - s < self.rounds), j if j < 2 else -1)
+            for j in range(1, self.rounds + 1)
+        )
+        return [Iteration(*key, times) for key, times in found.items()]
+
+    def settled(self, move: Move, position: int) -> int:
+        """Return the position that stands for one that is no better."""
+        early, late = self.rows - 1, (STAGES - 1) * self.rows
+        if not self.circular or move.resident:
+            return max(early, min(position, late))
+        return position
+
+    def _allowed(self, move: Move) -> list[int]:
+        own = self.rows + move.operator
+        reach = range(own) if move.load else range(own + 1, STAGES * self.rows)
+        return sorted({self.settled(move, position) for position in reach})
+
+    def _lives(self) -> list[Life]:
+        table, rows = self.table, self.rows
+        tensors = table.regions.instance.tensors
+        sizes = iter([buffer.lane_bytes for buffer in table.buffers])
+        place = {at: rows + k for k, at in enumerate(table.operators)}
+        stores = {move.tensor: at for at, move in enumerate(table.moves) if not move.load}
+        found = []
+        for at, move in enumerate(table.moves):
+            if not move.load:
+                continue
+            if move.tensor < 0:
+                own = rows + move.operator
+                found.append(Life(next(sizes), at, None, 0, own, move.resident))
+                continue
+            uses = [place[reader] for reader in tensors[move.tensor].readers if reader in place]
+            uses.sort()
+            gaps = () if move.resident else _gaps(uses, uses[0])
+            found.append(Life(next(sizes), at, None, 0, uses[-1], move.resident, move.tensor, gaps))
+        for at in table.operators:
+            uses = sorted([place[at], *(place[r] for r in tensors[at].readers if r in place)])
+            gaps = _gaps(uses, place[at] + 1)
+            found.append(
+                Life(next(sizes), None, stores.get(at), place[at], uses[-1], False, at, gaps)
+            )
+        works = [at for at in table.operators if table.regions.instance.operators[at].buffer]
+        return found + [Life(next(sizes), None, None, place[at], place[at]) for at in works]
+
+    def over(self) -> list[tuple[int, int]]:
+        """Return lives of which the second may be written over the first, if that ends there.
+
+        As :func:`.lmem.in_place`, apart from what depends on positions.
+        """
+        instance = self.table.regions.instance
+        place = {life.tensor: at for at, life in enumerate(self.lives) if life.tensor >= 0}
+        found = []
+        for k, at in enumerate(self.table.operators):
+            if not instance.operators[at].in_place or not instance.reads[at]:
+                continue
+            old, new = place[instance.reads[at][0]], place[at]
+            one, other = self.lives[old], self.lives[new]
+            dies = one.used == self.rows + k and one.store is None and not one.resident
+            if dies and one.nbytes == other.nbytes:
+                found.append((old, new))
+        return found
+
+
+def _gaps(uses: list[int], least: int) -> tuple[tuple[int, int], ...]:
+    """Return where a tensor may leave and come back: between two uses, from `least` on."""
+    spans = [(max(one, least), other) for one, other in pairwise(uses)]
+    return tuple(span for span in spans if span[1] - span[0] >= 2)

@@ -1,0 +1,148 @@
+"""Rectangles of time and address in one lane, for CP-SAT, where time may be a circle.
+
+A buffer that lives in positions [start, end) takes the same units all the while.  On a circle of T
+rows, positions from stage * T on are folded into rows 0 to T - 1, so that what crosses the end of a
+turn is cut there; what lives longer than a turn is there twice, all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Point(NamedTuple):
+    """A position: a number, or an expression of one variable, with the least and the most."""
+
+    value: Any
+    least: int
+    most: int
+
+    @property
+    def known(self) -> bool:
+        """Whether it is a number."""
+        return isinstance(self.value, int)
+
+
+def at(position: int) -> Point:
+    """Return a position that is known."""
+    return Point(position, position, position)
+
+
+class Memory:
+    """A lane, into which rectangles are put.
+
+    Parameters
+    ----------
+    cp, model
+        CP-SAT's module, and the model that is built.
+    rows : int
+        T.
+    circular : bool
+        Whether time is a circle.
+    units : int
+        Of the lane.
+    """
+
+    def __init__(self, cp: Any, model: Any, rows: int, circular: bool, units: int) -> None:
+        self._cp, self._model = cp, model
+        self._rows, self._circular, self._units = rows, circular, units
+        self._time: list[Any] = []
+        self._space: list[Any] = []
+        self._heights: list[int] = []
+
+    def always(self, address: Any, height: int) -> None:
+        """Put in what lives all the time."""
+        self._put(at(0), at(self._rows), address, height, [])
+
+    def live(
+        self,
+        start: Point,
+        end: Point,
+        addresses: tuple[Any, Callable[[], Any]],
+        height: int,
+        when: list[Any],
+    ) -> Any:
+        """Put in what lives in [start, end), where all literals `when` hold.
+
+        Parameters
+        ----------
+        start, end : Point
+            On a circle start lies in stages 0 and 1, end - 1 in stages 1 and 2.
+        addresses : (variable, callable)
+            Of it, and what makes another.
+        height : int
+            Units.
+
+        Returns
+        -------
+        The second address, None where it is never there twice.
+        """
+        address, another = addresses
+        if not self._circular:
+            self._put(start, end, address, height, when)
+            return None
+        rows, second = self._rows, None
+        if end.most - start.least > rows:
+            twice = self._model.new_bool_var("")
+            self._model.add(end.value - start.value <= rows).only_enforce_if(~twice, *when)
+            second = another()
+            for place in (address, second):
+                self._put(at(0), at(rows), place, height, [twice, *when])
+            when = [~twice, *when]
+        inner = (self._bounded(start, -rows), self._bounded(end, -rows))
+        self._put(*inner, address, height, when)
+        if start.least < rows:
+            ahead = self._model.new_bool_var("")
+            if start.most >= rows:
+                self._model.add(start.value >= rows).only_enforce_if(~ahead, *when)
+            else:
+                self._model.add_bool_or(ahead, *(~literal for literal in when))
+            self._put(start, at(rows), address, height, [ahead])
+        if end.most > 2 * rows:
+            behind = self._model.new_bool_var("")
+            self._model.add(end.value <= 2 * rows).only_enforce_if(~behind, *when)
+            shifted = Point(end.value - 2 * rows, end.least - 2 * rows, end.most - 2 * rows)
+            self._put(at(0), shifted, address, height, [behind])
+        return second
+
+    def close(self) -> None:
+        """Let no rectangles overlap; that their heights fit at all times follows, and is said."""
+        self._model.add_no_overlap_2d(self._time, self._space)
+        self._model.add_cumulative(self._time, self._heights, self._units)
+
+    def _bounded(self, point: Point, shift: int) -> Point:
+        """Return a point, shifted, within the rows."""
+        value, least, most = point.value + shift, point.least + shift, point.most + shift
+        if least >= 0 and most <= self._rows:
+            return Point(value, least, most)
+        if most <= 0 or least >= self._rows:
+            return at(0 if most <= 0 else self._rows)
+        least, most = max(least, 0), min(most, self._rows)
+        bounded = self._model.new_int_var(least, most, "")
+        if point.least + shift < 0:
+            self._model.add_max_equality(bounded, [value, 0])
+        else:
+            self._model.add_min_equality(bounded, [value, self._rows])
+        return Point(bounded, least, most)
+
+    def _put(self, start: Point, end: Point, address: Any, height: int, when: list[Any]) -> None:
+        """Put in a rectangle where all of some literals hold."""
+        if not height:
+            return
+        size = end.value - start.value
+        if not (start.known or end.known):
+            size = self._model.new_int_var(1, max(1, end.most - start.least), "")
+        if not when:
+            time = self._model.new_interval_var(start.value, size, end.value, "")
+            space = self._model.new_fixed_size_interval_var(address, height, "")
+        else:
+            present = when[0]
+            if len(when) > 1:
+                present = self._model.new_bool_var("")
+                self._model.add_bool_or(present, *(~literal for literal in when))
+            time = self._model.new_optional_interval_var(start.value, size, end.value, present, "")
+            space = self._model.new_optional_fixed_size_interval_var(address, height, present, "")
+        self._time.append(time)
+        self._space.append(space)
+        self._heights.append(height)
