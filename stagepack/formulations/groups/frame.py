@@ -83,6 +83,15 @@ class Frame:
         self.allowed = [self._allowed(move) for move in table.moves]
         self.lives = self._lives()
 
+    @property
+    def signature(self) -> object:
+        """What is equal where one group's timesteps and addresses do for another."""
+        moves = [
+            (move.load, move.operator, move.cycles, move.resident) for move in self.table.moves
+        ]
+        lives = tuple(life._replace(tensor=-1) for life in self.lives)
+        return tuple(self.table.compute), tuple(moves), lives, tuple(self.over()), self.rounds
+
     def iterations(self) -> list[Iteration]:
         """Return the iterations with compute, alike ones together."""
         found = Counter(

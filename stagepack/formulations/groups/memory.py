@@ -106,9 +106,10 @@ class Memory:
             self._put(at(0), shifted, address, height, [behind])
         return second
 
-    def close(self) -> None:
-        """Let no rectangles overlap; that their heights fit at all times follows, and is said."""
-        self._model.add_no_overlap_2d(self._time, self._space)
+    def close(self, *, placed: bool) -> None:
+        """Let heights fit at all times, and where rectangles are `placed`, none overlap."""
+        if placed:
+            self._model.add_no_overlap_2d(self._time, self._space)
         self._model.add_cumulative(self._time, self._heights, self._units)
 
     def _bounded(self, point: Point, shift: int) -> Point:

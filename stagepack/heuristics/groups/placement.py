@@ -50,19 +50,31 @@ def place(
         FEASIBLE and offsets in the order of :func:`.lmem.copies`; INFEASIBLE; or UNKNOWN, where
         the search took too long.
     """
-    instance = packing(table)
-    capacity = table.regions.instance.chip.memory
-    blocks = Blocks.of(instance)
-    found = greedy.place(blocks, RULE, ceiling=capacity, keep_going=keep_going)
-    if found is None and keep_going():
-        before_search(blocks.rigid)
-        decision = exact.decide(blocks, capacity, keep_going=keep_going, step_limit=STEPS)
-        if decision.status is not Status.FEASIBLE:
-            return decision.status, ()
-        found = decision.offsets
-    if found is None:
+    offsets = place_by_rule(table, keep_going)
+    if offsets is not None:
+        return Status.FEASIBLE, offsets
+    if not keep_going():
         return Status.UNKNOWN, ()
-    return Status.FEASIBLE, tuple(blocks.expand(found).tolist())
+    blocks, capacity = Blocks.of(packing(table)), table.regions.instance.chip.memory
+    before_search(blocks.rigid)
+    decision = exact.decide(blocks, capacity, keep_going=keep_going, step_limit=STEPS)
+    if decision.status is Status.FEASIBLE and decision.offsets is not None:
+        return Status.FEASIBLE, tuple(blocks.expand(decision.offsets).tolist())
+    return decision.status, ()
+
+
+def place_by_rule(table: Timetable, keep_going: Callable[[], bool]) -> Offsets | None:
+    """Return where the seed's rule places the buffers of a group, None where it finds no place.
+
+    Parameters
+    ----------
+    table : Timetable
+    keep_going : callable
+        Asked several times a second.
+    """
+    blocks, capacity = Blocks.of(packing(table)), table.regions.instance.chip.memory
+    found = greedy.place(blocks, RULE, ceiling=capacity, keep_going=keep_going)
+    return None if found is None else tuple(blocks.expand(found).tolist())
 
 
 class Placements:

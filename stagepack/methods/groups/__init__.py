@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from stagepack.instances.groups import KIND, GroupingSolution, LayerGrouping
-from stagepack.instances.groups.words import Order
+from stagepack.instances.groups.words import Order, Timesteps
 from stagepack.methods import Deferred, Method
 
 
 def _ordered(instance: LayerGrouping) -> str:
     free = instance.order == Order.FREE
     return "" if free else "groups keep to the order given here; order: free lets them leave it"
+
+
+def _free(instance: LayerGrouping) -> str:
+    free = instance.timesteps == Timesteps.FREE
+    return "" if free else "loads and stores keep to the rule here; timesteps: free lets them move"
 
 
 GroupingMethod = Method[LayerGrouping, GroupingSolution]
@@ -24,7 +29,8 @@ METHODS: tuple[GroupingMethod, ...] = (
         name="auto",
         kind=KIND,
         exact=True,
-        description="greedy-tail, then dp; dag where the order of operators is free",
+        description="greedy-tail, then dp; dag where the order of operators is free, then cp-sat "
+        "where timesteps are free",
         run=_run("auto"),
         default=False,
     ),
@@ -74,5 +80,14 @@ METHODS: tuple[GroupingMethod, ...] = (
         "the other",
         run=_run("dag"),
         unsupported=_ordered,
+    ),
+    Method(
+        name="cp-sat",
+        kind=KIND,
+        exact=False,
+        description="dp or dag, then rows of transfers, spills and addresses inside every group",
+        run=_run("cp-sat"),
+        unsupported=_free,
+        engines=("cp-sat",),
     ),
 )

@@ -13,7 +13,9 @@ from stagepack.heuristics.groups.placement import Placements
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.words import Order, Timesteps
 from stagepack.methods import Settings
+from stagepack.methods.effort import counted
 from stagepack.methods.groups.explain import explain
+from stagepack.methods.groups.inside import improve
 from stagepack.methods.models import load_engine
 from stagepack.methods.packing.attempt import warm_up
 from stagepack.methods.starts import offer_start
@@ -175,10 +177,27 @@ def _partition(
     return Partition(instance, progress.keep_going, eager, _load(progress))
 
 
+def _over_orders(instance: LayerGrouping) -> str:
+    """Return the method that looks at all orders of operators that the instance allows."""
+    return "dp" if instance.order == Order.GIVEN or instance.linear else "dag"
+
+
+def cp_sat(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
+    """Improve what happens inside the groups of the best plan by the rule."""
+    progress.raise_bound(
+        max(ideals.Network(instance).all_left()), "compute, or transfers, of all operators"
+    )
+    RUNS[_over_orders(instance)](instance, progress, settings)
+    if progress.keep_going():
+        improve(instance, progress, settings, _load(progress))
+
+
 def _auto(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
     """Answer what the instance asks: over the order given, or over all."""
-    name = "dp" if instance.order == Order.GIVEN or instance.linear else "dag"
-    if settings.engine is not None:
+    name = _over_orders(instance)
+    if instance.timesteps == Timesteps.FREE and settings.engine in (None, "cp-sat"):
+        name = "cp-sat"
+    elif settings.engine is not None:
         name = "milp"
     RUNS[name](instance, progress, settings)
 
@@ -188,5 +207,6 @@ RUNS: dict[str, Run] = {
     "dp": dp,
     "milp": milp,
     "dag": dag,
+    "cp-sat": counted(cp_sat),
     **{name: _by_rule(name) for name in RULES},
 }

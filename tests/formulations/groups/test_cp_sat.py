@@ -52,7 +52,7 @@ def least(whole: LayerGrouping, plan: GroupingSolution) -> int | None:
     """Return the least cycles of the one group of a plan, over all timetables and addresses."""
     base = plan.timetable(whole, 0)
     for table in sorted(timetables(base), key=lambda table: table.cycles):
-        away = tuple(tuple(spill) for spill in table.spills)
+        away = tuple((spill.tensor, spill.store, spill.load) for spill in table.spills)
         unplaced = plan.with_group(0, table.positions, away, ())
         if {violation.rule for violation in whole.check(unplaced)} != {"memory"}:
             continue
