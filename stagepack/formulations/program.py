@@ -6,7 +6,7 @@ A column is known by its number; a :class:`Sum` of columns adds and subtracts li
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -151,6 +151,17 @@ class Program(Generic[N]):
         self._ends.append(len(self._columns))
         self._low.append(low)
         self._high.append(high)
+
+    def each_row(self) -> Iterator[tuple[dict[int, N], N | None, N | None]]:
+        """Yield factors by column, and the sides, of every row."""
+        for at in range(self.rows):
+            part = slice(self._ends[at], self._ends[at + 1])
+            factors = zip(self._columns[part], self._values[part], strict=True)
+            yield (
+                {column: value for column, value in factors if value},
+                self._low[at],
+                self._high[at],
+            )
 
     def at_most(self, low: Sum[N] | N, high: Sum[N] | N) -> None:
         """Add low <= high; where one of them is a number, it is the side of the row."""

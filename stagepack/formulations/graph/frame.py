@@ -1,0 +1,253 @@
+"""What both models of a graph partition know beforehand: slots, steps, and who may be where.
+
+A slot is what holds blocks.  Slots are stages in order; where links are unlike they are the devices
+themselves.  Which class of device runs a slot is a choice where stages run on unlike devices in any
+order; stages without blocks come first then, so that slot s of K has K - s stages from it to the
+end.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from stagepack.errors import InputError
+from stagepack.instances.graph.check import stage_order
+from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED, Compact
+from stagepack.instances.graph.solution import GraphSolution
+from stagepack.instances.graph.words import Objective
+from stagepack.instances.profile import Array
+
+MOST_PLACES = 2_000_000
+"""Blocks times slots, and blocks in nets times slots, of the largest model."""
+MOST_ANCESTORS = 4_000
+"""Blocks of which all ancestors are looked at."""
+
+
+class Frame:
+    """An instance as models see it.
+
+    Parameters
+    ----------
+    compact : Compact
+    upper : int, optional
+        Ticks of a known solution: what is worth more may be left out.
+    largest, largest_choice : int
+        Steps are as coarse as it takes for all figures to be below; the latter where some rows hold
+        only if something was chosen.
+
+    Attributes
+    ----------
+    slots : int
+    classes : list of list of int
+        Of each slot: the classes of device that may run it.
+    shared : bool
+        A slot may run on several devices.
+    in_line : bool
+        Slots are in the order of stages: no block is on an earlier slot than one before it.
+    devices : bool
+        Slots are devices, whose links are unlike.
+    chosen : bool
+        Some rows hold only if something was chosen.
+    leading : bool
+        Slots without blocks come before all others.
+    unit : int
+        Ticks of a step.
+    time : ndarray of int64, shape (passes, classes, blocks)
+        Steps; 0 where a block must not be.
+    cost : ndarray of int64, shape (nets,)
+        Steps.
+
+    Raises
+    ------
+    InputError
+        When there is too much to state.
+    """
+
+    def __init__(
+        self, compact: Compact, upper: int | None, largest: int, largest_choice: int
+    ) -> None:
+        self.compact = compact
+        self.upper = upper
+        self.shared = compact.objective == Objective.REPLICATED
+        self.slots = compact.devices
+        if self.slots * max(compact.blocks, len(compact.net)) > MOST_PLACES:
+            raise InputError(
+                f"{compact.blocks:,} blocks on {self.slots:,} devices are too many for a model",
+                field="method",
+                remedy="use linear-dp or local-search, or fewer devices",
+            )
+        kinds = len(compact.class_count)
+        fixed = compact.sequence is not None
+        self.devices = not compact.uniform
+        self.in_line = compact.contiguous and (fixed or not self.devices)
+        # Where the order of stages matters to nobody, slots are the devices.
+        ordered = compact.contiguous or bool(compact.stash.any())
+        chosen = kinds > 1 and ordered and not fixed and not self.devices
+        every = list(range(kinds))
+        self.classes = [every if chosen else [c] for c in compact.device_class.tolist()]
+        empties = not compact.exact_stages or self.shared
+        self.leading = empties and not fixed and not self.devices and (chosen or kinds == 1)
+        counted = any(len(self.stashes(s)) > 1 for s in range(self.slots))
+        self.chosen = chosen or counted or self.shared or self.devices
+        self._set_steps(largest_choice if self.chosen else largest)
+        self._require_bytes(largest_choice)
+
+    def _set_steps(self, largest: int) -> None:
+        compact = self.compact
+        self.allowed = compact.time[0] < FORBIDDEN
+        time = np.where(self.allowed, compact.time, 0)
+        figures = [time, compact.net_cost]
+        if compact.level_cost is not None:
+            figures.append(compact.level_cost)
+        if compact.objective == Objective.MEMORY:
+            figures.append(compact.stash)
+        if self.shared:
+            figures.append(self.exchanged)
+        total = max(int(time.sum(axis=2).max()), 1) + int(figures[1].sum())
+        unit = math.gcd(*(int(np.gcd.reduce(f, axis=None)) for f in figures if f.size)) or 1
+        if self.shared:
+            unit = 1  # loads are divided by squares of numbers of replicas
+        exact = total // unit < largest
+        self.unit = unit if exact else -(-total // largest)
+        # Every figure is rounded down, so that a slot's steps are at most its load.
+        self.time = time // self.unit
+        self.cost = compact.net_cost // self.unit
+        self.stashed = compact.stash // self.unit
+        self.level_cost = None if compact.level_cost is None else compact.level_cost // self.unit
+
+    def _require_bytes(self, largest: int) -> None:
+        """Refuse bytes that rows which hold only if something was chosen cannot count."""
+        compact = self.compact
+        held = int(compact.size.sum() + compact.microbatches * compact.stash.sum())
+        common = int(np.gcd.reduce([*compact.size, *compact.stash])) or 1
+        limited = bool((compact.class_memory < UNLIMITED).any())
+        if self.chosen and limited and held // common >= largest:
+            raise InputError(
+                f"the model would count {held:,} bytes in units of {common:,}",
+                field="memory",
+                remedy="round sizes up to a coarser unit, or use dp",
+            )
+
+    @cached_property
+    def exchanged(self) -> Array:
+        """Ticks that m replicas exchange of each block, times m / (m - 1); rounded down."""
+        sync = self.compact.sync
+        return np.array([int(p * sync) for p in self.compact.parameters.tolist()], dtype=np.int64)
+
+    @property
+    def limit(self) -> int | None:
+        """Steps of the known solution, that no better one exceeds."""
+        return None if self.upper is None else self.upper // self.unit
+
+    @cached_property
+    def members(self) -> list[list[int]]:
+        """Blocks of each net, the producer first."""
+        ends = self.compact.net_ptr.tolist()
+        net = self.compact.net.tolist()
+        return [net[a:b] for a, b in pairwise(ends)]
+
+    @cached_property
+    def precedence(self) -> list[tuple[int, int]]:
+        """Pairs (u, v): the stage of block u is not after that of v."""
+        compact = self.compact
+        source = np.repeat(np.arange(compact.blocks), np.diff(compact.after_ptr))
+        pairs = np.unique(np.column_stack((source, compact.after)), axis=0)
+        return list(map(tuple, pairs.tolist()))
+
+    def stashes(self, slot: int) -> list[int]:
+        """Return how many microbatches a slot may have in flight, rising."""
+        most = min(self.compact.microbatches, self.slots - slot)
+        known = self.leading or (self.compact.exact_stages and not self.devices)
+        if not self.compact.stash.any():
+            return [0]
+        return [most] if known else list(range(1, most + 1))
+
+    def memory(self, kind: int) -> int | None:
+        """Return the bytes of a device of a class, None where all fits."""
+        room = int(self.compact.class_memory[kind])
+        return None if room >= UNLIMITED else room
+
+    @cached_property
+    def places(self) -> tuple[Array, Array]:
+        """First and last slot of every block, shape (blocks,) each.
+
+        What comes before a block must be on its slot or earlier, and no slot holds more than the
+        known solution's load.
+        """
+        compact, count = self.compact, self.compact.blocks
+        first = np.zeros(count, dtype=np.int64)
+        last = np.full(count, self.slots - 1)
+        if not self.in_line:
+            return first, last
+        work = np.where(self.allowed, compact.time, FORBIDDEN).sum(axis=0).min(axis=0)
+        limit = self.upper
+        if limit is None or count > MOST_ANCESTORS or self.shared:
+            return first, last
+        limit = max(1, limit)
+        forward = self._gathered(work, compact.before_ptr, compact.before, range(count))
+        backward = self._gathered(work, compact.after_ptr, compact.after, range(count - 1, -1, -1))
+        return (
+            np.maximum(first, -(-forward // limit) - 1),
+            np.minimum(last, self.slots - -(-backward // limit)),
+        )
+
+    def _gathered(self, work: Array, ptr: Array, near: Array, order: range) -> Array:
+        """Return the work of every block and of all that lead to it."""
+        count = len(work)
+        found, sets = np.zeros(count, dtype=np.int64), [0] * count
+        for v in order:
+            mask = 1 << v
+            for u in near[ptr[v] : ptr[v + 1]].tolist():
+                mask |= sets[u]
+            sets[v] = mask
+            packed = np.frombuffer(mask.to_bytes(-(-count // 8), "little"), dtype=np.uint8)
+            bits = np.unpackbits(packed, count=count, bitorder="little")
+            found[v] = int(work[bits == 1].sum())
+        return found
+
+    # ------------------------------------------------------------------ back and forth
+
+    def solution(
+        self, slot_of: list[int], kinds: list[int], position: list[int], replicas: list[int]
+    ) -> GraphSolution:
+        """Return the solution with a slot a block, a class a slot, and an order of slots.
+
+        Parameters
+        ----------
+        slot_of : list of int, shape (blocks,)
+        kinds, position : list of int, shape (slots,)
+        replicas : list of int
+            Devices of each slot; empty: one each.
+        """
+        used = set(slot_of)
+        shared = [replicas[s] for s in sorted(used)] if replicas else []
+        if not self.devices and position == sorted(position):
+            return self.compact.assignment(slot_of, kinds, shared)
+        order = sorted(used, key=position.__getitem__)
+        devices = np.asarray(slot_of)[self.compact.block_of]
+        return GraphSolution.of(self.compact.instance, devices, order, shared)
+
+    def slots_of(self, solution: GraphSolution) -> tuple[list[int], list[int], list[int]]:
+        """Return of a solution the slot of each block, and of the slots device and replicas.
+
+        A slot without blocks is on device -1.
+        """
+        compact = self.compact
+        first = np.unique(compact.block_of, return_index=True)[1]
+        device = solution.assignment[first].tolist()
+        order = stage_order(compact.instance, solution)
+        by_name = self.devices or not (self.in_line or self.leading)
+        if by_name or compact.sequence is not None:
+            slot = {d: d for d in order}
+        else:
+            begin = self.slots - len(order) if self.leading else 0
+            slot = {d: begin + at for at, d in enumerate(order)}
+        running, shared = [-1] * self.slots, [0] * self.slots
+        for at, d in enumerate(order):
+            running[slot[d]] = d
+            shared[slot[d]] = solution.replicas[at] if solution.replicas else 1
+        return [slot[d] for d in device], running, shared
