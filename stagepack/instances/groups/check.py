@@ -275,7 +275,7 @@ def _overlaps(
     comes, goes = defaultdict(list), defaultdict(list)
     sizes = [copy.buffer.lane_bytes for copy in places]
     for at, copy in enumerate(places):
-        if sizes[at]:
+        if sizes[at] and copy.rows > 0:  # a tensor may leave before it comes: see `_spills`
             end = copy.start + copy.rows
             comes[copy.start].append(at)
             if period and end > period:  # around the end of the circle

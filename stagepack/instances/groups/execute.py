@@ -42,7 +42,7 @@ class Block(NamedTuple):
     ----------
     address, end : int
     name : str
-        Tensor, or ``a.w0`` for a weight of operator a.
+        Of a tensor, or what else it is.
     box : Box
         Ranges of the tensor; of a weight the channels of what its operator writes; () of working
         bytes.
@@ -56,6 +56,14 @@ class Block(NamedTuple):
     def meets(self, other: Block) -> bool:
         """Whether they have a byte in common."""
         return self.address < other.end and other.address < self.end
+
+
+class Written(NamedTuple):
+    """A block that an instruction of a row writes, and the address that it may write over."""
+
+    block: Block
+    number: int
+    over: int = -1
 
 
 def check_group_program(
@@ -73,11 +81,11 @@ def check_group_program(
     Returns
     -------
     violations : tuple of Violation
-        The first twenty: ``memory`` (outside of the lane, not aligned), ``read`` (of what is not
-        there, or no longer), ``halo`` (of what is not all there), ``collision`` (writes onto what
-        is read or written in the same row), ``global`` (loads of what no earlier group has stored
-        completely, stores of what is not there), ``output`` (not stored completely, or twice),
-        ``cycles`` (others than the model's).
+        The first twenty: ``memory`` (outside of the lane, not aligned, too many cores), ``read``
+        (of what is not there, or no longer), ``halo`` (of what is not all there), ``collision``
+        (writes onto what is read or written in the same row), ``global`` (loads of what no earlier
+        group has stored completely, reloads of what never left), ``output`` (not stored completely,
+        or twice), ``range`` (beyond a tensor), ``cycles`` (others than the model's).
     cycles : int
 
     Raises
@@ -110,8 +118,10 @@ class _Machine:
         self.cycles = 0
         self.complete = {source.name for source in instance.inputs}
         self.stored: dict[str, list[Box]] = defaultdict(list)
-        self.spilled: dict[tuple[str, Box], Block] = {}
+        self.spilled: set[tuple[str, Box]] = set()
         self.memory: list[Block] = []
+        self.read: list[tuple[Block, int]] = []
+        self.written: list[Written] = []
         self.where = ""
 
     def error(self, rule: str, text: str) -> None:
@@ -134,19 +144,14 @@ class _Machine:
         """Execute a group: all of its cores, each by itself."""
         self.stored = defaultdict(list)
         calls = [op for op in ops if op["op"] == "call"]
-        took = self._costs([op for op in ops if op["op"] != "call"], group)
+        inside = sorted((op for op in ops if op["op"] != "call"), key=_when)
+        took = self._costs(inside, group)
         spent: dict[int, int] = defaultdict(int)
-
-        def when(op: JsonObject) -> tuple[int, int, int]:
-            return op["core"], op["iteration"], op["row"]
-
-        core = -1
-        for moment, row in groupby(
-            sorted((op for op in ops if op["op"] != "call"), key=when), when
-        ):
-            if moment[0] != core:
-                core, self.memory, self.spilled = moment[0], [], {}
-            self.where = "group {}, core {}, iteration {}, row {}".format(group, *moment)
+        last = None
+        for (core, iteration, number), row in groupby(inside, _when):
+            if core != last:
+                last, self.memory, self.spilled = core, [], set()
+            self.where = f"group {group}, core {core}, iteration {iteration}, row {number}"
             together = list(row)
             self._row(together)
             compute = sum(took[_key(op)] for op in together if op["op"] == "compute")
@@ -202,41 +207,36 @@ class _Machine:
 
     def _row(self, ops: list[JsonObject]) -> None:
         """Execute what runs side by side: first all reads, then all writes."""
-        read: list[tuple[Block, int]] = []
-        written: list[tuple[Block, int, int]] = []
+        self.read, self.written = [], []
+        away = set()
         for number, op in enumerate(ops):
             match op["op"]:
-                case "load":
-                    written.append((self._loaded(op), number, -1))
-                case "reload":
-                    written.append((self._reloaded(op), number, -1))
-                case "store" | "spill":
-                    block = self._there(op["tensor"], op["address"], op["op"])
-                    if block is not None:
-                        read.append((block, number))
-                        self._sent(op, block)
+                case "load" | "reload":
+                    self.written.append(Written(self._loaded(op), number))
+                case "store":
+                    if self._sent(op, number):
+                        self.stored[op["tensor"]].append(_box(op))
+                case "spill":
+                    if self._sent(op, number):
+                        away.add((op["tensor"], _box(op)))
                 case "compute":
-                    self._computed(op, number, read, written)
+                    self._computed(op, number)
                 case other:
                     raise ValueError(f"unknown operation {other!r}")
-        self._apart(ops, read, written)
-        for block, _, _ in written:
+        self._apart()
+        self.spilled |= away
+        for block, _, _ in self.written:
             self.memory = [known for known in self.memory if not known.meets(block)]
-        self.memory += [block for block, _, _ in written]
+        self.memory += [written.block for written in self.written]
 
-    def _apart(
-        self,
-        ops: list[JsonObject],
-        read: list[tuple[Block, int]],
-        written: list[tuple[Block, int, int]],
-    ) -> None:
+    def _apart(self) -> None:
         """See that nothing is written onto what is read or written in the same row."""
-        for at, (block, number, over) in enumerate(written):
-            for other, by in read:
+        for at, (block, number, over) in enumerate(self.written):
+            for other, by in self.read:
                 mine = by == number and other.address == over and block.end <= other.end
                 if block.meets(other) and not mine:
                     self.error("collision", f"{block.name} is written onto {other.name}, in use")
-            for other, _, _ in written[:at]:
+            for other, _, _ in self.written[:at]:
                 if block.meets(other):
                     self.error("collision", f"{block.name} and {other.name} are written at once")
 
@@ -249,84 +249,71 @@ class _Machine:
             self.error("memory", f"{name} is at {address:,}, not aligned")
         return Block(address, address + nbytes, name, box)
 
-    def _there(self, name: str, address: int, what: str) -> Block | None:
-        """Return what lies at an address, None after noting that it is not what is wanted."""
+    def _reads(self, name: str, address: int, number: int, wanted: Box, what: str) -> bool:
+        """See that an instruction finds what it wants at an address, and note that it is read."""
         found = next((block for block in self.memory if block.address == address), None)
-        if found is not None and found.name == name:
-            return found
-        lies = "nothing is" if found is None else f"{found.name or 'working bytes'} lies"
-        self.error("read", f"{what} reads {name} at {address:,}, where {lies}")
-        return None
+        if found is None or found.name != name:
+            lies = "nothing is" if found is None else f"{found.name} lies"
+            self.error("read", f"{what} reads {name} at {address:,}, where {lies}")
+            return False
+        self.read.append((found, number))
+        letters = AXES.upper() if len(wanted) == len(AXES) else "C"
+        for letter, (first, end), (begin, stop) in zip(letters, wanted, found.box, strict=True):
+            if first < end and not begin <= first < end <= stop:
+                text = f"{what} needs [{first}, {end}) along {letter} of {name}"
+                self.error("halo", f"{text}, there are [{begin}, {stop})")
+        return True
 
     # ------------------------------------------------------------------ instructions
 
     def _loaded(self, op: JsonObject) -> Block:
+        """Return what a load or a reload writes."""
         if "weight" in op:
             operator, weight, share = self._share(op)
-            name = f"{operator.name}.w{op['weight']}"
             first, end = op["channels"]
-            return self._place(name, op["address"], weight.local(self.chip, share), ((first, end),))
-        if op["tensor"] not in self.complete:
-            self.error("global", f"{op['tensor']} is loaded, but not stored completely before")
-        return self._whole(op)
-
-    def _reloaded(self, op: JsonObject) -> Block:
+            nbytes = weight.local(self.chip, share)
+            return self._place(
+                _weight(operator, op["weight"]), op["address"], nbytes, ((first, end),)
+            )
         name, box = op["tensor"], _box(op)
-        if (name, box) not in self.spilled:
+        if op["op"] == "load" and name not in self.complete:
+            self.error("global", f"{name} is loaded, but not stored completely before")
+        if op["op"] == "reload" and (name, box) not in self.spilled:
             self.error("global", f"{name} of slice {op['slice']} comes back, but never left")
-        return self._whole(op)
+        self._inside(name, box)
+        nbytes = self.chip.lane_bytes(_lengths(box), self._tensor(op).dtype_bytes)
+        return self._place(name, op["address"], nbytes, box)
 
-    def _whole(self, op: JsonObject) -> Block:
-        """Return the block of the ranges of a tensor."""
-        tensor, box = self._tensor(op), _box(op)
-        self._inside(op["tensor"], box)
-        nbytes = self.chip.lane_bytes(_lengths(box), tensor.dtype_bytes)
-        return self._place(op["tensor"], op["address"], nbytes, box)
-
-    def _sent(self, op: JsonObject, block: Block) -> None:
-        """Note what goes to global memory."""
+    def _sent(self, op: JsonObject, number: int) -> bool:
+        """Whether what goes to global memory is there, in part at least."""
         name, box = op["tensor"], _box(op)
         self._inside(name, box)
-        self._holds(block, box, f"{op['op']} of slice {op['slice']}")
-        if op["op"] == "spill":
-            self.spilled[name, box] = block
-        else:
-            self.stored[name].append(box)
+        what = f"{op['op']} of slice {op['slice']}"
+        return self._reads(name, op["address"], number, box, what)
 
-    def _computed(
-        self,
-        op: JsonObject,
-        number: int,
-        read: list[tuple[Block, int]],
-        written: list[tuple[Block, int, int]],
-    ) -> None:
-        """Note what an operator reads and writes, after seeing that it finds all that it needs."""
+    def _computed(self, op: JsonObject, number: int) -> None:
+        """Note what an operator reads and writes."""
         operator, box = self.operators[op["operator"]], _box(op)
         self._inside(operator.name, box)
         at, what = self.index[operator.name], f"{operator.name} of slice {op['slice']}"
-        for which, tensor in enumerate(self.instance.reads[at]):
-            known = self.instance.tensors[tensor]
-            block = self._there(known.name, op["reads"][known.name], what)
-            if block is not None:
-                read.append((block, number))
-                self._holds(block, needed(operator, which, box, self.instance.sources(at)), what)
+        sources = self.instance.sources(at)
+        for which, name in enumerate(operator.inputs):
+            wanted = needed(operator, which, box, sources)
+            self._reads(name, op["reads"][name], number, wanted, what)
         for which, address in zip(range(len(operator.weights)), op["weights"], strict=True):
-            block = self._there(f"{operator.name}.w{which}", address, what)
-            if block is not None:
-                read.append((block, number))
-                self._holds(block, (box[1],), what)
-        part = _lengths(box)
-        nbytes = self.chip.lane_bytes(part, operator.dtype_bytes)
-        over = -1
+            self._reads(_weight(operator, which), address, number, (box[1],), what)
+        part, over = _lengths(box), -1
         if operator.in_place and operator.inputs:
-            first = self.instance.tensors[self.instance.reads[at][0]]
+            first = self.instance.tensors[self.index[operator.inputs[0]]]
             if (first.shape, first.dtype_bytes) == (operator.full, operator.dtype_bytes):
                 over = op["reads"][first.name]
+        nbytes = self.chip.lane_bytes(part, operator.dtype_bytes)
         made = self._place(operator.name, op["address"], nbytes, box)
-        written.append((made, number, over if over == op["address"] else -1))
+        self.written.append(Written(made, number, over if over == made.address else -1))
         if operator.buffer:
             nbytes = buffer_bytes(operator, part, self.chip)
-            written.append((self._place("", op["buffer"], nbytes, ()), number, -1))
+            working = self._place(f"working bytes of {operator.name}", op["buffer"], nbytes, ())
+            self.written.append(Written(working, number))
 
     def _call(self, op: JsonObject) -> None:
         """Run an operator from and to global memory."""
@@ -353,15 +340,7 @@ class _Machine:
         shape = self.instance.tensors[self.index[name]].shape
         for letter, (first, end), size in zip(AXES.upper(), box, shape, strict=True):
             if not 0 <= first < end <= size:
-                raise ValueError(f"[{first}, {end}) along {letter} of {name}, which has {size}")
-
-    def _holds(self, block: Block, wanted: Box, what: str) -> None:
-        """See that a block has all ranges that are wanted of it."""
-        letters = AXES.upper() if len(wanted) == len(AXES) else "C"
-        for letter, (first, end), (begin, stop) in zip(letters, wanted, block.box, strict=True):
-            if first < end and not begin <= first < end <= stop:
-                text = f"{what} needs [{first}, {end}) along {letter} of {block.name}"
-                self.error("halo", f"{text}, there are [{begin}, {stop})")
+                self.error("range", f"[{first}, {end}) along {letter} of {name}, which has {size}")
 
     def _covered(self, name: str, boxes: list[Box]) -> None:
         """See that what was stored is all of a tensor, and nothing twice."""
@@ -375,6 +354,14 @@ class _Machine:
             self.complete.add(name)
         else:
             self.error("output", f"{name} is not stored completely")
+
+
+def _when(op: JsonObject) -> tuple[int, int, int]:
+    return op["core"], op["iteration"], op["row"]
+
+
+def _weight(operator: Operator, which: int) -> str:
+    return f"weight {which} of {operator.name}"
 
 
 def _box(op: JsonObject) -> Box:

@@ -132,6 +132,12 @@ def test_what_is_spilled_is_not_written_over() -> None:
     assert len(in_place(replace(spilled, spills=()).timetable(whole, 0))) == 1
 
 
+def test_a_tensor_that_leaves_before_it_is_there() -> None:
+    whole = block()
+    plan = GroupingSolution((0, 3), ((1, 1, 1, 1),), spills=(((2, 0, 7),),))
+    assert "s is there from row 5, stored in 0" in str(whole.check(stacked(whole, plan)))
+
+
 def test_what_may_not_be_cut() -> None:
     soft = Operator(name="y", kind=OperatorKind.ROWS, inputs=("x",), shape=(1, 8, 8, 8), whole="w")
     whole = grouping([soft])
