@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from stagepack.instances.formats import schema as schema
     from stagepack.instances.formats import write as write
     from stagepack.instances.formats import write_solution as write_solution
+    from stagepack.instances.graph import GraphPartition as GraphPartition
+    from stagepack.instances.graph import GraphSolution as GraphSolution
     from stagepack.instances.groups import GroupingSolution as GroupingSolution
     from stagepack.instances.groups import LaneChip as LaneChip
     from stagepack.instances.groups import LayerGrouping as LayerGrouping

@@ -39,6 +39,7 @@ KINDS: dict[str, Kind] = {
     "pipeline-schedule": Kind("schedule"),
     "phase-schedule": Kind("phases"),
     "layer-grouping": Kind("groups"),
+    "graph-partition": Kind("graph"),
 }
 
 

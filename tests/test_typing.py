@@ -164,6 +164,7 @@ def test_the_catalog_is_typed_by_its_names() -> None:
         "pipeline-schedule": names.ScheduleName,
         "phase-schedule": names.PhaseName,
         "layer-grouping": names.GroupingName,
+        "graph-partition": names.GraphName,
     }
     for kind, literal in typed.items():
         assert set(typing.get_args(literal)) == {entry.name for entry in catalog.entries(kind)}
@@ -173,6 +174,7 @@ def test_the_catalog_is_typed_by_its_names() -> None:
         types.ScheduleKind,
         types.PhaseKind,
         types.GroupingKind,
+        types.GraphKind,
     )
     known = {name for literal in literals for name in typing.get_args(literal)}
     assert known == {*kinds.KINDS, *(kind.family for kind in kinds.KINDS.values())}

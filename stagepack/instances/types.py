@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
@@ -15,6 +16,9 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 
 __all__ = [
+    "GraphKind",
+    "GraphPartition",
+    "GraphSolution",
     "GroupingKind",
     "GroupingSolution",
     "LayerGrouping",
@@ -37,3 +41,4 @@ PackingKind = Literal["lmem-packing", "packing"]
 ScheduleKind = Literal["pipeline-schedule", "schedule"]
 PhaseKind = Literal["phase-schedule", "phases"]
 GroupingKind = Literal["layer-grouping", "groups"]
+GraphKind = Literal["graph-partition", "graph"]

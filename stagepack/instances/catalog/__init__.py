@@ -22,6 +22,7 @@ from stagepack.kinds import KINDS, by_family, kind_of
 
 if TYPE_CHECKING:
     from stagepack.instances.catalog.names import (
+        GraphName,
         GroupingName,
         PackingName,
         PhaseName,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         ScheduleName,
     )
     from stagepack.instances.types import (
+        GraphPartition,
         LayerGrouping,
         LmemPacking,
         PhaseSchedule,
@@ -110,6 +112,8 @@ def load(name: ScheduleName, **parameters: Any) -> PipelineSchedule: ...
 def load(name: PhaseName, **parameters: Any) -> PhaseSchedule: ...
 @overload
 def load(name: GroupingName, **parameters: Any) -> LayerGrouping: ...
+@overload
+def load(name: GraphName, **parameters: Any) -> GraphPartition: ...
 @overload
 def load(name: str, **parameters: Any) -> Any: ...
 def load(name: str, **parameters: Any) -> Any:

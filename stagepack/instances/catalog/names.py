@@ -100,3 +100,18 @@ GroupingName = Literal[
     "groups/zfnet512",
     "groups/random/blocks",
 ]
+
+GraphName = Literal[
+    "graph/alexnet",
+    "graph/densenet121",
+    "graph/inception-v1",
+    "graph/inception-v2",
+    "graph/resnet50",
+    "graph/shufflenet",
+    "graph/squeezenet",
+    "graph/vgg19",
+    "graph/zfnet512",
+    "graph/random/blocks",
+    "graph/random/branchy",
+    "graph/random/layered",
+]

@@ -29,6 +29,8 @@ from stagepack.kinds import kind_of
 
 if TYPE_CHECKING:
     from stagepack.instances.types import (
+        GraphKind,
+        GraphPartition,
         GroupingKind,
         LayerGrouping,
         LmemPacking,
@@ -81,6 +83,10 @@ def read(
 def read(
     path: str | Path, *, kind: GroupingKind, format: str | None = None, **context: Any
 ) -> LayerGrouping: ...
+@overload
+def read(
+    path: str | Path, *, kind: GraphKind, format: str | None = None, **context: Any
+) -> GraphPartition: ...
 @overload
 def read(
     path: str | Path, *, kind: str | None = None, format: str | None = None, **context: Any
@@ -150,6 +156,10 @@ def read_all(
 ) -> list[LayerGrouping]: ...
 @overload
 def read_all(
+    path: str | Path, *, kind: GraphKind, format: str | None = None, **context: Any
+) -> list[GraphPartition]: ...
+@overload
+def read_all(
     path: str | Path, *, kind: str | None = None, format: str | None = None, **context: Any
 ) -> list[Any]: ...
 def read_all(
@@ -184,7 +194,8 @@ def read_all(
             raise InputError("is not text", remedy="give a text file in a known format")
         chosen = chosen or by_content(data)
         found = chosen.kind_of(data, kind)
-        instances = chosen.parse(data, _said(context, chosen, found), file.name)
+        parse = chosen.parsers.get(found, chosen.parse)
+        instances = parse(data, _said(context, chosen, found), file.name)
     return instances if name is None else [_select(instances, name, file)]
 
 

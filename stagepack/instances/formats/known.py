@@ -5,6 +5,7 @@ from __future__ import annotations
 from stagepack.errors import InputError, suggest
 from stagepack.instances.formats import (
     auto_pipeline,
+    dnn_partitioning,
     minimalloc,
     native,
     onnx_model,
@@ -22,6 +23,7 @@ FORMATS = (
     tpu_mlir.FORMAT,
     torch_schedule.FORMAT,
     onnx_model.FORMAT,
+    dnn_partitioning.FORMAT,
 )
 
 

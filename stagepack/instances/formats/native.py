@@ -21,7 +21,8 @@ from stagepack.instances.problem import PROBLEMS, word
 from stagepack.kinds import ByKind, kind_of
 
 VERSION = 1
-FOREIGN = (b'"connection"', b'"cycles"', b'"timestep_table"')  # words of other formats in JSON
+FOREIGN = (b'"connection"', b'"cycles"', b'"timestep_table"', b'"fpgaLatency"')
+"""Words of other formats in JSON."""
 
 
 class _Header(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-r"""PipeDream profiles (``graph.txt``), read as a chain of layers.
+r"""PipeDream profiles (``graph.txt``), read as a chain of layers, or as the graph that they are.
 
 The format (github.com/msr-fiddle/pipedream, *PipeDream: Generalized Pipeline Parallelism for DNN
 Training*, SOSP 2019): a line for each operator ::
@@ -9,7 +9,7 @@ Training*, SOSP 2019): a line for each operator ::
 (in one line, optionally followed by `` -- stage_id=s``, which is ignored), and for each edge a
 line of a tab and ``id1 -- id2``.
 
-What becomes of it:
+What becomes of it as a chain, ``pipeline-partition``:
 
 - ``Input*`` nodes and their edges are dropped, then ``__getitem__`` nodes that nobody uses.
 - The chain follows a topological order: with ``order="file"`` that of Kahn's algorithm, ties by id
@@ -28,7 +28,11 @@ What becomes of it:
   to nanoseconds, ``"ms"`` keeps floats.  The cluster's clock is that unit, so that bandwidths
   remain GB/s.
 
-Devices are not in the file: they must be given beside it: ``devices`` or ``cluster``.
+As a graph, ``graph-partition``: the same nodes, tensors and times, and no order.  Training adds
+forward and backward time, bytes of gradients, stashed outputs, and counts traffic twice: what goes
+forward comes back as a gradient.  ``bandwidth`` is needed, unless bytes alone are the objective.
+
+Devices are not in the file: they must be given beside it: ``devices`` or, for a chain, ``cluster``.
 """
 
 from __future__ import annotations
@@ -38,12 +42,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
 from typing import Any
 
 from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format, stem_of
+from stagepack.instances.graph import KIND as GRAPH
+from stagepack.instances.graph import GraphPartition
+from stagepack.instances.graph.native import GIVEN as GRAPH_GIVEN
+from stagepack.instances.graph.native import changes
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.instances.pipeline.native import GIVEN, job
 from stagepack.instances.profile import LayerProfile, ModelProfile
@@ -295,6 +304,48 @@ def _chain(order: list[Node], unit: str, *, training: bool) -> ModelProfile:
     return ModelProfile(layers=tuple(layers), tensors=tensors)
 
 
+def _parse_graph(data: bytes, given: Mapping[str, Any], file: str) -> list[GraphPartition]:
+    """Return the graph of a profile, named after its file.
+
+    Raises
+    ------
+    InputError
+        Naming the line, or what has to be said beside the file.
+    """
+    needed = {"devices": "--devices N"}
+    if given.get("objective") != "memory":
+        needed["bandwidth"] = "--bandwidth GB/s"
+    for word, option in needed.items():
+        if word not in given:
+            raise InputError("is not in the file", field=word, remedy=f"give {option}")
+    unit, training = given.get("unit", "us"), bool(given.get("training", False))
+    nodes = _in_order(_pruned(_read_nodes(strict.text(data))))
+    place = {node.id: at for at, node in enumerate(nodes)}
+    readers: dict[str, list[int]] = {name: [] for node in nodes for name in node.tensors}
+    for at, node in enumerate(nodes):
+        for source in node.sources:
+            for name in _used(nodes[place[source]], node):
+                readers[name].append(at)
+    times = [_times(node, unit) for node in nodes]
+    pace = Fraction(given.get("bandwidth", 1)) * 2**30 / CLOCK[unit]
+    whole: dict[str, Any] = {
+        "time": [sum(both) if training else both[0] for both in times],
+        "memory": [(1 + training) * node.parameters for node in nodes],
+        "stash": [training * sum(node.sizes) for node in nodes],
+        "parameters": [node.parameters for node in nodes],
+        "producer": [at for at, node in enumerate(nodes) for _ in node.tensors],
+        "consumers": list(readers.values()),
+        "traffic": [(1 + training) * size for node in nodes for size in node.sizes],
+        "ids": list(place),
+        "names": [node.description for node in nodes],
+    }
+    said = {name: value for name, value in given.items() if name != "bandwidth"}
+    whole |= changes(said, whole)
+    whole["bandwidth"] = pace.numerator if pace.denominator == 1 else float(pace)
+    name = stem_of(file).removesuffix("_graph")
+    return [GraphPartition.from_arrays(**whole, name=name, source=file)]
+
+
 def _used(source: Node, user: Node) -> list[str]:
     """Return the output tensors of `source` that `user` reads."""
     element = GETITEM.fullmatch(user.description)
@@ -329,9 +380,13 @@ def _at(line: int, problem: str, remedy: str = "correct the line") -> InputError
 
 FORMAT = Format(
     name="pipedream",
-    contexts={KIND: GIVEN | {"unit", "order"}},
+    contexts={
+        KIND: GIVEN | {"unit", "order"},
+        GRAPH: (GRAPH_GIVEN - {"cpus"}) | {"unit", "training"},
+    },
     extensions=(".txt",),
-    description="PipeDream profiles (graph.txt), read as a chain; needs devices or a cluster",
+    description="PipeDream profiles (graph.txt), read as a chain or a graph; needs devices",
     sniff=_sniff,
     parse=_parse,
+    parsers={GRAPH: _parse_graph},
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stagepack.errors import InputError
+
+Parse = Callable[[bytes, Mapping[str, Any], str], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Format:
     parse : callable
         ``(data, given, file name) -> instances``, where `given` is what was said beside the file,
         checked; raises `InputError` without the file's name.
+    parsers : mapping of str to callable
+        What parses other kinds than the first, where the file does not tell.
     dump : callable, optional
         ``(instance, file name) -> bytes``.
     binary : bool
@@ -45,7 +49,8 @@ class Format:
     extensions: tuple[str, ...]
     description: str
     sniff: Callable[[bytes], bool]
-    parse: Callable[[bytes, Mapping[str, Any], str], list[Any]]
+    parse: Parse
+    parsers: Mapping[str, Parse] = field(default_factory=dict)
     dump: Callable[[Any, str], bytes] | None = None
     binary: bool = False
     tell: Callable[[bytes], str] | None = None
@@ -78,8 +83,16 @@ class Format:
         Raises
         ------
         InputError
-            When it is not the one that is `wanted`.
+            When it is not the one that is `wanted`, or fits several and none is.
         """
+        if wanted in self.parsers:
+            return str(wanted)
+        if wanted is None and self.parsers:
+            raise InputError(
+                f"fits {' and '.join(self.kinds)}",
+                field="problem",
+                remedy="say which (--kind): " + " or ".join(self.kinds),
+            )
         kind = self.kinds[0] if self.tell is None else self.tell(data)
         if wanted not in (None, kind):
             raise InputError(

@@ -121,12 +121,14 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             raise InputError("no nodes", field="time", remedy="give at least one node")
         others = arrays.integer(cpus, "cpus", 0)
         sources, ends, targets = validate.tensors(n, producer, consumers, consumer_ptr)
+        on_accelerator = validate.flags(accelerator, "accelerator", n, True)
+        on_cpu = validate.flags(cpu, "cpu", n, cpu_time is not None)
         instance = cls(
             name=str(name),
-            time=times,
-            cpu_time=arrays.numbers(cpu_time, "cpu_time", (n,)),
-            accelerator=validate.flags(accelerator, "accelerator", n, True),
-            cpu=validate.flags(cpu, "cpu", n, cpu_time is not None),
+            time=validate.where(on_accelerator, times),
+            cpu_time=validate.where(on_cpu, arrays.numbers(cpu_time, "cpu_time", (n,))),
+            accelerator=on_accelerator,
+            cpu=on_cpu,
             memory=arrays.whole_bytes(memory, "memory", (n,)),
             stash=arrays.whole_bytes(stash, "stash", (n,)),
             parameters=arrays.whole_bytes(parameters, "parameters", (n,)),

@@ -102,7 +102,7 @@ def speeds(given: Given, k: int) -> Array:
 
 def capacity(given: Given, k: int) -> Array | None:
     """Return the bytes of k accelerators, a lone number for all; None: no limit."""
-    if given is None:
+    if given is None or k == 0:
         return None
     return arrays.integers(given, "capacity", "accelerator", k, least=0, spread=True)
 
@@ -173,6 +173,11 @@ def edges(given: Iterable[tuple[Any, Any]], known: Sequence[Any]) -> Array:
                 )
         found.append((place[u], place[v]))
     return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def where(allowed: Array, times: Array) -> Array:
+    """Return times, 0 where a node may not run."""
+    return times if allowed.all() else frozen(np.where(allowed, times, 0))
 
 
 def frozen(array: Array) -> Array:

@@ -34,6 +34,13 @@ class DeviceOrder(StrEnum):
 
 
 WORDS = (
+    Parameter(
+        "bandwidth",
+        float,
+        "traffic of every link in a unit of time; of profiles, 2**30 bytes a second",
+        1e-18,
+        1e18,
+    ),
     Parameter("cpus", int, "number of CPUs beside the accelerators", 0, 2**20),
     Parameter(
         "device_order",
@@ -41,6 +48,8 @@ WORDS = (
         "which device holds which stage",
         choices=tuple(DeviceOrder),
     ),
+    Parameter("operators", int, "number of operators", 1, 2**22),
+    Parameter("width", int, "operators of a layer", 1, 2**16),
     Parameter("empty_devices", bool, "devices may stay without operators"),
     Parameter("contiguous", bool, "stages follow one another: none both before and after another"),
 )

@@ -176,7 +176,7 @@ def test_best_known_values_of_public_data(data_dir: Any) -> None:
         data_dir / "auto_pipeline" / "partition_cases.json"
     )
     path = data_dir / "pipedream" / "vgg16_graph.txt"
-    instances.append(formats.read(path, devices=4, training=True))
+    instances.append(formats.read(path, kind="pipeline-partition", devices=4, training=True))
     for instance in instances:
         known = catalog.best_known(instance)
         assert known is not None, instance.name

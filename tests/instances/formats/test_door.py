@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from stagepack.errors import InputError
 from stagepack.instances import formats
+from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.kinds import KINDS
@@ -33,20 +34,23 @@ def test_the_list_of_formats() -> None:
     found = {f.name: f for f in formats.formats()}
     assert {name: entry.kinds for name, entry in found.items()} == {
         "native": tuple(KINDS),
-        "pipedream": ("pipeline-partition",),
+        "pipedream": ("pipeline-partition", "graph-partition"),
         "auto_pipeline": ("pipeline-partition",),
         "minimalloc": ("lmem-packing",),
         "tpu_mlir": ("lmem-packing",),
         "torch_schedule": ("pipeline-schedule",),
         "onnx": ("layer-grouping",),
+        "dnn-partitioning": ("graph-partition",),
     }
     for entry in found.values():
         assert entry.reads
         assert entry.description
         assert entry.extensions
-        assert ("devices" in entry.context) == ("pipeline-partition" in entry.kinds)
+        divided = {"pipeline-partition", "graph-partition"} & set(entry.kinds)
+        assert ("devices" in entry.context) == bool(divided)
         assert {"capacity", "objective"} <= entry.context
-    assert [name for name, entry in found.items() if entry.writes] == ["native", "minimalloc"]
+    writers = [name for name, entry in found.items() if entry.writes]
+    assert writers == ["native", "minimalloc", "dnn-partitioning"]
 
 
 def test_content_decides_not_the_name(tmp_path: Path) -> None:
@@ -56,7 +60,10 @@ def test_content_decides_not_the_name(tmp_path: Path) -> None:
     path.write_text(json.dumps([CASE]))
     assert formats.read(path).name == "one"
     path.write_text("\n".join(SMALL))
-    assert formats.read(path, devices=1).n == 5
+    with pytest.raises(InputError, match="fits pipeline-partition and graph-partition; say which"):
+        formats.read(path, devices=1)
+    assert formats.read(path, kind="pipeline-partition", devices=1).n == 5
+    assert formats.read(path, kind="graph", devices=1, bandwidth=1).kind == "graph-partition"
     path.write_text(json.dumps(CASE))
     assert formats.read(path, format="auto_pipeline").name == "one"
     with pytest.raises(InputError, match="problem: is missing"):
@@ -137,7 +144,7 @@ def test_solutions(tmp_path: Path) -> None:
         ({"solution": {"boundaries": [0, 1.5]}}, "solution.boundaries[1]"),
         ({"boundaries": [0, 2], "device": [0]}, "device"),
         ({"boundaries": "0 2"}, "boundaries"),
-        ({"assignment": {}}, ""),
+        ({"assignment": {}}, "assignment"),
         ({}, ""),
         ([0, 2], ""),
     ):
@@ -267,6 +274,11 @@ def parses_or_refuses(path: Path, content: bytes, **context: Any) -> bool:
                 instance.check(stacked)
                 instance.evaluate(stacked)
             continue
+        if isinstance(instance, GraphPartition):
+            together = GraphSolution.of(instance, [0] * instance.n)
+            instance.check(together)
+            instance.evaluate(together)
+            continue
         assert isinstance(instance, PipelinePartition)
         cuts = sorted({instance.n * j // instance.k for j in range(instance.k + 1)})
         solution = PipelineSolution.in_order(cuts)
@@ -284,6 +296,7 @@ COLUMNS = {
     "variables": [{"name": "v", "first": 0, "last": 1}], "forbidden_cuts": [1],
     "recv_cycles": [[1, 2, 3, 4], [1, 2, 3, 4]], "memory_table": [[1, 2, 3, 4]] * 4,
 }  # fmt: skip
+PIPEDREAM: dict[str, Any] = {"kind": "pipeline-partition", "devices": 2}
 VALID = {
     "by hand": json.dumps(BY_HAND).encode(),
     "columns": json.dumps(COLUMNS).encode(),
@@ -300,13 +313,13 @@ VALID = {
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 4))
 def test_mutated_files(name: str, tmp_path: Path, seed: int, steps: int) -> None:
-    context = {"devices": 2} if name == "pipedream" else {}
+    context = PIPEDREAM if name == "pipedream" else {}
     parses_or_refuses(tmp_path / "file", mutated(VALID[name], seed, steps), **context)
 
 
 @pytest.mark.parametrize("name", VALID)
 def test_the_files_that_are_mutated_are_valid(name: str, tmp_path: Path) -> None:
-    context = {"devices": 2} if name == "pipedream" else {}
+    context = PIPEDREAM if name == "pipedream" else {}
     assert parses_or_refuses(tmp_path / "file", VALID[name], **context)
 
 
@@ -319,11 +332,14 @@ def test_any_bytes(content: bytes, tmp_path: Path) -> None:
 def test_public_files_mutated(data_dir: Path, tmp_path: Path) -> None:
     content = (data_dir / "pipedream" / "gnmt_graph.txt").read_bytes()
     for seed in range(100):
-        parses_or_refuses(tmp_path / "file", mutated(content, seed, 2), devices=3, bandwidth=1)
+        parses_or_refuses(tmp_path / "file", mutated(content, seed, 2), **PIPEDREAM)
+        graph = {"kind": "graph-partition", "devices": 3, "bandwidth": 1}
+        parses_or_refuses(tmp_path / "file", mutated(content, seed, 2), **graph)
     for name in (
         "auto_pipeline/partition_cases.json",
         "tpu-mlir/blazeface_bm1688.json",
         "minimalloc/A.1048576.csv",
+        "dnn-partitioning/throughput/bert24_training.json",
     ):
         content = (data_dir / name).read_bytes()
         for seed in range(100):

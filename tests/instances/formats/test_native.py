@@ -220,7 +220,7 @@ def test_context_replaces_what_the_file_says(tmp_path: Path) -> None:
 BAD: list[tuple[Any, str, str]] = [
     ({}, "problem", "is missing"),
     ([], "", "expected object, got array"),
-    (altered(problem="graph-partition"), "problem", "unknown problem 'graph-partition'"),
+    (altered(problem="ship-routing"), "problem", "unknown problem 'ship-routing'"),
     (altered(version=2), "version", "version 2 is newer"),
     (altered(version=2, news=1), "version", "update Stagepack"),
     (altered(version="1"), "version", "is '1'"),

@@ -8,7 +8,11 @@ import pytest
 
 from stagepack.errors import InputError
 from stagepack.instances import formats
-from stagepack.instances.pipeline import PipelineSolution
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+
+
+def read(path: Path, **given: Any) -> PipelinePartition:
+    return formats.read(path, kind="pipeline-partition", **given)
 
 
 def node(name: str, what: str = "Layer", forward: Any = "1.000", backward: Any = "2.000",
@@ -46,7 +50,7 @@ SMALL = (
 
 
 def test_a_small_graph(tmp_path: Path) -> None:
-    instance = formats.read(graph(tmp_path, *SMALL), devices=2, training=True, capacity=10**6)
+    instance = read(graph(tmp_path, *SMALL), devices=2, training=True, capacity=10**6)
     assert instance.name == "small"
     assert instance.layer_names is not None
     # Inputs and the unused __getitem__(2) are gone; node10 comes after node6.
@@ -62,28 +66,28 @@ def test_a_small_graph(tmp_path: Path) -> None:
     # 1.5 and 2.1 microseconds: 2 + 2, the sum 3.6 rounded.
     assert (instance.forward[3], instance.backward[3]) == (2, 2)
     assert instance.cluster.clock == 1_000_000
-    assert set(formats.read(graph(tmp_path, *SMALL), devices=2).exclusive) == {"parameters"}
+    assert set(read(graph(tmp_path, *SMALL), devices=2).exclusive) == {"parameters"}
 
 
 def test_units(tmp_path: Path) -> None:
     path = graph(tmp_path, *SMALL)
-    ms = formats.read(path, devices=1, unit="ms", bandwidth=1)
+    ms = read(path, devices=1, unit="ms", bandwidth=1)
     assert ms.forward.dtype == np.float64
     assert ms.forward.tolist() == [1, 1, 1, 0.0015, 1]
-    assert formats.read(path, devices=1, unit="ns").forward[3] == 1500
+    assert read(path, devices=1, unit="ns").forward[3] == 1500
     seconds = []
     for unit, clock in (("us", 1e6), ("ns", 1e9), ("ms", 1e3)):
-        instance = formats.read(path, cluster="ipu-pod2", unit=unit, objective="sum")
+        instance = read(path, cluster="ipu-pod2", unit=unit, objective="sum")
         value = instance.evaluate(PipelineSolution.in_order([0, 2, 5]))
         seconds.append(value / clock)
     assert seconds == pytest.approx([seconds[2]] * 3, rel=2e-3)
     with pytest.raises(InputError, match="unknown unit 'h'"):
-        formats.read(path, devices=1, unit="h")
+        read(path, devices=1, unit="h")
 
 
 def test_the_order_does_not_depend_on_the_lines(tmp_path: Path) -> None:
-    digest = formats.read(graph(tmp_path, *SMALL), devices=2).digest
-    assert formats.read(graph(tmp_path, *reversed(SMALL)), devices=2).digest == digest
+    digest = read(graph(tmp_path, *SMALL), devices=2).digest
+    assert read(graph(tmp_path, *reversed(SMALL)), devices=2).digest == digest
 
 
 @pytest.mark.parametrize(
@@ -114,7 +118,7 @@ def test_bad_lines_are_named(
 ) -> None:
     path = graph(tmp_path, *lines)
     with pytest.raises(InputError) as caught:
-        formats.read(path, devices=2)
+        read(path, devices=2)
     assert caught.value.field == field
     assert words in str(caught.value)
     assert caught.value.file == str(path)
@@ -123,7 +127,7 @@ def test_bad_lines_are_named(
 
 def test_devices_must_be_given(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--devices") as caught:
-        formats.read(graph(tmp_path, *SMALL))
+        read(graph(tmp_path, *SMALL))
     assert caught.value.field == "devices"
 
 
@@ -142,7 +146,7 @@ def least_bottleneck(cycles: list[int], k: int) -> int:
 
 def test_vgg16(data_dir: Path) -> None:
     path = data_dir / "pipedream" / "vgg16_graph.txt"
-    instance = formats.read(path, devices=4, training=True, unit="us", objective="bottleneck")
+    instance = read(path, devices=4, training=True, unit="us", objective="bottleneck")
     assert (instance.name, instance.n, instance.k) == ("vgg16", 40, 4)
     assert least_bottleneck(instance.cycles.tolist(), 4) == 216450
     assert instance.evaluate(PipelineSolution.in_order([0, 3, 8, 12, 40])) >= 216450
@@ -155,7 +159,7 @@ def test_vgg16(data_dir: Path) -> None:
 )  # fmt: skip
 def test_public_profiles(data_dir: Path, name: str, layers: int) -> None:
     path = data_dir / "pipedream" / f"{name}_graph.txt"
-    instance = formats.read(path, devices=4, bandwidth=10, training=True, objective="sum")
+    instance = read(path, devices=4, bandwidth=10, training=True, objective="sum")
     assert instance.n == layers
     kept = [
         line.split(" -- ")

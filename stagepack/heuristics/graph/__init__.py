@@ -1,0 +1,1 @@
+"""Graph partitioning without engines: exact searches, heuristics and bounds."""

@@ -1,0 +1,126 @@
+"""Why a graph has no partition: which nodes fit nowhere, by how much, and what would make them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.instances.graph import Compact, Objective
+from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED
+from stagepack.instances.graph.data import GraphData
+from stagepack.instances.profile import Array
+
+
+def explain(compact: Compact) -> str:
+    """Return why an instance that has no partition has none."""
+    return impossible(compact) or (
+        "no partition fits the devices' memory; give them more, or more devices"
+    )
+
+
+def impossible(compact: Compact) -> str:
+    """Return a reason that there is no partition; "" where none is plain to see.
+
+    Looks at single nodes, then at blocks of nodes that cannot be parted, at the number of devices,
+    and at their memory as a whole.  O(nodes + classes * blocks).
+    """
+    return (
+        _homeless_node(compact)
+        or _torn_block(compact)
+        or _large_block(compact)
+        or _few_blocks(compact)
+        or _little_memory(compact)
+    )
+
+
+def _homeless_node(compact: Compact) -> str:
+    """Name a node that may run on no device that there is."""
+    instance = compact.instance
+    kinds = {"accelerator": instance.accelerators > 0, "CPU": instance.cpus > 0}
+    may = (instance.accelerator & kinds["accelerator"]) | (instance.cpu & kinds["CPU"])
+    if may.all():
+        return ""
+    at = int(np.argmin(may))
+    there = " and no ".join(kind for kind, has in kinds.items() if has)
+    wanted = [
+        f"{kind} that it may run on"
+        for kind, flag in (("accelerator", instance.accelerator[at]), ("CPU", instance.cpu[at]))
+        if flag
+    ]
+    remedy = f"give a {wanted[0]}" if wanted else "let it run on one of them"
+    return f"node {instance.node_name(at)} may run on no {there}; {remedy}"
+
+
+def _torn_block(compact: Compact) -> str:
+    """Name nodes that have to be together, and of which no device may run all."""
+    lost = (compact.time >= FORBIDDEN).any(axis=0).all(axis=0)
+    if not lost.any():
+        return ""
+    nodes, instance = np.flatnonzero(compact.block_of == np.argmax(lost)), compact.instance
+    first = {
+        kind: instance.node_name(int(nodes[np.argmin(allowed[nodes])]))
+        for kind, allowed in (("accelerator", instance.accelerator), ("CPU", instance.cpu))
+        if not allowed[nodes].all()
+    }
+    who = ", ".join(f"{name} may run on no {kind}" for kind, name in first.items())
+    return f"{_together(compact, nodes)} share a device, but {who}; part them, or let them run"
+
+
+def _large_block(compact: Compact) -> str:
+    """Name the block that exceeds every device on which it may run by the most bytes."""
+    needs = compact.size + compact.stash
+    may = (compact.time < FORBIDDEN).all(axis=0)
+    room = np.where(may, compact.class_memory[:, None], 0).max(axis=0)
+    over = needs - room
+    block = int(np.argmax(over))
+    if over[block] <= 0:
+        return ""
+    nodes = np.flatnonzero(compact.block_of == block)
+    what = f"{_together(compact, nodes)} need" if len(nodes) > 1 else ""
+    what = what or f"node {compact.instance.node_name(int(nodes[0]))} needs"
+    return (
+        f"{what} {needs[block]:,} bytes but the largest device for it has {room[block]:,}: "
+        f"{over[block]:,} too many; give a device of {needs[block]:,} bytes"
+    )
+
+
+def _few_blocks(compact: Compact) -> str:
+    """Say that there are more devices than blocks, where none may be empty."""
+    # Replicas of one stage use several devices.
+    if not compact.exact_stages or compact.objective == Objective.REPLICATED:
+        return ""
+    if compact.devices <= compact.blocks:
+        return ""
+    return (
+        f"{compact.devices:,} devices need {compact.devices:,} stages, but the graph can be cut "
+        f"into {compact.blocks:,} at most: nodes of one colour, and those between them, stay "
+        "together; use fewer devices or allow empty ones (empty_devices)"
+    )
+
+
+def _little_memory(compact: Compact) -> str:
+    """Say by how much all that only accelerators may hold exceeds them together."""
+    limited = compact.class_memory < UNLIMITED
+    may = (compact.time < FORBIDDEN).all(axis=0)
+    held = ~(may & ~limited[:, None]).any(axis=0)
+    # A block of the last stage has one microbatch in flight, all others more.
+    needs = int((compact.size + compact.stash)[held].sum())
+    limits = zip(compact.class_count[limited], compact.class_memory[limited], strict=True)
+    room = sum(int(count) * int(memory) for count, memory in limits)
+    if needs <= room:
+        return ""
+    count = int(compact.class_count[limited].sum())
+    each = -(-needs // count)
+    return (
+        f"the graph needs at least {needs:,} bytes but all devices together have {room:,}: "
+        f"{needs - room:,} too many; give at least {each:,} bytes each, or more devices"
+    )
+
+
+def _together(compact: Compact, nodes: Array) -> str:
+    """Return nodes that are in one block, in words."""
+    instance: GraphData = compact.instance
+    colours = set(instance.colour[nodes].tolist())
+    names = [instance.node_name(int(node)) for node in nodes[:2]]
+    if len(colours) == 1:
+        return f"the {len(nodes):,} nodes of colour {colours.pop()} ({names[0]}, {names[1]}, ...)"
+    return f"{len(nodes):,} nodes that colours keep together ({names[0]}, {names[1]}, ...)"

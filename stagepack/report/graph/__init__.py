@@ -1,0 +1,5 @@
+"""What people see of graph partitions."""
+
+from stagepack.report.graph.view import VIEW
+
+__all__ = ["VIEW"]

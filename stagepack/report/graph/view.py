@@ -1,0 +1,176 @@
+"""Graph partitions for people: facts, and a line a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stagepack.contracts import JsonObject
+from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
+from stagepack.instances.graph.check import loads, plain
+from stagepack.report import format as as_text
+from stagepack.report.table import Account, Sheet
+from stagepack.report.view import View
+
+PRINTED = 40  # devices of a solution
+COLUMNS = (
+    "stage", "device", "devices", "nodes", "load", "time", "received", "sent", "memory", "limit",
+)  # fmt: skip
+
+
+class GraphView(View[GraphPartition, GraphSolution]):
+    """What graph partitions look like."""
+
+    chosen = "Partition of"
+    things = (GraphSolution,)
+
+    def unit_of(self, objective: str) -> str:
+        """Return what an objective is counted in: times as the instance counts them."""
+        return "bytes" if objective == Objective.MEMORY else ""
+
+    def facts(self, instance: GraphPartition) -> JsonObject:
+        """Return sizes and totals as plain data."""
+        capacity, bandwidth = instance.capacity, instance.bandwidth
+        links = bandwidth if isinstance(bandwidth, np.ndarray) else np.array([bandwidth])
+        coloured = instance.colour[instance.colour >= 0]
+        return {
+            "nodes": instance.n,
+            "edges": len(instance.edges),
+            "tensors": int((np.diff(instance.consumer_ptr) > 0).sum()),
+            "backward_nodes": int(instance.backward.sum()),
+            "colours": len(np.unique(coloured)),
+            "time": _total(instance.time),
+            "cpu_time": _total(instance.cpu_time) if instance.cpus else None,
+            "traffic": _total(instance.traffic),
+            "memory": int(instance.memory.sum()),
+            "stash": int(instance.stash.sum()),
+            "accelerators": instance.accelerators,
+            "cpus": instance.cpus,
+            "speeds": _ends(instance.speeds),
+            "capacity": None if capacity is None else _ends(capacity),
+            "bandwidth": _ends(links[links > 0]),
+            "device_order": str(instance.device_order),
+            "empty_devices": instance.empty_devices,
+            "contiguous": instance.contiguous,
+            "microbatches": instance.microbatches,
+        }
+
+    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return facts as (what, text) for people."""
+        number = as_text.number
+        nodes = number(given["nodes"])
+        if given["backward_nodes"]:
+            nodes += f", {number(given['backward_nodes'])} of the backward pass"
+        found = [
+            ("Nodes", nodes),
+            ("Edges", f"{number(given['edges'])} of {number(given['tensors'])} tensors"),
+            ("Time", number(given["time"])),
+            ("Traffic", number(given["traffic"])),
+            ("Memory", as_text.quantity(given["memory"])),
+            ("Accelerators", number(given["accelerators"])),
+            ("Bandwidth", _range(given["bandwidth"])),
+            ("Stages", "follow one another" if given["contiguous"] else "anywhere in the graph"),
+        ]
+        said = {
+            "CPUs": given["cpus"]
+            and f"{number(given['cpus'])}, {number(given['cpu_time'])} on one",
+            "Colours": given["colours"] and number(given["colours"]),
+            "Capacity": given["capacity"] and _range(given["capacity"], as_text.quantity),
+            "Speeds": given["speeds"] not in ([1, 1], []) and _range(given["speeds"]),
+            "Stash": given["stash"]
+            and f"{as_text.quantity(given['stash'])} a microbatch, "
+            f"{as_text.plural(given['microbatches'], 'microbatch')}",
+            "Devices": not given["empty_devices"] and "each has nodes",
+            "Order": given["device_order"] == "fixed" and "stages in the order of the devices",
+        }
+        return found + [(what, text) for what, text in said.items() if text]
+
+    def headline(self, instance: GraphPartition) -> str:
+        """Return what an instance is, in one line."""
+        devices = as_text.plural(instance.accelerators, "accelerator")
+        if instance.cpus:
+            devices += f" and {as_text.plural(instance.cpus, 'CPU')}"
+        return f"{as_text.plural(instance.n, 'node')} on {devices}, {instance.objective}"
+
+    def rows(self, instance: GraphPartition, solution: GraphSolution) -> list[JsonObject]:
+        """Return what each device amounts to, in the order of stages."""
+        capacity = instance.capacity
+        alone = instance.objective in (Objective.OVERLAP, Objective.REPLICATED)
+        return [
+            {
+                "stage": load.stage,
+                "device": instance.device_name(load.device),
+                "devices": load.replicas,
+                "nodes": load.nodes,
+                "load": plain(load.overlap if alone else load.sum),
+                "time": plain(load.time),
+                "received": plain(load.received),
+                "sent": plain(load.sent),
+                "memory": load.memory,
+                "limit": int(capacity[load.device])
+                if capacity is not None and load.device < instance.accelerators
+                else None,
+            }
+            for load in loads(instance, solution)
+        ]
+
+    def solution_facts(self, instance: GraphPartition, solution: GraphSolution) -> JsonObject:
+        """Return what a partition amounts to, as plain data under the names it has in JSON."""
+        return {"stages": self.rows(instance, solution)}
+
+    def columns(self, instance: GraphPartition, solution: GraphSolution) -> list[JsonObject]:
+        """Return a row a device."""
+        return self.rows(instance, solution)
+
+    def account(self, instance: GraphPartition, solution: GraphSolution) -> Account:
+        """Return what a partition amounts to, and a line a device."""
+        number, rows = as_text.number, self.rows(instance, solution)
+        figures = {key: [row[key] for row in rows] for key in COLUMNS}
+        given: tuple[str, ...] = COLUMNS
+        if set(figures["devices"]) == {1}:
+            given = tuple(name for name in given if name != "devices")
+        if set(figures["limit"]) == {None}:
+            given = tuple(name for name in given if name != "limit")
+        totals = [
+            ("Objective", self.worth(instance, instance.evaluate(solution))),
+            ("Stages", number(len(rows))),
+            ("Busiest device", number(max(figures["load"]))),
+            ("Mean load", number(sum(figures["load"]) / len(rows))),
+            ("Traffic that crosses, in time", number(sum(figures["sent"]))),
+        ]
+        sheet = Sheet(
+            given,
+            [[_cell(name, row[name]) for name in given] for row in rows],
+            words=("device",),
+            spare=("sent", "received", "limit", "memory"),
+            title="Devices",
+            most=PRINTED,
+            what="device",
+            rest="JSON has all",
+        )
+        return Account(totals, sheet)
+
+
+def _cell(name: str, value: Any) -> str:
+    if name in ("memory", "limit"):
+        return as_text.quantity(value)
+    return value if isinstance(value, str) else as_text.number(value)
+
+
+def _total(figures: Any) -> Any:
+    return figures.sum().item()
+
+
+def _ends(figures: Any) -> list[Any]:
+    """Return the least and the largest of some figures, if there are any."""
+    return [figures.min().item(), figures.max().item()] if len(figures) else []
+
+
+def _range(ends: list[Any], text: Any = as_text.number) -> str:
+    """Return the least and the largest, one where they are the same."""
+    return " to ".join(dict.fromkeys(map(text, ends))) or as_text.NOTHING
+
+
+VIEW = GraphView()
