@@ -12,7 +12,8 @@ from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 
 
 def read(path: Path, **given: Any) -> PipelinePartition:
-    return formats.read(path, kind="pipeline-partition", **given)
+    found: PipelinePartition = formats.read(path, kind="pipeline-partition", **given)
+    return found
 
 
 def node(name: str, what: str = "Layer", forward: Any = "1.000", backward: Any = "2.000",
