@@ -22,13 +22,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagepack.heuristics.groups.oracle import NONE, Ends, Oracle
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.groups.oracle import ALONE, NONE, Ends, Oracle
 from stagepack.heuristics.groups.placement import Placements
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 
 KeepGoing = Callable[[], bool]
 FAR = 2**62
+OFTEN, EXTENDED = 256, 1e-5
+"""Boundaries between two questions whether to go on, and seconds of one."""
 CLUSTERED = 50
 """Operators for each of which one more joins a cluster of `dp-first-fit`."""
 
@@ -46,16 +50,24 @@ class Partition:
         Whether the first cut that fits will do.
     before_search : callable
         Called where buffers have to be placed by search, see :func:`.placement.place`.
+    longest : int, optional
+        Operators of a group at most, where that is less than the instance allows.
     """
 
     instance: LayerGrouping
     keep_going: KeepGoing
     eager: bool = False
     before_search: Callable[[bool], None] = lambda _: None
+    longest: int | None = None
 
     def __post_init__(self) -> None:
-        self._oracle = Oracle(self.instance)
+        self._oracle = Oracle(self.instance, longest=self.longest, ask=self.look)
         self._ends: dict[int, Ends] = {}
+        self._stops: Sequence[int] | None = None
+        self._known = 0
+        self._reach = np.full(self.instance.n + 1, FAR, np.int64)
+        self._reach[0] = 0
+        self._before = np.zeros(self.instance.n + 1, np.int64)
         self._placements = Placements(self._oracle, self.keep_going, self.before_search)
 
     @property
@@ -63,11 +75,15 @@ class Partition:
         """Whether every placement asked for was found, or proved impossible."""
         return self._placements.decided
 
+    def look(self) -> None:
+        """Raise :class:`.Stopped` once the clock says no."""
+        if not self.keep_going():
+            raise Stopped
+
     def ends(self, b: int) -> Ends:
         """Return what the groups that end at b cost."""
         if b not in self._ends:
-            if not self.keep_going():
-                raise Stopped
+            self.look()
             self._ends[b] = self._oracle.ends(b, eager=self.eager)
         return self._ends[b]
 
@@ -79,25 +95,46 @@ class Partition:
         stops : sequence of int, optional
             The only boundaries allowed, from 0 to n; None: all.
         """
-        n = self.instance.n
+        if stops != self._stops:
+            self._stops, self._known = stops, 0
+        n, reach = self.instance.n, self._reach
         allowed = np.zeros(n + 1, np.bool_)
         allowed[list(range(n + 1) if stops is None else stops)] = True
-        reach = np.full(n + 1, FAR, np.int64)
-        reach[0] = 0
-        before = np.zeros(n + 1, np.int64)
-        for b in np.flatnonzero(allowed[1:]) + 1:
-            low, cycles, _ = self.ends(int(b))
-            open_ = allowed[low:b] & (cycles < NONE) & (reach[low:b] < FAR)
-            if open_.any():
-                total = np.where(open_, reach[low:b] + np.where(open_, cycles, 0), FAR)
-                before[b] = low + int(total.argmin())
-                reach[b] = int(total.min())
+        for b in range(self._known + 1, n + 1):
+            if allowed[b]:
+                self._extend(b, allowed)
+            else:
+                reach[b] = FAR
+            self._known = b
         if reach[n] >= FAR:
             return FAR, ()
         cuts = [n]
         while cuts[-1]:
-            cuts.append(int(before[cuts[-1]]))
+            cuts.append(int(self._before[cuts[-1]]))
         return int(reach[n]), tuple(reversed(cuts))
+
+    def _extend(self, b: int, allowed: Array) -> None:
+        """Find the shortest path to b, those to what is before it being known."""
+        reach, self._reach[b] = self._reach, FAR
+        low, cycles, _ = self.ends(b)
+        if b % OFTEN == 0:
+            spend(OFTEN * EXTENDED)
+            self.look()
+        open_ = allowed[low:b] & (cycles < NONE) & (reach[low:b] < FAR)
+        if open_.any():
+            total = np.where(open_, reach[low:b] + np.where(open_, cycles, 0), FAR)
+            self._before[b] = low + int(total.argmin())
+            reach[b] = int(total.min())
+
+    def bound(self) -> int:
+        """Return cycles below which no plan is, however far the shortest path is known.
+
+        Every plan has a boundary among the last that are known, one of each group's length; what
+        comes behind it takes at least what all plans take.
+        """
+        low, end = max(0, self._known + 1 - self._oracle.longest), self._known + 1
+        reach, behind = self._reach[low:end], self._oracle.behind[low:end]
+        return int(np.where(reach < FAR, reach + behind, FAR).min())
 
     def stands(self, a: int, b: int) -> bool:
         """Whether the buffers of [a, b) can be placed; if not, that cut is banned."""
@@ -106,6 +143,7 @@ class Partition:
             low, cycles, chosen = self._ends[b]
             found = self._oracle.again(range(a, b), eager=self.eager)
             cycles[a - low], chosen[a - low] = found
+            self._known = min(self._known, b - 1)
         return stands
 
     def _cut(self, a: int, b: int) -> int:
@@ -124,8 +162,13 @@ class Partition:
         return found
 
     def solution(self, boundaries: tuple[int, ...]) -> GroupingSolution:
-        """Return the plan of groups that all stand."""
-        return self._placements.plan([(range(*p), self._cut(*p)) for p in pairwise(boundaries)])
+        """Return the plan of groups that all stand; others run from global memory, one by one."""
+        n, groups = self.instance.n, [(range(*p), self._cut(*p)) for p in pairwise(boundaries)]
+        before, behind = (
+            [(range(at, at + 1), ALONE) for at in rest]
+            for rest in (range(boundaries[0]), range(boundaries[-1], n))
+        )
+        return self._placements.plan([*before, *groups, *behind])
 
 
 def solve(
@@ -149,7 +192,12 @@ def solve(
         Once the clock says no.
     """
     while True:
-        cycles, boundaries = partition.shortest(stops)
+        try:
+            cycles, boundaries = partition.shortest(stops)
+        except Stopped:
+            if partition.decided:
+                on_bound(partition.bound())
+            raise
         if not boundaries:
             return None
         if partition.decided:
@@ -160,31 +208,41 @@ def solve(
 
 
 def layerwise(partition: Partition) -> GroupingSolution | None:
-    """Return the plan in which every operator is a group, cut as suits it best."""
-    n = partition.instance.n
-    for b in range(1, n + 1):
-        while True:
-            low, cycles, _ = partition.ends(b)
-            if cycles[b - 1 - low] >= NONE:
+    """Return the plan in which every operator is a group, cut as suits it best.
+
+    Once the clock says no, the others run from global memory, where they may.
+    """
+    n, done = partition.instance.n, 0
+    try:
+        while done < n:
+            low, cycles, _ = partition.ends(done + 1)
+            if cycles[done - low] >= NONE:
                 return None
-            if partition.stands(b - 1, b):
-                break
-    return partition.solution(tuple(range(n + 1)))
+            done += partition.stands(done, done + 1)
+    except Stopped:
+        if not done or not all(map(partition.instance.stands, range(done, n))):
+            raise
+    return partition.solution(tuple(range(done + 1)))
 
 
 def greedy_tail(partition: Partition) -> GroupingSolution | None:
-    """Return groups from the tail to the head, each as long as fits; None where one does not."""
-    end = partition.instance.n
-    found = [end]
-    while end:
-        low, cycles, _ = partition.ends(end)
-        fitting = np.flatnonzero(cycles < NONE)
-        if not len(fitting):
-            return None
-        first = low + int(fitting[0])
-        if partition.stands(first, end):
-            found.append(first)
-            end = first
+    """Return groups from the tail to the head, each as long as fits; None where one does not.
+
+    Once the clock says no, the others run from global memory, where they may.
+    """
+    found = [partition.instance.n]
+    try:
+        while found[-1]:
+            low, cycles, _ = partition.ends(found[-1])
+            fitting = np.flatnonzero(cycles < NONE)
+            if not len(fitting):
+                return None
+            first = low + int(fitting[0])
+            if partition.stands(first, found[-1]):
+                found.append(first)
+    except Stopped:
+        if len(found) == 1 or not all(map(partition.instance.stands, range(found[-1]))):
+            raise
     return partition.solution(tuple(reversed(found)))
 
 
@@ -194,12 +252,12 @@ def clustered(partition: Partition) -> GroupingSolution | None:
     size = n // CLUSTERED
     if size <= 1:
         return solve(partition)
-    limit = partition.instance.max_group
     clusters = Partition(
-        partition.instance.replace(max_group=min(size, limit)),
+        partition.instance,
         partition.keep_going,
         eager=True,
         before_search=partition.before_search,
+        longest=size,
     )
     inner = solve(clusters)
     return None if inner is None else solve(partition, stops=inner.boundaries)

@@ -161,7 +161,7 @@ def _deal(tracks: Tracks, track: int, slot: int, size: int) -> None:
 
 
 @step
-def _reads(
+def reads(
     net: Network, k: int, edge: int, axis: int, start: int, length: int, size: int
 ) -> tuple[int, int]:
     """Return the range of an input that operator k reads, as :func:`.operators.reads`."""
@@ -235,7 +235,7 @@ def extend(net: Network, tracks: Tracks, slots: Slots, k: int) -> None:
             axis = tracks.axis[track]
             for part in range(tracks.parts[track]):
                 start, length = tracks.start[track, own, part], tracks.length[track, own, part]
-                first, count = _reads(net, k, edge, axis, start, length, net.size[tensor, axis])
+                first, count = reads(net, k, edge, axis, start, length, net.size[tensor, axis])
                 _cover(tracks, track, slot, part, first, count)
             _summed(tracks, track, slot)
 

@@ -13,13 +13,12 @@ each, and of results.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from stagepack.heuristics.groups.least import least
+from stagepack.heuristics.groups.network import machine, network
 from stagepack.instances.groups import LayerGrouping
-from stagepack.instances.groups.operators import AXES, C, compute_cycles, reads
-from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.progress import Stopped
 
 ASKED = 1000
@@ -34,12 +33,7 @@ class Left(NamedTuple):
 
 
 class Network:
-    """Who reads whom, as sets of bits, and what every operator takes at least.
-
-    Parts that are computed are those that the whole network needs as one group that is not cut: no
-    group needs less, and slices together need no less.  Parts that are loaded are those of the
-    reader that needs the least.  Cores share slices.
-    """
+    """Who reads whom, as sets of bits, and what every operator takes at least."""
 
     def __init__(self, instance: LayerGrouping) -> None:
         self.n = instance.n
@@ -50,32 +44,9 @@ class Network:
         self.readers = [sum(1 << at for at in t.readers) for t in instance.tensors]
         self.reads = [tuple(dict.fromkeys(given)) for given in instance.reads]
         self.lone = sum(1 << at for at in range(self.n) if instance.alone(at))
-        chip, tensors = instance.chip, instance.tensors
-        regions = Regions(instance, range(self.n), Cut())
-        self.compute, self.weights, self.kept = [], [], []
-        for at, operator in enumerate(instance.operators):
-            part = regions.part(at)
-            work = compute_cycles(operator, instance.sources(at), part, chip)
-            self.compute.append(-(-work // chip.cores))
-            shares = [-(-w.channels * part[C] // operator.full[C]) for w in operator.weights]
-            moved = [w.nbytes(s) for w, s in zip(operator.weights, shares, strict=True)]
-            self.weights.append(sum(chip.load_cycles(-(-nbytes // chip.cores)) for nbytes in moved))
-            result = at in instance.kept or not tensors[at].readers
-            nbytes = -(-tensors[at].nbytes(operator.full) // chip.cores)
-            self.kept.append(chip.store_cycles(nbytes) if result else 0)
-        least = [tensor.nbytes(tensor.shape) for tensor in tensors]
-        for at, operator in enumerate(instance.operators):
-            for which, tensor in enumerate(instance.reads[at]):
-                whole = tensors[tensor]
-                box = [
-                    reads(operator, which, axis, *regions.along(axis)[at][0], whole.shape[axis])[1]
-                    for axis in range(len(AXES))
-                ]
-                least[tensor] = min(least[tensor], math.prod(box) * whole.dtype_bytes)
-        self.loads = [
-            chip.load_cycles(-(-nbytes // chip.cores)) if tensor.readers else 0
-            for nbytes, tensor in zip(least, tensors, strict=True)
-        ]
+        known = least(network(instance), machine(instance))
+        self.compute, self.weights = known.compute.tolist(), known.weights.tolist()
+        self.kept, self.loads = known.kept.tolist(), known.loads.tolist()
 
     def all_left(self) -> Left:
         """Return the least cycles of all operators."""

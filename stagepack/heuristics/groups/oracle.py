@@ -19,6 +19,7 @@ import numpy as np
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups import group_kernels as kernels
 from stagepack.heuristics.groups.growth_kernels import Past, Slots, Tracks
+from stagepack.heuristics.groups.least import behind
 from stagepack.heuristics.groups.network import cuts as ways
 from stagepack.heuristics.groups.network import machine, network
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
@@ -71,6 +72,8 @@ class Oracle:
     ----------
     cuts : list of Cut
         Ways to cut a group, in the order in which they are tried.
+    behind : ndarray of int64, shape (n + 1,)
+        The least cycles of all operators from each one on, whatever the groups.
     bans : dict of members to frozenset of int
         Cuts of groups that are not to be taken.
     """
@@ -98,6 +101,7 @@ class Oracle:
             np.zeros((3, self.longest), np.int64),
             np.zeros(3 * self.longest + 2, np.int64),
         )
+        self.behind = behind(self._net, self._machine)
         lone = np.where(self._net.alone, np.arange(1, instance.n + 1), 0)
         self._behind = np.maximum.accumulate(np.concatenate(([0], lone)))
         self.bans: dict[Members, frozenset[int]] = {}

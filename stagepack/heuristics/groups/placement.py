@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.oracle import ALONE, Members, Oracle
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
@@ -24,6 +25,9 @@ from stagepack.result import Status
 RULE = RULES["first-fit-lifetime-size"]
 STEPS = 20_000_000
 """Elementary steps of the search, about 0.2 s, after which a group is left undecided."""
+
+GROUP, BUFFER = 1e-3, 4e-5
+"""Seconds to write down a group and one of its buffers for that."""
 
 Offsets = tuple[int, ...]
 
@@ -72,6 +76,7 @@ def place_by_rule(table: Timetable, keep_going: Callable[[], bool]) -> Offsets |
     keep_going : callable
         Asked several times a second.
     """
+    spend(GROUP + BUFFER * len(table.buffers))
     blocks, capacity = Blocks.of(packing(table)), table.regions.instance.chip.memory
     found = greedy.place(blocks, RULE, ceiling=capacity, keep_going=keep_going)
     return None if found is None else tuple(blocks.expand(found).tolist())

@@ -32,6 +32,7 @@ METHODS: tuple[GroupingMethod, ...] = (
         description="greedy-tail, then dp; dag where the order of operators is free, then cp-sat "
         "where timesteps are free",
         run=_run("auto"),
+        limited_by_work=True,
         default=False,
     ),
     Method(
@@ -40,6 +41,7 @@ METHODS: tuple[GroupingMethod, ...] = (
         exact=False,
         description="an operator a group, each cut as suits it best",
         run=_run("layerwise"),
+        limited_by_work=True,
     ),
     Method(
         name="greedy-tail",
@@ -48,6 +50,7 @@ METHODS: tuple[GroupingMethod, ...] = (
         description="from the tail the longest group that fits, cut as little as will do "
         "(TPU-MLIR, level 1)",
         run=_run("greedy-tail"),
+        limited_by_work=True,
     ),
     Method(
         name="dp-first-fit",
@@ -56,6 +59,7 @@ METHODS: tuple[GroupingMethod, ...] = (
         description="shortest path over the first cut that fits, over clusters where there are "
         "many operators (TPU-MLIR, level 2)",
         run=_run("dp-first-fit"),
+        limited_by_work=True,
     ),
     Method(
         name="dp",
@@ -63,6 +67,7 @@ METHODS: tuple[GroupingMethod, ...] = (
         exact=True,
         description="shortest path over all groups of consecutive operators and all their cuts",
         run=_run("dp"),
+        limited_by_work=True,
     ),
     Method(
         name="milp",
@@ -79,6 +84,7 @@ METHODS: tuple[GroupingMethod, ...] = (
         description="shortest path over ideals: groups of any operators that can run one after "
         "the other",
         run=_run("dag"),
+        limited_by_work=True,
         unsupported=_ordered,
     ),
     Method(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups import dag as convex
 from stagepack.heuristics.groups import dp as search
 from stagepack.heuristics.groups import ideals
@@ -25,12 +26,18 @@ GroupingProgress = Progress[GroupingSolution]
 Run = Callable[[LayerGrouping, GroupingProgress, Settings], None]
 Rule = Callable[[Partition], GroupingSolution | None]
 
-RULES: dict[str, tuple[Rule, bool]] = {
-    "layerwise": (search.layerwise, False),
-    "greedy-tail": (search.greedy_tail, True),
-    "dp-first-fit": (search.clustered, True),
+RULES: dict[str, tuple[Rule, bool, int | None]] = {
+    "layerwise": (search.layerwise, False, 1),
+    "greedy-tail": (search.greedy_tail, True, None),
+    "dp-first-fit": (search.clustered, True, None),
 }
-"""What partitions by each rule, and whether the first cut that fits will do."""
+"""What partitions by each rule, whether the first cut that fits will do, the longest group."""
+
+CHECKED = 0.3
+"""Part of the time that is kept to check what a rule finds: of many operators it takes so long."""
+
+ALONE, GROUPED = 2.5e-5, 2e-4
+"""Seconds to check and evaluate an operator that runs from global memory, or in a group."""
 
 MOST_IDEALS = 100_000
 """Ideals beyond which not all are looked at; 400 bytes each, and their pairs take too long."""
@@ -40,25 +47,33 @@ def _by_rule(name: str) -> Run:
     """Return the `run` of a rule."""
 
     def run(instance: LayerGrouping, progress: GroupingProgress, _: Settings) -> None:
-        rule, eager = RULES[name]
+        rule, eager, longest = RULES[name]
         try:
-            found = rule(_partition(instance, progress, eager))
+            with progress.reserving(CHECKED):
+                found = rule(_partition(instance, progress, eager, longest))
         except Stopped:
             return
         if found is not None:
-            progress.offer(found, name)
+            _offer(progress, found, name)
         else:
             progress.reason = f"{name}: {explain(instance)}"
 
     return run
 
 
+def _offer(progress: GroupingProgress, found: GroupingSolution, source: str) -> None:
+    """Offer a plan; to check and evaluate it counts as work."""
+    alone = sum(not counts for counts in found.slices)
+    spend(ALONE * alone + GROUPED * (found.boundaries[-1] - alone))
+    progress.offer(found, source)
+
+
 def _start(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
     """Offer the plan without groups, where there is one, and one that the settings want."""
     given = settings.warm_start
     if isinstance(given, str | None) and all(map(instance.stands, range(instance.n))):
-        progress.offer(GroupingSolution.from_global_memory(instance.n), "global memory")
-    starts = {name: lambda name=name: RUNS[name](instance, progress, settings) for name in RULES}
+        _offer(progress, GroupingSolution.from_global_memory(instance.n), "global memory")
+    starts = {name: lambda name=name: WORKING[name](instance, progress, settings) for name in RULES}
     offer_start(instance, progress, settings, {"auto": starts["greedy-tail"], **starts})
 
 
@@ -83,7 +98,7 @@ def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) 
     except Stopped:
         return
     if found is not None:
-        progress.offer(found, "dp")
+        _offer(progress, found, "dp")
     elif partition.decided and proves:
         progress.prove_infeasible(explain(instance))
 
@@ -106,6 +121,7 @@ def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings
 
 def dag(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
     """Prove the least cycles of groups that can run one after the other, whatever their order."""
+    _load(progress)
     network = ideals.Network(instance)
     progress.raise_bound(max(network.all_left()), "compute, or transfers, of all operators")
     try:
@@ -133,7 +149,7 @@ def _search_ideals(
         upper = FAR if progress.objective is None else int(progress.objective)
         found = paths.better(known, upper, bound)
         if found is not None:
-            progress.offer(found, "dag")
+            _offer(progress, found, "dag")
         elif upper == FAR and placements.decided and proves:
             progress.prove_infeasible(explain(instance))
 
@@ -171,10 +187,13 @@ def _load(progress: GroupingProgress) -> Callable[[bool], None]:
 
 
 def _partition(
-    instance: LayerGrouping, progress: GroupingProgress, eager: bool = False
+    instance: LayerGrouping,
+    progress: GroupingProgress,
+    eager: bool = False,
+    longest: int | None = None,
 ) -> Partition:
     """Return the groups of an instance, kernels loaded."""
-    return Partition(instance, progress.keep_going, eager, _load(progress))
+    return Partition(instance, progress.keep_going, eager, _load(progress), longest)
 
 
 def _over_orders(instance: LayerGrouping) -> str:
@@ -199,10 +218,10 @@ def _auto(instance: LayerGrouping, progress: GroupingProgress, settings: Setting
         name = "cp-sat"
     elif settings.engine is not None:
         name = "milp"
-    RUNS[name](instance, progress, settings)
+    WORKING[name](instance, progress, settings)
 
 
-RUNS: dict[str, Run] = {
+WORKING: dict[str, Run] = {
     "auto": _auto,
     "dp": dp,
     "milp": milp,
@@ -210,3 +229,4 @@ RUNS: dict[str, Run] = {
     "cp-sat": counted(cp_sat),
     **{name: _by_rule(name) for name in RULES},
 }
+RUNS: dict[str, Run] = {name: counted(run) for name, run in WORKING.items()}

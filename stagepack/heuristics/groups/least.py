@@ -1,0 +1,62 @@
+"""The least that operators take: of their compute, and of their transfers.
+
+Parts of tensors are those that the whole network needs as one group that is not cut: no group
+computes less, and slices together compute no less.  What is loaded is at least what one operator
+reads that reads the least.  Cores share slices.  A plan takes at least the sum over all operators,
+of compute or of transfers, whichever is more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.groups.least_kernels import least as kernel
+from stagepack.heuristics.groups.network_state import Machine, Network
+from stagepack.instances.profile import Array
+
+
+class Least(NamedTuple):
+    """Least cycles, however operators are grouped and cut.
+
+    Attributes
+    ----------
+    compute, weights, kept : ndarray of int64, shape (n,)
+        Of every operator its compute, the loads of its weights, and the store of its result where
+        it is one of the network.
+    loads : ndarray of int64, shape (tensors,)
+        Of a tensor, where it is loaded.
+    """
+
+    compute: Array
+    weights: Array
+    kept: Array
+    loads: Array
+
+
+def least(net: Network, machine: Machine) -> Least:
+    """Return the least that every operator takes."""
+    tensors, n = len(net.size), len(net.edge) - 1
+    met = np.zeros((tensors, 2), np.int64)
+    met[:, 1] = -1
+    cycles, loads = np.zeros((n, 3), np.int64), np.zeros(tensors, np.int64)
+    ranges = np.zeros((tensors, 5), np.int64), np.zeros((tensors, 5), np.int64)
+    kernel(net, machine, *ranges, met, cycles, loads)
+    compute, weights, kept = cycles.T
+    return Least(compute, weights, kept, loads)
+
+
+def behind(net: Network, machine: Machine) -> Array:
+    """Return the least cycles of all operators from each one on; 0 behind the last."""
+    known = least(net, machine)
+    n = len(known.compute)
+    last = np.full(len(net.size), -1)
+    np.maximum.at(last, net.read, np.repeat(np.arange(n), np.diff(net.edge)))
+    moved = known.weights + known.kept
+    inputs = np.flatnonzero((last >= 0) & (np.arange(len(last)) >= n))
+    np.add.at(moved, last[inputs], known.loads[inputs])
+    found = np.zeros(n + 1, np.int64)
+    for cycles in (known.compute, moved):
+        np.maximum(found[:n], np.cumsum(cycles[::-1])[::-1], out=found[:n])
+    return found

@@ -1,0 +1,70 @@
+"""Kernel of the least that every operator takes, in whatever group and cut it runs."""
+
+from __future__ import annotations
+
+from stagepack.heuristics.groups.group_kernels import compute, moved
+from stagepack.heuristics.groups.growth_kernels import ceil, reads
+from stagepack.heuristics.groups.network_state import Machine, Network
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+AXES = 5
+
+
+@compiled
+def least(
+    net: Network,
+    machine: Machine,
+    start: Array,
+    length: Array,
+    met: Array,
+    cycles: Array,
+    loads: Array,
+) -> None:
+    """Go from the last operator to the first, as if all were one group in one slice.
+
+    Parameters
+    ----------
+    start, length : ndarray of int64, shape (tensors, 5)
+        Room for ranges; lengths 0.
+    met : ndarray of int64, shape (tensors, 2)
+        Room for how many operators read a tensor, and the last of them that was met; 0 and -1.
+    cycles : ndarray of int64, shape (n, 3)
+        Gets, of every operator, cycles of its compute, its weights, and its result, if it is one.
+    loads : ndarray of int64, shape (tensors,)
+        Gets the cycles in which a tensor is loaded for that operator which reads the least of it.
+    """
+    for k in range(len(net.edge) - 2, -1, -1):
+        result = met[k, 0] < net.readers[k]
+        values = net.width[k]
+        for axis in range(AXES):
+            values *= net.size[k, axis]
+            if result:
+                start[k, axis], length[k, axis] = 0, net.size[k, axis]
+        if result:
+            nbytes = ceil(values, machine.cores)
+            cycles[k, 2] = moved(nbytes, machine.store_latency, machine.store)
+        box = length[k]
+        work = compute(net, machine, k, box[0], box[1], box[2], box[3], box[4])
+        cycles[k, 0] = ceil(work, machine.cores)
+        for weight in range(net.weight[k], net.weight[k + 1]):
+            share = ceil(net.weights[weight, 0] * box[1], net.size[k, 1])
+            nbytes = share * net.weights[weight, 1] * net.weights[weight, 2]
+            cycles[k, 1] += moved(ceil(nbytes, machine.cores), machine.load_latency, machine.load)
+        for edge in range(net.edge[k], net.edge[k + 1]):
+            tensor = net.read[edge]
+            nbytes = net.width[tensor]
+            for axis in range(AXES):
+                size = net.size[tensor, axis]
+                first, count = reads(net, k, edge, axis, start[k, axis], length[k, axis], size)
+                nbytes *= count
+                if length[tensor, axis] > 0:
+                    end = max(start[tensor, axis] + length[tensor, axis], first + count)
+                    first = min(first, start[tensor, axis])
+                    count = end - first
+                start[tensor, axis], length[tensor, axis] = first, count
+            fewest = moved(ceil(nbytes, machine.cores), machine.load_latency, machine.load)
+            if met[tensor, 0] == 0 or fewest < loads[tensor]:
+                loads[tensor] = fewest
+            if met[tensor, 1] != k:
+                met[tensor, 0], met[tensor, 1] = met[tensor, 0] + 1, k
