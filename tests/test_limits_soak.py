@@ -20,6 +20,7 @@ CELLS = [
     ("pipeline-partition", "one-layer", "dp"),
     ("phase-schedule", "one-layer-phases", "enumerate"),
     ("pipeline-schedule", "one-operation", "greedy"),
+    ("layer-grouping", "one-operator", "dp"),
 ]
 
 
