@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -92,8 +93,14 @@ def dump(instance: LayerGrouping) -> dict[str, Any]:
 def brief(struct: msgspec.Struct) -> dict[str, Any]:
     """Return the fields of a struct that are not what they are by default."""
     found = {}
-    for field in msgspec.structs.fields(struct):
-        value = getattr(struct, field.name)
-        if value != field.default:
-            found[field.name] = list(map(brief, value)) if field.name == "weights" else value
+    for name, default in _defaults(type(struct)):
+        value = getattr(struct, name)
+        if value != default:
+            found[name] = list(map(brief, value)) if name == "weights" else value
     return found
+
+
+@lru_cache(maxsize=8)
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a struct and what they are by default."""
+    return tuple((field.name, field.default) for field in msgspec.structs.fields(kind))

@@ -226,7 +226,7 @@ WORKING: dict[str, Run] = {
     "dp": dp,
     "milp": milp,
     "dag": dag,
-    "cp-sat": counted(cp_sat),
+    "cp-sat": cp_sat,
     **{name: _by_rule(name) for name in RULES},
 }
 RUNS: dict[str, Run] = {name: counted(run) for name, run in WORKING.items()}
