@@ -164,7 +164,21 @@ def _deal(tracks: Tracks, track: int, slot: int, size: int) -> None:
 def reads(
     net: Network, k: int, edge: int, axis: int, start: int, length: int, size: int
 ) -> tuple[int, int]:
-    """Return the range of an input that operator k reads, as :func:`.operators.reads`."""
+    """Return the range of an input that an operator reads, as :func:`.operators.reads`.
+
+    Parameters
+    ----------
+    net : Network
+    k : int
+        The operator.
+    edge : int
+        Which of its inputs, among those of all operators.
+    axis : int
+    start, length : int
+        The range of what it writes.
+    size : int
+        Of the input.
+    """
     if net.whole[edge, axis]:
         return 0, size
     first, end = start, start + length

@@ -60,6 +60,13 @@ def parts(
 ) -> Parts:
     """Return what is given, read as strictly as a file.
 
+    Parameters
+    ----------
+    operators : iterable of Operator
+    inputs : iterable of Source
+    outputs : iterable of str
+    chip : LaneChip
+
     Raises
     ------
     InputError

@@ -206,7 +206,7 @@ def cp_sat(instance: LayerGrouping, progress: GroupingProgress, settings: Settin
     progress.raise_bound(
         max(ideals.Network(instance).all_left()), "compute, or transfers, of all operators"
     )
-    RUNS[_over_orders(instance)](instance, progress, settings)
+    WORKING[_over_orders(instance)](instance, progress, settings)
     if progress.keep_going():
         improve(instance, progress, settings, _load(progress))
 
