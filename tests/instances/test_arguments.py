@@ -15,6 +15,7 @@ from matplotlib import pyplot
 import stagepack as sp
 from stagepack import plots
 from stagepack.instances.schedule import measure as measure_schedule
+from tests.instances.groups.networks import block
 
 mpl.use("Agg")
 
@@ -27,6 +28,7 @@ INSTANCES: dict[str, Any] = {
     "phases": sp.PhaseSchedule.from_arrays(
         [4] * 3, [6] * 3, [8, 8, 2, 2], memory=40, remote_bandwidth=2, steps=4, modes=["compute"]
     ),
+    "groups": block(),
 }
 KINDS = list(INSTANCES)
 RESULTS: dict[str, Any] = {}
@@ -35,6 +37,7 @@ TAKERS: dict[str, list[Callable[..., Any]]] = {
     "packing": [sp.measure, plots.memory_map],
     "schedule": [measure_schedule, plots.schedule_chart],
     "phases": [sp.plan, sp.program, plots.phase_chart],
+    "groups": [sp.group_program, plots.group_chart, plots.group_rows],
 }
 
 
@@ -115,6 +118,7 @@ MALFORMED: list[tuple[str, Any, str]] = [
     ("schedule", sp.ScheduleSolution([0, 1], 2, (3, 3)), "start"),  # type: ignore[arg-type]
     ("phases", sp.PhaseSolution((0, 3), None), "mode"),  # type: ignore[arg-type]
     ("phases", sp.PhaseSolution((0, 3), ("compute",), "a"), "io_tiles"),  # type: ignore[arg-type]
+    ("groups", sp.GroupingSolution((0, 3), ((1, 1, "a", 1),)), "slices"),  # type: ignore[arg-type]
 ]
 
 
@@ -135,6 +139,8 @@ MISSHAPEN: list[tuple[str, Any]] = [
     ("schedule", sp.ScheduleSolution(np.zeros(2, dtype=np.int64), 2, (3, 3))),
     ("phases", sp.PhaseSolution((0, 2), ("compute",))),
     ("phases", sp.PhaseSolution((0, 3), ("compute", "io"))),
+    ("groups", sp.GroupingSolution((0, 2), ((1, 1, 1, 1),))),
+    ("groups", sp.GroupingSolution((0, 3), ((1, 1, 9, 1),))),
 ]
 
 
