@@ -86,3 +86,12 @@ def test_a_limit_is_kept_while_a_model_is_built() -> None:
     result = sp.solve(whole, method="cp-sat", time_limit=1e-6)
     assert result.status is sp.Status.FEASIBLE
     assert result.solution is not None
+
+
+def test_of_equal_plans_the_one_with_fewer_shared_banks_is_kept() -> None:
+    whole = sp.load("groups/squeezenet", chip="bm1684x")
+    first = sp.solve(whole, method="greedy-tail")
+    result = sp.solve(whole, method="dp", warm_start=first)
+    assert result.solution is not None
+    assert whole.secondary(result.solution) == 0
+    assert result.status is sp.Status.OPTIMAL

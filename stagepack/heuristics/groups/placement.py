@@ -1,7 +1,8 @@
 """Addresses of the buffers of a group: first by a rule, then by exact search.
 
 The rule is that of the seed, which is TPU-MLIR's: what is alive longest first, of those the
-largest.  Where it finds no place below the capacity the exact search of LMEM packing decides.
+largest.  Where it finds no place below the capacity the exact search of LMEM packing decides.  The
+same rule minding banks may need more room: what it finds is preferred, but nothing depends on it.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
+import numpy as np
+
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.oracle import ALONE, Members, Oracle
 from stagepack.heuristics.packing.constructive import greedy
+from stagepack.heuristics.packing.constructive.greedy import BankPairs
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.groups import GroupingSolution
+from stagepack.instances.groups.banks import bank_bytes, bank_pairs
 from stagepack.instances.groups.lmem import packing
 from stagepack.instances.groups.regions import Regions
 from stagepack.instances.groups.timesteps import Timetable
+from stagepack.instances.packing import Banks
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.progress import Stopped
 from stagepack.result import Status
@@ -65,6 +71,24 @@ def place(
     if decision.status is Status.FEASIBLE and decision.offsets is not None:
         return Status.FEASIBLE, tuple(blocks.expand(decision.offsets).tolist())
     return decision.status, ()
+
+
+def place_apart(table: Timetable, keep_going: Callable[[], bool]) -> Offsets | None:
+    """Return offsets for which few pairs share a bank, by the same rule minding banks, or None.
+
+    Parameters
+    ----------
+    table : Timetable
+    keep_going : callable
+        Asked several times a second.
+    """
+    chip = table.regions.instance.chip
+    blocks = Blocks.of(packing(table))
+    pairs = np.array(bank_pairs(table), dtype=np.int64).reshape(-1, 2)
+    banks = BankPairs.of(blocks, Banks(chip.banks, bank_bytes(table.regions.instance), pairs))
+    rule = RULES["bank-aware"]
+    found = greedy.place(blocks, rule, ceiling=chip.memory, keep_going=keep_going, banks=banks)
+    return None if found is None else tuple(blocks.expand(found).tolist())
 
 
 def place_by_rule(table: Timetable, keep_going: Callable[[], bool]) -> Offsets | None:

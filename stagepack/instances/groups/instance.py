@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.groups import validate
+from stagepack.instances.groups.banks import bank_conflicts
 from stagepack.instances.groups.check import check, evaluate, shape
 from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.data import HALF, GroupingData, Source
@@ -89,3 +90,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         )
         validate.instance(instance)
         return instance
+
+    def secondary(self, solution: GroupingSolution) -> int:
+        """Return what decides between plans of equal cycles: pairs of buffers that share a bank."""
+        return bank_conflicts(self, solution)
