@@ -4,8 +4,8 @@
     python -m benchmarks.groups --only peers --vela /path/to/vela [--models FOLDER]
 
 Networks of the catalog are written as int8 models and given to both.  What is made alike: values of
-a byte, channels rounded up to 16 (Vela's layout, here 16 lanes), stripes along H, and no weights in
-the memory that is asked for.  What is not, and why no ratios are printed:
+a byte, channels rounded up to 16 (Vela's layout, here 16 lanes), stripes along H, and no buffers of
+weights in the memory that is asked for.  What is not, and why no ratios are printed:
 
 - Vela's cascades hand rows on in rolling buffers and compute none twice; our slices compute their
   halos again.  Its cascades and whole tensors share one memory; what passes between our groups goes
@@ -14,8 +14,8 @@ the memory that is asked for.  What is not, and why no ratios are printed:
 - Vela counts what the hardware reads for every block of outputs, we what a slice reads, once.  What
   is *written* to global memory both count alike.
 - We minimise the bytes moved, with proof, whatever is computed again for it (`again`: the
-  multiply-accumulates beyond those of the network).  Vela minimises the cycles it estimates,
-  computes nothing twice, and keeps buffers of weights in the same memory.
+  multiply-accumulates beyond those of the network).  Vela minimises the cycles it estimates, and
+  computes nothing twice.
 
 The second part is about models in ``--models``, such as those of the package pymicro-wakeword.
 They have no rows to slice: both answer a packing.
@@ -50,7 +50,8 @@ SHARES = (1.0, 0.5, 0.25, 0.125)
 SIZE = ("--accelerator-config", "ethos-u55-256", "--system-config", "Ethos_U55_High_End_Embedded",
         "--memory-mode", "Shared_Sram", "--optimise", "Size")  # fmt: skip
 ARENA = ("--accelerator-config", "ethos-u65-512", "--system-config", "Ethos_U65_High_End",
-         "--memory-mode", "Dedicated_Sram", "--arena-cache-size")  # fmt: skip
+         "--memory-mode", "Dedicated_Sram", "--disable-buffering",
+         "--arena-cache-size")  # fmt: skip
 
 
 class Vela(NamedTuple):

@@ -141,6 +141,7 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("solve", nan), "nan.json"),
         (("solve", chain, "--devices", "7"), "7 devices for 5 layers"),
         (("solve", chain, "-m", "dq"), "did you mean dp?"),
+        (("compare", "layer-grouping"), "compare --kind layer-grouping takes its suite"),
         (("solve", chain, "-m", "cp-sat", "-e", "highs"), "engine"),
         (("solve", chain, "-m", "milp-interval", "-e", "pyomo:nonsense"), "nonsense"),
         (("solve", chain, "-t", "-1"), "error: -t: -1; give seconds, or 0 for no limit"),

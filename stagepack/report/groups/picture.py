@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 WIDTH = 11.0  # inches
 POINTS = 700  # across the columns, about
 NAMED = 76  # columns up to which each has its name below
+MANY = 150  # shapes of a colour beyond which their borders are thin
 LETTERS = 18  # of such a name
 CIRCLE = "; with several slices time is a circle: what ends on the right goes on on the left"
 SEPARATOR = "#b4bac2"
@@ -325,9 +326,10 @@ def _fill(
     from matplotlib.collections import PolyCollection
 
     if shapes:
+        width = 0.5 if len(shapes) <= MANY else 0.2
         ax.add_collection(
             PolyCollection(
-                shapes, facecolors=colour, edgecolors=edge, linewidths=0.5, hatch=hatch or None,
+                shapes, facecolors=colour, edgecolors=edge, linewidths=width, hatch=hatch or None,
             ),
             autolim=False,
         )  # fmt: skip

@@ -55,6 +55,18 @@ def test_columns_take_the_cycles_of_the_plan(solved: Any) -> None:
         assert longest <= column.cycles <= column.compute + column.load + column.store
 
 
+def test_a_free_order_and_free_timesteps_are_drawn_as_they_are() -> None:
+    instance = sp.load("groups/squeezenet", chip="cv184x", order="free", timesteps="free")
+    assert isinstance(instance, LayerGrouping)
+    solution = sp.solve(instance, "cp-sat", time_limit=30).solution
+    assert isinstance(solution, GroupingSolution)
+    drawn = plan_drawing(instance, solution)
+    named = [column.operator for column in drawn.columns if column.operator is not None]
+    assert tuple(named) == (solution.order or tuple(range(instance.n)))
+    assert drawn.cycles == instance.evaluate(solution)
+    assert all(arc.left < arc.right for arc in drawn.arcs)
+
+
 def test_every_operator_has_one_column(solved: Any) -> None:
     instance, solution = solved
     drawn = plan_drawing(instance, solution)
