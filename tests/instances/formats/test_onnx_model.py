@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.instances.groups.operators import macs
 
 onnx = pytest.importorskip("onnx")
 
@@ -75,7 +77,6 @@ def test_padding_by_a_rule(
     ("given", "words"),
     [
         ({"axes": 1}, "odd: a window along 1 axes is not known here"),
-        ({"axes": 3}, "odd: a window along 3 axes is not known here"),
         (
             {"pads": [-1, -1, -1, -1], "writes": (1, 4, 4, 4)},
             r"odd: padding \[-1, -1, -1, -1\] is not known",
@@ -84,9 +85,221 @@ def test_padding_by_a_rule(
         ({"constant": False}, "odd: Conv without constant weights is not known here"),
         ({"results": ("w",), "writes": (4, 3, 3, 3)}, "graph: 'w' is a constant"),
         ({"results": ("w",), "writes": (1, 3, 3, 3)}, "shapes contradict each other: .*differ"),
-        ({"reads": "z", "writes": (1, 4, 6, 6)}, "graph: the shape of 'z' is not known"),
+        ({"reads": "z", "writes": (1, 4, 6, 6)}, "graph.node odd: the shape of 'z' is not known"),
     ],
 )
 def test_what_is_not_known_is_named(tmp_path: Path, given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         read(convolution(tmp_path, **given))
+
+
+def test_the_third_axis_of_a_kernel_is_its_depth(tmp_path: Path) -> None:
+    whole = read(convolution(tmp_path, axes=3, strides=[2, 1, 1], pads=[1, 0, 1, 1, 2, 1]))
+    (operator,) = whole.operators
+    assert (operator.kernel, operator.depth, operator.stride) == ((3, 3), 3, (1, 1))
+    assert operator.padding == (0, 2, 1, 1)
+    assert operator.shape == (1, 4, 4, 8, 8)
+    assert macs(operator, whole.sources(0)) == 4 * 4 * 8 * 8 * 3 * 27
+
+
+Tensors = dict[str, list[int]]
+
+
+def model(
+    folder: Path,
+    nodes: list[Any],
+    shapes: Tensors,
+    weights: Tensors | None = None,
+    result: str = "y",
+) -> Path:
+    """Write a model of some nodes from x to a result, and return its file.
+
+    Parameters
+    ----------
+    folder : Path
+    nodes : list of NodeProto
+    shapes : dict
+        Of the inputs.
+    weights : dict
+        Of constants: with values where they are small, for shapes follow from them.
+    result : str
+    """
+    make, tensor = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    known = []
+    for name, shape in (weights or {}).items():
+        if name.startswith("shape"):
+            made = onnx.helper.make_tensor(name, onnx.TensorProto.INT64, [len(shape)], shape)
+        else:
+            made = onnx.helper.make_tensor(name, tensor, shape, [0.5] * math.prod(shape))
+        known.append(made)
+    graph = onnx.helper.make_graph(
+        nodes,
+        "g",
+        [make(name, tensor, shape) for name, shape in shapes.items()],
+        [make(result, tensor, None)],
+        known,
+    )
+    opset = onnx.helper.make_opsetid("", 20)
+    whole = onnx.helper.make_model(graph, opset_imports=[opset])
+    path = folder / "model.onnx"
+    onnx.save(onnx.shape_inference.infer_shapes(whole), str(path))
+    return path
+
+
+def node(kind: str, reads: str, writes: str, **said: Any) -> Any:
+    """Return a node; "_" stands for an input that is left out."""
+    given = ["" if name == "_" else name for name in reads.split()]
+    return onnx.helper.make_node(kind, given, writes.split(), name=f"n{writes}", **said)
+
+
+def transformer(tokens: int, width: int, heads: int) -> tuple[list[Any], Tensors]:
+    """Return a block of attention and two layers, as exporters write it, and its constants."""
+    nodes = [node("LayerNormalization", "x g b", "norm", axis=-1)]
+    for factor in "qkv":
+        turn = [0, 2, 3, 1] if factor == "k" else [0, 2, 1, 3]
+        nodes += [
+            node("MatMul", f"norm w{factor}", f"{factor}0"),
+            node("Add", f"{factor}0 b{factor}", f"{factor}1"),
+            node("Reshape", f"{factor}1 shape_heads", f"{factor}2"),
+            node("Transpose", f"{factor}2", factor, perm=turn),
+        ]
+    nodes += [
+        node("MatMul", "q k", "scores0"),
+        node("Div", "scores0 root", "scores"),
+        node("Softmax", "scores", "part", axis=-1),
+        node("MatMul", "part v", "mixed0"),
+        node("Transpose", "mixed0", "mixed1", perm=[0, 2, 1, 3]),
+        node("Reshape", "mixed1 shape_tokens", "mixed"),
+        node("MatMul", "mixed wo", "out0"),
+        node("Add", "out0 bo", "out"),
+        node("Add", "x out", "skip"),
+        node("LayerNormalization", "skip g b", "norm2", axis=-1),
+        node("MatMul", "norm2 w1", "up0"),
+        node("Add", "up0 b1", "up"),
+        node("Div", "up root", "erf0"),
+        node("Erf", "erf0", "erf1"),
+        node("Add", "erf1 one", "erf2"),
+        node("Mul", "up erf2", "erf3"),
+        node("Mul", "erf3 half", "gelu"),
+        node("MatMul", "gelu w2", "down0"),
+        node("Add", "down0 b2", "down"),
+        node("Add", "skip down", "y"),
+    ]
+    weights: Tensors = {"g": [width], "b": [width], "root": [], "one": [], "half": []}
+    for name in "qkvo":
+        weights |= {f"w{name}": [width, width], f"b{name}": [width]}
+    weights |= {"w1": [width, 4 * width], "b1": [4 * width]}
+    weights |= {"w2": [4 * width, width], "b2": [width]}
+    weights |= {
+        "shape_heads": [1, tokens, heads, width // heads],
+        "shape_tokens": [1, tokens, width],
+    }
+    return nodes, weights
+
+
+def test_a_block_of_a_transformer(tmp_path: Path) -> None:
+    tokens, width, heads = 16, 32, 4
+    nodes, weights = transformer(tokens, width, heads)
+    whole = read(model(tmp_path, nodes, {"x": [1, tokens, width]}, weights))
+    work = sum(macs(op, whole.sources(at)) for at, op in enumerate(whole.operators))
+    linear, attention = (4 + 4 + 4) * tokens * width**2, 2 * tokens**2 * width
+    assert work == linear + attention
+    kinds = Counter(str(op.kind) for op in whole.operators)
+    assert kinds == {"conv": 6, "matmul": 2, "rows": 3, "other": 4, "elementwise": 4}
+    by_name = {op.name: op for op in whole.operators}
+    assert by_name["nscores0"].shape == (1, heads, tokens, tokens)
+    assert by_name["npart"].whole == "w"
+    assert (whole.operators[0].whole, whole.operators[0].shape) == ("c", (1, width, tokens, 1))
+    result = sp.solve(whole)
+    assert result.status is sp.Status.OPTIMAL
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shapes", "weights", "found"),
+    [
+        (
+            [node("MatMul", "x w", "y")],
+            {"x": [2, 7, 8]},
+            {"w": [8, 5]},
+            [("conv", (2, 5, 7, 1))],
+        ),
+        (
+            [node("Gemm", "x w c", "y")],
+            {"x": [3, 8]},
+            {"w": [8, 5], "c": [5]},
+            [("conv", (3, 5, 1, 1))],
+        ),
+        (
+            [node("MatMul", "x z", "y")],
+            {"x": [2, 7, 8], "z": [2, 8, 5]},
+            {},
+            [("other", (2, 1, 7, 8)), ("other", (2, 1, 8, 5)), ("matmul", (2, 1, 7, 5))],
+        ),
+        (
+            [node("MatMul", "x z", "y")],
+            {"x": [2, 3, 7, 8], "z": [2, 3, 8, 5]},
+            {},
+            [("matmul", (2, 3, 7, 5))],
+        ),
+        (
+            [node("Split", "x", "a b", axis=1, num_outputs=2), node("Add", "a b", "y")],
+            {"x": [1, 8, 4, 4]},
+            {},
+            [("other", (1, 4, 4, 4)), ("other", (1, 4, 4, 4)), ("elementwise", (1, 4, 4, 4))],
+        ),
+        ([node("Gelu", "x", "y")], {"x": [1, 8, 4, 4]}, {}, [("elementwise", (1, 8, 4, 4))]),
+        (
+            [node("Concat", "x w", "y", axis=1)],
+            {"x": [1, 8, 4, 4]},
+            {"w": [1, 2, 4, 4]},
+            [("other", (1, 10, 4, 4))],
+        ),
+        (
+            [node("Concat", "x x", "y", axis=-1)],
+            {"x": [1, 8, 4, 4]},
+            {},
+            [("other", (1, 8, 4, 8))],
+        ),
+        (
+            [node("Resize", "x _ _ shape", "y", mode="nearest")],
+            {"x": [1, 8, 8, 8]},
+            {"shape": [1, 8, 4, 4]},
+            [("pool", (1, 8, 4, 4))],
+        ),
+        ([node("Identity", "x", "y")], {"x": [1, 8, 4, 4]}, {}, [("other", (1, 8, 4, 4))]),
+        (
+            [node("Transpose", "x", "y", perm=[0, 2, 3, 1])],
+            {"x": [1, 8, 4, 5]},
+            {},
+            [("other", (1, 4, 5, 8))],
+        ),
+        (
+            [node("Reshape", "x shape", "a"), node("Transpose", "a", "y", perm=[0, 2, 1])],
+            {"x": [1, 8, 4, 5]},
+            {"shape": [1, 8, 20]},
+            [("other", (1, 8, 20, 1))],
+        ),
+        (
+            [node("ReduceMean", "x shape", "y", keepdims=0)],
+            {"x": [1, 8, 4, 5]},
+            {"shape": [2, 3]},
+            [("global-pool", (1, 8, 1, 1))],
+        ),
+    ],
+)
+def test_kinds_that_networks_use(
+    tmp_path: Path,
+    nodes: list[Any],
+    shapes: Tensors,
+    weights: Tensors,
+    found: list[tuple[str, tuple[int, ...]]],
+) -> None:
+    whole = read(model(tmp_path, nodes, shapes, weights))
+    assert [(str(op.kind), op.shape) for op in whole.operators] == found
+    assert sp.solve(whole).status is sp.Status.OPTIMAL
+
+
+def test_kinds_that_nobody_knows_are_named_with_those_that_are(tmp_path: Path) -> None:
+    path = model(tmp_path, [node("Det", "x", "y")], {"x": [1, 8, 4, 4]})
+    with pytest.raises(InputError, match=r"graph\.node ny: Det is .*known are Abs, .*Upsample"):
+        read(path)
