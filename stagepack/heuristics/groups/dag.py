@@ -119,20 +119,24 @@ class Search:
     def _arrive(self, paths: _Paths, end: int) -> None:
         """Price the groups that complete an ideal."""
         starts = paths.starts(end, self._oracle.instance.max_group, self._network.lone)
-        groups = [paths.group(start, end) for start in starts]
-        by_bits = sorted(range(len(groups)), key=groups.__getitem__)
-        cycles, chosen = self._price([groups[at] for at in by_bits])
-        paths.join(end, Arcs(np.array(starts, np.int64)[by_bits], cycles, chosen))
+        starts.sort(key=lambda start: paths.group(start, end))
+        groups, given = [paths.group(start, end) for start in starts], np.array(starts, np.int64)
+        paths.join(end, Arcs(given, *self._price(groups, paths.useless(given, end))))
 
-    def _price(self, groups: Sequence[int]) -> tuple[Array, Array]:
-        """Return cycles and cuts of groups, in rising order as integers."""
+    def _price(self, groups: Sequence[int], useless: Array) -> tuple[Array, Array]:
+        """Return cycles and cuts of groups, in rising order as integers.
+
+        `useless`: cycles from which on each is of no use.
+        """
         way = steps(groups)
         asked = np.flatnonzero(way[:, 3])
+        below = np.full(len(way), NONE)
+        below[asked] = useless
         banned = [frozenset[int]()] * len(way)
         if self._oracle.bans:
             for at, group in zip(asked, groups, strict=True):
                 banned[at] = self._oracle.banned(_members(group))
-        cycles, chosen = self._oracle.price(way, banned)
+        cycles, chosen = self._oracle.price(way, banned, below=below)
         return cycles[asked], chosen[asked]
 
     def _stands(self, paths: _Paths, start: int, end: int) -> bool:
@@ -213,6 +217,10 @@ class _Paths:
         floor = (self._left[given] - self._left[end]).max(axis=1, initial=0)
         good = self._reach[given] + floor + self._rest[end] < self.upper
         return list(given[good].tolist())
+
+    def useless(self, starts: Array, end: int) -> Array:
+        """Return the cycles of arcs into an ideal from which on no path is better."""
+        return np.asarray(self.upper - self._rest[end] - self._reach[starts])
 
     def join(self, end: int, arcs: Arcs) -> None:
         """Keep the arcs into an ideal that may be part of a better plan, and label it."""

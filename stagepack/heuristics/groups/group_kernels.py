@@ -29,7 +29,9 @@ N, C, D, H, W = 0, 1, 2, 3, 4
 NONE = np.iinfo(np.int64).max
 """Cycles of what cannot be."""
 PRICED = 5
-"""Elementary steps of an operator, or of a tensor, where a group is priced."""
+"""Elementary steps of an operator, or of a tensor, where a group is priced,"""
+SETTLED = 3
+"""and of a cut where an operator is taken in."""
 
 
 @step
@@ -217,6 +219,29 @@ def _over(
 
 
 @step
+def _loaded(net: Network, machine: Machine, weight: int, c: int, size: int) -> tuple[int, int]:
+    """Return cycles and bytes in every lane of the share of a weight for c of `size` channels."""
+    channels, values = net.weights[weight, 0], net.weights[weight, 1]
+    width, given = net.weights[weight, 2], net.weights[weight, 3]
+    share = ceil(channels * c, size)
+    cycles = moved(share * values * width, machine.load_latency, machine.load)
+    if given < 0:
+        return cycles, lane_bytes(machine, 1, share, 1, values * width)
+    lanes = ceil(share, machine.lanes), ceil(channels, machine.lanes)
+    return cycles, lane_bytes(machine, 1, 1, 1, ceil(given * lanes[0], lanes[1]))
+
+
+@step
+def _written(net: Network, machine: Machine, tracks: Tracks, cut: Array, k: int) -> int:
+    """Return the cycles in which a slice stores what operator k writes."""
+    tn, tc, th, tw = cut[0], cut[1], cut[2], cut[3]
+    whole = ceil(net.size[k, N], tracks.parts[tn]) * ceil(net.size[k, C], tracks.parts[tc])
+    whole *= ceil(net.size[k, H], tracks.parts[th]) * ceil(net.size[k, W], tracks.parts[tw])
+    whole *= net.size[k, D]
+    return moved(whole * net.width[k], machine.store_latency, machine.store)
+
+
+@step
 def price(
     net: Network,
     machine: Machine,
@@ -255,11 +280,7 @@ def price(
         last = at if slots.last[own] < 0 else 2 * count - 1 - slots.last[own]
         if stored(net, slots, own):
             last = max(last, at + 1)
-            whole = ceil(net.size[k, N], tracks.parts[tn]) * ceil(net.size[k, C], tracks.parts[tc])
-            whole *= ceil(net.size[k, H], tracks.parts[th]) * ceil(net.size[k, W], tracks.parts[tw])
-            whole *= d
-            cycles = moved(whole * net.width[k], machine.store_latency, machine.store)
-            _place(rows, count, at + 1, cycles, False)
+            _place(rows, count, at + 1, _written(net, machine, tracks, cut, k), False)
         always += _live(rows, period, at, last, nbytes)
         if net.buffer[k] > 0:
             share = ceil(net.buffer[k] * (n * c * d * h * w), _values(net, k))
@@ -269,17 +290,9 @@ def price(
             if nbytes == _bytes(net, machine, tracks, slots, cut, old):
                 always += _live(rows, period, at, at, -nbytes)  # not twice
         for weight in range(net.weight[k], net.weight[k + 1]):
-            channels, values = net.weights[weight, 0], net.weights[weight, 1]
-            width, given = net.weights[weight, 2], net.weights[weight, 3]
-            share = ceil(channels * c, net.size[k, C])
             resident = slices > 1 and tracks.constant[tc, own]
-            cycles = moved(share * values * width, machine.load_latency, machine.load)
+            cycles, nbytes = _loaded(net, machine, weight, c, net.size[k, C])
             _place(rows, count, at - 1, cycles, resident)
-            if given < 0:
-                nbytes = lane_bytes(machine, 1, share, 1, values * width)
-            else:
-                lanes = ceil(share, machine.lanes), ceil(channels, machine.lanes)
-                nbytes = lane_bytes(machine, 1, 1, 1, ceil(given * lanes[0], lanes[1]))
             if resident and period:
                 always += nbytes
             else:
@@ -315,6 +328,82 @@ def price(
     return _span(machine, rows, count, rounds), peak + always
 
 
+class Floors(NamedTuple):
+    """What a group takes at least in every cut, and whatever it grows into.
+
+    Attributes
+    ----------
+    compute, moving : ndarray of int64, shape (rows or 1, cuts)
+        Cycles of compute of a slice, and of transfers of all slices: of weights, and of what is
+        stored.
+    least : ndarray of int64, shape (rows or 1, cuts)
+        Cycles of the whole group: of compute of all slices, or of transfers.
+    kept, widest : ndarray of int64, shape (rows or 1, cuts)
+        Bytes in every lane of resident weights, and of the operator that takes the most beside
+        them.
+    closed : ndarray of bool, shape (rows or 1, cuts)
+        Whether it cannot be cut so.
+    """
+
+    compute: Array
+    moving: Array
+    least: Array
+    kept: Array
+    widest: Array
+    closed: Array
+
+
+@step
+def _bad(tracks: Tracks, cut: Array) -> bool:
+    """Whether the group cannot be cut so."""
+    bad = False
+    for track in cut:
+        bad |= tracks.bad[track]
+    return bad
+
+
+@step
+def _settle(
+    net: Network, machine: Machine, tracks: Tracks, slots: Slots, floors: Floors, cuts: Array
+) -> None:
+    """Find out what the group takes at least; that of the operators before the last is known."""
+    age = slots.met[0] - 1
+    k, level = slots.member[age], age if len(floors.kept) > 1 else 0
+    own, before, d = slots.of[k], max(level - 1, 0), net.size[k, D]
+    for which in range(len(cuts)):
+        cut = cuts[which]
+        tn, tc, th, tw = cut[0], cut[1], cut[2], cut[3]
+        cycles, moving, kept, widest = 0, 0, 0, 0
+        closed = _bad(tracks, cut)
+        if age > 0:
+            cycles, moving = floors.compute[before, which], floors.moving[before, which]
+            kept, widest = floors.kept[before, which], floors.widest[before, which]
+            closed |= floors.closed[before, which]
+        if not closed:
+            slices = tracks.parts[tn] * tracks.parts[tc] * tracks.parts[th] * tracks.parts[tw]
+            rounds = ceil(slices, machine.cores)
+            n, c = tracks.longest[tn, own], tracks.longest[tc, own]
+            h, w = tracks.longest[th, own], tracks.longest[tw, own]
+            cycles += compute(net, machine, k, n, c, d, h, w)
+            if stored(net, slots, own):
+                moving += rounds * _written(net, machine, tracks, cut, k)
+            width = lane_bytes(machine, n, c, d, h * w * net.width[k])
+            resident = slices > 1 and tracks.constant[tc, own]
+            for weight in range(net.weight[k], net.weight[k + 1]):
+                loading, nbytes = _loaded(net, machine, weight, c, net.size[k, C])
+                moving += loading if resident else rounds * loading
+                if resident and rounds > 1:
+                    kept += nbytes
+                else:
+                    width += nbytes
+            widest = max(widest, width)
+            closed = kept + widest > machine.memory
+            floors.least[level, which] = max(rounds * cycles, moving)
+        floors.compute[level, which], floors.moving[level, which] = cycles, moving
+        floors.kept[level, which], floors.widest[level, which] = kept, widest
+        floors.closed[level, which] = closed
+
+
 @step
 def _arrive(
     net: Network, tracks: Tracks, slots: Slots, past: Past, operator: int, remembered: bool
@@ -329,15 +418,6 @@ def _arrive(
     return int((1 + remembered) * edges * (ranges + 1))
 
 
-@step
-def _bad(tracks: Tracks, cut: Array) -> bool:
-    """Whether the group cannot be cut so."""
-    bad = False
-    for track in cut:
-        bad |= tracks.bad[track]
-    return bad
-
-
 @compiled
 def sweep(
     net: Network,
@@ -346,6 +426,7 @@ def sweep(
     slots: Slots,
     past: Past,
     rows: Rows,
+    floors: Floors,
     cuts: Array,
     first: int,
     steps: Array,
@@ -373,8 +454,9 @@ def sweep(
         Whether the first cut that fits will do; else the quickest.
     cycles, chosen : ndarray of int64, shape (groups,)
         Cycles (`NONE`: no cut fits) and the cut: replaced by what is better.
-    place : ndarray of int64, shape (2,)
-        The group and the cut to go on with; -1 for a cut: its operator is not taken in yet.
+    place : ndarray of int64, shape (3,)
+        The group and the cut to go on with; -1 for a cut: its operator is not taken in yet.  And
+        the age of a group that fits in no cut whatever it grows into; -1: there is none.
     most : int
         Elementary steps after which to return, to be called again until all groups are done.
 
@@ -387,7 +469,12 @@ def sweep(
     while place[0] < len(steps) and done < most:
         at, which = place[0], place[1]
         operator, age = steps[at, 0], steps[at, 1]
-        if which < 0:
+        level = age if len(floors.kept) > 1 else 0
+        if which < 0 and 0 <= place[2] < age:
+            place[0] += 1
+            done += 1
+        elif which < 0:
+            place[2] = -1
             if age == 0 and slots.met[0] > 0:
                 done += slots.met[1]
                 clear(tracks, slots)
@@ -396,14 +483,21 @@ def sweep(
                 retract(tracks, slots, past)
             else:
                 done += _arrive(net, tracks, slots, past, operator, steps[at, 2] > 0)
+                done += SETTLED * len(cuts)
+                _settle(net, machine, tracks, slots, floors, cuts)
                 asked = steps[at, 3] and not net.alone[operator]
                 place[1] = 0 if asked and not (eager and chosen[at] >= 0) else len(cuts)
         elif which == len(cuts):
-            place[0], place[1] = at + 1, -1
+            place[0], place[1], place[2] = at + 1, -1, age
+            for other in range(len(cuts)):
+                if not floors.closed[level, other]:
+                    place[2] = -1
         else:
             place[1] += 1
             done += 1
-            if _bad(tracks, cuts[which]) or (len(banned) > 0 and banned[at, first + which]):
+            if floors.closed[level, which] or (len(banned) > 0 and banned[at, first + which]):
+                continue
+            if floors.least[level, which] >= cycles[at]:
                 continue
             done += PRICED * (slots.met[0] + slots.met[1])
             found, held = price(net, machine, tracks, slots, rows, cuts[which])
@@ -411,4 +505,6 @@ def sweep(
                 cycles[at], chosen[at] = found, first + which
                 if eager:
                     place[1] = len(cuts)
+            if held > machine.memory and first + which == 0:
+                floors.closed[level, which] = True  # one slice: nothing is ever alive for shorter
     return done

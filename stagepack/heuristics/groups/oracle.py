@@ -130,7 +130,12 @@ class Oracle:
         return Ends(low, cycles[::-1], chosen[::-1])
 
     def price(
-        self, steps: Array, banned: Sequence[Collection[int]], *, eager: bool = False
+        self,
+        steps: Array,
+        banned: Sequence[Collection[int]],
+        *,
+        below: Array | None = None,
+        eager: bool = False,
     ) -> tuple[Array, Array]:
         """Return the least cycles of groups, each grown from the one before, and their cuts.
 
@@ -141,16 +146,19 @@ class Oracle:
             whether a later step goes back behind this one; whether the group is asked for.
         banned : sequence of collection of int
             Cuts that are not to be taken, of each group.
+        below : ndarray of int64, shape (groups,), optional
+            Cycles that are of no use, nor are any more: they are returned where no cut takes less.
         eager : bool
             Whether to take the first cut that fits, in place of the quickest.
         """
-        cycles, chosen = np.full(len(steps), NONE), np.full(len(steps), ALONE)
+        cycles = np.full(len(steps), NONE) if below is None else below.copy()
+        chosen = np.full(len(steps), ALONE)
         for at in np.flatnonzero(steps[:, 1] == 0):
             if steps[at, 3] and self.instance.stands(int(steps[at, 0])):
-                cycles[at] = alone_cycles(self.instance, int(steps[at, 0]))
+                cycles[at] = min(cycles[at], alone_cycles(self.instance, int(steps[at, 0])))
         mask = self._mask(banned)
-        for tracks, past, first, cuts in self._portions:
-            place = np.array([0, -1])
+        for tracks, past, floors, first, cuts in self._portions:
+            place = np.array([0, -1, -1])
             while place[0] < len(steps):
                 done = kernels.sweep(
                     self._net,
@@ -159,6 +167,7 @@ class Oracle:
                     self._slots,
                     past,
                     self._rows,
+                    floors,
                     cuts,
                     first,
                     steps,
@@ -204,6 +213,7 @@ class _Portion(NamedTuple):
 
     tracks: Tracks
     past: Past
+    floors: kernels.Floors
     first: int
     cuts: Array
 
@@ -232,7 +242,9 @@ class _Room:
         known: dict[tuple[int, int], None] = {}
         for at, cut in enumerate(cuts):
             more = dict.fromkeys((axis, cut[which]) for which, axis in enumerate(ON))
-            if known and self._slots * self._ranges([*(known | more)]) > RANGES:
+            ranges = (self._slots + 2 * self._entries) * self._ranges([*(known | more)])
+            floors = self._rows * (at - parted[-1][0] if parted else at)
+            if known and max(ranges, floors) > RANGES:
                 parted.append((at, [*known]))
                 known = {}
             known |= more
@@ -285,9 +297,18 @@ class _Room:
             np.zeros((self._entries, count, 2), np.int64),
             np.zeros((self._entries, count), np.bool_),
         )
+        rows = max(self._rows, 1), len(cuts)
+        floors = kernels.Floors(
+            np.zeros(rows, np.int64),
+            np.zeros(rows, np.int64),
+            np.zeros(rows, np.int64),
+            np.zeros(rows, np.int64),
+            np.zeros(rows, np.int64),
+            np.zeros(rows, np.bool_),
+        )
         place = {track: at for at, track in enumerate(known)}
         tried = [[place[axis, cut[at]] for at, axis in enumerate(ON)] for cut in cuts]
-        return _Portion(tracks, past, first, np.array(tried, dtype=np.int64))
+        return _Portion(tracks, past, floors, first, np.array(tried, dtype=np.int64))
 
 
 def _slots(rows: int, tensors: int) -> Slots:

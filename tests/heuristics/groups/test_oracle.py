@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stagepack.heuristics.groups import oracle
 from stagepack.heuristics.groups.dag import steps
-from stagepack.heuristics.groups.oracle import Oracle
+from stagepack.heuristics.groups.oracle import NONE, Oracle
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
 from stagepack.instances.groups.chip import GENERIC
 from tests.heuristics.groups.definitions import cheapest, loaded
@@ -75,11 +75,14 @@ def test_groups_grow_and_shrink(whole: LayerGrouping, data: st.DataObject) -> No
     way = steps(groups)
     asked = np.flatnonzero(way[:, 3])
     known = Oracle(whole, branching=True)
-    for _ in range(2):
-        cycles, _ = known.price(way, [()] * len(way))
-        for group, found in zip(groups, cycles[asked], strict=True):
-            members = [at for at in range(whole.n) if group >> at & 1]
-            assert found == cheapest(whole, members, loaded)
+    expected = [
+        cheapest(whole, [at for at in range(whole.n) if group >> at & 1], loaded)
+        for group in groups
+    ]
+    for most in (NONE, max(expected), min(expected)):
+        below = np.full(len(way), most)
+        cycles, _ = known.price(way, [()] * len(way), below=below)
+        assert cycles[asked].tolist() == [min(most, cycles) for cycles in expected]
 
 
 def test_steps_share_what_comes_last() -> None:
