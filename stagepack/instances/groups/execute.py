@@ -3,8 +3,8 @@
 Local memory is a list of blocks: an address, bytes, and which ranges of which tensor are there.
 What is loaded or computed takes the place of whatever it lies on, and what is not there, or no
 longer, when it is read, is an error; so are writes onto what is read in the same row.  Which
-ranges an operator needs is asked tap by tap here; nothing looks at the plan from which the program
-was written, nor at its slices, timesteps and lifetimes.
+ranges an operator needs is told from its first tap and its last one here; nothing looks at the plan
+from which the program was written, nor at its slices, timesteps and lifetimes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Block(NamedTuple):
 
     def meets(self, other: Block) -> bool:
         """Whether they have a byte in common."""
-        return self.address < other.end and other.address < self.end
+        return max(self.address, other.address) < min(self.end, other.end)
 
 
 class Written(NamedTuple):
@@ -251,9 +251,10 @@ class _Machine:
 
     def _reads(self, name: str, address: int, number: int, wanted: Box, what: str) -> bool:
         """See that an instruction finds what it wants at an address, and note that it is read."""
-        found = next((block for block in self.memory if block.address == address), None)
-        if found is None or found.name != name:
-            lies = "nothing is" if found is None else f"{found.name} lies"
+        here = {block.name: block for block in self.memory if block.address == address}
+        found = here.get(name)
+        if found is None:
+            lies = f"{next(iter(here))} lies" if here else "nothing is"
             self.error("read", f"{what} reads {name} at {address:,}, where {lies}")
             return False
         self.read.append((found, number))

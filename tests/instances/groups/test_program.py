@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 import stagepack as sp
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
-from stagepack.instances.groups import GroupingSolution, LayerGrouping, Operator, OperatorKind
+from stagepack.instances.groups import (
+    GroupingSolution,
+    LayerGrouping,
+    Operator,
+    OperatorKind,
+    Weight,
+)
 from stagepack.instances.groups.chip import aligned
 from stagepack.instances.groups.execute import check_group_program, tiled
 from stagepack.instances.groups.lmem import copies
@@ -190,6 +196,22 @@ def test_groups_in_another_order_are_found() -> None:
 def test_what_is_no_program(program: JsonObject) -> None:
     with pytest.raises(InputError, match="program"):
         check_group_program(block(), program)
+
+
+def test_weights_may_take_no_room() -> None:
+    """What has no bytes in local memory lies where others lie, and minds nobody."""
+    light = msgspec.structs.replace(
+        conv("a", "x", 8, 8), weights=(Weight(channels=8, lane_bytes=0),)
+    )
+    whole = grouping([light, conv("b", "a", 8, 8)], chip=ROOM)
+    plan = stacked(whole, GroupingSolution((0, 2), ((1, 1, 2, 1),)))
+    assert len(set(plan.offsets[0])) < len(plan.offsets[0])
+    assert whole.check(plan) == ()
+    assert broken(whole, group_program(whole, plan)) == set()
+    names = [copy.buffer.name for copy in copies(plan.timetable(whole, 0))]
+    inside = list(plan.offsets[0])
+    inside[names.index("a.w0")] = inside[names.index("x")] + CHIP.eu_bytes
+    assert broken(whole, group_program(whole, replace(plan, offsets=(tuple(inside),)))) == set()
 
 
 def test_a_program_needs_a_valid_plan() -> None:
