@@ -17,6 +17,7 @@ import numpy as np
 from stagepack.instances.documents import strict
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source, Weight
 from stagepack.instances.groups.chips import preset
+from stagepack.instances.groups.examples import balanced_rows, schedule_then_place
 from stagepack.instances.groups.native import Document, parse
 from stagepack.instances.problem import Generator
 
@@ -125,6 +126,12 @@ GENERATORS: dict[str, Generator] = {
         _blocks,
         {"operators": 50, "channels": 256, "rows": 56, "seed": 0, **MACHINE},
         "A chain of blocks with skips, in which operators take unlike times",
+    ),
+    "examples/balanced-rows": Generator(
+        balanced_rows, {}, "Two operators whose most balanced rows are not the quickest"
+    ),
+    "examples/schedule-then-place": Generator(
+        schedule_then_place, {}, "Three operators whose best timesteps fit, but have no addresses"
     ),
 }
 
