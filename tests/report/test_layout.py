@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
-from stagepack.plots import device_bars, memory_bars, memory_map, stage_map, trace
+from stagepack.plots import device_bars, group_rows, memory_bars, memory_map, stage_map, trace
 from stagepack.report.view import view
 from tests.report.boxes import faults
 
@@ -74,6 +74,15 @@ def test_pictures_of_stages(layers: int, devices: int, name: str) -> None:
     answer = next(iter(found.values()))
     for draw, shown in ((stage_map, found), (device_bars, answer), (memory_bars, answer)):
         assert faults(draw(instance, shown).figure) == []
+
+
+@pytest.mark.parametrize("name", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("chip", ["cv184x", "bm1684x"])
+def test_pictures_of_single_groups(chip: str, name: str) -> None:
+    instance = sp.load("groups/squeezenet", chip=chip).replace(name=name)
+    answer = sp.solve(instance, "dp")
+    for group in range(answer.solution.groups):
+        assert faults(group_rows(instance, answer, group=group).figure) == []
 
 
 @pytest.mark.parametrize("size", [(6.0, 4.5), (12.0, 14.0)])

@@ -198,8 +198,7 @@ def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
         },
     )  # fmt: skip
     figure.update_xaxes(
-        title_text="Rows of the groups; with several slices time is a circle: "
-        "what ends on the right goes on on the left",
+        title_text="Rows of the groups (with several slices time is a circle)",
         range=[0, max(plan.width for plan in plans)], anchor="y2", showgrid=False,
         showticklabels=False, ticks="",
     )  # fmt: skip
