@@ -1,0 +1,313 @@
+"""Compiled kernels of local search: what moving blocks changes, and annealing over such moves."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from stagepack.instances.compiled import compiled, inner, step
+from stagepack.instances.profile import Array
+
+POWER = 8  # of the norm of loads that stands for their largest
+MODULUS, FACTOR, ADDEND = 2**31 - 1, 48_271, 11
+SEED, BEST, STAMP = range(3)
+"""Entries of the state: random number, ticks of the best stages so far, mark of the last move."""
+MOST_MOVED = 256  # blocks at once
+FORBIDDEN = 2**60
+SUM, OVERLAP, MEMORY = range(3)
+
+
+class Blocks(NamedTuple):
+    """What never changes: blocks, nets and stages; see :class:`.local_search.Search`.
+
+    Attributes
+    ----------
+    time : ndarray of int64, shape (passes, stages, blocks)
+    size, stash : ndarray of int64, shape (blocks,)
+    before_ptr, before, after_ptr, after : ndarray of int32
+    net_ptr, net : ndarray of int32
+        The producer first.
+    cost : ndarray of int64, shape (nets,)
+    which : ndarray of int8, shape (nets,)
+        Pass of each net.
+    of_ptr, of_net : ndarray of int32
+    pays : ndarray of bool, shape (stages,)
+    room, flying : ndarray of int64, shape (stages,)
+        Bytes, and microbatches whose stashes are held.
+    """
+
+    time: Array
+    size: Array
+    stash: Array
+    before_ptr: Array
+    before: Array
+    after_ptr: Array
+    after: Array
+    net_ptr: Array
+    net: Array
+    cost: Array
+    which: Array
+    of_ptr: Array
+    of_net: Array
+    pays: Array
+    room: Array
+    flying: Array
+
+
+class Placed(NamedTuple):
+    """Where blocks are, and what follows; int64 arrays.
+
+    Attributes
+    ----------
+    stage, best : ndarray, shape (blocks,)
+    inside : ndarray, shape (nets, stages)
+        Blocks of each net on each stage.
+    spread : ndarray, shape (nets,)
+        Stages that hold blocks of each net.
+    time, received, sent : ndarray, shape (passes, stages)
+    held, count : ndarray, shape (stages,)
+        Bytes and blocks.
+    queue, origin : ndarray, shape (MOST_MOVED,)
+        Blocks that move together, and where they were.
+    mark : ndarray, shape (blocks,)
+        The last move for which each was looked at.
+    state : ndarray, shape (3,)
+        `SEED`, `BEST`, `STAMP`.
+    """
+
+    stage: Array
+    best: Array
+    inside: Array
+    spread: Array
+    time: Array
+    received: Array
+    sent: Array
+    held: Array
+    count: Array
+    queue: Array
+    origin: Array
+    mark: Array
+    state: Array
+
+
+@step
+def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
+    """Move block v to stage b."""
+    a = placed.stage[v]
+    for q in range(len(blocks.time)):
+        placed.time[q, a] -= blocks.time[q, a, v]
+        placed.time[q, b] += blocks.time[q, b, v]
+    placed.held[a] -= blocks.size[v] + blocks.flying[a] * blocks.stash[v]
+    placed.held[b] += blocks.size[v] + blocks.flying[b] * blocks.stash[v]
+    placed.count[a] -= 1
+    placed.count[b] += 1
+    for at in range(blocks.of_ptr[v], blocks.of_ptr[v + 1]):
+        n = blocks.of_net[at]
+        q, cost = blocks.which[n], blocks.cost[n]
+        producer = blocks.net[blocks.net_ptr[n]]
+        home, wide = placed.stage[producer], placed.spread[n]
+        inside = placed.inside[n]
+        inside[a] -= 1
+        if inside[a] == 0:
+            placed.spread[n] -= 1
+        if inside[b] == 0:
+            placed.spread[n] += 1
+        if producer == v:
+            if wide > 1:
+                placed.sent[q, a] -= cost
+            if inside[b] > 0:
+                placed.received[q, b] -= cost
+            if inside[a] > 0:
+                placed.received[q, a] += cost
+            if placed.spread[n] > 1:
+                placed.sent[q, b] += cost
+        else:
+            if inside[a] == 0:
+                placed.received[q, a] -= cost
+            if inside[b] == 0:
+                placed.received[q, b] += cost
+            if wide == 1 and placed.spread[n] > 1:
+                placed.sent[q, home] += cost
+            elif wide > 1 and placed.spread[n] == 1:
+                placed.sent[q, home] -= cost
+        inside[b] += 1
+    placed.stage[v] = b
+
+
+@step
+def gather(v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
+    """Write to `queue` what must move to stage b with block v; return how many, 0: too many.
+
+    What comes after a block that moves up must be on b or later, what comes before one that moves
+    down on b or earlier; blocks of its stage that share a net of cost `heavy` or more come along.
+    """
+    placed.state[STAMP] += 1
+    stamp, a = placed.state[STAMP], placed.stage[v]
+    placed.queue[0], placed.mark[v] = v, stamp
+    size, at = 1, 0
+    while at < size:
+        u = placed.queue[at]
+        at += 1
+        up = b > placed.stage[u]
+        ptr, near = blocks.before_ptr, blocks.before
+        if up:
+            ptr, near = blocks.after_ptr, blocks.after
+        for i in range(ptr[u], ptr[u + 1]):
+            w = near[i]
+            behind = placed.stage[w] < b if up else placed.stage[w] > b
+            if behind and placed.mark[w] != stamp:
+                if size == MOST_MOVED:
+                    return 0
+                placed.queue[size], placed.mark[w] = w, stamp
+                size += 1
+        for i in range(blocks.of_ptr[u], blocks.of_ptr[u + 1]):
+            n = blocks.of_net[i]
+            if blocks.cost[n] < heavy:
+                continue
+            for j in range(blocks.net_ptr[n], blocks.net_ptr[n + 1]):
+                w = blocks.net[j]
+                if placed.stage[w] == a and placed.mark[w] != stamp:
+                    if size == MOST_MOVED:
+                        return 0
+                    placed.queue[size], placed.mark[w] = w, stamp
+                    size += 1
+    return size
+
+
+@step
+def move(size: int, b: int, keep: bool, blocks: Blocks, placed: Placed) -> bool:
+    """Move what is in `queue` to stage b, or nothing where memory or a device forbids it."""
+    done = 0
+    while done < size:
+        v = placed.queue[done]
+        placed.origin[done] = placed.stage[v]
+        fits = blocks.time[0, b, v] < FORBIDDEN
+        held = placed.held[b] + blocks.size[v] + blocks.flying[b] * blocks.stash[v]
+        if not fits or held > blocks.room[b]:
+            break
+        shift(v, b, blocks, placed)
+        done += 1
+    emptied = False
+    if keep and done == size:
+        for at in range(size):
+            emptied |= placed.count[placed.origin[at]] == 0
+    if done == size and not emptied:
+        return True
+    undo(done, blocks, placed)
+    return False
+
+
+@step
+def undo(size: int, blocks: Blocks, placed: Placed) -> None:
+    """Move the first blocks in `queue` back to where they were."""
+    for at in range(size - 1, -1, -1):
+        shift(placed.queue[at], placed.origin[at], blocks, placed)
+
+
+@step
+def largest(kind: int, blocks: Blocks, placed: Placed) -> int:
+    """Return the objective in ticks."""
+    total = 0
+    for q in range(len(placed.time)):
+        most = 0
+        for s in range(len(placed.count)):
+            load = placed.time[q, s]
+            if kind == MEMORY:
+                load = placed.held[s]
+            elif blocks.pays[s]:
+                if kind == SUM:
+                    load += placed.received[q, s] + placed.sent[q, s]
+                else:
+                    load = max(load, placed.received[q, s], placed.sent[q, s])
+            most = max(most, load)
+        total += most
+    return total
+
+
+@step
+def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float:
+    """Return a norm of the loads that is little more than their largest, over `reference`."""
+    total = 0.0
+    for q in range(len(placed.time)):
+        summed = 0.0
+        for s in range(len(placed.count)):
+            load = placed.time[q, s]
+            if kind == MEMORY:
+                load = placed.held[s]
+            elif blocks.pays[s]:
+                if kind == SUM:
+                    load += placed.received[q, s] + placed.sent[q, s]
+                else:
+                    summed += (placed.received[q, s] / reference) ** POWER
+                    summed += (placed.sent[q, s] / reference) ** POWER
+            summed += (load / reference) ** POWER
+        total += summed ** (1 / POWER)
+    return total
+
+
+@inner
+def drawn(placed: Placed, below: int) -> int:
+    """Return a random number below `below`."""
+    state = placed.state
+    state[SEED] = (state[SEED] * FACTOR + ADDEND) % MODULUS
+    return int(state[SEED] % below)
+
+
+@compiled
+def anneal(
+    kind: int, moves: int, heat: float, reference: float, keep: bool, blocks: Blocks, placed: Placed
+) -> int:
+    """Try so many moves at one heat; keep the best stages; return the moves that were made.
+
+    A block goes where one is that shares a net with it, seldom anywhere, with what must move with
+    it and, sometimes, what heavy nets join to it.  O(nets of what moves + stages) a move.
+
+    Parameters
+    ----------
+    kind : int64
+        `SUM`, `OVERLAP` or `MEMORY`.
+    moves : int64
+    heat : float64
+        A move that adds `heat` to the energy is made with probability 1 / e.
+    reference : float64
+        Ticks of one unit of energy.
+    keep : bool
+        No stage may be left empty.
+    blocks : Blocks
+    placed : Placed
+        Changed.
+    """
+    count, stages, made = len(placed.stage), len(placed.count), 0
+    nets = len(blocks.cost)
+    now = energy(kind, reference, blocks, placed)
+    for _ in range(moves):
+        v = drawn(placed, count)
+        a = placed.stage[v]
+        mine = blocks.of_ptr[v + 1] - blocks.of_ptr[v]
+        b = drawn(placed, stages)
+        if mine > 0 and drawn(placed, 8) > 0:
+            n = blocks.of_net[blocks.of_ptr[v] + drawn(placed, mine)]
+            first = blocks.net_ptr[n]
+            other = blocks.net[first + drawn(placed, blocks.net_ptr[n + 1] - first)]
+            b = placed.stage[other]
+        if b == a:
+            continue
+        heavy = FORBIDDEN
+        if nets > 0 and drawn(placed, 4) == 0:
+            heavy = max(1, blocks.cost[drawn(placed, nets)])
+        size = gather(v, b, heavy, blocks, placed)
+        if size == 0 or not move(size, b, keep, blocks, placed):
+            continue
+        then = energy(kind, reference, blocks, placed)
+        worse = then - now
+        if worse > 0 and drawn(placed, MODULUS) >= MODULUS * math.exp(-worse / heat):
+            undo(size, blocks, placed)
+            continue
+        made += 1
+        now = then
+        value = largest(kind, blocks, placed)
+        if value < placed.state[BEST]:
+            placed.state[BEST] = value
+            for at in range(count):
+                placed.best[at] = placed.stage[at]
+    return made

@@ -1,0 +1,183 @@
+"""Local search over stages: annealing of moves of blocks, for every kind of load.
+
+Stages keep their order and their class of device; a block moves to another stage with all that
+stands in its way, where memory suffices and no stage is left empty that must not be.  What is
+lowered is a norm of all loads that is little more than the largest: it tells moves apart that leave
+the largest as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.graph.local_kernels import (
+    BEST,
+    MEMORY,
+    MOST_MOVED,
+    OVERLAP,
+    SEED,
+    SUM,
+    Blocks,
+    Placed,
+    anneal,
+    largest,
+)
+from stagepack.instances.graph.compact import Compact
+from stagepack.instances.graph.words import Objective
+from stagepack.instances.profile import Array
+
+LARGEST_TABLE = 2**26  # nets times stages
+CHUNK = 20_000  # moves between two questions whether to go on
+MOVES = 2_000  # of a round, for each block
+LEAST_MOVES = 400_000
+HOTTEST, COLDEST = 0.05, 0.0002
+"""Energies, in parts of the first objective, between which a round cools."""
+STEPS = 20  # of cooling
+
+
+class Search:
+    """A local search from a partition.
+
+    Parameters
+    ----------
+    compact : Compact
+        Not of unlike links, nor `replicated` (:meth:`unsupported`).
+    stages : array_like of int, shape (blocks,)
+        A valid partition to start from.
+    classes : array_like of int, shape (stages,)
+        Class of the device of each stage.
+    seed : int
+
+    Attributes
+    ----------
+    value : int
+        Ticks of the best partition found.
+    stages : ndarray of int64, shape (blocks,)
+        The best partition found.
+    classes : list of int
+        Class of each of its stages.
+    """
+
+    def __init__(self, compact: Compact, stages: Array, classes: Array, seed: int = 0) -> None:
+        self.compact = compact
+        self.classes, chosen = _slots(compact, np.asarray(stages), np.asarray(classes))
+        self._kind = {Objective.OVERLAP: OVERLAP, Objective.MEMORY: MEMORY}.get(
+            compact.objective, SUM
+        )
+        count = len(self.classes)
+        used = int(chosen.max()) + 1
+        # With stashes the number of stages counts: it stays as it is.
+        self._keep = compact.exact_stages or bool(compact.stash.any())
+        flying = np.minimum(compact.microbatches, np.maximum(1, used - np.arange(count)))
+        self._blocks = Blocks(
+            np.ascontiguousarray(compact.time[:, self.classes]),
+            compact.size,
+            compact.stash,
+            compact.before_ptr,
+            compact.before,
+            compact.after_ptr,
+            compact.after,
+            compact.net_ptr,
+            compact.net,
+            compact.net_cost,
+            compact.net_pass,
+            compact.of_ptr,
+            compact.of_net,
+            compact.class_pays[self.classes],
+            compact.class_memory[self.classes],
+            flying if compact.stash.any() else np.zeros(count, dtype=np.int64),
+        )
+        self._placed = self._place(chosen, seed)
+
+    @staticmethod
+    def unsupported(compact: Compact) -> str:
+        """Return why there is no local search, '' where there is."""
+        if not compact.uniform:
+            return "links are unlike"
+        if compact.objective == Objective.REPLICATED:
+            return "stages may be replicated"
+        if compact.nets * compact.devices > LARGEST_TABLE:
+            return f"{compact.nets:,} nets on {compact.devices:,} stages are too many"
+        return ""
+
+    @property
+    def value(self) -> int:
+        """Ticks of the best partition found."""
+        return int(self._placed.state[BEST])
+
+    @property
+    def stages(self) -> Array:
+        """The best partition found, shape (blocks,)."""
+        return self._placed.best.copy()
+
+    def round(self, pause: Callable[[int], object]) -> bool:
+        """Anneal once from the best partition; return whether a better one was found.
+
+        Parameters
+        ----------
+        pause : callable
+            Called with the moves tried since it was called before; what it raises ends the round.
+        """
+        before, placed = self.value, self._placed
+        self._placed = self._place(placed.best.copy(), int(placed.state[SEED]))
+        reference = float(max(1, before))
+        moves = max(LEAST_MOVES, MOVES * self.compact.blocks) // STEPS
+        for heat in np.geomspace(HOTTEST, COLDEST, STEPS).tolist():
+            for begin in range(0, moves, CHUNK):
+                now = min(CHUNK, moves - begin)
+                anneal(self._kind, now, heat, reference, self._keep, self._blocks, self._placed)
+                pause(now)
+        return self.value < before
+
+    def _place(self, stages: Array, seed: int) -> Placed:
+        """Return what follows from where blocks are."""
+        compact, blocks = self.compact, self._blocks
+        nets, count, passes = compact.nets, len(self.classes), compact.passes
+        net = np.repeat(np.arange(nets), np.diff(compact.net_ptr))
+        inside = np.zeros((nets, count), dtype=np.int64)
+        np.add.at(inside, (net, stages[compact.net]), 1)
+        time, received, sent = (np.zeros((passes, count), dtype=np.int64) for _ in range(3))
+        home = stages[compact.net[compact.net_ptr[:-1]]]
+        spread = (inside > 0).sum(axis=1)
+        for q in range(passes):
+            np.add.at(time[q], stages, blocks.time[q, stages, np.arange(compact.blocks)])
+            mine = compact.net_pass == q
+            touched = (inside > 0) & mine[:, None]
+            touched[np.arange(nets), home] = False
+            received[q] = compact.net_cost @ touched
+            crossing = mine & (spread > 1)
+            np.add.at(sent[q], home[crossing], compact.net_cost[crossing])
+        held = np.zeros(count, dtype=np.int64)
+        np.add.at(held, stages, compact.size + blocks.flying[stages] * compact.stash)
+        placed = Placed(
+            stages.astype(np.int64),
+            stages.astype(np.int64),
+            inside,
+            spread.astype(np.int64),
+            time,
+            received,
+            sent,
+            held,
+            np.bincount(stages, minlength=count),
+            np.zeros(MOST_MOVED, dtype=np.int64),
+            np.zeros(MOST_MOVED, dtype=np.int64),
+            np.zeros(compact.blocks, dtype=np.int64),
+            np.array([seed % (2**31 - 2) + 1, 0, 0], dtype=np.int64),
+        )
+        placed.state[BEST] = largest.py_func(self._kind, blocks, placed)
+        return placed
+
+
+def _slots(compact: Compact, stages: Array, classes: Array) -> tuple[list[int], Array]:
+    """Return classes and stages without gaps, then the devices that are left as empty stages."""
+    if compact.sequence is not None:
+        return compact.sequence.tolist(), stages
+    used, chosen = np.unique(stages, return_inverse=True)
+    kinds = classes[used]
+    if compact.exact_stages or compact.stash.any():
+        return kinds.tolist(), chosen
+    left = compact.class_count - np.bincount(kinds, minlength=len(compact.class_count))
+    spare = np.repeat(np.arange(len(left)), left)
+    return [*kinds.tolist(), *spare.tolist()], chosen
