@@ -65,7 +65,7 @@ class Placed(NamedTuple):
     spread : ndarray, shape (nets,)
         Stages that hold blocks of each net.
     time, received, sent : ndarray, shape (passes, stages)
-    held, count : ndarray, shape (stages,)
+    held, blocks : ndarray, shape (stages,)
         Bytes and blocks.
     queue, origin : ndarray, shape (MOST_MOVED,)
         Blocks that move together, and where they were.
@@ -83,7 +83,7 @@ class Placed(NamedTuple):
     received: Array
     sent: Array
     held: Array
-    count: Array
+    blocks: Array
     queue: Array
     origin: Array
     mark: Array
@@ -99,8 +99,8 @@ def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
         placed.time[q, b] += blocks.time[q, b, v]
     placed.held[a] -= blocks.size[v] + blocks.flying[a] * blocks.stash[v]
     placed.held[b] += blocks.size[v] + blocks.flying[b] * blocks.stash[v]
-    placed.count[a] -= 1
-    placed.count[b] += 1
+    placed.blocks[a] -= 1
+    placed.blocks[b] += 1
     for at in range(blocks.of_ptr[v], blocks.of_ptr[v + 1]):
         n = blocks.of_net[at]
         q, cost = blocks.which[n], blocks.cost[n]
@@ -190,7 +190,7 @@ def move(size: int, b: int, keep: bool, blocks: Blocks, placed: Placed) -> bool:
     emptied = False
     if keep and done == size:
         for at in range(size):
-            emptied |= placed.count[placed.origin[at]] == 0
+            emptied |= placed.blocks[placed.origin[at]] == 0
     if done == size and not emptied:
         return True
     undo(done, blocks, placed)
@@ -210,7 +210,7 @@ def largest(kind: int, blocks: Blocks, placed: Placed) -> int:
     total = 0
     for q in range(len(placed.time)):
         most = 0
-        for s in range(len(placed.count)):
+        for s in range(len(placed.blocks)):
             load = placed.time[q, s]
             if kind == MEMORY:
                 load = placed.held[s]
@@ -230,7 +230,7 @@ def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float
     total = 0.0
     for q in range(len(placed.time)):
         summed = 0.0
-        for s in range(len(placed.count)):
+        for s in range(len(placed.blocks)):
             load = placed.time[q, s]
             if kind == MEMORY:
                 load = placed.held[s]
@@ -277,7 +277,7 @@ def anneal(
     placed : Placed
         Changed.
     """
-    count, stages, made = len(placed.stage), len(placed.count), 0
+    count, stages, made = len(placed.stage), len(placed.blocks), 0
     nets = len(blocks.cost)
     now = energy(kind, reference, blocks, placed)
     for _ in range(moves):

@@ -22,7 +22,6 @@ from stagepack.heuristics.graph.local_kernels import (
     Blocks,
     Placed,
     anneal,
-    largest,
 )
 from stagepack.instances.graph.compact import Compact
 from stagepack.instances.graph.words import Objective
@@ -112,6 +111,10 @@ class Search:
         """The best partition found, shape (blocks,)."""
         return self._placed.best.copy()
 
+    def warm_up(self) -> None:
+        """Compile what a round needs."""
+        anneal(self._kind, 0, 1.0, 1.0, self._keep, self._blocks, self._placed)
+
     def round(self, pause: Callable[[int], object]) -> bool:
         """Anneal once from the best partition; return whether a better one was found.
 
@@ -166,7 +169,15 @@ class Search:
             np.zeros(compact.blocks, dtype=np.int64),
             np.array([seed % (2**31 - 2) + 1, 0, 0], dtype=np.int64),
         )
-        placed.state[BEST] = largest.py_func(self._kind, blocks, placed)
+        load = time.copy()
+        if self._kind == MEMORY:
+            load[0] = held
+        elif self._kind == SUM:
+            load[:, blocks.pays] += (received + sent)[:, blocks.pays]
+        else:
+            most = np.maximum(received, sent)[:, blocks.pays]
+            load[:, blocks.pays] = np.maximum(load[:, blocks.pays], most)
+        placed.state[BEST] = load.max(axis=1).sum()
         return placed
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
+from stagepack.instances.graph.check import stage_order
 from stagepack.instances.graph.components import numbered, rows
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.nets import Nets, nets
@@ -233,6 +234,21 @@ class Compact:
             device[used] = [next(free[class_of[stage]]) for stage in used]
         order = device[used].tolist()
         return GraphSolution.of(self.instance, device[chosen[self.block_of]], order, replicas)
+
+    def stages(self, solution: GraphSolution) -> tuple[Array, Array]:
+        """Return the stage of each block in a valid solution, and the class of each stage.
+
+        Where the order of devices is fixed, stages are devices; else those that hold blocks.
+        """
+        if self.sequence is not None:
+            order = list(range(self.devices))
+        else:
+            order = stage_order(self.instance, solution)
+        stage = np.zeros(self.devices, dtype=np.int64)
+        stage[order] = np.arange(len(order))
+        found = np.empty(self.blocks, dtype=np.int64)
+        found[self.block_of] = stage[solution.assignment]
+        return found, self.device_class[order].astype(np.int64)
 
     def loads(
         self, stages: npt.ArrayLike, classes: npt.ArrayLike, replicas: Sequence[int] = ()

@@ -1,0 +1,111 @@
+"""Methods of graph partitioning that start from a partition: local search, models on engines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from stagepack.errors import InputError
+from stagepack.formulations.graph.model import GraphModel
+from stagepack.heuristics import effort
+from stagepack.heuristics.graph.local_search import Search
+from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
+from stagepack.methods import Settings
+from stagepack.methods.graph.explain import explain
+from stagepack.methods.models import PACE, load_engine, paced, run_model
+from stagepack.progress import Progress
+
+GraphProgress = Progress[GraphSolution]
+
+FRUITLESS = 6
+"""Rounds of local search in a row that find nothing better before it ends."""
+MOVE = 4e-7
+"""Seconds of work of a move that is tried."""
+OVERDUE = 3.0
+"""Of CPU seconds to seconds of work, after which an engine is ended by the clock."""
+
+
+def local_search(
+    compact: Compact, progress: GraphProgress, seed: int, rounds: int | None = None
+) -> None:
+    """Anneal from the best partition known, until several rounds find nothing.
+
+    Parameters
+    ----------
+    compact : Compact
+    progress : Progress
+        Its solution is where the search starts; without one there is no search.
+    seed : int
+    rounds : int, optional
+        At most so many.
+    """
+    start = progress.solution
+    if start is None or not progress.keep_going():
+        return
+    reason = Search.unsupported(compact)
+    if reason:
+        progress.reason = f"no local search: {reason}"
+        return
+    search = Search(compact, *compact.stages(start), seed=seed)
+
+    def offer() -> None:
+        progress.offer(compact.assignment(search.stages, search.classes), "local-search")
+
+    def pause(moves: int) -> None:
+        effort.spend(MOVE * moves)
+        if not progress.keep_going():
+            offer()
+            progress.require_time()
+
+    fruitless = done = 0
+    with progress.setup("compiling local search"):
+        search.warm_up()
+    while fruitless < FRUITLESS and (rounds is None or done < rounds):
+        fruitless = 0 if search.round(pause) else fruitless + 1
+        done += 1
+        offer()
+
+
+def on_engine(
+    formulation: type[GraphModel],
+    own_engine: str,
+    start: Callable[[GraphPartition, GraphProgress, Settings], Compact | None],
+) -> Callable[[GraphPartition, GraphProgress, Settings], None]:
+    """Return the `run` of a method that solves a model on an engine.
+
+    Parameters
+    ----------
+    formulation : type
+    own_engine : str
+    start : callable
+        Offers a first solution and a bound; returns the compact form, None where nothing fits.
+    """
+    name = formulation.__name__
+
+    def run(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+        engine = load_engine(own_engine, progress, settings)
+        compact = start(instance, progress, settings)
+        if compact is None:
+            return
+        known = progress.solution
+        value = None if known is None else instance.evaluate(known)
+        upper = None if value is None else math.ceil(value * compact.scale) + compact.rounding
+        try:
+            run_model(
+                engine,
+                lambda: formulation(compact, upper=upper),
+                name,
+                progress,
+                paced(settings, engine, progress.remaining, PACE),
+                start=known,
+                start_value=value,
+                bound_value=compact.bound,
+                overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
+                conclude_infeasible=lambda: progress.prove_infeasible(explain(compact)),
+            )
+        except InputError as error:  # too large a model
+            if known is None:
+                raise
+            progress.reason = str(error)  # what is known stays known
+
+    return run
