@@ -92,7 +92,15 @@ class Placed(NamedTuple):
 
 @step
 def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
-    """Move block v to stage b."""
+    """Move block v to stage b.
+
+    Parameters
+    ----------
+    v, b : int64
+    blocks : Blocks
+    placed : Placed
+        Changed.
+    """
     a = placed.stage[v]
     for q in range(len(blocks.time)):
         placed.time[q, a] -= blocks.time[q, a, v]
@@ -140,6 +148,15 @@ def gather(v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
 
     What comes after a block that moves up must be on b or later, what comes before one that moves
     down on b or earlier; blocks of its stage that share a net of cost `heavy` or more come along.
+
+    Parameters
+    ----------
+    v, b : int64
+    heavy : int64
+        Ticks.
+    blocks : Blocks
+    placed : Placed
+        `queue` and `mark` are written.
     """
     placed.state[STAMP] += 1
     stamp, a = placed.state[STAMP], placed.stage[v]
@@ -176,7 +193,19 @@ def gather(v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
 
 @step
 def move(size: int, b: int, keep: bool, blocks: Blocks, placed: Placed) -> bool:
-    """Move what is in `queue` to stage b, or nothing where memory or a device forbids it."""
+    """Move what is in `queue` to stage b, or nothing where memory or a device forbids it.
+
+    Parameters
+    ----------
+    size : int64
+        Blocks in `queue`.
+    b : int64
+    keep : bool
+        No stage may be left empty.
+    blocks : Blocks
+    placed : Placed
+        Changed.
+    """
     done = 0
     while done < size:
         v = placed.queue[done]
@@ -199,14 +228,31 @@ def move(size: int, b: int, keep: bool, blocks: Blocks, placed: Placed) -> bool:
 
 @step
 def undo(size: int, blocks: Blocks, placed: Placed) -> None:
-    """Move the first blocks in `queue` back to where they were."""
+    """Move the first blocks in `queue` back to where they were.
+
+    Parameters
+    ----------
+    size : int64
+        How many.
+    blocks : Blocks
+    placed : Placed
+        Changed.
+    """
     for at in range(size - 1, -1, -1):
         shift(placed.queue[at], placed.origin[at], blocks, placed)
 
 
 @step
 def largest(kind: int, blocks: Blocks, placed: Placed) -> int:
-    """Return the objective in ticks."""
+    """Return the objective in ticks.
+
+    Parameters
+    ----------
+    kind : int64
+        `SUM`, `OVERLAP` or `MEMORY`.
+    blocks : Blocks
+    placed : Placed
+    """
     total = 0
     for q in range(len(placed.time)):
         most = 0
@@ -226,7 +272,17 @@ def largest(kind: int, blocks: Blocks, placed: Placed) -> int:
 
 @step
 def energy(kind: int, reference: float, blocks: Blocks, placed: Placed) -> float:
-    """Return a norm of the loads that is little more than their largest, over `reference`."""
+    """Return a norm of the loads that is little more than their largest, over `reference`.
+
+    Parameters
+    ----------
+    kind : int64
+        `SUM`, `OVERLAP` or `MEMORY`.
+    reference : float64
+        Ticks.
+    blocks : Blocks
+    placed : Placed
+    """
     total = 0.0
     for q in range(len(placed.time)):
         summed = 0.0
