@@ -97,7 +97,7 @@ def speeds(given: Given, k: int) -> Array:
         raise InputError(
             f"entry {at} is {found[at]}", field="speeds", remedy="give speeds around 1"
         )
-    return found
+    return frozen(found.astype(np.int64)) if (found == np.rint(found)).all() else found
 
 
 def capacity(given: Given, k: int) -> Array | None:
@@ -177,6 +177,8 @@ def edges(given: Iterable[tuple[Any, Any]], known: Sequence[Any]) -> Array:
 
 def where(allowed: Array, times: Array) -> Array:
     """Return times, 0 where a node may not run."""
+    if not allowed.any():
+        return frozen(np.zeros(len(times), dtype=np.int64))
     return times if allowed.all() else frozen(np.where(allowed, times, 0))
 
 
@@ -291,7 +293,7 @@ def bandwidth(
         )
     if len(paces) < 2:
         only: Number = paces[0].item() if len(paces) else 1
-        return only
+        return int(only) if only == int(only) else only
     table[~between] = 0
     return frozen(table)
 

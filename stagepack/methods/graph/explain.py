@@ -41,12 +41,11 @@ def _homeless_node(compact: Compact) -> str:
         return ""
     at = int(np.argmin(may))
     there = " and no ".join(kind for kind, has in kinds.items() if has)
-    wanted = [
-        f"{kind} that it may run on"
-        for kind, flag in (("accelerator", instance.accelerator[at]), ("CPU", instance.cpu[at]))
-        if flag
-    ]
-    remedy = f"give a {wanted[0]}" if wanted else "let it run on one of them"
+    remedy = "let it run on one of them"
+    if instance.accelerator[at]:
+        remedy = "give an accelerator, on which it may run"
+    elif instance.cpu[at]:
+        remedy = "give a CPU, on which it may run"
     return f"node {instance.node_name(at)} may run on no {there}; {remedy}"
 
 
