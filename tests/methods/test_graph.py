@@ -39,6 +39,7 @@ def test_equal_work_is_never_better_than_the_best(seed: int) -> None:
         assert result.status == "UNKNOWN"
         assert "equal-work" in result.reason
         return
+    assert result.bound is not None
     assert result.bound <= float(best[0]) * (1 + 1e-12)
     if result.objective is not None:
         assert result.objective >= float(best[0]) * (1 - 1e-12)

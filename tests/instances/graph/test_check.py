@@ -114,7 +114,7 @@ def test_passes_are_added_up() -> None:
 def test_backward_nodes_of_no_forward_colour_are_turned_round() -> None:
     given: dict[str, Any] = {"time": [1] * 4, "traffic": [0] * 4, "accelerators": 2}
     edges = [(0, 1), (1, 2), (2, 3)]
-    backward = {"backward": [False, False, True, True], "colour": [0, 1, 1, -1]}
+    backward: dict[str, Any] = {"backward": [False, False, True, True], "colour": [0, 1, 1, -1]}
     instance = sp.GraphPartition.from_edges(4, edges, **given, **backward)
     assert instance.check(on(instance, 0, 1, 1, 0)) == ()
     assert instance.check(on(instance, 0, 1, 1, 1)) == ()
