@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import index
 from typing import Any, NamedTuple
 
 from stagepack.contracts import JsonObject
@@ -131,16 +132,16 @@ class _Machine:
 
     def run(self, instructions: Iterable[JsonObject]) -> None:
         """Execute a program, group after group, and see that all results are there."""
-        ordered = sorted(instructions, key=lambda op: op["group"])
-        for group, ops in groupby(ordered, key=lambda op: op["group"]):
-            self._group(group, list(ops))
+        ordered = sorted(instructions, key=_group)
+        for group, ops in groupby(ordered, _group):
+            self._execute(group, list(ops))
         self.where = "at the end"
         for at, tensor in enumerate(self.instance.tensors):
             result = at in self.instance.kept or not tensor.readers
             if tensor.writer is not None and result and tensor.name not in self.complete:
                 self.error("output", f"{tensor.name} is not in global memory")
 
-    def _group(self, group: int, ops: list[JsonObject]) -> None:
+    def _execute(self, group: int, ops: list[JsonObject]) -> None:
         """Execute a group: all of its cores, each by itself."""
         self.stored = defaultdict(list)
         calls = [op for op in ops if op["op"] == "call"]
@@ -357,8 +358,12 @@ class _Machine:
             self.error("output", f"{name} is not stored completely")
 
 
+def _group(op: JsonObject) -> int:
+    return index(op["group"])
+
+
 def _when(op: JsonObject) -> tuple[int, int, int]:
-    return op["core"], op["iteration"], op["row"]
+    return index(op["core"]), index(op["iteration"]), index(op["row"])
 
 
 def _weight(operator: Operator, which: int) -> str:

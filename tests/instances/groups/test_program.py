@@ -191,11 +191,31 @@ def test_groups_in_another_order_are_found() -> None:
         {"program": "groups", "version": 1, "instructions": [{"group": 0, "op": "finish"}]},
         {"program": "groups", "version": 1, "instructions": [{"group": 0, "op": "call"}]},
         {"program": "groups", "version": 1, "instructions": 5},
+        {"program": "groups", "version": 1, "instructions": [{"group": 0.5, "op": "call"}]},
     ],
 )
 def test_what_is_no_program(program: JsonObject) -> None:
     with pytest.raises(InputError, match="program"):
         check_group_program(block(), program)
+
+
+WRONG: list[Any] = [None, "?", 0.5, []]
+
+
+@pytest.mark.parametrize("value", WRONG)
+def test_fields_of_another_type_are_refused_or_found(value: Any) -> None:
+    whole, plan = mixed()
+    program = group_program(whole, plan)
+    told = {(op["op"], "weight" in op): at for at, op in enumerate(program["instructions"])}
+    for at in told.values():  # one of each
+        op = program["instructions"][at]
+        before, after = program["instructions"][:at], program["instructions"][at + 1 :]
+        for key in set(op) - {"slice", "weights"}:
+            changed = {**program, "instructions": [*before, {**op, key: value}, *after]}
+            try:
+                assert broken(whole, changed), (op, key)
+            except InputError:
+                continue
 
 
 def test_weights_may_take_no_room() -> None:
