@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 import stagepack as sp
@@ -104,6 +107,24 @@ def test_free_timesteps_are_not_proved_by_the_rule() -> None:
     result = sp.solve(free, method="dp")
     assert result.status is sp.Status.FEASIBLE
     assert sp.solve(free.replace(timesteps="nearest"), method="dp").objective == result.objective
+
+
+@pytest.mark.parametrize("slicing", ["n-then-h", "free"])
+@pytest.mark.parametrize("slices", [1, 4, 16])
+def test_the_memory_that_would_do_does_and_less_does_not(slicing: str, slices: int) -> None:
+    """An operator by itself needs so many bytes, in the cut that is told."""
+    how: dict[str, Any] = {"standalone": "needed", "timesteps": "nearest", "order": "given"}
+    whole = block(rows=9, max_slices=slices, slicing=slicing, max_group=1, **how)
+    result = sp.solve(whole.replace(chip=_with(whole, 64)))
+    assert result.status is sp.Status.INFEASIBLE
+    told = re.search(r"lanes of ([\d,]+) bytes would do", result.reason or "")
+    assert told is not None
+    memory = int(told[1].replace(",", ""))
+    assert sp.solve(whole.replace(chip=_with(whole, memory))).status is sp.Status.OPTIMAL
+    again = sp.solve(whole.replace(chip=_with(whole, memory - 1)))
+    assert again.status is sp.Status.INFEASIBLE
+    assert f"lanes of {memory:,} bytes would do" in (again.reason or "")
+    assert (" along " in (again.reason or "")) == (slices > 1)
 
 
 def test_a_plan_is_a_start() -> None:

@@ -11,7 +11,7 @@ Cost: O(parts * edges) for ranges and O(cuts * rows) for prices, a group.  Sourc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +35,9 @@ ON = (0, 1, 3, 4)
 """The axes that are cut."""
 RANGES = 2**22
 """Ranges that are known at a time, of all tensors of a group along all tracks."""
-STEPS = 4_000_000
+ASKED = 1000
+"""Cuts between two questions whether to go on."""
+STEPS = 2_000_000
 """Elementary steps of kernels between two questions whether to go on,"""
 STEP = 7e-9
 """and the seconds of one."""
@@ -92,8 +94,9 @@ class Oracle:
         self._net, self._machine = network(instance, ask), machine(instance)
         self.longest = min(instance.n, instance.max_group, longest or instance.n)
         edges = int(np.sort(np.diff(self._net.edge))[-self.longest :].sum()) + self.longest
-        room = _Room(min(edges, len(instance.tensors)), self.longest, edges if branching else 0)
-        self._portions = room.portions(self.cuts)
+        slots = min(edges, len(instance.tensors))
+        self._room = _Room(slots, self.longest, edges if branching else 0)
+        self._room.part(self.cuts, ask)
         self._slots = _slots(self.longest, len(instance.tensors))
         self._rows = kernels.Rows(
             np.zeros(self.longest, np.int64),
@@ -157,7 +160,7 @@ class Oracle:
             if steps[at, 3] and self.instance.stands(int(steps[at, 0])):
                 cycles[at] = min(cycles[at], alone_cycles(self.instance, int(steps[at, 0])))
         mask = self._mask(banned)
-        for tracks, past, floors, first, cuts in self._portions:
+        for tracks, past, floors, first, cuts in self._room.portions():
             place = np.array([0, -1, -1])
             while place[0] < len(steps):
                 done = kernels.sweep(
@@ -235,40 +238,42 @@ class _Room:
         self._slots, self._entries = slots, entries
         self._rows = rows if entries else 0
         self._flat: list[Array] = []
+        self._parted: list[tuple[range, list[tuple[int, int]]]] = []
+        self._cuts: Sequence[Cut] = ()
+        self._kept: list[_Portion] = []
 
-    def portions(self, cuts: Sequence[Cut]) -> list[_Portion]:
-        """Return all cuts, as many at a time as there is room for, and one at least."""
-        parted: list[tuple[int, list[tuple[int, int]]]] = []
+    def part(self, cuts: Sequence[Cut], ask: Callable[[], None]) -> None:
+        """Part all cuts, as many at a time as there is room for, and one at least."""
+        parted: list[tuple[range, list[tuple[int, int]]]] = []
         known: dict[tuple[int, int], None] = {}
+        first, longest = 0, 1
         for at, cut in enumerate(cuts):
+            if at % ASKED == 0:
+                ask()
             more = dict.fromkeys((axis, cut[which]) for which, axis in enumerate(ON))
-            ranges = (self._slots + 2 * self._entries) * self._ranges([*(known | more)])
-            floors = self._rows * (at - parted[-1][0] if parted else at)
-            if known and max(ranges, floors) > RANGES:
-                parted.append((at, [*known]))
-                known = {}
+            longest = max(longest, *cut)
+            ranges = (self._slots + 2 * self._entries) * longest * len(known | more)
+            if known and max(ranges, self._rows * (at - first)) > RANGES:
+                parted.append((range(first, at), [*known]))
+                known, first, longest = {}, at, max(cut)
             known |= more
-        parted.append((len(cuts), [*known]))
-        most = max(self._ranges(tracks) for _, tracks in parted)
+        parted.append((range(first, len(cuts)), [*known]))
+        most = max(len(tracks) * max(count for _, count in tracks) for _, tracks in parted)
         self._flat = [np.zeros(most * size, np.int64) for size in self._sizes]
-        firsts = [0, *(end for end, _ in parted)]
-        return [
-            self._portion(first, cuts[first:end], tracks)
-            for first, (end, tracks) in zip(firsts, parted, strict=False)
-        ]
+        self._cuts, self._parted = cuts, parted
+        self._kept = [self._portion(*parted[0])] if len(parted) == 1 else []
+
+    def portions(self) -> Iterable[_Portion]:
+        """Return all portions: one that is all is kept, of many each is made anew."""
+        return self._kept or (self._portion(*part) for part in self._parted)
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
         """Starts and lengths of ranges of slots, and both of entries."""
         return self._slots, self._slots, 2 * self._entries
 
-    def _ranges(self, tracks: Sequence[tuple[int, int]]) -> int:
-        """Return how many ranges a tensor has along tracks, each counted like the largest."""
-        return len(tracks) * max(parts for _, parts in tracks)
-
-    def _portion(
-        self, first: int, cuts: Sequence[Cut], known: Sequence[tuple[int, int]]
-    ) -> _Portion:
+    def _portion(self, which: range, known: Sequence[tuple[int, int]]) -> _Portion:
+        cuts = self._cuts[which.start : which.stop]
         count, most = len(known), max(parts for _, parts in known)
         shapes = (count, self._slots, most), (count, self._slots, most)
         start, length, ranges = (
@@ -308,7 +313,7 @@ class _Room:
         )
         place = {track: at for at, track in enumerate(known)}
         tried = [[place[axis, cut[at]] for at, axis in enumerate(ON)] for cut in cuts]
-        return _Portion(tracks, past, floors, first, np.array(tried, dtype=np.int64))
+        return _Portion(tracks, past, floors, which.start, np.array(tried, dtype=np.int64))
 
 
 def _slots(rows: int, tensors: int) -> Slots:

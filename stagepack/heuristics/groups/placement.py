@@ -101,9 +101,43 @@ def place_by_rule(table: Timetable, keep_going: Callable[[], bool]) -> Offsets |
         Asked several times a second.
     """
     spend(GROUP + BUFFER * len(table.buffers))
+    if not keep_going():
+        return None
     blocks, capacity = Blocks.of(packing(table)), table.regions.instance.chip.memory
     found = greedy.place(blocks, RULE, ceiling=capacity, keep_going=keep_going)
     return None if found is None else tuple(blocks.expand(found).tolist())
+
+
+def least_memory(table: Timetable, enough: int, keep_going: Callable[[], bool]) -> int:
+    """Return the fewest bytes of a lane in which the buffers of a group can be placed.
+
+    Where the exact search takes too long these are the fewest that were found.
+
+    Parameters
+    ----------
+    table : Timetable
+    enough : int
+        Where it is no less than so many bytes, their sum at one time will do for an answer.
+    keep_going : callable
+        Asked several times a second.
+    """
+    blocks = Blocks.of(packing(table))
+    least = int(blocks.load.max())
+    if least >= enough:
+        return least
+    offsets = greedy.place(blocks, RULE)
+    assert offsets is not None  # without a ceiling there is a place for all
+    most = int((offsets + blocks.size).max())
+    while least < most:
+        tried = (least + most) // 2
+        decision = exact.decide(blocks, tried, keep_going=keep_going, step_limit=STEPS)
+        if decision.status is Status.INFEASIBLE:
+            least = tried + 1
+        elif decision.offsets is not None:
+            most = int((decision.offsets + blocks.size).max())
+        else:
+            break
+    return most
 
 
 class Placements:

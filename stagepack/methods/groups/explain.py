@@ -2,38 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
 from stagepack.heuristics.groups.network import cuts
+from stagepack.heuristics.groups.placement import least_memory
 from stagepack.instances.groups import LayerGrouping
-from stagepack.instances.groups.regions import Regions
+from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
 
+AXES = "NCHW"
+NEVER = 2**62
+"""More bytes than any lane has."""
 
-def explain(instance: LayerGrouping) -> str:
+
+class Need(NamedTuple):
+    """What an operator by itself needs of every lane, and the cut in which it needs that."""
+
+    memory: int
+    cut: Cut
+    name: str
+
+    def __str__(self) -> str:
+        ranges = [f"{count:,} along {axis}" for axis, count in zip(AXES, self.cut, strict=True)]
+        cut = ", ".join(part for part in ranges if not part.startswith("1 "))
+        how = f"cut into {cut}" if cut else "whole"
+        return f"{self.name} needs {self.memory:,} bytes in each lane, {how}"
+
+
+def explain(instance: LayerGrouping, keep_going: Callable[[], bool]) -> str:
     """Return which operator needs more local memory than there is, however it is cut.
 
-    Of operators that fit only together with others nothing is said but that.
+    The memory that is told would do: with it every operator has a place by itself.
+
+    Parameters
+    ----------
+    instance : LayerGrouping
+    keep_going : callable
+        Asked several times a second; once it says no, that is all.
     """
+    known: dict[object, Need] = {}
     for at, operator in enumerate(instance.operators):
-        if instance.stands(at):
-            continue
-        least, best = _least_bytes(instance, at)
-        if least > instance.chip.memory:
-            over = least - instance.chip.memory
-            slices = "whole" if best == 1 else f"in {best:,} slices"
+        if not keep_going():
+            break
+        alike = replace(operator, name="", inputs=()), instance.sources(at)
+        if not instance.stands(at) and alike not in known:
+            known[alike] = _need(instance, at, keep_going)
+    else:
+        most = max((need.memory for need in known.values()), default=0)
+        if instance.chip.memory < most < NEVER and keep_going():
+            first = next(need for need in known.values() if need.memory > instance.chip.memory)
             return (
-                f"{operator.name} needs {least:,} bytes in each lane, {slices}: {over:,} more than "
-                f"there are; give lanes of {least:,} bytes, allow more slices or another slicing, "
-                "or let it run from global memory (standalone)"
+                f"{first}: {first.memory - instance.chip.memory:,} more than there are; lanes of "
+                f"{most:,} bytes would do; or allow more slices or another slicing, or let "
+                "it run from global memory (standalone)"
             )
     return "no buffers of some operator can be placed; give more local memory"
 
 
-def _least_bytes(instance: LayerGrouping, at: int) -> tuple[int, int]:
-    """Return the least bytes in a lane of an operator by itself, and in how many slices."""
-    found = []
+def _need(instance: LayerGrouping, at: int, keep_going: Callable[[], bool]) -> Need:
+    """Return the least that an operator needs, or what it needs in the first cut that fits."""
+    name, sizes = instance.operators[at].name, instance.tensors[at].shape
+    best = Need(NEVER, Cut(), name)
     for cut in cuts(instance):
+        if best.memory <= instance.chip.memory or not keep_going():
+            break
         regions = Regions(instance, (at,), cut)
-        sizes = instance.tensors[at].shape
         if all(sizes[axis] >= cut.along(axis) for axis in range(5)) and not regions.refusals():
-            found.append((max(Timetable(regions).load_bytes()), cut.slices))
-    return min(found, default=(0, 1))
+            found = Need(least_memory(Timetable(regions), best.memory, keep_going), cut, name)
+            best = min(best, found)
+    return best

@@ -57,7 +57,7 @@ def _by_rule(name: str) -> Run:
         if found is not None:
             _offer(progress, found, name)
         else:
-            progress.reason = f"{name}: {explain(instance)}"
+            progress.reason = f"{name}: {explain(instance, progress.keep_going)}"
 
     return run
 
@@ -101,7 +101,7 @@ def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) 
     if found is not None:
         _offer(progress, found, "dp")
     elif partition.decided and proves:
-        progress.prove_infeasible(explain(instance))
+        progress.prove_infeasible(explain(instance, progress.keep_going))
 
 
 def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
@@ -117,7 +117,7 @@ def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings
     except Stopped:
         return
     if not found and partition.decided and proves:
-        progress.prove_infeasible(explain(instance))
+        progress.prove_infeasible(explain(instance, progress.keep_going))
 
 
 def dag(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
@@ -152,7 +152,7 @@ def _search_ideals(
         if found is not None:
             _offer(progress, found, "dag")
         elif upper == FAR and placements.decided and proves:
-            progress.prove_infeasible(explain(instance))
+            progress.prove_infeasible(explain(instance, progress.keep_going))
 
     given, *others = ideals.orders(network)
     better(ideals.chains(network, [given]), instance.linear and ruled)
