@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.least import least
 from stagepack.heuristics.groups.network import machine, network
 from stagepack.instances.groups import LayerGrouping
 from stagepack.progress import Stopped
 
-ASKED = 1000
-"""Ideals between two looks at the clock."""
+ASKED, GROWN = 1000, 2e-5
+"""Ideals between two looks at the clock, and seconds of one."""
 
 
 class Left(NamedTuple):
@@ -100,8 +101,10 @@ def lattice(network: Network, most: int, keep_going: Callable[[], bool]) -> Latt
     while level:
         larger: dict[int, int] = {}
         for at, (ideal, ready) in enumerate(level.items()):
-            if at % ASKED == 0 and not keep_going():
-                raise Stopped
+            if at % ASKED == 0:
+                spend(GROWN * min(ASKED, len(level) - at))
+                if not keep_going():
+                    raise Stopped
             rest = ready
             while rest:
                 k = (rest & -rest).bit_length() - 1
