@@ -61,25 +61,35 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             "max_slices": instance.max_slices,
             "max_group": instance.max_group,
             "overlap_limit": instance.overlap_limit,
+            "order": str(instance.order),
+            "timesteps": str(instance.timesteps),
+            "standalone": str(instance.standalone),
         }
 
     def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return facts as (what, text) for people."""
-        number = as_text.number
+        number, quantity = as_text.number, as_text.quantity
         kinds = ", ".join(f"{count} {name}" for name, count in given["kinds"].items())
         again = "any" if given["overlap_limit"] is None else f"{given['overlap_limit']:.0%}"
         load, store = given["rates"]
         return [
             ("Operators", f"{number(given['operators'])} ({kinds})"),
             ("Multiply-accumulates", number(given["macs"])),
-            ("Weights", f"{number(given['weight_bytes'])} bytes"),
-            ("Activations", f"{number(given['activation_bytes'])} bytes"),
+            ("Weights", quantity(given["weight_bytes"])),
+            ("Activations", quantity(given["activation_bytes"])),
             ("Chip", shown(given["chip"] or "unnamed")),
             (
                 "Local memory",
-                f"{number(given['lanes'])} lanes of {number(given['lane_bytes'])} bytes",
+                f"{as_text.plural(given['lanes'], 'lane')} of {quantity(given['lane_bytes'])}, "
+                f"{as_text.plural(given['banks'], 'bank')}",
             ),
             ("Transfers", f"loads {load:g}, stores {store:g} bytes a cycle"),
+            (
+                "Groups",
+                f"at most {as_text.plural(given['max_group'], 'operator')}; "
+                f"order {given['order']}, timesteps {given['timesteps']}; "
+                f"from global memory: {given['standalone']}",
+            ),
             (
                 "Slices",
                 f"{given['slicing']}, at most {number(given['max_slices'])}; read again {again}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,17 @@ def test_the_table_fits_and_says_where_the_rest_is(width: int) -> None:
     text = printed(VIEW.account(instance, solution), width)
     assert max(map(len, text.splitlines())) <= width
     assert "... and 33 more groups (JSON has all)" in text
+
+
+def test_facts_are_json_and_lines_say_them() -> None:
+    instance = sp.load("groups/squeezenet", chip="cv184x", order="free", standalone="needed")
+    given = VIEW.facts(instance)
+    json.dumps(given, allow_nan=False)
+    told = dict(VIEW.lines(given))
+    assert told["Local memory"] == "8 lanes of 64.0 KiB, 16 banks"
+    assert told["Groups"] == (
+        "at most 64 operators; order free, timesteps nearest; from global memory: needed"
+    )
 
 
 def test_a_plan_without_addresses_is_shown() -> None:
