@@ -50,6 +50,16 @@ def test_it_ends_where_every_group_is_as_good_as_it_can_be(
     assert all(one <= other for one, other in zip(*changed, strict=True))
 
 
+@given(networks(most=4, max_slices=4))
+@settings(max_examples=10, deadline=None)
+def test_what_it_found_is_a_start(whole: LayerGrouping) -> None:
+    first = sp.solve(whole, method="cp-sat", time_limit=None)
+    again = sp.solve(whole, method="cp-sat", time_limit=None, warm_start=first)
+    assert again.objective == first.objective
+    assert again.trace.events[0].kind == "bound"
+    assert "warm start" in {event.source for event in again.trace.events}
+
+
 def test_groups_that_are_alike_do_alike() -> None:
     whole = sp.load("groups/vgg19", chip="cv184x", timesteps="free")
     result = sp.solve(whole, method="cp-sat", time_limit=None)

@@ -204,12 +204,13 @@ def _over_orders(instance: LayerGrouping) -> str:
 
 def cp_sat(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
     """Improve what happens inside the groups of the best plan by the rule."""
+    before_search = _load(progress)
     progress.raise_bound(
         max(ideals.Network(instance).all_left()), "compute, or transfers, of all operators"
     )
     WORKING[_over_orders(instance)](instance, progress, settings)
     if progress.keep_going():
-        improve(instance, progress, settings, _load(progress))
+        improve(instance, progress, settings, before_search)
 
 
 def _auto(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:

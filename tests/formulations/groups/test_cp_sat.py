@@ -87,3 +87,23 @@ def test_agrees_with_trying_everything(
     found = model.decode(answer.values)
     assert whole.check(found) == ()
     assert whole.evaluate(found) == best == model.lower_bound(answer.bound)
+
+
+@given(networks(most=3), st.integers(1, 3))
+@settings(max_examples=20, deadline=None)
+def test_a_plan_is_a_point_of_the_model(network: LayerGrouping, parts: int) -> None:
+    plan = GroupingSolution((0, network.n), ((1, 1, parts, 1),))
+    assume({violation.rule for violation in network.check(plan)} == {"memory"})
+    status, offsets = place(plan.timetable(network, 0), yes)
+    assume(status is Status.FEASIBLE)
+    by_rule = plan.with_group(0, (), (), offsets)
+    model = CpSat(network, by_rule, 0)
+    fixed = solve(model, fixed=model.hint(by_rule))
+    assert fixed.values is not None
+    assert network.evaluate(model.decode(fixed.values)) == network.evaluate(by_rule)
+    answer = solve(model)
+    assert answer.values is not None
+    best = model.decode(answer.values)
+    again = solve(model, fixed=model.hint(best))
+    assert again.values is not None
+    assert network.evaluate(model.decode(again.values)) == network.evaluate(best)
