@@ -1,4 +1,4 @@
-"""Methods of graph partitioning: a rule of thumb, and ``auto``."""
+"""Methods of graph partitioning: a rule of thumb, searches along orders and over sets of blocks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,23 @@ def _run(name: str) -> Deferred:
     return Deferred("stagepack.methods.graph.searches", name)
 
 
+def _unsupported(instance: GraphPartition) -> str:
+    """Return why sets of blocks and kinds of devices do not tell what a stage costs, or ""."""
+    if not instance.contiguous:
+        return "stages need not be contiguous, but ideals are"
+    if not instance.uniform:
+        return "links are unlike: traffic depends on the devices at both ends"
+    return ""
+
+
 METHODS: tuple[GraphMethod, ...] = (
     Method(
         name="auto",
         kind=KIND,
-        exact=False,
-        description="equal-work",
+        exact=True,
+        description="linear-dp, then dp where it applies",
         run=_run("auto"),
+        limited_by_work=True,
         default=False,
     ),
     Method(
@@ -58,5 +68,22 @@ METHODS: tuple[GraphMethod, ...] = (
         unsupported=model.GraphModel.unsupported,
         engines=("cp-sat",),
         limited_by_work=True,
+    ),
+    Method(
+        name="linear-dp",
+        kind=KIND,
+        exact=False,
+        description="the best cuts of many topological orders, of which the best is changed",
+        run=_run("linear-dp"),
+        limited_by_work=True,
+    ),
+    Method(
+        name="dp",
+        kind=KIND,
+        exact=True,
+        description="dynamic program over ideals: all sets of blocks that can come last",
+        run=_run("dp"),
+        limited_by_work=True,
+        unsupported=_unsupported,
     ),
 )

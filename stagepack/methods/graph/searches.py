@@ -9,6 +9,7 @@ from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
+from stagepack.methods.graph.exact import auto, dp, linear_dp
 from stagepack.methods.graph.explain import impossible
 from stagepack.methods.graph.improve import local_search, on_engine
 from stagepack.methods.starts import offer_start
@@ -66,9 +67,11 @@ def _local_search(instance: GraphPartition, progress: GraphProgress, settings: S
 RUNS: dict[str, Run] = {
     name: counted(run)
     for name, run in {
-        "auto": _equal_work,
+        "auto": auto,
         "equal-work": _equal_work,
         "local-search": _local_search,
+        "linear-dp": linear_dp,
+        "dp": dp,
         "milp": on_engine(Milp, "highs", _start),
         "cp-sat": on_engine(CpSat, "cp-sat", _start),
     }.items()

@@ -1,0 +1,63 @@
+"""What no partition is under, without any search: all work, and the block that costs most.
+
+**Work**: blocks weighed so that no device holds more than its share; see :mod:`.rooms`.
+
+**Anchored cut**: some stage holds block v.  For every net of v it holds all other members, too, or
+pays for the net.  So it costs at least the time of v and the least cut that parts v from nothing:
+a flow out of v through its nets into the work of their members, of which every block takes as much
+as it works.  Any flow is a bound; the one pushed here looks at the direct members only.
+
+O(classes * blocks + nets of the heaviest blocks).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.heuristics.graph import stage_kernels as kernels
+from stagepack.heuristics.graph.rooms import least_limit
+from stagepack.heuristics.graph.staging import Staging
+
+HEAVIEST = 64
+"""Blocks whose cuts are looked at."""
+
+
+def objective_bound(staging: Staging) -> int:
+    """Return a bound on the objective in ticks."""
+    first = least_limit(staging.rooms, kernels.FIRST)
+    value = least_limit(staging.rooms, kernels.VALUE)
+    blocks = staging.blocks
+    if staging.mode == kernels.MEMORY:
+        return max(value, int((blocks.size + blocks.stash).max()))
+    if staging.mode == kernels.REPLICATED:
+        return value
+    alone: list[int] = blocks.work.min(axis=1).max(axis=1).tolist()
+    if staging.mode == kernels.FORWARD_BACKWARD:
+        return max(first, alone[0]) + max(value, alone[1])
+    return max(value, alone[0], _anchored(staging) if staging.mode == kernels.SUM else 0)
+
+
+def _anchored(staging: Staging) -> int:
+    """Return what the stage of some block costs at least."""
+    blocks, pays = staging.blocks, staging.blocks.pays
+    if not pays.any():
+        return 0
+    first, members = staging.nets
+    work = blocks.work[0, pays].min(axis=0)
+    free = blocks.work[0, ~pays].min(axis=0, initial=kernels.FORBIDDEN)
+    traffic = np.zeros(staging.n, dtype=np.int64)
+    np.add.at(traffic, members, np.repeat(blocks.cost, np.diff(first)))
+    most = np.minimum(work + traffic, free)
+    best = 0
+    for v in np.argsort(-most, kind="stable")[:HEAVIEST].tolist():
+        room: dict[int, int] = {}
+        flow = 0
+        for t in blocks.of[blocks.of_first[v] : blocks.of_first[v + 1]].tolist():
+            through = int(blocks.cost[t])
+            for u in members[first[t] : first[t + 1]].tolist():
+                if u != v and through:
+                    pushed = min(through, room.get(u, int(work[u])))
+                    room[u] = room.get(u, int(work[u])) - pushed
+                    through, flow = through - pushed, flow + pushed
+        best = max(best, min(int(work[v]) + flow, int(free[v])))
+    return best

@@ -1,0 +1,100 @@
+"""Exact partitions: along orders first, then over all ideals, with what memory allows to leave out.
+
+Blocks of no time and few bytes hang on others by a net or two, and double the number of ideals each
+where memory is short.  So the program runs first as if the lightest of them had no bytes.  What is
+then worth nothing better than the best partition known proves that one; otherwise it is a bound,
+or even a partition that keeps the limits, and fewer blocks count as light.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from stagepack.heuristics.graph import stage_kernels as kernels
+from stagepack.heuristics.graph.ideals import Lattice, TooMany
+from stagepack.heuristics.graph.linear import smallest
+from stagepack.heuristics.graph.pairs import least_sum
+from stagepack.heuristics.graph.reduction import idle, most_held
+from stagepack.heuristics.graph.rooms import least_limit
+from stagepack.heuristics.graph.stage_kernels import FAR
+from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.heuristics.graph.ways import MOST_STATES, states
+from stagepack.instances.graph import Compact, Objective
+
+
+def solve(
+    compact: Compact,
+    known: int,
+    pause: Callable[[], object],
+    found: Callable[[Staging, Found], bool],
+    bound: Callable[[int], object],
+) -> bool:
+    """Find and prove the best partition; return False when there is none.
+
+    Parameters
+    ----------
+    compact : Compact
+    known : int
+        What some partition is worth in ticks; `FAR` where none is known.
+    pause : callable
+        Called between chunks of work; what it raises ends the search.
+    found : callable
+        ``found(staging, partition)``, of a better partition, that may need too much memory:
+        returns whether it does not.
+    bound : callable
+        Told what no partition is under, in ticks.
+
+    Raises
+    ------
+    TooMany
+        When there are too many ideals, or kinds of devices.
+    """
+    count = states(compact)
+    if count > MOST_STATES:
+        kinds = len(compact.class_count)
+        raise TooMany(f"{count:,} ways to choose among devices of {kinds:,} kinds are too many")
+    floor = 0
+    for light in _levels(compact):
+        staging = Staging.of(compact, light=light)
+        best = _best(staging, known, pause)
+        if best is None:
+            bound(known)
+            return known < FAR
+        floor = max(floor, best.whole)
+        bound(floor)
+        if found(staging, best):
+            return True
+    raise AssertionError("without light blocks a partition keeps all limits")
+
+
+@functools.cache
+def load_kernels() -> None:
+    """Compile the kernels, on the smallest of graphs."""
+    staging = Staging.of(smallest())
+    for known in (FAR, 1):
+        Lattice(staging, _go_on).best(known)
+
+
+def _go_on() -> None:
+    """Ask nobody."""
+
+
+def _best(staging: Staging, known: int, pause: Callable[[], object]) -> Found | None:
+    """Return the best partition if it is better than what is known."""
+    lattice = Lattice(staging, pause)
+    if staging.mode != kernels.FORWARD_BACKWARD:
+        return lattice.best(known)
+    first, value = (least_limit(staging.rooms, limit) for limit in (kernels.FIRST, kernels.VALUE))
+    return least_sum(lattice.best, first, value, known)
+
+
+def _levels(compact: Compact) -> Iterator[int]:
+    """Yield the bytes up to which blocks count as light: all sizes, fewer, at last none."""
+    short = idle(compact, FAR) & ~idle(compact)
+    if compact.objective != Objective.MEMORY and short.any():
+        sizes = np.unique(most_held(compact)[short])
+        yield from np.unique(sizes[[-1, len(sizes) // 2, 0]])[::-1].tolist()
+    yield 0

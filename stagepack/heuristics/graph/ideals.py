@@ -1,0 +1,234 @@
+"""The exact method: a dynamic program over ideals, sets of blocks that may be placed first.
+
+Ideals are listed once (:mod:`.ideals_kernels`), without those that no choice of devices could hold
+within the limit, and then swept in an order in which every one comes after those within it.  The
+limit is what the best partition known is worth; the sweep lowers it, and where nothing is better,
+that partition is proved the best.  Where two loads count apart, :mod:`.pairs` asks for limits on
+the first one.
+
+Memory is linear in the number of ideals and of blocks that may come next in each; beyond
+`MOST_BYTES` the search gives up.  Source: own work, after Tarnawski et al. (NeurIPS 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stagepack.heuristics import effort
+from stagepack.heuristics.graph.stage_kernels import FAR, SLACK, WORK, unmarked
+from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.instances.profile import Array
+
+if TYPE_CHECKING:
+    from stagepack.heuristics.graph.ideals_kernels import Cells, Ideals
+
+CHUNK = 8_000_000
+"""Elementary steps between two looks at the clock: about 0.1 s."""
+STEP = 1.0e-8
+"""Seconds of one, in runs that are limited by work."""
+MOST_BYTES = 3 * 2**29
+"""Of ideals and cells together."""
+FIRST_ROOM = 2**14
+PART = 2**20
+"""Ideals times states whose devices are looked at together."""
+
+
+class TooMany(Exception):  # noqa: N818 - a way to give up, no error
+    """There are more ideals, or ways to use devices, than there is room for."""
+
+
+class Lattice:
+    """The ideals of a graph.
+
+    Parameters
+    ----------
+    staging : Staging
+    pause : callable
+        Called between chunks of work; what it raises ends the search.
+
+    Raises
+    ------
+    TooMany
+        When they take more than `MOST_BYTES`.
+    """
+
+    def __init__(self, staging: Staging, pause: Callable[[], object]) -> None:
+        from stagepack.heuristics.graph import ideals_kernels
+
+        self.staging = staging
+        self._kernels = ideals_kernels
+        self._pause = pause
+        n, nets = staging.n, len(staging.blocks.cost)
+        self._cut = unmarked(nets)
+        self._rows = np.zeros((n + 1, staging.columns), dtype=np.int64)
+        self.count = 0
+        self._enumerate()
+
+    def _enumerate(self) -> None:
+        """List all ideals."""
+        staging, kernels, n = self.staging, self._kernels, self.staging.n
+        rooms = len(staging.rooms.limit)
+        room, more = FIRST_ROOM, FIRST_ROOM * 4 + 2 * n
+        ideals = self._ideals = kernels.Ideals(
+            parent=np.empty(room, np.int32),
+            last=np.empty(room, np.int32),
+            first=np.empty(room + 1, np.int64),
+            next_block=np.empty(more, np.int32),
+            target=np.empty(more, np.int32),
+            sums=np.empty((rooms, room)),
+            crossing=np.empty((2, room), np.int64),
+        )
+        state = np.zeros(4, dtype=np.int64)
+        branch, cursor = np.zeros((2, n + 1), dtype=np.int64)
+        missing = staging.missing.copy()
+        while True:
+            end = kernels.enumerate_ideals(
+                state,
+                CHUNK,
+                *staging.after,
+                missing,
+                staging.blocks,
+                staging.rooms,
+                self._cut,
+                self._rows,
+                branch,
+                cursor,
+                ideals,
+            )
+            effort.spend(STEP * state[kernels.STEPS])
+            self.count = int(state[kernels.COUNT])
+            if end == kernels.DONE:
+                return
+            self._pause()
+            if end == kernels.FULL:
+                ideals = self._ideals = self._larger(ideals)
+
+    def _larger(self, ideals: Ideals) -> Ideals:
+        """Return the same ideals with room for more, where there is none."""
+        used = int(ideals.first[self.count])
+        many = self.count + 2 > len(ideals.parent)
+        crowded = used + 2 * self.staging.n > len(ideals.next_block)
+        lengths = {"next_block": used, "target": used, "first": self.count + 1}
+        grown = {}
+        for name, array in ideals._asdict().items():
+            grows = crowded if name in ("next_block", "target") else many
+            grown[name] = _extended(array, lengths.get(name, self.count)) if grows else array
+        return self._kernels.Ideals(**grown)
+
+    # ------------------------------------------------------------------ the sweep
+
+    def best(self, limit: int, first_limit: int = FAR) -> Found | None:
+        """Return the best partition if it is worth less than `limit`: None proves there is none.
+
+        Parameters
+        ----------
+        limit : int
+        first_limit : int
+            Greatest load of the forward pass, where it counts apart.
+        """
+        staging, kernels, n = self.staging, self._kernels, self.staging.n
+        limits = np.array([limit - 1, min(first_limit, FAR), 1], dtype=np.int64)
+        cells = self._cells(limits)
+        if cells.first[1] == 0:
+            return None
+        cells.value[0] = 0
+        state = np.array([-1, -1, limit, first_limit, staging.most_devices, 0, 0, 0, 0], np.int64)
+        branches = np.zeros((6, n + 2), dtype=np.int64)
+        live, reached = np.zeros((2, staging.automaton.states), dtype=np.int64)
+        least_work = np.zeros(staging.columns - WORK, dtype=np.int64)
+        for array in self._cut:
+            array[:] = 0
+        while True:
+            done = kernels.sweep(
+                state,
+                CHUNK,
+                self.count,
+                staging.blocks,
+                staging.automaton.ways,
+                staging.rooms,
+                self._ideals,
+                cells,
+                self._cut,
+                self._rows,
+                *branches,
+                live,
+                reached,
+                limits,
+                least_work,
+            )
+            effort.spend(STEP * state[kernels.SWEPT])
+            if done:
+                return self._found(cells)
+            self._pause()
+
+    def _cells(self, limits: Array) -> Cells:
+        """Return the cells of partitions within limits, without values."""
+        counts, states = [np.zeros(1, np.int64)], []
+        part = max(1, PART // self.staging.automaton.states)
+        for begin in range(0, self.count, part):
+            possible = self._possible(begin, min(self.count, begin + part), limits)
+            counts.append(possible.sum(axis=1))
+            states.append(np.nonzero(possible)[1].astype(np.int16))
+            effort.spend(PART * len(limits) * 2e-9)
+            self._pause()
+        state = np.concatenate(states)
+        if 18 * len(state) > MOST_BYTES:
+            raise TooMany(f"{self.count:,} ideals take too much memory")
+        return self._kernels.Cells(
+            first=np.cumsum(np.concatenate(counts)),
+            state=state,
+            value=np.full(len(state), FAR),
+            origin=np.empty(len(state), np.int32),
+            way=np.empty(len(state), np.int32),
+            beyond=np.empty(self.count, np.int64),
+        )
+
+    def _possible(self, begin: int, end: int, limits: Array) -> Array:
+        """Return, shape (ideals, states), as :func:`.stage_kernels.possible` does for one."""
+        rooms, ideals = self.staging.rooms, self._ideals
+        found = np.ones((end - begin, self.staging.automaton.states), dtype=bool)
+        for r, kind in enumerate(rooms.kind.tolist()):
+            limit = limits[rooms.limit[r]] * SLACK
+            both = rooms.scale[r] * ideals.crossing[kind, begin:end] if kind >= 0 else 0.0
+            placed = ideals.sums[r, begin:end]
+            rest = ideals.sums[r, self.count - 1] - placed
+            with np.errstate(invalid="ignore"):  # no limit of 0 says nothing
+                found &= ~((placed + both)[:, None] > rooms.used[r] * limit + SLACK)
+                found &= ~((rest + both)[:, None] > rooms.left[r] * limit + SLACK)
+        return found
+
+    def _found(self, cells: Cells) -> Found | None:
+        """Return the best partition met."""
+        source, first = self.staging.automaton.source, cells.first
+        i = self.count - 1
+        last = cells.value[first[i] : first[i + 1]]
+        if not len(last) or last.min() >= FAR:
+            return None
+        cell = int(first[i] + last.argmin())
+        value, placed = int(cells.value[cell]), []
+        while i:
+            way, origin = int(cells.way[cell]), int(cells.origin[cell])
+            placed.append((np.array(sorted(self._members(i) - self._members(origin))), way))
+            i, states = origin, cells.state[first[origin] : first[origin + 1]]
+            cell = int(first[i] + np.flatnonzero(states == source[way])[0])
+        return self.staging.found(value, placed)
+
+    def _members(self, i: int) -> set[int]:
+        """Return the blocks of an ideal."""
+        found = set()
+        while i:
+            found.add(int(self._ideals.last[i]))
+            i = int(self._ideals.parent[i])
+        return found
+
+
+def _extended(array: Array, used: int) -> Array:
+    """Return an array with twice the room along its last axis, of which so much is in use."""
+    if 2 * array.nbytes > MOST_BYTES:
+        raise TooMany(f"more than {used:,} entries of ideals take too much memory")
+    grown = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+    grown[..., :used] = array[..., :used]
+    return grown

@@ -1,0 +1,499 @@
+"""Compiled kernels of the dynamic program over ideals.
+
+An *ideal* is a set of blocks that may be placed first: with every block it holds those that have to
+be placed before.  Ideals are the leaves of include/exclude over blocks in topological numbering:
+each one is its *parent*, the ideal without its highest block, and that block, the *last*.  Numbered
+in the order in which "exclude" comes before "include" (that of the numbers that they are in binary,
+block 0 first) an ideal comes after all ideals within it.
+
+:func:`enumerate_ideals` lists them with the blocks that may come next, and then writes where these
+lead: from an ideal to a lower block than its last one as the parent does, and from there to the
+last.  No ideal is looked up, and none is kept as a set.
+
+:func:`sweep` goes through the ideals; from each that some stages can hold it grows the next stage,
+by include/exclude again, so that it meets every larger ideal at most once.  A block that is left
+out stays out: then traffic of nets between it and the stage is sure.  Branches end where work and
+sure traffic reach the limit.
+
+Cost: O(blocks that may come next) steps and bytes an ideal, and O(nets of a block + ways of the
+devices) steps for each pair of ideals with a stage under the limit between them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stagepack.heuristics.graph.stage_kernels import (
+    TRAFFIC,
+    Blocks,
+    Cut,
+    Rooms,
+    Ways,
+    join,
+    least_price,
+    leave,
+    price,
+    set_least_work,
+    shift,
+    stay_out,
+)
+from stagepack.instances.compiled import compiled, step
+from stagepack.instances.profile import Array
+
+
+class Ideals(NamedTuple):
+    """The ideals of a graph, with room for more.
+
+    Attributes
+    ----------
+    parent, last : ndarray of int32, shape (room,)
+        Of each ideal; -1 of the empty one, which is ideal 0.
+    first : ndarray of int64, shape (room + 1,)
+        Blocks that may come next are next_block[first[i]:first[i + 1]], rising.
+    next_block, target : ndarray of int32, shape (more room,)
+        And the ideals where they lead.
+    sums : ndarray of float64, shape (rooms, room)
+        Weights of the blocks of each ideal.
+    crossing : ndarray of int64, shape (2, room)
+        Traffic between these and the others.
+    """
+
+    parent: Array
+    last: Array
+    first: Array
+    next_block: Array
+    target: Array
+    sums: Array
+    crossing: Array
+
+
+# The fields of an enumeration's state, an array of int64:
+(
+    COUNT,  # ideals so far
+    DEPTH,  # of the branch under way: blocks of its ideal
+    STEPS,  # elementary ones in the last call
+    LINKED,  # ideals, but the first, of which is known where all blocks lead
+) = range(4)
+DONE, GO_ON, FULL = range(3)
+
+
+@step
+def _position(ideals: Ideals, i: int, v: int) -> int:
+    """Return where block v stands among those that may follow ideal i, or the next higher one."""
+    low: int = ideals.first[i]
+    high: int = ideals.first[i + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if ideals.next_block[middle] < v:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@step
+def _link(state: Array, budget: int, ideals: Ideals) -> int:
+    """Go on writing where blocks lower than the last one lead; return what is left of `budget`."""
+    i = state[LINKED]
+    while i < state[COUNT] and budget > 0:
+        parent, last = ideals.parent[i], ideals.last[i]
+        above = ideals.first[parent]
+        for at in range(ideals.first[i], ideals.first[i + 1]):
+            v = ideals.next_block[at]
+            if v > last:
+                break
+            while ideals.next_block[above] != v:
+                above += 1
+            beside = ideals.target[above]
+            ideals.target[at] = ideals.target[_position(ideals, beside, last)]
+            budget -= 10
+        budget -= 10
+        i += 1
+    state[LINKED] = i
+    return budget
+
+
+@compiled
+def enumerate_ideals(
+    state: Array,
+    budget: int,
+    after_first: Array,
+    after: Array,
+    missing: Array,
+    blocks: Blocks,
+    rooms: Rooms,
+    cut: Cut,
+    rows: Array,
+    branch: Array,
+    cursor: Array,
+    ideals: Ideals,
+) -> int:
+    """Go on listing ideals, then linking them.
+
+    Returns `DONE`, or `GO_ON` after `budget` steps, or `FULL` without room.
+
+    Parameters
+    ----------
+    state : ndarray of int64
+        See above.
+    budget : int
+    after_first, after : ndarray of int32
+        Blocks to be placed after each.
+    missing : ndarray of int32, shape (n,)
+        How many blocks have to come before each that are not in the ideal of the branch.
+    blocks, rooms
+    cut, rows
+        Of the ideal of the branch, as if it were a stage; `rows` has n + 1 rows.
+    branch, cursor : ndarray of int64, shape (n + 1,)
+        The ideals of the branch, and which block to look at next in each.
+    ideals : Ideals
+    """
+    n, whole = len(missing), budget
+    if state[COUNT] == 0:
+        ideals.parent[0] = ideals.last[0] = -1
+        ideals.first[0] = 0
+        for v in range(n):
+            if missing[v] == 0:
+                ideals.next_block[ideals.first[0] + state[STEPS]] = v
+                state[STEPS] += 1
+        ideals.first[1] = state[STEPS]
+        for r in range(len(rooms.limit)):
+            ideals.sums[r, 0] = 0
+        ideals.crossing[0, 0] = ideals.crossing[1, 0] = 0
+        for column in range(rows.shape[1]):
+            rows[0, column] = 0
+        branch[0], cursor[0], state[COUNT] = 0, state[STEPS] - 1, 1
+        state[LINKED] = 1
+    while state[DEPTH] >= 0:
+        depth, count = state[DEPTH], state[COUNT]
+        i = branch[depth]
+        at = cursor[depth]
+        if at < ideals.first[i] or ideals.next_block[at] < ideals.last[i]:
+            v = ideals.last[i]
+            if v >= 0:
+                for place in range(after_first[v], after_first[v + 1]):
+                    missing[after[place]] += 1
+                leave(blocks, cut, v)
+            state[DEPTH] = depth - 1
+            continue
+        if count + 1 >= len(ideals.parent) or ideals.first[count] + n >= len(ideals.next_block):
+            state[STEPS] = whole - budget
+            return FULL
+        v = ideals.next_block[at]
+        cursor[depth] = at - 1
+        ideals.target[at] = count
+        for column in range(rows.shape[1]):
+            rows[depth + 1, column] = rows[depth, column]
+        join(blocks, cut, rows, depth + 1, v)
+        _add(count, i, v, after_first, after, missing, rooms, rows, depth + 1, ideals)
+        branch[depth + 1], cursor[depth + 1] = count, ideals.first[count + 1] - 1
+        state[DEPTH], state[COUNT] = depth + 1, count + 1
+        budget -= 10 + ideals.first[count + 1] - ideals.first[count]
+        if budget <= 0:
+            state[STEPS] = whole - budget
+            return GO_ON
+    budget = _link(state, budget, ideals)
+    state[STEPS] = whole - budget
+    return DONE if state[LINKED] == state[COUNT] else GO_ON
+
+
+@step
+def _add(
+    count: int,
+    parent: int,
+    v: int,
+    after_first: Array,
+    after: Array,
+    missing: Array,
+    rooms: Rooms,
+    rows: Array,
+    depth: int,
+    ideals: Ideals,
+) -> None:
+    """Write ideal number `count`: its parent and block v."""
+    ideals.parent[count], ideals.last[count] = parent, v
+    end = ideals.first[count]
+    for at in range(ideals.first[parent], ideals.first[parent + 1]):
+        if ideals.next_block[at] != v:
+            ideals.next_block[end] = ideals.next_block[at]
+            end += 1
+    for place in range(after_first[v], after_first[v + 1]):
+        w = after[place]
+        missing[w] -= 1
+        if missing[w] == 0:
+            at = end
+            while at > ideals.first[count] and ideals.next_block[at - 1] > w:
+                ideals.next_block[at] = ideals.next_block[at - 1]
+                at -= 1
+            ideals.next_block[at] = w
+            end += 1
+    ideals.first[count + 1] = end
+    for r in range(len(rooms.limit)):
+        ideals.sums[r, count] = ideals.sums[r, parent] + rooms.weight[r, v]
+    for kind in range(2):
+        ideals.crossing[kind, count] = rows[depth, TRAFFIC + kind]
+
+
+class Cells(NamedTuple):
+    """What is known of the ideals, where devices of a state of the automaton can hold one.
+
+    Attributes
+    ----------
+    first : ndarray of int64, shape (ideals + 1,)
+        Cells of ideal i are those from first[i] up to first[i + 1].
+    state : ndarray of int16
+        Of the automaton.
+    value : ndarray of int64
+        The least bottleneck.
+    origin : ndarray of int32
+        The ideal to which the last stage was added,
+    way : ndarray of int32
+        and the transition that placed it.
+    beyond : ndarray of int64, shape (ideals,)
+        States, as bits modulo 64, of cells of the ideals that have the blocks of this one and
+        higher ones.
+    """
+
+    first: Array
+    state: Array
+    value: Array
+    origin: Array
+    way: Array
+    beyond: Array
+
+
+# The fields of a sweep's state, an array of int64:
+(
+    IDEAL,  # the one that stages are added to
+    BRANCH,  # length of the branch under way; -1: none is
+    LIMIT,  # partitions must be better
+    FIRST_LIMIT,  # and their first loads at most this
+    MOST_DEVICES,  # that a stage is replicated on
+    LIVE,  # cells of the ideal that stages are added to
+    SWEPT,  # elementary steps in the last call
+    PATH,  # blocks of the ideal that are outside
+    WANTED,  # states that stages may lead to, as bits
+) = range(9)
+
+
+@step
+def _look_beyond(count: int, ideals: Ideals, cells: Cells) -> None:
+    """Write the states of cells beyond each ideal."""
+    for i in range(count):
+        cells.beyond[i] = 0
+        for cell in range(cells.first[i], cells.first[i + 1]):
+            cells.beyond[i] |= 1 << (cells.state[cell] & 63)
+    for i in range(count - 1, 0, -1):
+        cells.beyond[ideals.parent[i]] |= cells.beyond[i]
+
+
+@step
+def _next_ideal(
+    state: Array,
+    blocks: Blocks,
+    ideals: Ideals,
+    cells: Cells,
+    cut: Cut,
+    path: Array,
+    live: Array,
+) -> None:
+    """Let the next ideal be the one that stages are added to, its blocks outside of them."""
+    s, length = state[IDEAL] + 1, state[PATH]
+    while length > 0 and path[length - 1] != ideals.parent[s]:
+        length -= 1
+        shift(blocks, cut, ideals.last[path[length]], -1)
+    if s > 0:
+        shift(blocks, cut, ideals.last[s], 1)
+    path[length] = s
+    state[IDEAL], state[PATH], state[LIVE] = s, length + 1, 0
+    for cell in range(cells.first[s], cells.first[s + 1]):
+        if cells.value[cell] < state[LIMIT]:
+            live[state[LIVE]] = cell
+            state[LIVE] += 1
+
+
+@step
+def _look_ahead(
+    state: Array,
+    count: int,
+    blocks: Blocks,
+    ways: Ways,
+    rooms: Rooms,
+    ideals: Ideals,
+    cells: Cells,
+    live: Array,
+    reached: Array,
+    limits: Array,
+    least_work: Array,
+) -> None:
+    """Write where the next stage can lead, and how much it has to compute for that."""
+    limits[0], limits[1], limits[2] = state[LIMIT] - 1, state[FIRST_LIMIT], 1
+    state[WANTED] = 0
+    for index in range(state[LIVE]):
+        q = cells.state[live[index]]
+        reached[index] = q
+        for t in range(ways.first[q], ways.first[q + 1]):
+            state[WANTED] |= 1 << (ways.target[t] & 63)
+    s = state[IDEAL]
+    set_least_work(
+        blocks, ways, rooms, ideals.sums, s, count - 1, reached, state[LIVE], limits, least_work
+    )
+
+
+@step
+def _place(
+    state: Array,
+    count: int,
+    j: int,
+    depth: int,
+    blocks: Blocks,
+    ways: Ways,
+    cells: Cells,
+    rows: Array,
+    live: Array,
+) -> int:
+    """End the stage under way at ideal j; return elementary steps."""
+    steps = 0
+    for index in range(state[LIVE]):
+        cell = live[index]
+        known, q = cells.value[cell], cells.state[cell]
+        for t in range(ways.first[q], ways.first[q + 1]):
+            reached = ways.target[t]
+            if j == count - 1 and not ways.accepting[reached]:
+                continue
+            steps += 5
+            there = cells.first[j]
+            while there < cells.first[j + 1] and cells.state[there] < reached:
+                there += 1
+            if there == cells.first[j + 1] or cells.state[there] != reached:
+                continue
+            better = min(state[LIMIT], cells.value[there])
+            if known >= better:
+                continue
+            cost = price(
+                blocks,
+                rows,
+                depth,
+                ways.device_class[t],
+                ways.devices[t],
+                ways.stashes[t],
+                state[FIRST_LIMIT],
+            )
+            cost = max(cost, known)
+            if cost < better:
+                cells.value[there], cells.origin[there] = cost, state[IDEAL]
+                cells.way[there] = t
+                if j == count - 1:
+                    state[LIMIT] = cost
+    return steps
+
+
+@compiled
+def sweep(
+    state: Array,
+    budget: int,
+    count: int,
+    blocks: Blocks,
+    ways: Ways,
+    rooms: Rooms,
+    ideals: Ideals,
+    cells: Cells,
+    cut: Cut,
+    rows: Array,
+    branch: Array,
+    joined: Array,
+    begin: Array,
+    cursor: Array,
+    end: Array,
+    path: Array,
+    live: Array,
+    reached: Array,
+    limits: Array,
+    least_work: Array,
+) -> bool:
+    """Go on adding stages to ideals; return whether all is done, else call again.
+
+    Parameters
+    ----------
+    state : ndarray of int64
+        See above.
+    budget, count : int
+        Elementary steps after which to return; number of ideals.
+    blocks, ways, rooms, ideals, cells
+    cut, rows
+        Of the stage under way.
+    branch, joined, begin, cursor, end : ndarray of int64, shape (n + 1,)
+        Ideals of the branch under way, the block that led to each, from where on in `next_block`
+        blocks were looked at in each, the next to look at, and where to end.
+    path : ndarray of int64, shape (n + 1,)
+        Ideals on the way from the empty one to the one that stages are added to.
+    live, reached : ndarray of int64, shape (states,)
+        Cells of this ideal that stages are added to, and their states.
+    limits, least_work
+        Where the kernel writes.
+    """
+    whole = budget
+    if state[IDEAL] < 0:
+        _look_beyond(count, ideals, cells)
+    while True:
+        if state[BRANCH] < 0:
+            if state[IDEAL] + 1 >= count:
+                state[SWEPT] = whole - budget
+                return True
+            _next_ideal(state, blocks, ideals, cells, cut, path, live)
+            budget -= 10
+            if state[LIVE] > 0:
+                _look_ahead(
+                    state,
+                    count,
+                    blocks,
+                    ways,
+                    rooms,
+                    ideals,
+                    cells,
+                    live,
+                    reached,
+                    limits,
+                    least_work,
+                )
+                for column in range(rows.shape[1]):
+                    rows[0, column] = 0
+                s = state[IDEAL]
+                branch[0], joined[0], state[BRANCH] = s, -1, 0
+                begin[0] = cursor[0] = ideals.first[s]
+                end[0] = ideals.first[s + 1]
+        else:
+            depth, out = state[BRANCH], -1
+            at = cursor[depth]
+            least = least_price(
+                blocks, rows, depth, least_work, state[MOST_DEVICES], state[FIRST_LIMIT]
+            )
+            if at < end[depth] and least < state[LIMIT]:
+                v, j = ideals.next_block[at], ideals.target[at]
+                cursor[depth] = at + 1
+                if v == ideals.last[j] and cells.beyond[j] & state[WANTED] == 0:
+                    out = v
+                else:
+                    depth += 1
+                    for column in range(rows.shape[1]):
+                        rows[depth, column] = rows[depth - 1, column]
+                    join(blocks, cut, rows, depth, v)
+                    if cells.first[j] < cells.first[j + 1]:
+                        budget -= _place(state, count, j, depth, blocks, ways, cells, rows, live)
+                    state[BRANCH], branch[depth], joined[depth] = depth, j, v
+                    begin[depth] = cursor[depth] = _position(ideals, j, v)
+                    end[depth] = ideals.first[j + 1]
+            else:
+                for place in range(begin[depth], at):
+                    shift(blocks, cut, ideals.next_block[place], -1)
+                depth -= 1
+                state[BRANCH] = depth
+                if depth >= 0:
+                    out = joined[depth + 1]
+                    leave(blocks, cut, out)
+            if out >= 0:
+                stay_out(blocks, cut, rows, depth, out)
+            budget -= 10
+        if budget <= 0:
+            state[SWEPT] = whole - budget
+            return False

@@ -1,0 +1,244 @@
+"""The linear order: stages are segments of a topological order, and the best cuts of it are exact.
+
+An order is cut by a dynamic program (:mod:`.linear_kernels`) that asks for something better than
+what is known, so that it looks at short segments alone.  Many orders are tried: random ones, depth
+first, and such with little traffic across their cuts.  Then the best partition is kept stage by
+stage while blocks within stages are ordered anew: the program can cut where it did before, so that
+every step is as good, and now and then better.
+
+Cost: O(n * longest segment * (nets of a block + transitions)) an order.  Source: own work, after
+the linear orders of Tarnawski et al. (NeurIPS 2020).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics import effort
+from stagepack.heuristics.graph import stage_kernels as kernels
+from stagepack.heuristics.graph.pairs import least_sum
+from stagepack.heuristics.graph.rooms import least_limit
+from stagepack.heuristics.graph.stage_kernels import FAR, FORWARD_BACKWARD, unmarked
+from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.instances.graph import Compact, GraphPartition
+from stagepack.instances.profile import Array
+
+CHUNK = 4_000_000
+"""Elementary steps between two looks at the clock: less than 0.1 s."""
+STEP = 1.2e-8
+"""Seconds of one, in runs that are limited by work."""
+
+
+class Line:
+    """Cuts topological orders of a graph into stages.
+
+    Parameters
+    ----------
+    staging : Staging
+    pause : callable
+        Called between chunks of work; what it raises ends the search.
+    """
+
+    def __init__(self, staging: Staging, pause: Callable[[], object]) -> None:
+        from stagepack.heuristics.graph import linear_kernels
+
+        self.staging = staging
+        self.arrange = linear_kernels.arrange
+        self._kernels = linear_kernels
+        self._pause = pause
+        blocks = staging.blocks
+        self.nets = linear_kernels.Nets(blocks.of_first, blocks.of, blocks.members, blocks.cost)
+        n, states = staging.n, staging.automaton.states
+        nets = len(staging.blocks.cost)
+        self._cut = unmarked(nets)
+        self._rows = np.zeros((1, staging.columns), dtype=np.int64)
+        self._sums = np.zeros((len(staging.rooms.limit), n + 1))
+        self._crossing = np.zeros((2, n + 1), dtype=np.int64)
+        self._limits, self._live = np.zeros(3, np.int64), np.zeros(states, np.int64)
+        self._least_work = np.zeros(staging.columns - kernels.WORK, np.int64)
+        self._value = np.empty((n + 1, states), dtype=np.int64)
+        self._origin = np.empty((n + 1, states), dtype=np.int32)
+        self._way = np.empty((n + 1, states), dtype=np.int32)
+
+    def cut(self, order: Array, limit: int, first_limit: int = FAR) -> Found | None:
+        """Return the best stages along an order if they are worth less than `limit`.
+
+        Parameters
+        ----------
+        order : ndarray of int32, shape (n,)
+            All blocks, each after those before it.
+        limit : int
+        first_limit : int
+            Greatest load of the forward pass, where it counts apart.
+        """
+        staging, kernels_ = self.staging, self._kernels
+        state = np.array([0, limit, first_limit, staging.most_devices, 0], dtype=np.int64)
+        self._value[:] = FAR
+        self._value[0, 0] = 0
+        for array in self._cut:
+            array[:] = 0
+        while True:
+            done = kernels_.cut_order(
+                state,
+                CHUNK,
+                order,
+                staging.blocks,
+                staging.automaton.ways,
+                staging.rooms,
+                self._sums,
+                self._crossing,
+                self._cut,
+                self._rows,
+                self._limits,
+                self._live,
+                self._least_work,
+                self._value,
+                self._origin,
+                self._way,
+            )
+            effort.spend(STEP * state[kernels_.STEPS])
+            if done:
+                break
+            self._pause()
+        q = int(self._value[-1].argmin())
+        return self._found(order, q) if self._value[-1, q] < FAR else None
+
+    def _found(self, order: Array, q: int) -> Found:
+        """Return the stages that led to state q."""
+        b, placed = len(order), []
+        source = self.staging.automaton.source
+        value = int(self._value[b, q])
+        while b:
+            a, t = int(self._origin[b, q]), int(self._way[b, q])
+            placed.append((order[a:b], t))
+            b, q = a, int(source[t])
+        return self.staging.found(value, placed)
+
+
+@functools.cache
+def load_kernels() -> None:
+    """Compile the kernels, on the smallest of graphs."""
+    hunt = Hunt(Staging.of(smallest()), _go_on, lambda _: None, 0)
+    hunt.search(orders=1, patience=1, seconds=1)
+
+
+def smallest() -> Compact:
+    """Return a graph of two blocks and a net, on two devices."""
+    edges = [(0, 1)]
+    return Compact.of(GraphPartition.from_edges(2, edges, time=[1, 1], accelerators=2))
+
+
+def _go_on() -> None:
+    """Ask nobody."""
+
+
+DRAWN, DEEP, NARROW = (1.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.5, 0.0, 1.0)
+"""Tastes of orders: at random, depth first, and with little traffic across cuts; see `arrange`."""
+FEW_PROBES = 6
+"""Of the limits of one order, where forward and backward loads count apart."""
+ARRANGED = 2e-7
+"""Seconds of work for each block that is put in order."""
+
+
+class Hunt:
+    """Looks for good partitions along many orders.
+
+    Parameters
+    ----------
+    staging : Staging
+    pause : callable
+        Called between chunks of work; what it raises ends the search.
+    offer : callable
+        Told of every better partition.
+    seed : int
+    """
+
+    def __init__(
+        self,
+        staging: Staging,
+        pause: Callable[[], object],
+        offer: Callable[[Found], object],
+        seed: int,
+    ) -> None:
+        self.best: Found | None = None
+        self._staging, self._pause, self._offer = staging, pause, offer
+        self._line = Line(staging, pause)
+        self._random = np.random.default_rng(seed)
+        costs = staging.blocks.cost
+        self._unit = max(1.0, float(costs.mean())) if len(costs) else 1.0
+        self._first = least_limit(staging.rooms, kernels.FIRST)
+        self._value = least_limit(staging.rooms, kernels.VALUE)
+
+    def search(self, orders: int, patience: int, seconds: float) -> None:
+        """Try orders of all tastes, then orders near the best, until `patience` have not helped.
+
+        Parameters
+        ----------
+        orders, patience : int
+        seconds : float
+            Of work, after which to end.
+        """
+        end = effort.spent() + seconds
+        anywhere = np.zeros(self._staging.n, dtype=np.int32)
+        self.try_order(np.arange(self._staging.n, dtype=np.int32))
+        tastes = (NARROW, DEEP, DRAWN)
+        for which in range(orders):
+            if effort.spent() > end:
+                return
+            self.try_order(self._order(anywhere, tastes[which % 3]))
+        failed = 0
+        while self.best is not None and failed < patience and effort.spent() <= end:
+            rank = len(self.best.ways) - 1 - self.best.stage_of
+            failed = 0 if self.try_order(self._order(rank, tastes[failed % 3])) else failed + 1
+
+    def _order(self, rank: Array, taste: tuple[float, float, float]) -> Array:
+        """Return an order in which blocks of lower rank come first."""
+        staging = self._staging
+        n, nets = staging.n, len(staging.blocks.cost)
+        order = np.empty(n, dtype=np.int32)
+        self._line.arrange(
+            order,
+            staging.missing.copy(),
+            *staging.after,
+            self._line.nets,
+            np.zeros(nets, dtype=np.int32),
+            np.empty(n, dtype=np.int32),
+            rank,
+            self._random.random(n),
+            np.array([taste[0], taste[1], taste[2] / self._unit]),
+        )
+        effort.spend(ARRANGED * n)
+        self._pause()
+        return order
+
+    def try_order(self, order: Array) -> bool:
+        """Cut an order; return whether that gave a better partition."""
+        known = FAR if self.best is None else self.best.whole
+        if self._staging.mode == FORWARD_BACKWARD:
+            found = least_sum(
+                lambda limit, first: self._line.cut(order, limit, first),
+                self._first,
+                self._value,
+                known,
+                FEW_PROBES,
+            )
+        elif self.best is None:
+            found = self._first_cut(order)
+        else:
+            found = self._line.cut(order, known)
+        if found is None:
+            return False
+        self.best = found
+        self._offer(found)
+        return True
+
+    def _first_cut(self, order: Array) -> Found | None:
+        """Return the best cuts of an order, tried with limits near the bound first."""
+        for part in (16, 4, 1):
+            found = self._line.cut(order, self._value + self._value // part + 1)
+            if found is not None:
+                return found
+        return self._line.cut(order, FAR)

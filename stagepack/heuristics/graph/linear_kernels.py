@@ -1,0 +1,253 @@
+"""Compiled kernels of the linear order: topological orders, and the best cuts of one.
+
+`value[a, q]` is the least bottleneck of stages that hold the first `a` blocks of an order and lead
+to state q of the automaton.  Segments [a, b) grow block by block, as long as what they cost for
+sure is under the limit, which falls with every better partition met.
+
+Cost: O(n * longest segment * (nets of a block + transitions)) steps and O(n * states) bytes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stagepack.heuristics.graph.stage_kernels import (
+    TRAFFIC,
+    Blocks,
+    Cut,
+    Rooms,
+    Ways,
+    join,
+    least_price,
+    leave,
+    possible,
+    price,
+    set_least_work,
+    shift,
+)
+from stagepack.instances.compiled import compiled, step
+from stagepack.instances.profile import Array
+
+# The fields of a search's state, an array of int64:
+(
+    AT,  # the segment's begin with which it goes on
+    LIMIT,  # partitions must be better
+    FIRST_LIMIT,  # and their first loads at most this
+    MOST_DEVICES,  # that a stage is replicated on
+    STEPS,  # elementary ones since the last call
+) = range(5)
+
+
+@step
+def _limits(state: Array, limits: Array) -> None:
+    limits[0], limits[1], limits[2] = state[LIMIT] - 1, state[FIRST_LIMIT], 1
+
+
+@step
+def _sum_up(
+    order: Array, blocks: Blocks, rooms: Rooms, sums: Array, crossing: Array, cut: Cut, rows: Array
+) -> None:
+    """Write the weights of the first blocks of the order, and the traffic across its cuts."""
+    for column in range(rows.shape[1]):
+        rows[0, column] = 0
+    for a in range(len(order)):
+        join(blocks, cut, rows, 0, order[a])
+        for r in range(len(rooms.limit)):
+            sums[r, a + 1] = sums[r, a] + rooms.weight[r, order[a]]
+        for kind in range(2):
+            crossing[kind, a + 1] = rows[0, TRAFFIC + kind]
+    for a in range(len(order)):
+        leave(blocks, cut, order[a])
+
+
+@compiled
+def cut_order(
+    state: Array,
+    budget: int,
+    order: Array,
+    blocks: Blocks,
+    ways: Ways,
+    rooms: Rooms,
+    sums: Array,
+    crossing: Array,
+    cut: Cut,
+    rows: Array,
+    limits: Array,
+    live: Array,
+    least_work: Array,
+    value: Array,
+    origin: Array,
+    way: Array,
+) -> bool:
+    """Go on placing segments of `order`; return whether all are placed, else call again.
+
+    Parameters
+    ----------
+    state : ndarray of int64
+        See above.
+    budget : int
+        Elementary steps after which to return.
+    order : ndarray of int32, shape (n,)
+    blocks, ways, rooms
+    sums : ndarray of float64, shape (rooms, n + 1)
+    crossing : ndarray of int64, shape (2, n + 1)
+    cut, rows, limits, live, least_work
+        Where the kernel writes.
+    value, origin, way : ndarray of int64, int32, int32, shape (n + 1, states)
+        The least bottleneck, where the last segment begins, and its transition.
+    """
+    n, states, a, whole = len(order), value.shape[1], state[AT], budget
+    if a == 0:
+        _sum_up(order, blocks, rooms, sums, crossing, cut, rows)
+    while a < n and budget > 0:
+        _limits(state, limits)
+        count = 0
+        for q in range(states):
+            if value[a, q] < state[LIMIT] and possible(rooms, sums, crossing, a, n, q, limits):
+                live[count] = q
+                count += 1
+        b = a
+        if count > 0:
+            set_least_work(blocks, ways, rooms, sums, a, n, live, count, limits, least_work)
+            for column in range(rows.shape[1]):
+                rows[0, column] = 0
+            while b < n:
+                join(blocks, cut, rows, 0, order[b])
+                b += 1
+                budget -= 4 + blocks.of_first[order[b - 1] + 1] - blocks.of_first[order[b - 1]]
+                least = least_price(
+                    blocks, rows, 0, least_work, state[MOST_DEVICES], state[FIRST_LIMIT]
+                )
+                if least >= state[LIMIT]:
+                    break
+                for index in range(count):
+                    q = live[index]
+                    for t in range(ways.first[q], ways.first[q + 1]):
+                        reached = ways.target[t]
+                        if value[a, q] >= min(state[LIMIT], value[b, reached]):
+                            continue
+                        budget -= 4
+                        if b == n and not ways.accepting[reached]:
+                            continue
+                        cost = price(
+                            blocks,
+                            rows,
+                            0,
+                            ways.device_class[t],
+                            ways.devices[t],
+                            ways.stashes[t],
+                            state[FIRST_LIMIT],
+                        )
+                        cost = max(cost, value[a, q])
+                        if cost < min(state[LIMIT], value[b, reached]) and possible(
+                            rooms, sums, crossing, b, n, reached, limits
+                        ):
+                            value[b, reached], origin[b, reached], way[b, reached] = cost, a, t
+                            if b == n:
+                                state[LIMIT] = cost
+                                _limits(state, limits)
+            for place in range(a, b):
+                leave(blocks, cut, order[place])
+        shift(blocks, cut, order[a], 1)
+        budget -= states
+        a += 1
+    state[AT], state[STEPS] = a, whole - budget
+    return bool(a == n)
+
+
+class Nets(NamedTuple):
+    """What of :class:`.stage_kernels.Blocks` matters to an order."""
+
+    of_first: Array
+    of: Array
+    members: Array
+    cost: Array
+
+
+@step
+def _opened(nets: Nets, placed: Array, v: int) -> int:
+    """Return by how much traffic across the cut grows when block v is placed next."""
+    grows = 0
+    for place in range(nets.of_first[v], nets.of_first[v + 1]):
+        t = nets.of[place]
+        if placed[t] == 0:
+            grows += nets.cost[t]
+        if placed[t] + 1 == nets.members[t]:
+            grows -= nets.cost[t]
+    return grows
+
+
+MOST_SCORED = 64
+"""Blocks of which the best is taken next."""
+
+
+@compiled
+def arrange(
+    order: Array,
+    missing: Array,
+    after_first: Array,
+    after: Array,
+    nets: Nets,
+    placed: Array,
+    ready: Array,
+    rank: Array,
+    noise: Array,
+    taste: Array,
+) -> None:
+    """Write a topological order: of the blocks of least rank that are ready the one to one's taste.
+
+    O(n * blocks ready at a time) steps.
+
+    Parameters
+    ----------
+    order : ndarray of int32, shape (n,)
+    missing : ndarray of int32, shape (n,)
+        How many blocks come directly before each; it is used up.
+    after_first, after : ndarray of int32
+        The blocks directly after each.
+    nets : Nets
+    placed : ndarray of int32, shape (nets,)
+        Zeros.
+    ready : ndarray of int32, shape (n,)
+        Where the kernel writes.
+    rank : ndarray of int32, shape (n,)
+        Does not fall along the graph.
+    noise : ndarray of float64, shape (n,)
+    taste : ndarray of float64, shape (3,)
+        How much noise, depth first, and little traffic across the cut count.
+    """
+    n, count = len(order), 0
+    for v in range(n):
+        if missing[v] == 0:
+            ready[count] = v
+            count += 1
+    for at in range(n):
+        least = rank[ready[0]]
+        for place in range(1, count):
+            least = min(least, rank[ready[place]])
+        best, chosen, scored = 0.0, -1, 0
+        for place in range(count - 1, -1, -1):  # the latest first
+            v = ready[place]
+            if rank[v] != least:
+                continue
+            score = taste[0] * noise[v] - taste[1] * place
+            if taste[2] > 0:
+                score += taste[2] * _opened(nets, placed, v)
+            if chosen < 0 or score < best:
+                best, chosen = score, place
+            scored += 1
+            if scored == MOST_SCORED:
+                break
+        v = ready[chosen]
+        order[at] = v
+        count -= 1
+        for place in range(chosen, count):
+            ready[place] = ready[place + 1]
+        for place in range(nets.of_first[v], nets.of_first[v + 1]):
+            placed[nets.of[place]] += 1
+        for place in range(after_first[v], after_first[v + 1]):
+            w = after[place]
+            missing[w] -= 1
+            if missing[w] == 0:
+                ready[count] = w
+                count += 1

@@ -1,0 +1,419 @@
+"""What a stage costs while it grows block by block: kernels that all searches share.
+
+Blocks are placed from the tail of the graph to its head: it is known, then, how many microbatches a
+stage stashes when it is placed.  The stage that grows is a row of numbers, the traffic, work and
+bytes of its blocks.  Of every net it is known how many members are `inside` the stage, and how many
+are `outside` for good: in stages placed before, or left out by the search.  Traffic of nets that
+have both is *sure*: it stays whatever joins the stage.  So work and sure traffic never fall, and
+where they reach the limit no block more need be tried.
+
+Cost: O(nets of the block) steps to let it join, leave or stay out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.instances.compiled import step
+from stagepack.instances.profile import Array
+
+SUM, OVERLAP, REPLICATED, FORWARD_BACKWARD, MEMORY = range(5)
+FAR = 2**62
+FORBIDDEN = 2**60
+
+# Columns of a row; of two kinds of traffic the first is that of the forward pass, or received, the
+# other that of the backward pass, or sent.
+TRAFFIC, SURE, SIZE, STASH, PARAMETERS, WORK = 0, 2, 4, 5, 6, 7
+
+
+class Blocks(NamedTuple):
+    """Blocks and nets as the kernels see them; int64 arrays unless stated otherwise.
+
+    Attributes
+    ----------
+    mode : int
+        What a stage is worth: one of the five above.
+    work : ndarray, shape (passes, classes, n)
+        Ticks on a device of a class, `FORBIDDEN` where it must not be.
+    size, stash, parameters : ndarray, shape (n,)
+        Bytes.
+    of_first, of : ndarray of int32
+        Nets of block v are of[of_first[v]:of_first[v + 1]].
+    members, producer, cost, kind : ndarray, shape (nets,)
+        How many blocks a net has, which one sends, the ticks it costs, and which traffic it is.
+    pays : ndarray of bool, shape (classes,)
+        Whether traffic costs a device of the class anything.
+    memory : ndarray, shape (classes,)
+        Bytes of a device.
+    sync : float
+        Ticks of synchronising a byte of parameters among very many replicas.
+    """
+
+    mode: int
+    work: Array
+    size: Array
+    stash: Array
+    parameters: Array
+    of_first: Array
+    of: Array
+    members: Array
+    producer: Array
+    cost: Array
+    kind: Array
+    pays: Array
+    memory: Array
+    sync: float
+
+
+class Cut(NamedTuple):
+    """How nets lie to the stage that grows; int32 arrays of one entry a net.
+
+    Attributes
+    ----------
+    inside, outside : ndarray
+        Members in the stage, and those that will never be.
+    sender : ndarray of int8
+        1: the producer is inside, -1: outside, 0: neither yet.
+    """
+
+    inside: Array
+    outside: Array
+    sender: Array
+
+
+def unmarked(nets: int) -> Cut:
+    """Return what is known of nets before any block has joined or stays out."""
+    inside, outside = np.zeros((2, nets), dtype=np.int32)
+    return Cut(inside, outside, np.zeros(nets, dtype=np.int8))
+
+
+@step
+def join(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
+    """Let block v join the stage of row `at`.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    cut : Cut
+        How nets lie to the stage; changed.
+    rows : ndarray of int64, shape (stages, columns)
+    at : int
+        The row of the stage.
+    v : int
+    """
+    passes, classes = blocks.work.shape[0], blocks.work.shape[1]
+    column = WORK
+    for p in range(passes):
+        for c in range(classes):
+            rows[at, column] = min(FORBIDDEN, rows[at, column] + blocks.work[p, c, v])
+            column += 1
+    rows[at, SIZE] += blocks.size[v]
+    rows[at, STASH] += blocks.stash[v]
+    rows[at, PARAMETERS] += blocks.parameters[v]
+    directed = blocks.mode == OVERLAP or blocks.mode == REPLICATED
+    for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
+        t = blocks.of[place]
+        cost, inside = blocks.cost[t], cut.inside[t]
+        cut.inside[t] = inside + 1
+        if not directed:
+            column = TRAFFIC + blocks.kind[t]
+            if inside == 0:
+                rows[at, column] += cost
+                if cut.outside[t] > 0:
+                    rows[at, SURE + blocks.kind[t]] += cost
+            if inside + 1 == blocks.members[t]:
+                rows[at, column] -= cost
+        elif blocks.producer[t] == v:
+            cut.sender[t] = 1
+            if inside > 0:
+                rows[at, TRAFFIC] -= cost
+            if inside + 1 < blocks.members[t]:
+                rows[at, TRAFFIC + 1] += cost
+                if cut.outside[t] > 0:
+                    rows[at, SURE + 1] += cost
+        elif cut.sender[t] == 1:
+            if inside + 1 == blocks.members[t]:
+                rows[at, TRAFFIC + 1] -= cost
+        elif inside == 0:
+            rows[at, TRAFFIC] += cost
+            if cut.sender[t] == -1:
+                rows[at, SURE] += cost
+
+
+@step
+def leave(blocks: Blocks, cut: Cut, v: int) -> None:
+    """Take block v, which joined last, out of the stage again; its row is dropped by the caller.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    cut : Cut
+        How nets lie to the stage; changed.
+    v : int
+    """
+    for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
+        t = blocks.of[place]
+        cut.inside[t] -= 1
+        if blocks.producer[t] == v:
+            cut.sender[t] = 0
+
+
+@step
+def stay_out(blocks: Blocks, cut: Cut, rows: Array, at: int, v: int) -> None:
+    """Decide that block v is never in the stage of row `at`.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    cut : Cut
+        How nets lie to the stage; changed.
+    rows : ndarray of int64, shape (stages, columns)
+    at : int
+        The row of the stage.
+    v : int
+    """
+    directed = blocks.mode == OVERLAP or blocks.mode == REPLICATED
+    for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
+        t = blocks.of[place]
+        outside = cut.outside[t]
+        cut.outside[t] = outside + 1
+        if not directed:
+            if outside == 0 and cut.inside[t] > 0:
+                rows[at, SURE + blocks.kind[t]] += blocks.cost[t]
+        elif blocks.producer[t] == v:
+            cut.sender[t] = -1
+            if cut.inside[t] > 0:
+                rows[at, SURE] += blocks.cost[t]
+        elif cut.sender[t] == 1 and outside == 0:
+            rows[at, SURE + 1] += blocks.cost[t]
+
+
+@step
+def shift(blocks: Blocks, cut: Cut, v: int, by: int) -> None:
+    """Count block v, of no stage under way, outside for good (1), or not any more (-1).
+
+    Parameters
+    ----------
+    blocks : Blocks
+    cut : Cut
+        How nets lie to the stage; changed.
+    v, by : int
+    """
+    for place in range(blocks.of_first[v], blocks.of_first[v + 1]):
+        t = blocks.of[place]
+        cut.outside[t] += by
+        if blocks.producer[t] == v:
+            cut.sender[t] = min(0, -by)
+
+
+@step
+def price(
+    blocks: Blocks, rows: Array, at: int, c: int, devices: int, stashes: int, first_limit: int
+) -> int:
+    """Return what the stage of row `at` costs on devices of class c; `FAR` if it does not fit.
+
+    Parameters
+    ----------
+    blocks, rows, at
+    c : int
+    devices : int
+        On how many the stage is replicated.
+    stashes : int
+        Microbatches whose stash it holds.
+    first_limit : int
+        Greatest load of the forward pass, where the two count apart.
+    """
+    held = rows[at, SIZE] + stashes * rows[at, STASH]
+    work = rows[at, WORK + c]
+    if held > blocks.memory[c] or work >= FORBIDDEN:
+        return FAR
+    first, second = rows[at, TRAFFIC], rows[at, TRAFFIC + 1]
+    if not blocks.pays[c]:
+        first = second = 0
+    cost: int = work + first + second
+    if blocks.mode == MEMORY:
+        cost = held
+    elif blocks.mode == OVERLAP:
+        cost = max(work, first, second)
+    elif blocks.mode == FORWARD_BACKWARD:
+        later = rows[at, WORK + blocks.work.shape[1] + c]
+        fits = work + first <= first_limit and later < FORBIDDEN
+        cost = later + second if fits else FAR
+    elif blocks.mode == REPLICATED:
+        waiting = round(blocks.sync * rows[at, PARAMETERS] * (devices - 1) / devices)
+        cost = max(work + waiting, first, second) // devices
+    return cost
+
+
+@step
+def least_price(
+    blocks: Blocks, rows: Array, at: int, least_work: Array, devices: int, first_limit: int
+) -> int:
+    """Return what the stage of row `at` will cost at least, whatever joins it; `FAR`: nowhere.
+
+    Parameters
+    ----------
+    blocks, rows, at, first_limit
+        See :func:`price`.
+    least_work : ndarray of int64, shape (passes * classes,)
+        What the whole stage will compute at least on a device of each class.
+    devices : int
+        On how many a stage is replicated at most.
+    """
+    classes, best = blocks.work.shape[1], FAR
+    held = rows[at, SIZE] + rows[at, STASH]
+    for c in range(classes):
+        work = max(rows[at, WORK + c], least_work[c])
+        if held > blocks.memory[c] or work >= FORBIDDEN:
+            continue
+        first, second = rows[at, SURE], rows[at, SURE + 1]
+        if not blocks.pays[c]:
+            first = second = 0
+        if blocks.mode == MEMORY:
+            least = held
+        elif blocks.mode == SUM:
+            least = work + first + second
+        elif blocks.mode == FORWARD_BACKWARD:
+            later = max(rows[at, WORK + classes + c], least_work[classes + c])
+            far = work + first > first_limit or later >= FORBIDDEN
+            least = FAR if far else later + second
+        else:
+            least = max(work, first, second) // devices
+        best = min(best, least)
+    return best
+
+
+class Ways(NamedTuple):
+    """An automaton over devices: a transition places one stage before those placed so far.
+
+    Attributes
+    ----------
+    first : ndarray of int32, shape (states + 1,)
+        Transitions out of state q are those from first[q] up to first[q + 1]; state 0 has placed
+        nothing, and transitions lead to higher states.
+    target, device_class, devices, stashes : ndarray of int32, shape (transitions,)
+        `devices` is on how many the stage is replicated.
+    accepting : ndarray of bool, shape (states,)
+        Whether the first stage of all may be placed with the transition into it.
+    """
+
+    first: Array
+    target: Array
+    device_class: Array
+    devices: Array
+    stashes: Array
+    accepting: Array
+
+
+VALUE, FIRST, BYTES = range(3)
+
+
+class Rooms(NamedTuple):
+    """How much the devices in use can hold, and those left.
+
+    A room is a way to weigh blocks so that no device holds more than its share of a limit.  Weights
+    are whole numbers, of which float64 holds every sum; shares are safe up to `SLACK`.
+
+    Attributes
+    ----------
+    limit : ndarray of int64, shape (rooms,)
+        What the shares are of: `VALUE` or `FIRST`, a limit on a load, or `BYTES`, of 1.
+    weight : ndarray of float64, shape (rooms, n)
+        Of each block.
+    kind : ndarray of int64, shape (rooms,)
+        Traffic across a cut that is held on both sides of it, too; -1: none.
+    scale : ndarray of float64, shape (rooms,)
+        Least weight of a tick of traffic.
+    used, left : ndarray of float64, shape (rooms, states)
+        Share of the devices in use in a state, and of the others; infinite where the room says
+        nothing.
+    """
+
+    limit: Array
+    weight: Array
+    kind: Array
+    scale: Array
+    used: Array
+    left: Array
+
+
+SLACK = 1 + 1e-9
+
+
+@step
+def possible(
+    rooms: Rooms, sums: Array, crossing: Array, at: int, last: int, q: int, limits: Array
+) -> bool:
+    """Return whether what is placed fits into the devices used in state q, and the rest elsewhere.
+
+    Parameters
+    ----------
+    rooms : Rooms
+    sums : ndarray of float64, shape (rooms, positions)
+        Weight of the blocks placed at each position.
+    crossing : ndarray of int64, shape (2, positions)
+        Traffic of each kind between these and the others.
+    at, last : int
+        A position, and the one where all are placed.
+    q : int
+    limits : ndarray of int64, shape (3,)
+        The greatest value wanted, the greatest first load, and 1.
+    """
+    for r in range(len(rooms.limit)):
+        limit = limits[rooms.limit[r]] * SLACK
+        both = 0.0
+        if rooms.kind[r] >= 0:
+            both = rooms.scale[r] * crossing[rooms.kind[r], at]
+        if sums[r, at] + both > rooms.used[r, q] * limit + SLACK:
+            return False
+        if sums[r, last] - sums[r, at] + both > rooms.left[r, q] * limit + SLACK:
+            return False
+    return True
+
+
+@step
+def set_least_work(
+    blocks: Blocks,
+    ways: Ways,
+    rooms: Rooms,
+    sums: Array,
+    at: int,
+    last: int,
+    live: Array,
+    count: int,
+    limits: Array,
+    least_work: Array,
+) -> None:
+    """Write how much the next stage has to compute, so that the devices left can hold the rest.
+
+    Parameters
+    ----------
+    blocks, ways
+    rooms, sums, at, last, limits
+        See :func:`possible`.
+    live : ndarray of int64
+        The states, `count` of them, that the stage is added to.
+    count : int
+    least_work : ndarray of int64, shape (passes * classes,)
+    """
+    passes, classes = blocks.work.shape[0], blocks.work.shape[1]
+    for column in range(passes * classes):
+        least_work[column] = FORBIDDEN
+    for index in range(count):
+        q = live[index]
+        for t in range(ways.first[q], ways.first[q + 1]):
+            reached = ways.target[t]
+            for p in range(passes):
+                need = 0.0
+                for r in range(len(rooms.limit)):
+                    kind = rooms.limit[r]
+                    share = (rooms.used[r, reached] - rooms.used[r, q]) / ways.devices[t]
+                    left = rooms.left[r, reached]
+                    mine = (kind == VALUE and p == passes - 1) or (kind == FIRST and p == 0)
+                    if mine and 0 < share < FAR and left < FAR:
+                        rest = sums[r, last] - sums[r, at] - SLACK
+                        need = max(need, (rest - left * limits[kind] * SLACK) / share)
+                column = p * classes + ways.device_class[t]
+                least_work[column] = min(least_work[column], int(need / SLACK))

@@ -1,0 +1,157 @@
+"""Searches with proof: along many topological orders, then over all ideals."""
+
+from __future__ import annotations
+
+import functools
+import math
+from fractions import Fraction
+
+from stagepack.heuristics.graph import dp as ideal_dp
+from stagepack.heuristics.graph.bounds import objective_bound
+from stagepack.heuristics.graph.ideals import TooMany
+from stagepack.heuristics.graph.linear import Hunt, load_kernels
+from stagepack.heuristics.graph.stage_kernels import FAR
+from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.heuristics.graph.ways import spread
+from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
+from stagepack.methods import Settings
+from stagepack.methods.graph import METHODS
+from stagepack.methods.graph.explain import explain, impossible
+from stagepack.methods.starts import offer_start
+from stagepack.progress import Progress, Stopped
+
+GraphProgress = Progress[GraphSolution]
+
+QUICK = 20, 20, 0.3
+"""Orders, orders near the best that may fail, and seconds of work, before an exact search;"""
+LONG = 60, 400, 60.0
+"""where orders are all that is looked at."""
+
+
+class _Search:
+    """A run of the searches that share the compact form.
+
+    Attributes
+    ----------
+    instance, progress, settings
+        Of the run.
+    compact : Compact
+    impossible : bool
+        Whether a reason is plain to see, and told, that there is no partition.
+    known : int
+        What the best partition met is worth in ticks.
+    """
+
+    def __init__(
+        self, instance: GraphPartition, progress: GraphProgress, settings: Settings
+    ) -> None:
+        self.instance, self.progress, self.settings = instance, progress, settings
+        self.compact, self.known = Compact.of(instance), FAR
+        reason = impossible(self.compact)
+        self.impossible = bool(reason)
+        if reason:
+            progress.prove_infeasible(reason)
+
+    @functools.cached_property
+    def staging(self) -> Staging:
+        """What the linear order works on; `progress` hears of the bound that it gives."""
+        staging = Staging.of(self.compact, sequence=spread(self.compact))
+        self.raise_bound(objective_bound(staging), "work bound")
+        return staging
+
+    def start(self) -> None:
+        """Offer a first solution as the settings want it."""
+        starts = {
+            "auto": lambda: self.along_orders(*QUICK),
+            "linear-dp": lambda: self.along_orders(*LONG),
+        }
+        offer_start(self.instance, self.progress, self.settings, starts)
+        if self.progress.objective is not None:
+            ticks = Fraction(self.progress.objective) * self.compact.scale
+            self.known = min(self.known, math.ceil(ticks) + self.compact.rounding + 1)
+
+    def along_orders(self, orders: int, patience: int, seconds: float) -> None:
+        """Look for partitions along many orders."""
+        with self.progress.setup("loading kernels"):
+            load_kernels()
+        pending: list[Found] = []
+
+        def better(found: Found) -> None:
+            self.known = min(self.known, found.whole)
+            pending[:] = [found]
+            if self.progress.stale:
+                offer()
+
+        def offer() -> None:
+            while pending:
+                self.progress.offer(self.staging.solution(pending.pop()), "linear-dp")
+
+        hunt = Hunt(self.staging, self.progress.require_time, better, self.settings.seed)
+        try:
+            hunt.search(orders, patience, seconds)
+        finally:
+            offer()
+
+    def over_ideals(self) -> None:
+        """Prove the best partition, or that there is none."""
+        with self.progress.setup("loading kernels"):
+            ideal_dp.load_kernels()
+
+        def take(staging: Staging, found: Found) -> bool:
+            solution = staging.solution(found)
+            if staging.light:
+                return not self.progress.offer_if_valid(solution, "dp")
+            self.progress.offer(solution, "dp")
+            return True
+
+        def bound(ticks: int) -> None:
+            self.raise_bound(ticks, "exhausted search")
+
+        if not ideal_dp.solve(self.compact, self.known, self.progress.require_time, take, bound):
+            self.progress.prove_infeasible(explain(self.compact))
+
+    def raise_bound(self, ticks: int, source: str) -> None:
+        """Tell of a bound; where it is the value known up to rounding, of that value."""
+        bound, objective = self.compact.bound(ticks), self.progress.objective
+        if objective is not None and objective < bound <= objective * (1 + 1e-9):
+            bound = objective
+        self.progress.raise_bound(bound, source)
+
+
+def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+    """Cut many orders in the best way."""
+    search = _Search(instance, progress, settings)
+    if search.impossible:
+        return
+    try:
+        search.along_orders(*LONG)
+    except Stopped:
+        return
+    if progress.solution is None:
+        progress.reason = "linear-dp: no order that was tried has stages that fit"
+
+
+def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+    """Go through all ideals."""
+    search = _Search(instance, progress, settings)
+    if search.impossible:
+        return
+    try:
+        search.start()
+        progress.require_time()
+        search.over_ideals()
+    except TooMany as error:
+        progress.reason = f"dp: {error}"
+    except Stopped:
+        return
+
+
+def auto(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+    """Run the exact search where it applies; look along more orders where that gives up."""
+    unsupported = {method.name: method.unsupported for method in METHODS}
+    if not unsupported["dp"](instance):
+        dp(instance, progress, settings)
+        if not progress.keep_going():
+            return
+    progress.reason = ""
+    linear_dp(instance, progress, settings)

@@ -1,0 +1,173 @@
+"""The linear order and the program over ideals against trying everything."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stagepack.heuristics.graph import dp
+from stagepack.heuristics.graph.bounds import objective_bound
+from stagepack.heuristics.graph.linear import Hunt
+from stagepack.heuristics.graph.reduction import hosts
+from stagepack.heuristics.graph.stage_kernels import FAR
+from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.heuristics.graph.ways import Automaton
+from stagepack.instances.graph import Compact, GraphPartition, Objective
+from stagepack.methods.graph import METHODS
+from tests.random_graphs import brute_force, random_instance
+
+UNSUPPORTED = {method.name: method.unsupported for method in METHODS}
+
+
+def go_on() -> None:
+    """Let searches run as long as they take."""
+
+
+def drawn(seed: int, **options: object) -> GraphPartition:
+    rng = np.random.default_rng(seed)
+    return random_instance(rng, int(rng.integers(1, 7)), **options)
+
+
+def homeless(compact: Compact) -> bool:
+    """Whether some block may run nowhere."""
+    return bool((compact.time >= 2**60).any(axis=0).all(axis=0).any())
+
+
+def along_orders(compact: Compact) -> tuple[Staging, list[Found]]:
+    found: list[Found] = []
+    staging = Staging.of(compact)
+    Hunt(staging, go_on, found.append, seed=0).search(orders=6, patience=6, seconds=math.inf)
+    return staging, found
+
+
+class Proof:
+    """What :func:`dp.solve` finds, with every answer checked."""
+
+    def __init__(self, instance: GraphPartition, known: int = FAR) -> None:
+        self.instance, self.compact = instance, Compact.of(instance)
+        self.values: list[float] = []
+        self.bounds: list[int] = []
+        self.feasible = dp.solve(self.compact, known, go_on, self._take, self.bounds.append)
+
+    def _take(self, staging: Staging, found: Found) -> bool:
+        solution = staging.solution(found)
+        violations = self.instance.check(solution)
+        if violations and staging.light:
+            return False
+        assert violations == ()
+        self.values.append(float(self.instance.evaluate(solution)))
+        assert self.values[-1] == pytest.approx(float(self.compact.value(found.whole)))
+        return True
+
+
+@given(seed=st.integers(0, 2**31), objective=st.sampled_from(list(Objective)))
+@settings(max_examples=250, deadline=None)
+def test_agrees_with_trying_everything(seed: int, objective: Objective) -> None:
+    instance = drawn(seed, objective=objective)
+    compact, best = Compact.of(instance), brute_force(instance)
+    if not instance.uniform or homeless(compact):
+        return
+    staging, found = along_orders(compact)
+    values = []
+    for partition in found:
+        solution = staging.solution(partition)
+        assert instance.check(solution) == ()
+        values.append(float(instance.evaluate(solution)))
+        assert values[-1] == pytest.approx(float(compact.value(partition.whole)))
+    assert best is not None or not values
+    if best is not None:
+        least = float(best[0])
+        assert all(value >= least - 1e-9 * abs(least) for value in values)
+        assert float(compact.bound(objective_bound(staging))) <= least * (1 + 1e-9)
+    if UNSUPPORTED["dp"](instance):
+        return
+    for known in {FAR, found[-1].whole if found else FAR}:
+        proof = Proof(instance, known)
+        assert proof.feasible is (best is not None)
+        if best is not None:
+            least = float(best[0])
+            known_value = math.inf if known == FAR else float(compact.value(known))
+            assert min([known_value, *proof.values]) == pytest.approx(least)
+            assert all(float(compact.bound(b)) <= least * (1 + 1e-9) for b in proof.bounds)
+
+
+@given(seed=st.integers(0, 2**31), objective=st.sampled_from(list(Objective)))
+@settings(max_examples=60, deadline=None)
+def test_idle_blocks_that_follow_others_leave_the_optimum(seed: int, objective: Objective) -> None:
+    """Most nodes take no time and no bytes here."""
+    rng = np.random.default_rng(seed)
+    nodes = int(rng.integers(2, 7))
+    busy = rng.random(nodes) < 0.4
+    options: dict[str, object] = {
+        "objective": objective,
+        "time": rng.integers(1, 9, nodes) * busy,
+        "memory": rng.integers(0, 9, nodes) * (busy | (rng.random() < 0.5)),
+        "cpus": 0,
+        "contiguous": True,
+        "bandwidth": 1,
+        "empty_devices": True,
+    }
+    if objective is Objective.REPLICATED:
+        options["parameters"] = rng.integers(0, 9, nodes) * busy
+    instance = random_instance(rng, nodes, **options)
+    best, proof = brute_force(instance), Proof(instance)
+    assert proof.feasible is (best is not None)
+    if best is not None:
+        assert min(proof.values) == pytest.approx(float(best[0]))
+
+
+def test_an_idle_block_follows_its_only_neighbour() -> None:
+    """0 -> 1 -> 2 -> 3: block 2 takes no time, and 3 neither once 2 is gone."""
+    instance = GraphPartition.from_edges(
+        4, [(0, 1), (1, 2), (2, 3)], time=[2, 3, 0, 0], traffic=[1, 0, 5, 0], accelerators=2
+    )
+    assert hosts(Compact.of(instance)).tolist() == [0, 1, 1, 1]
+    everywhere = instance.replace(empty_devices=False)
+    assert hosts(Compact.of(everywhere)).tolist() == [0, 1, 2, 3]
+
+
+def test_what_a_sender_sends_to_several_keeps_it_where_directions_count_apart() -> None:
+    """Block 0 sends to 1 and 2: with block 1 it would let that one's device send."""
+    edges = [(0, 1), (0, 2), (1, 2)]
+    instance = GraphPartition.from_edges(
+        3, edges, time=[0, 2, 3], traffic=[4, 0, 0], accelerators=2
+    )
+    assert hosts(Compact.of(instance)).tolist() == [0, 1, 2]
+    assert Proof(instance).values[-1] == 5
+    apart = instance.replace(objective="overlap")
+    assert hosts(Compact.of(apart)).tolist() == [0, 1, 2]
+
+
+def test_devices_in_a_fixed_order_are_passed_by() -> None:
+    """Fast, slow, fast: the second fast one may follow the first at once."""
+    instance = GraphPartition.from_edges(
+        2, [(0, 1)], time=[4, 4], accelerators=3, speeds=[2, 1, 2], device_order="fixed"
+    )
+    automaton = Automaton.of(Compact.of(instance), Compact.of(instance).sequence)
+    assert automaton.used.tolist() == [[0, 0], [1, 0], [1, 1], [2, 1]]
+    assert Proof(instance).values[-1] == 2
+
+
+def test_lattice_of_a_wide_graph_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stagepack.heuristics.graph import ideals
+
+    monkeypatch.setattr(ideals, "MOST_BYTES", 2**20)
+    wide = GraphPartition.from_edges(18, [], time=[1] * 18, accelerators=3)
+    with pytest.raises(ideals.TooMany, match="too much memory"):
+        Proof(wide)
+
+
+@pytest.mark.parametrize("width", [3, 9])
+def test_ideals_of_antichains_and_chains(width: int) -> None:
+    """2^width ideals without edges, width + 1 along a chain."""
+    from stagepack.heuristics.graph.ideals import Lattice
+
+    times = list(range(1, width + 1))
+    chain = [(u, u + 1) for u in range(width - 1)]
+    for edges, count in (([], 2**width), (chain, width + 1)):
+        instance = GraphPartition.from_edges(width, edges, time=times, accelerators=2)
+        assert Lattice(Staging.of(Compact.of(instance)), go_on).count == count

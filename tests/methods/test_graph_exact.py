@@ -1,0 +1,103 @@
+"""Methods of graph partitioning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stagepack as sp
+from stagepack.instances.graph import GraphPartition
+
+PROVED = {
+    "throughput/bert24_inference": 17.789906,
+    "throughput/bert24_training": 41.745812,
+    "throughput/gnmt_inference": 32.910658,
+    "throughput/resnet50_inference": 33.774666,
+    "operators/bert_l-3_inference": 27.918568,
+    "operators/bert_l-3_training": 65.303149,
+    "operators/bert_l-12_inference": 147.477984,
+    "memory-tight/gnmt_inference": 44.896516,
+}
+
+
+def ladder(rungs: int, **options: Any) -> GraphPartition:
+    """Return two chains with a bar between them at every rung."""
+    edges = [(2 * r + side, 2 * (r + 1) + side) for r in range(rungs - 1) for side in (0, 1)]
+    edges += [(2 * r, 2 * r + 1) for r in range(rungs)]
+    rng = np.random.default_rng(0)
+    figures = {"time": rng.integers(1, 30, 2 * rungs), "traffic": rng.integers(0, 4, 2 * rungs)}
+    return GraphPartition.from_edges(2 * rungs, edges, **{"accelerators": 4, **figures, **options})
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_optima_of_the_published_graphs(name: str, data_dir: Path) -> None:
+    cpus = 0 if name.startswith("memory-tight") else 1
+    path = data_dir / "dnn-partitioning" / f"{name}.json"
+    instance = sp.read(path, kind="graph-partition", cpus=cpus)
+    result = sp.solve(instance)
+    assert result.status is sp.Status.OPTIMAL
+    assert result.objective == pytest.approx(PROVED[name], abs=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["sum", "overlap", "forward+backward", "memory"])
+def test_linear_dp_is_never_better_than_dp(objective: str) -> None:
+    instance = ladder(
+        12, objective=objective, memory=range(24), backward=[False] * 12 + [True] * 12
+    )
+    best = sp.solve(instance, method="dp", warm_start=None)
+    order = sp.solve(instance, method="linear-dp")
+    assert best.status is sp.Status.OPTIMAL
+    assert best.objective is not None
+    assert order.objective is not None
+    assert order.objective >= best.objective
+    assert order.bound is not None
+    assert order.bound <= best.objective
+
+
+def test_dp_starts_from_a_solution_and_keeps_the_best() -> None:
+    instance = ladder(10)
+    best = sp.solve(instance, method="dp")
+    again = sp.solve(instance, method="dp", warm_start=best.solution)
+    assert (again.objective, again.status) == (best.objective, sp.Status.OPTIMAL)
+    assert again.trace.events[0].value == best.objective
+
+
+def test_dp_says_where_ideals_do_not_apply() -> None:
+    with pytest.raises(sp.InputError, match="need not be contiguous"):
+        sp.solve(ladder(3, contiguous=False), method="dp")
+    links = np.arange(16).reshape(4, 4) + 1
+    with pytest.raises(sp.InputError, match="links are unlike"):
+        sp.solve(ladder(3, bandwidth=links), method="dp")
+    assert sp.solve(ladder(3, bandwidth=links)).solution is not None
+    assert sp.solve(ladder(3, contiguous=False)).solution is not None
+
+
+def test_too_little_memory_is_proved() -> None:
+    """Each of three blocks fits on a device, but no two together."""
+    instance = ladder(2, memory=[6, 6, 6, 0], capacity=10, accelerators=2)
+    for method in ("auto", "dp"):
+        result = sp.solve(instance, method=method)
+        assert result.status is sp.Status.INFEASIBLE
+        assert result.reason
+
+
+def test_too_many_ideals_leave_what_orders_found() -> None:
+    rng = np.random.default_rng(1)
+    wide = GraphPartition.from_edges(60, [], time=rng.integers(1, 99, 60), accelerators=4)
+    result = sp.solve(wide, method="dp", time_limit=2)
+    assert result.solution is not None
+    assert result.bound is not None
+
+
+def test_unlike_devices_beyond_all_orders_are_used_in_turn() -> None:
+    instance = ladder(20, accelerators=14, speeds=np.linspace(1, 2, 14))
+    result = sp.solve(instance, method="linear-dp", time_limit=5)
+    assert result.solution is not None
+
+
+def test_the_same_seed_gives_the_same_answer() -> None:
+    results = [sp.solve(ladder(30), method="linear-dp", seed=3) for _ in range(2)]
+    assert results[0].solution == results[1].solution
