@@ -32,6 +32,7 @@ FORBIDDEN = 2**60
 UNLIMITED = 2**62
 """Bytes of a device without a limit."""
 EXCHANGES = 4  # times that replicas of a stage move its parameters, in all
+KEPT_AS = "_compact"  # with an instance, outside its fields
 LARGEST_TABLE = 2**28  # times of all blocks on all kinds of devices
 
 
@@ -140,13 +141,23 @@ class Compact:
 
     @classmethod
     def of(cls, instance: GraphData) -> Compact:
-        """Return the compact form of an instance, O((nodes + edges) log(edges)).
+        """Return the compact form of an instance, made when it is first asked for.
+
+        O((nodes + edges) log(edges)).
 
         Raises
         ------
         InputError
             Where there are too many kinds of devices for so many blocks.
         """
+        kept: dict[str, Compact] = vars(instance)
+        if KEPT_AS not in kept:
+            kept[KEPT_AS] = cls._made(instance)
+        return kept[KEPT_AS]
+
+    @classmethod
+    def _made(cls, instance: GraphData) -> Compact:
+        """Make the compact form of an instance."""
         memory = instance.objective == Objective.MEMORY
         block_of = _blocks(instance)
         count = int(block_of.max()) + 1
