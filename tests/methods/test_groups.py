@@ -134,7 +134,8 @@ def test_a_plan_is_a_start() -> None:
     assert again.objective is not None
     assert first.objective is not None
     assert again.objective <= first.objective
-    assert again.trace.events[0].source == "warm start"
+    first_plan = next(event for event in again.trace.events if event.kind == "incumbent")
+    assert first_plan.source == "warm start"
 
 
 def test_there_is_a_plan_before_the_clock_is_asked() -> None:
@@ -143,3 +144,21 @@ def test_there_is_a_plan_before_the_clock_is_asked() -> None:
     assert result.status is sp.Status.FEASIBLE
     assert result.solution is not None
     assert result.trace.events[0].source == "global memory"
+
+
+@pytest.mark.parametrize(
+    "method", ["layerwise", "greedy-tail", "dp-first-fit", "dp", "milp", "dag"]
+)
+def test_runs_that_work_ends_repeat_and_have_a_bound(method: str) -> None:
+    order = "free" if method == "dag" else "given"
+    whole = sp.load("groups/densenet121", chip="cv184x", order=order, timesteps="nearest")
+    one, other = (
+        sp.solve(whole, method, time_limit=0.05, options={"deterministic": True}) for _ in range(2)
+    )
+    assert one.termination is not sp.Termination.PROVED
+    assert (one.objective, one.bound) == (other.objective, other.bound)
+    assert one.solution == other.solution
+    if method in ("dp", "milp", "dag"):
+        assert one.bound is not None
+        assert one.objective is not None
+        assert 0 < one.bound < one.objective

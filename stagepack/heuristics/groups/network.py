@@ -6,6 +6,7 @@ integers: rates are fractions.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -38,6 +39,9 @@ from stagepack.instances.groups.operators import (
 from stagepack.instances.groups.regions import Cut
 from stagepack.instances.profile import Array
 
+_made: weakref.WeakKeyDictionary[LayerGrouping, Network] = weakref.WeakKeyDictionary()
+"""Normal forms of instances that are still there."""
+
 PART = 1024
 """Operators between two questions whether to go on."""
 
@@ -51,6 +55,13 @@ def network(instance: LayerGrouping, ask: Callable[[], None] = lambda: None) -> 
     ask : callable
         Called now and then; raises where the run is over.
     """
+    if instance not in _made:
+        _made[instance] = _network(instance, ask)
+    return _made[instance]
+
+
+def _network(instance: LayerGrouping, ask: Callable[[], None]) -> Network:
+    """Return the normal form, made anew."""
     n, tensors, operators = instance.n, instance.tensors, instance.operators
     readers = [
         len(tensor.readers) + (at in instance.kept or not tensor.readers)

@@ -9,6 +9,8 @@ from stagepack.heuristics.groups import dag as convex
 from stagepack.heuristics.groups import dp as search
 from stagepack.heuristics.groups import ideals
 from stagepack.heuristics.groups.dp import FAR, Partition
+from stagepack.heuristics.groups.least import behind
+from stagepack.heuristics.groups.network import machine, network
 from stagepack.heuristics.groups.oracle import Oracle, load_kernels
 from stagepack.heuristics.groups.placement import Placements
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
@@ -70,10 +72,13 @@ def _offer(progress: GroupingProgress, found: GroupingSolution, source: str) -> 
 
 
 def _start(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
-    """Offer the plan without groups, where there is one, and one that the settings want."""
+    """Offer the plan without groups, where there is one, a bound, and what the settings want."""
     given = settings.warm_start
     if isinstance(given, str | None) and all(map(instance.stands, range(instance.n))):
         _offer(progress, GroupingSolution.from_global_memory(instance.n), "global memory")
+    _load(progress)
+    least = behind(network(instance, progress.require_time), machine(instance))
+    progress.raise_bound(int(least[0]), "compute, or transfers, of all operators")
     starts = {name: lambda name=name: WORKING[name](instance, progress, settings) for name in RULES}
     offer_start(instance, progress, settings, {"auto": starts["greedy-tail"], **starts})
 
@@ -122,24 +127,21 @@ def milp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings
 
 def dag(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
     """Prove the least cycles of groups that can run one after the other, whatever their order."""
-    _load(progress)
-    network = ideals.Network(instance)
-    progress.raise_bound(max(network.all_left()), "compute, or transfers, of all operators")
     try:
         _start(instance, progress, settings)
-        _search_ideals(instance, network, progress)
+        _search_ideals(instance, ideals.Network(instance), progress)
     except Stopped:
         return
 
 
 def _search_ideals(
-    instance: LayerGrouping, network: ideals.Network, progress: GroupingProgress
+    instance: LayerGrouping, operators: ideals.Network, progress: GroupingProgress
 ) -> None:
     """Search along a few topological orders, then along all of them where they are few enough."""
     before_search = _load(progress)
     oracle = Oracle(instance, branching=True, ask=progress.require_time)
     placements = Placements(oracle, progress.keep_going, before_search)
-    paths = convex.Search(network, oracle, placements, progress.keep_going)
+    paths = convex.Search(operators, oracle, placements, progress.keep_going)
     ruled = instance.timesteps == Timesteps.NEAREST
 
     def better(known: ideals.Lattice, proves: bool) -> None:
@@ -154,11 +156,11 @@ def _search_ideals(
         elif upper == FAR and placements.decided and proves:
             progress.prove_infeasible(explain(instance, progress.keep_going))
 
-    given, *others = ideals.orders(network)
-    better(ideals.chains(network, [given]), instance.linear and ruled)
+    given, *others = ideals.orders(operators)
+    better(ideals.chains(operators, [given]), instance.linear and ruled)
     progress.require_time()
-    better(ideals.chains(network, [given, *others]), False)
-    every = ideals.lattice(network, MOST_IDEALS, progress.keep_going)
+    better(ideals.chains(operators, [given, *others]), False)
+    every = ideals.lattice(operators, MOST_IDEALS, progress.keep_going)
     if every is None:
         progress.reason = (
             f"operators can run in so many orders (more than {MOST_IDEALS:,} ideals) that only a "
