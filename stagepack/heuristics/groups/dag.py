@@ -48,7 +48,7 @@ class Arcs(NamedTuple):
     chosen: Array
 
 
-class TooManyArcs(Exception):  # noqa: N818
+class TooManyArcsError(Exception):
     """More arcs than are kept."""
 
 
@@ -237,7 +237,7 @@ class _Paths:
             return
         self._count += len(some)
         if self._count > MOST_ARCS:
-            raise TooManyArcs
+            raise TooManyArcsError
         self._arcs[end] = Arcs(
             arcs.start[some].astype(np.int32),
             arcs.cycles[some],

@@ -169,7 +169,7 @@ def _search_ideals(
         return
     try:
         better(every, ruled)
-    except convex.TooManyArcs:
+    except convex.TooManyArcsError:
         progress.reason = (
             f"more than {convex.MOST_ARCS:,} groups may be part of a better plan; the bound is "
             "that of those looked at"

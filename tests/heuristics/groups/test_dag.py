@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from stagepack.heuristics.groups import dp
-from stagepack.heuristics.groups.dag import Search, TooManyArcs
+from stagepack.heuristics.groups.dag import Search, TooManyArcsError
 from stagepack.heuristics.groups.dp import FAR, Partition
 from stagepack.heuristics.groups.ideals import Network, chains, lattice, orders
 from stagepack.heuristics.groups.oracle import NONE, Oracle
@@ -176,5 +176,5 @@ def test_too_many_arcs(monkeypatch: pytest.MonkeyPatch) -> None:
     every = lattice(Network(whole), 10_000, yes)
     assert every is not None
     monkeypatch.setattr("stagepack.heuristics.groups.dag.MOST_ARCS", 50)
-    with pytest.raises(TooManyArcs):
+    with pytest.raises(TooManyArcsError):
         search(whole).better(every, FAR)
