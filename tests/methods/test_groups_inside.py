@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.check import group_cycles
 from stagepack.solvers.cp_sat import CpSatEngine
-from tests.instances.groups.networks import networks
+from tests.instances.groups.networks import block, networks
 
 
 @given(networks(most=5, max_slices=4))
@@ -48,6 +49,14 @@ def test_it_ends_where_every_group_is_as_good_as_it_can_be(
     assert first.termination is sp.Termination.FINISHED
     changed = group_cycles(free, first.solution), group_cycles(free, by_rule.solution)
     assert all(one <= other for one, other in zip(*changed, strict=True))
+
+
+def test_without_a_plan_by_the_rule_there_is_nothing_to_improve() -> None:
+    whole = block(standalone="needed", max_slices=1)
+    tight = whole.replace(chip=replace(whole.chip, memory=400))
+    result = sp.solve(tight, method="cp-sat")
+    assert result.status is sp.Status.UNKNOWN
+    assert "no plan by the rule to begin with: a needs 416 bytes in each lane" in result.reason
 
 
 @given(networks(most=4, max_slices=4))

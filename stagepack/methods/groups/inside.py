@@ -178,7 +178,7 @@ def improve(
     settings: Settings,
     before_search: Callable[[bool], None],
 ) -> None:
-    """Improve the groups of the best plan known.
+    """Improve the groups of the best plan known, where there is one.
 
     Parameters
     ----------

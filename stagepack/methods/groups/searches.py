@@ -211,7 +211,10 @@ def cp_sat(instance: LayerGrouping, progress: GroupingProgress, settings: Settin
         max(ideals.Network(instance).all_left()), "compute, or transfers, of all operators"
     )
     WORKING[_over_orders(instance)](instance, progress, settings)
-    if progress.keep_going():
+    if progress.keep_going() and progress.solution is None:
+        why = explain(instance, progress.keep_going)
+        progress.reason = f"no plan by the rule to begin with: {why}"
+    elif progress.keep_going():
         improve(instance, progress, settings, before_search)
 
 
