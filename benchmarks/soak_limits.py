@@ -156,6 +156,12 @@ KNOWN = (
         for family in ("microbatches-of-many", "operations-of-many", "stages-and-microbatches")
     ),
     Wait(
+        kind="layer-grouping",
+        family="operators-of-very-many",
+        seconds=0.3,
+        why="a first plan of 100,000 operators and its check are completed if time is over",
+    ),
+    Wait(
         kind="lmem-packing",
         method="milp",
         deterministic=True,
