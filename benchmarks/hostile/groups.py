@@ -60,7 +60,7 @@ def one_operator(_: float) -> LayerGrouping:
 @family
 def operators_of_many(share: float) -> LayerGrouping:
     """A chain of 10,000 operators."""
-    return _network(_chain(count(share, 10_000)))
+    return _network(_chain(count(share, 10_000)), standalone="needed")
 
 
 @family
@@ -72,7 +72,7 @@ def operators_of_very_many(share: float) -> LayerGrouping:
 @family
 def operators_in_one_group(share: float) -> LayerGrouping:
     """A chain of 3,000 operators, all of which may be one group."""
-    return _network(_chain(count(share, 3_000)), max_group=3_000)
+    return _network(_chain(count(share, 3_000)), max_group=3_000, standalone="needed")
 
 
 @family
@@ -131,7 +131,9 @@ def slices_of_many(share: float) -> LayerGrouping:
     """As many slices as there may be of 64 operators."""
     most = count(share, 32_000)
     shape = (1, 16, most, 4)
-    return _network(_chain(64, shape), shape, max_slices=most, overlap_limit=None)
+    return _network(
+        _chain(64, shape), shape, max_slices=most, overlap_limit=None, standalone="needed"
+    )
 
 
 @family
