@@ -194,6 +194,19 @@ class Hunt:
             rank = len(self.best.ways) - 1 - self.best.stage_of
             failed = 0 if self.try_order(self._order(rank, tastes[failed % 3])) else failed + 1
 
+    def along(self, rank: Array) -> bool:
+        """Cut an order in which blocks of lower rank come last; whether that gave a better one.
+
+        Parameters
+        ----------
+        rank : ndarray of int, shape (blocks,)
+            Of the blocks of the compact form.
+        """
+        staging = self._staging
+        from_tail = np.zeros(staging.n, dtype=np.int32)
+        from_tail[staging.number[staging.kept]] = int(rank.max()) - rank[staging.kept]
+        return self.try_order(self._order(from_tail, NARROW))
+
     def _order(self, rank: Array, taste: tuple[float, float, float]) -> Array:
         """Return an order in which blocks of lower rank come first."""
         staging = self._staging

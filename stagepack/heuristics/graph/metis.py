@@ -64,10 +64,10 @@ def parts(compact: Compact, count: int, seed: int = 0) -> Array:
     work = np.where(compact.time >= FORBIDDEN, 0, compact.time).sum(axis=0).max(axis=0)
     _, found = pymetis.part_graph(
         count,
-        xadj=begin.tolist(),
-        adjncy=others[order].tolist(),
+        adjacency=pymetis.CSRAdjacency(begin.tolist(), others[order].tolist()),
         vweights=_scaled(work).tolist(),
         eweights=_scaled(np.concatenate((weight, weight))[order], least=1).tolist(),
+        recursive=False,
         options=pymetis.Options(seed=seed),
     )
     return np.asarray(found, dtype=np.int64)

@@ -35,7 +35,7 @@ class Recurrence:
     Parameters
     ----------
     compact : Compact
-        Of contiguous stages on like accelerators (:meth:`unsupported`).
+        Of contiguous stages on accelerators and links that are alike.
     pause : callable
         Called now and then; what it raises ends the search.
 
@@ -59,15 +59,6 @@ class Recurrence:
         self._weights = self._members @ (compact.parameters * float(compact.sync))
         self._held = self._members @ compact.size.astype(np.float64)
         self._moved = np.array([0.0, *map(self._output, antichains[1:-1]), 0.0])[: len(antichains)]
-
-    @staticmethod
-    def unsupported(compact: Compact) -> str:
-        """Return why the recurrence does not apply, '' where it does."""
-        if not compact.contiguous or not compact.uniform:
-            return "PipeDream has contiguous stages on links of one bandwidth"
-        if len(compact.class_count) > 1:
-            return "PipeDream has devices of one kind"
-        return ""
 
     def _set_ancestors(self) -> None:
         """Find what is before each block, and which of that has readers elsewhere."""

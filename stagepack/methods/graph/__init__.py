@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stagepack.formulations.graph import model
+from stagepack.heuristics.graph.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
 from stagepack.methods import Deferred, Method
 
@@ -11,6 +12,20 @@ GraphMethod = Method[GraphPartition, GraphSolution]
 
 def _run(name: str) -> Deferred:
     return Deferred("stagepack.methods.graph.searches", name)
+
+
+def _no_metis(instance: GraphPartition) -> str:
+    return unavailable()
+
+
+def _no_recurrence(instance: GraphPartition) -> str:
+    """Return why PipeDream has no recurrence for an instance, or ""."""
+    if not instance.contiguous or not instance.uniform:
+        return "PipeDream has contiguous stages, on links of one bandwidth"
+    alike = len(set(instance.speeds.tolist())) == 1 and not instance.cpus
+    if not alike or (instance.capacity is not None and len(set(instance.capacity.tolist())) > 1):
+        return "PipeDream has devices of one kind"
+    return ""
 
 
 def _unsupported(instance: GraphPartition) -> str:
@@ -27,7 +42,7 @@ METHODS: tuple[GraphMethod, ...] = (
         name="auto",
         kind=KIND,
         exact=True,
-        description="linear-dp, then dp where it applies",
+        description="linear-dp and dp; local-search and, without contiguous stages, cp-sat",
         run=_run("auto"),
         limited_by_work=True,
         default=False,
@@ -47,6 +62,26 @@ METHODS: tuple[GraphMethod, ...] = (
         "join to them",
         run=_run("local-search"),
         limited_by_work=True,
+    ),
+    Method(
+        name="metis",
+        kind=KIND,
+        exact=False,
+        description="METIS: parts of equal work, sorted into stages and cut again (extra metis)",
+        run=_run("metis"),
+        unsupported=_no_metis,
+        limited_by_work=True,
+        default=False,
+    ),
+    Method(
+        name="pipedream",
+        kind=KIND,
+        exact=False,
+        description="PipeDream's own recurrence over antichains, as its authors wrote it",
+        run=_run("pipedream"),
+        unsupported=_no_recurrence,
+        limited_by_work=True,
+        default=False,
     ),
     Method(
         name="milp",

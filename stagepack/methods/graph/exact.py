@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 from stagepack.heuristics.graph import dp as ideal_dp
@@ -15,7 +16,6 @@ from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.heuristics.graph.ways import spread
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.methods import Settings
-from stagepack.methods.graph import METHODS
 from stagepack.methods.graph.explain import explain, impossible
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
@@ -28,7 +28,7 @@ LONG = 60, 400, 60.0
 """where orders are all that is looked at."""
 
 
-class _Search:
+class Search:
     """A run of the searches that share the compact form.
 
     Attributes
@@ -72,6 +72,18 @@ class _Search:
 
     def along_orders(self, orders: int, patience: int, seconds: float) -> None:
         """Look for partitions along many orders."""
+        self.hunt(lambda hunt: hunt.search(orders, patience, seconds), "linear-dp")
+
+    def hunt(self, look: Callable[[Hunt], object], source: str) -> None:
+        """Look for partitions along orders, and offer what is found.
+
+        Parameters
+        ----------
+        look : callable
+            What is done with a hunt.
+        source : str
+            Who is said to have found it.
+        """
         with self.progress.setup("loading kernels"):
             load_kernels()
         pending: list[Found] = []
@@ -84,11 +96,11 @@ class _Search:
 
         def offer() -> None:
             while pending:
-                self.progress.offer(self.staging.solution(pending.pop()), "linear-dp")
+                self.progress.offer(self.staging.solution(pending.pop()), source)
 
         hunt = Hunt(self.staging, self.progress.require_time, better, self.settings.seed)
         try:
-            hunt.search(orders, patience, seconds)
+            look(hunt)
         finally:
             offer()
 
@@ -120,7 +132,7 @@ class _Search:
 
 def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Cut many orders in the best way."""
-    search = _Search(instance, progress, settings)
+    search = Search(instance, progress, settings)
     if search.impossible:
         return
     try:
@@ -133,7 +145,7 @@ def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Setti
 
 def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Go through all ideals."""
-    search = _Search(instance, progress, settings)
+    search = Search(instance, progress, settings)
     if search.impossible:
         return
     try:
@@ -144,14 +156,3 @@ def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) ->
         progress.reason = f"dp: {error}"
     except Stopped:
         return
-
-
-def auto(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
-    """Run the exact search where it applies; look along more orders where that gives up."""
-    unsupported = {method.name: method.unsupported for method in METHODS}
-    if not unsupported["dp"](instance):
-        dp(instance, progress, settings)
-        if not progress.keep_going():
-            return
-    progress.reason = ""
-    linear_dp(instance, progress, settings)

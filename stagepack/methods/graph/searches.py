@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from stagepack.formulations.graph import CpSat, Milp
+from stagepack.heuristics.graph import metis
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
-from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
+from stagepack.heuristics.graph.pipedream import MOST_STATES, Recurrence, TooManyStates
+from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
-from stagepack.methods.graph.exact import auto, dp, linear_dp
+from stagepack.methods.graph import METHODS
+from stagepack.methods.graph.exact import Search, dp, linear_dp
 from stagepack.methods.graph.explain import impossible
 from stagepack.methods.graph.improve import local_search, on_engine
-from stagepack.methods.starts import offer_start
-from stagepack.progress import Progress
+from stagepack.progress import Progress, Stopped
 
 GraphProgress = Progress[GraphSolution]
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
@@ -36,42 +39,91 @@ def _equal_work(instance: GraphPartition, progress: GraphProgress, _: Settings) 
 
 def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> Compact | None:
     """Offer a first solution as the settings want it, and a bound; None: nothing fits."""
-    compact = Compact.of(instance)
-    reason = impossible(compact)
-    if reason:
-        progress.prove_infeasible(reason)
+    search = Search(instance, progress, settings)
+    if search.impossible:
         return None
-    progress.raise_bound(compact.bound(work_bound(compact)), "work bound")
-
-    def quick() -> None:
-        _equal_work(instance, progress, settings)
-        local_search(compact, progress, settings.seed, rounds=1)
-        progress.reason = ""
-
-    offer_start(
-        instance,
-        progress,
-        settings,
-        {"auto": quick, "equal-work": lambda: _equal_work(instance, progress, settings)},
-    )
-    return compact
+    try:
+        search.start()
+        if settings.warm_start == "auto":
+            local_search(search.compact, progress, settings.seed, rounds=1)
+            progress.reason = ""
+    except Stopped:
+        return None
+    return search.compact
 
 
 def _local_search(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
-    """Improve the partition of a rule by annealing."""
+    """Improve the best partition along a few orders by annealing."""
     compact = _start(instance, progress, settings)
     if compact is not None:
         local_search(compact, progress, settings.seed)
 
 
+def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+    """Let METIS make the parts; sort blocks by them and cut again."""
+    search = Search(instance, progress, settings)
+    if search.impossible:
+        return
+    compact = search.compact
+    part = metis.parts(compact, compact.devices, settings.seed)
+    if not instance.contiguous:
+        progress.offer_if_valid(compact.assignment(part, compact.device_class), "metis")
+    search.hunt(lambda hunt: hunt.along(metis.ranked(compact, part)), "metis")
+    if progress.solution is None:
+        progress.reason = "metis: no stages along its parts fit"
+
+
+def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+    """Run PipeDream's own recurrence."""
+    search = Search(instance, progress, settings)
+    if search.impossible:
+        return
+    replicated = instance.objective == Objective.REPLICATED
+    try:
+        found = Recurrence(search.compact, progress.require_time).best(replicated)
+    except TooManyStates:
+        progress.reason = f"pipedream: more than {MOST_STATES:,} states"
+        return
+    if found is None:
+        progress.reason = "pipedream: no stages fit"
+        return
+    stages, devices = found
+    classes = [0] * (max(stages.tolist()) + 1)
+    solution = search.compact.assignment(stages, classes, devices if replicated else ())
+    for violation in progress.offer_if_valid(solution, "pipedream"):
+        progress.reason = f"pipedream: its stages break {violation}"
+
+
+def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+    """Run the exact search that applies; where it gives up, improve what is known."""
+    supports = {method.name: not method.unsupported(instance) for method in METHODS}
+    if supports["dp"]:
+        RUNS["dp"](instance, progress, settings)
+        if not progress.keep_going():
+            return
+    progress.reason = ""
+    RUNS["local-search"](instance, progress, _from_here(progress, settings))
+    if supports["cp-sat"] and not supports["dp"] and progress.keep_going():
+        RUNS["cp-sat"](instance, progress, _from_here(progress, settings))
+
+
+def _from_here(progress: GraphProgress, settings: Settings) -> Settings:
+    """Return settings with which a method starts from what is known."""
+    if progress.solution is None:
+        return settings
+    return dataclasses.replace(settings, warm_start=progress.solution)
+
+
 RUNS: dict[str, Run] = {
     name: counted(run)
     for name, run in {
-        "auto": auto,
+        "auto": _auto,
         "equal-work": _equal_work,
         "local-search": _local_search,
         "linear-dp": linear_dp,
         "dp": dp,
+        "metis": _metis,
+        "pipedream": _pipedream,
         "milp": on_engine(Milp, "highs", _start),
         "cp-sat": on_engine(CpSat, "cp-sat", _start),
     }.items()
