@@ -116,10 +116,9 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             are not, circles.
         """
         times = arrays.numbers(time, "time")
-        n, k = len(times), arrays.integer(accelerators, "accelerators", 0)
+        n, (k, others) = len(times), validate.devices(accelerators, cpus)
         if n == 0:
             raise InputError("no nodes", field="time", remedy="give at least one node")
-        others = arrays.integer(cpus, "cpus", 0)
         sources, ends, targets = validate.tensors(n, producer, consumers, consumer_ptr)
         on_accelerator = validate.flags(accelerator, "accelerator", n, True)
         on_cpu = validate.flags(cpu, "cpu", n, cpu_time is not None)

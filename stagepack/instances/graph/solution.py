@@ -104,10 +104,14 @@ class GraphSolution(ShownSolution):
 
     def malformed(self) -> str:
         """Return the field that is of no use, or ""."""
-        if not isinstance(self.assignment, np.ndarray) or self.assignment.dtype.kind != "i":
+        devices = self.assignment
+        if not isinstance(devices, np.ndarray) or devices.dtype.kind != "i" or devices.ndim != 1:
             return "assignment"
-        lists = ("order", "replicas")
-        return next((name for name in lists if not isinstance(getattr(self, name), tuple)), "")
+        for name in ("order", "replicas"):
+            given = getattr(self, name)
+            if not isinstance(given, tuple) or not all(isinstance(one, int) for one in given):
+                return name
+        return ""
 
     def _line(self) -> str:
         return f"{len(self.assignment)} nodes, devices {some(self.assignment)}"

@@ -20,6 +20,8 @@ from stagepack.instances.words import LARGEST
 
 MOST = 2**31
 """Nodes, tensors, devices: pairs of them have 64 bits."""
+MOST_DEVICES, MOST_UNLIKE = 2**20, 2**12
+"""Devices at most; those of which every two may have a link of their own."""
 MOST_PACES = 64  # bandwidths that differ
 LONGEST_CIRCLE = 12  # nodes of one that a message names
 
@@ -78,6 +80,20 @@ def flags(given: Given, name: str, n: int, usual: bool) -> Array:
             remedy=f"give {n} times true or false",
         )
     return frozen(found.astype(bool))
+
+
+def devices(accelerators: int, cpus: int) -> tuple[int, int]:
+    """Return numbers of devices, refused where there are none, or more than arrays hold."""
+    found = []
+    for name, given in (("accelerators", accelerators), ("cpus", cpus)):
+        found.append(arrays.integer(given, name, 0))
+        if sum(found) > MOST_DEVICES:
+            raise InputError(
+                f"make {sum(found):,} devices", field=name, remedy=f"give at most {MOST_DEVICES:,}"
+            )
+    if not sum(found):
+        raise InputError("no devices", field="accelerators", remedy="give at least one device")
+    return found[0], found[1]
 
 
 def colours(given: Given, n: int) -> Array:
@@ -153,6 +169,14 @@ def edges(given: Iterable[tuple[Any, Any]], known: Sequence[Any]) -> Array:
             return np.zeros((0, 2), dtype=np.int64)
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
             raise InputError("are no pairs of nodes", field="edges", remedy="give (u, v)")
+        wrong = ((pairs < 0) | (pairs >= len(known))).any(axis=1)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise InputError(
+                f"is {tuple(pairs[at].tolist())}, which are not both nodes",
+                field=f"edges[{at}]",
+                remedy=f"nodes are 0..{len(known) - 1}",
+            )
         return pairs.astype(np.int64)
     place = {node: at for at, node in enumerate(known)}
     if len(place) < len(known):
@@ -300,6 +324,12 @@ def bandwidth(
 
 def _from_levels(levels: Iterable[tuple[int, Number]], devices: int) -> Array:
     """Return the table of bandwidths of groups within groups."""
+    if devices > MOST_UNLIKE:
+        raise InputError(
+            f"of {devices:,} devices are too many to tell apart",
+            field="levels",
+            remedy=f"give one bandwidth, or at most {MOST_UNLIKE:,} devices",
+        )
     numbers = np.arange(devices)
     table, size = np.zeros((devices, devices)), 1
     for at, level in enumerate(levels):
@@ -358,8 +388,6 @@ def instance(given: GraphData) -> None:
     n, k = given.n, given.devices
     if max(n, len(given.producer), len(given.consumers), k) >= MOST:
         raise InputError("is too large", field="nodes", remedy="give fewer than 2**31 of all")
-    if k < 1:
-        raise InputError("no devices", field="accelerators", remedy="give at least one device")
     if k > n and not given.empty_devices:
         raise InputError(
             f"{k} devices for {n} {'node' if n == 1 else 'nodes'}",

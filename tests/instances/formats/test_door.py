@@ -28,6 +28,7 @@ from tests.instances.formats.test_native import BY_HAND, full
 from tests.instances.formats.test_native_packing import BY_HAND as BUFFERS
 from tests.instances.formats.test_pipedream import SMALL
 from tests.instances.formats.test_tpu_mlir import GROUPS
+from tests.instances.graph import test_files as test_graph_files
 
 
 def test_the_list_of_formats() -> None:
@@ -306,6 +307,8 @@ VALID = {
     "packing columns": json.dumps(test_native_packing.COLUMNS).encode(),
     "minimalloc": FULL.encode(),
     "tpu_mlir": json.dumps(GROUPS).encode(),
+    "graph by hand": json.dumps(test_graph_files.BY_HAND).encode(),
+    "dnn-partitioning": json.dumps(test_graph_files.DNN).encode(),
 }
 
 

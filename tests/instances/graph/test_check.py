@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stagepack as sp
@@ -209,3 +211,23 @@ def test_solutions_that_are_none(changes: dict[str, Any], field: str, words: str
     with pytest.raises(InputError, match=words) as caught:
         sp.GraphSolution.from_dict(data, instance)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"assignment": [0, 0, 1, 1]}, "assignment"),
+        ({"assignment": np.zeros(4)}, "assignment"),
+        ({"assignment": np.zeros((4, 1), dtype=int)}, "assignment"),
+        ({"assignment": np.array(0)}, "assignment"),
+        ({"order": [0]}, "order"),
+        ({"order": ("first",)}, "order"),
+        ({"replicas": (1.5,)}, "replicas"),
+    ],
+)
+def test_solutions_of_other_types(changes: dict[str, Any], field: str) -> None:
+    instance = diamond()
+    solution = replace(on(instance, 0, 0, 0, 0), **changes)
+    with pytest.raises(InputError) as caught:
+        instance.check(solution)
+    assert caught.value.field == f"solution.{field}"

@@ -48,6 +48,9 @@ def made(**changes: Any) -> sp.GraphPartition:
         ({"consumers": [[1], [1]]}, "consumers", "tensor 1 is read by node 1, which writes it"),
         ({"consumers": [[1], [0]]}, "consumers", "circle: 1 -> 0 -> 1|circle: 0 -> 1 -> 0"),
         ({"accelerators": 0}, "accelerators", "no devices"),
+        ({"accelerators": 2**31 - 1}, "accelerators", "2,147,483,647 devices; give at most"),
+        ({"cpus": 2**20}, "cpus", "1,048,578 devices"),
+        ({"accelerators": 5000, "levels": [(5000, 1)]}, "levels", "5,000 devices are too many"),
         ({"accelerators": 2.5}, "accelerators", "no integer"),
         ({"accelerators": 4, "empty_devices": False}, "accelerators", "4 devices for 3 nodes"),
         ({"speeds": [1, 0]}, "speeds", "entry 1 is 0"),
@@ -114,6 +117,13 @@ def test_edges_that_lead_nowhere(edges: Any, more: Any, field: str, words: str) 
     with pytest.raises(InputError, match=words) as caught:
         sp.GraphPartition.from_edges(["a", "b"], edges, **given)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("edge", [(0, 2), (-1, 1), (2, 0)])
+def test_edges_of_numbers_that_lead_nowhere(edge: tuple[int, int]) -> None:
+    with pytest.raises(InputError, match="which are not both nodes") as caught:
+        sp.GraphPartition.from_edges(2, [(0, 1), edge], time=[1, 2], accelerators=1)
+    assert caught.value.field == "edges[1]"
 
 
 def test_names_may_come_twice_and_matter_to_nobody() -> None:
