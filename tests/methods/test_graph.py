@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack.instances import catalog
 from stagepack.instances.graph import Compact
 from stagepack.methods.graph.explain import impossible
 from tests.random_graphs import brute_force, random_instance
@@ -106,3 +108,24 @@ def test_what_is_shown() -> None:
     text = str(result.solution.to_dataframe(instance))
     assert "received" in text
     assert "accelerators" in str(instance)
+
+
+PROFILE: dict[str, Any] = {"devices": 4, "bandwidth": 1e9 / 2**30, "training": True}
+
+
+def test_best_known_values_of_public_graphs(data_dir: Path) -> None:
+    files = {f"{path.parent.name}/{path.name}": path for path in data_dir.glob("dnn-part*/*/*")}
+    files |= {path.name: path for path in data_dir.glob("pipedream/*")}
+    known = [one for one in catalog.BEST_KNOWN if "search over ideals" in one.source]
+    assert len(known) == 11
+    for one in known:
+        given: dict[str, Any] = {"objective": one.objective}
+        if one.source.endswith("no CPU"):
+            given["cpus"] = 0
+        if one.name.endswith(".txt"):
+            given |= PROFILE | {"empty_devices": one.objective == "replicated"}
+        instance = sp.read(files[one.name], kind="graph-partition", **given)
+        assert catalog.best_known(instance) == one
+        result = sp.solve(instance, method="dp")
+        assert result.status == "OPTIMAL"
+        assert result.objective == pytest.approx(one.value, rel=1e-12)
