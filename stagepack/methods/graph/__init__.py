@@ -37,6 +37,13 @@ def _unsupported(instance: GraphPartition) -> str:
     return ""
 
 
+def _no_labels(instance: GraphPartition) -> str:
+    """Return why labels do not tell what a stage costs, or ""."""
+    from stagepack.heuristics.graph import frontier_model
+
+    return frontier_model.unsupported(instance)
+
+
 METHODS: tuple[GraphMethod, ...] = (
     Method(
         name="auto",
@@ -120,5 +127,15 @@ METHODS: tuple[GraphMethod, ...] = (
         run=_run("dp"),
         limited_by_work=True,
         unsupported=_unsupported,
+    ),
+    Method(
+        name="frontier",
+        kind=KIND,
+        exact=True,
+        description="window search, and bounds from labels over live tensors: for graphs with too "
+        "many ideals",
+        run=_run("frontier"),
+        limited_by_work=True,
+        unsupported=_no_labels,
     ),
 )

@@ -1,4 +1,4 @@
-"""Searches with proof: along many topological orders, then over all ideals."""
+"""Searches with proof: along many topological orders, over all ideals, by labels."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from fractions import Fraction
 
 from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.bounds import objective_bound
+from stagepack.heuristics.graph.frontier import Sweeps, warm_up
+from stagepack.heuristics.graph.frontier_model import Model
+from stagepack.heuristics.graph.frontier_search import Search as LabelSearch
 from stagepack.heuristics.graph.ideals import TooMany
 from stagepack.heuristics.graph.linear import Hunt, load_kernels
 from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.heuristics.graph.ways import spread
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
+from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.graph.explain import explain, impossible
 from stagepack.methods.starts import offer_start
@@ -122,6 +126,29 @@ class Search:
         if not ideal_dp.solve(self.compact, self.known, self.progress.require_time, take, bound):
             self.progress.prove_infeasible(explain(self.compact))
 
+    def by_labels(self) -> None:
+        """Improve the best partition by window search, and prove bounds, in turns."""
+        with self.progress.setup("loading kernels"):
+            warm_up()
+        compact, progress = self.compact, self.progress
+        model = Model.of(compact)
+
+        def offer(stages: Array) -> int | None:
+            if progress.offer_if_valid(compact.assignment(stages, model.classes), "frontier"):
+                return None
+            return int(compact.loads(stages, model.classes).max())
+
+        def bound(ticks: int) -> None:
+            self.raise_bound(ticks, "frontier labels")
+
+        sweeps = Sweeps(model, progress.require_time, self.settings.seed)
+        search = LabelSearch(sweeps, objective_bound(self.staging), offer, bound)
+        if progress.solution is not None:
+            search.take(compact.stages(progress.solution)[0])
+        search.run()
+        if search.impossible:
+            progress.prove_infeasible(explain(compact))
+
     def raise_bound(self, ticks: int, source: str) -> None:
         """Tell of a bound; where it is the value known up to rounding, of that value."""
         bound, objective = self.compact.bound(ticks), self.progress.objective
@@ -154,5 +181,18 @@ def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) ->
         search.over_ideals()
     except TooMany as error:
         progress.reason = f"dp: {error}"
+    except Stopped:
+        return
+
+
+def frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+    """Search within windows, and decide limits by labels."""
+    search = Search(instance, progress, settings)
+    if search.impossible:
+        return
+    try:
+        search.start()
+        progress.require_time()
+        search.by_labels()
     except Stopped:
         return

@@ -13,7 +13,7 @@ from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Ob
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.graph import METHODS
-from stagepack.methods.graph.exact import Search, dp, linear_dp
+from stagepack.methods.graph.exact import Search, dp, frontier, linear_dp
 from stagepack.methods.graph.explain import impossible
 from stagepack.methods.graph.improve import local_search, on_engine
 from stagepack.progress import Progress, Stopped
@@ -122,6 +122,7 @@ RUNS: dict[str, Run] = {
         "local-search": _local_search,
         "linear-dp": linear_dp,
         "dp": dp,
+        "frontier": frontier,
         "metis": _metis,
         "pipedream": _pipedream,
         "milp": on_engine(Milp, "highs", _start),

@@ -1,0 +1,397 @@
+"""Partitions of graphs with too many ideals, decided by labels: are all loads within a limit?
+
+Blocks are swept along a narrow order, both ways in turn.  What is known of a partial partition is a
+label: for every live net the stages that a remaining member may still meet, and whether it is cut;
+for every block with successors to come the lowest stage that these can take; the loads of the open
+stages.  Nothing else concerns the rest.
+
+*Merging.*  A label whose loads, with what its nets may cost more, exceed another's by little takes
+over for it once its loads are lowered to fit both.  Nothing is ever dropped, so that no label left
+proves that there is no partition within the limit.  Sweeps with a *beam* merge nothing and keep the
+most promising labels: what is left at the end is a partition.
+
+*Guides.*  A sweep leaves to those the other way what it saw: the stages that blocks took, a table
+of the least loads beyond each cut, and the labels themselves at cuts with few of them.  All drop
+what cannot be completed, so that every sweep can afford to merge less than the one before.
+
+Source: own work; the sweep is that of frontier (transfer-matrix) dynamic programs, the merging that
+of relaxed decision diagrams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagepack.heuristics import effort
+from stagepack.heuristics.graph import frontier_kernels as kernels
+from stagepack.heuristics.graph import frontier_state as state
+from stagepack.heuristics.graph.frontier_match_kernels import match
+from stagepack.heuristics.graph.frontier_model import Model
+from stagepack.heuristics.graph.frontier_orders import narrow_order
+from stagepack.heuristics.graph.frontier_plan import Network, Rows, plans
+from stagepack.heuristics.graph.frontier_state import UNREACHED, Labels, Plan, Question
+from stagepack.instances.profile import Array
+
+MEMORY = 2**30
+"""Bytes that labels and tables may take."""
+TRIED, PAIRS = 30_000, 500_000
+"""Labels and pairs between two looks at the clock."""
+LABEL, PAIR = 3e-6, 5e-8
+"""Seconds of work for one."""
+BUCKETS = 64
+"""The most buckets of loads in tables."""
+KEPT, EVERY = 3000, 2
+"""Labels that are kept at a cut at most, and how many cuts apart."""
+LATE = -1
+"""Status of a sweep that took more work than it was given."""
+MATCHED = 10**7
+"""Pairs of labels that are matched at a cut at most."""
+COARSEST = 8
+"""How often merging may be made coarser in a step."""
+FIRST = 1024
+"""Labels for which there is room at first."""
+
+Windows = tuple[Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """What sweeps know of partitions within a limit.
+
+    Attributes
+    ----------
+    windows : tuple of ndarray
+        Lowest and highest stage of each block.
+    table : ndarray, optional
+        See :class:`.frontier_kernels.Question`.
+    kept : dict of int to tuple of ndarray
+        Words and loads of labels, by the number of blocks before the cut.
+    """
+
+    windows: Windows
+    table: Array | None
+    kept: dict[int, tuple[Array, Array]]
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """How a sweep ended.
+
+    Attributes
+    ----------
+    status : int
+        `DONE`, `EMPTY`, `FULL` where labels took too much room, `LATE`.
+    guide : Guide, optional
+        For sweeps the other way.
+    stages : ndarray, optional
+        Of a sweep with a beam: the stage of each block.
+    """
+
+    status: int
+    guide: Guide | None = None
+    stages: Array | None = None
+
+
+class Sweeps:
+    """Sweeps over the blocks of one graph.
+
+    Parameters
+    ----------
+    model : Model
+    pause : callable
+        Called between chunks of work; what it raises ends the sweep.
+    seed : int
+    memory : int
+        Bytes that labels and tables may take.
+    """
+
+    def __init__(
+        self, model: Model, pause: Callable[[], object], seed: int, memory: int = MEMORY
+    ) -> None:
+        self.model, self._pause, self._memory = model, pause, memory
+        network = model.network
+        order = narrow_order(network, seed, pause).tolist()
+        self.plans = plans(network, order, model.stages, len(model.work), pause)
+        least = model.work[0].min(axis=0)
+        self.above = _reached(network.before, order, least)
+        self.below = _reached(network.after, order[::-1], least)
+
+    def windows(self, limit: int) -> Windows:
+        """Return the lowest and highest stage of blocks that work before and after them allows."""
+        low = np.maximum(-(-self.above // limit) - 1, 0)
+        high = self.model.stages - np.maximum(-(-self.below // limit), 1)
+        return low, high
+
+    def run(
+        self,
+        reverse: bool,
+        limit: int,
+        delta: int,
+        guide: Guide,
+        beam: int = 0,
+        work: float = np.inf,
+    ) -> Swept:
+        """Sweep once.
+
+        Parameters
+        ----------
+        reverse : bool
+            Whether from the last block to the first.
+        limit : int
+            Ticks that no stage may exceed.
+        delta : int
+            Ticks by which loads may differ that are merged.
+        guide : Guide
+            Of a sweep the other way.
+        beam : int
+            Labels kept a step, 0: all.
+        work : float
+            Seconds of work after which to give up.
+        """
+        k, (low, high) = self.model.stages, guide.windows
+        if (low > high).any():
+            return Swept(state.EMPTY)
+        plan, other = self.plans[reverse], self.plans[not reverse]
+        ask = self._question(reverse, limit, delta, guide, beam)
+        run = _Run(plan, ask, other, reverse, guide, self._memory // 4)
+        status = run.finish(self._pause, effort.spent() + work)
+        if status != state.DONE:
+            return Swept(status)
+        stages = run.stages() if beam else None
+        if stages is not None and reverse:
+            stages = k - 1 - stages
+        seen = (k - 1 - ask.highest, k - 1 - ask.lowest) if reverse else (ask.lowest, ask.highest)
+        return Swept(status, None if beam else Guide(seen, ask.made, run.keeps), stages)
+
+    def _question(self, reverse: bool, limit: int, delta: int, guide: Guide, beam: int) -> Question:
+        """Return what the kernel is asked."""
+        model, plan, n, k = self.model, self.plans[reverse], self.model.blocks, self.model.stages
+        low, high = guide.windows
+        turn = slice(None, None, -1) if reverse else slice(None)
+        if reverse:
+            low, high = k - 1 - high, k - 1 - low
+        order = plan.order
+        least = model.work.min(axis=1)[:, order, None]
+        stage = np.arange(k)
+        upto = _still(least * (stage >= high[order, None]))
+        onward = _still(least * (stage <= low[order, None]))
+        network = model.network
+        sources = np.array([not row for row in (network.after if reverse else network.before)])
+        source_low = np.full(n + 1, k, dtype=np.int64)
+        source_low[:n] = np.where(sources[order], low[order], k)
+        source_low = np.minimum.accumulate(source_low[::-1])[::-1]
+        bucket, buckets = self._buckets(limit)
+        made = np.zeros((1, 1, 1, 1), dtype=np.int32)
+        if not beam:
+            made = np.full((n + 1, k, buckets, buckets), UNREACHED, dtype=np.int32)
+            made[0] = 0
+        limits = np.concatenate((np.full((1, k), limit), model.room))[:, turn]
+        finest = np.zeros(len(model.work), dtype=np.int64)
+        finest[0] = delta
+        # Bytes are merged as loads are, in proportion.
+        finest[1:] = [int(room) * delta // max(1, limit) // 2 for room in limits[1:].min(axis=1)]
+        cut = np.arange(n - 1, -1, -1) if reverse else np.arange(1, n + 1)
+        return Question(
+            np.ascontiguousarray(model.work[:, turn]),
+            np.ascontiguousarray(model.pays[turn]),
+            int(model.pays.all()),
+            np.ascontiguousarray(limits).reshape(-1),
+            np.ascontiguousarray(low, dtype=np.int64),
+            np.ascontiguousarray(high, dtype=np.int64),
+            upto,
+            onward,
+            np.ascontiguousarray(source_low),
+            finest,
+            made if guide.table is None else guide.table,
+            made,
+            guide.table is not None,
+            not beam,
+            np.full(n, k, dtype=np.int64),
+            np.full(n, -1, dtype=np.int64),
+            ((cut % EVERY == 0) & (cut > 0) & (cut < n)).astype(np.int8),
+            bucket,
+            max(1, (limit * k) >> 30),
+            beam,
+        )
+
+    def _buckets(self, limit: int) -> tuple[int, int]:
+        """Return by how many bits loads are shifted in tables, and the buckets there."""
+        each = (self.model.blocks + 1) * self.model.stages * 4
+        most = min(BUCKETS, max(4, int((self._memory / 5 / each) ** 0.5)))
+        bucket = 0
+        while (limit >> bucket) + 1 > most:
+            bucket += 1
+        return bucket, (limit >> bucket) + 1
+
+
+class _Run:
+    """A sweep under way."""
+
+    def __init__(
+        self, plan: Plan, ask: Question, other: Plan, reverse: bool, guide: Guide, memory: int
+    ) -> None:
+        self._plan, self._ask, self._other = plan, ask, other
+        self._reverse, self._given = reverse, guide.kept
+        self.keeps: dict[int, tuple[Array, Array]] = {}
+        self._labels = _labels(plan, FIRST, FIRST if ask.beam else 1)
+        self._labels.alive[0, 0] = 1
+        self._labels.entry[0, 0] = -1
+        self._control = np.zeros(12, dtype=np.int64)
+        self._control[state.COUNT], self._control[state.STAGE] = 1, -1
+        width = len(ask.limit)
+        self._most = memory // (8 * (2 * plan.words + 3 * width + 6))
+        self._room = memory
+
+    def finish(self, pause: Callable[[], object], until: float) -> int:
+        """Go on to the end; return `DONE`, `EMPTY`, `FULL` or `LATE`."""
+        control = self._control
+        while True:
+            tried = kernels.sweep(self._plan, self._ask, self._labels, control, TRIED)
+            effort.spend(LABEL * tried)
+            pause()
+            status = int(control[state.STATUS])
+            if status in (state.DONE, state.EMPTY):
+                return status
+            if status == state.PAUSED:
+                self._meet(pause)
+            elif status == state.WIDE:
+                self._thin()
+            elif status == state.OVERFLOW:
+                self._grow(len(self._labels.next), 2 * len(self._labels.log_entry) + self._ask.beam)
+            elif status == state.FULL and not self._make_room():
+                return state.FULL
+            if effort.spent() > until:
+                return LATE
+
+    def stages(self) -> Array:
+        """Return the stages of the blocks in the first label that is left."""
+        labels, control = self._labels, self._control
+        side = int(control[state.SIDE])
+        left = np.flatnonzero(labels.alive[side, : control[state.COUNT]])
+        row = int(labels.entry[side, left[0]])
+        found = np.empty(len(self._plan.order), dtype=np.int64)
+        for v in self._plan.order[::-1].tolist():
+            found[v] = labels.log_stage[row]
+            row = int(labels.log_entry[row])
+        return found
+
+    def _meet(self, pause: Callable[[], object]) -> None:
+        """Drop labels that nothing kept by the other direction completes; keep the others."""
+        labels, control = self._labels, self._control
+        side, new = 1 - int(control[state.SIDE]), int(control[state.NEW])
+        swept = int(control[state.STEP]) + 1
+        cut = len(self._plan.order) - swept if self._reverse else swept
+        alive = labels.alive[side, :new]
+        words, loads = self._given.get(cut, (None, None))
+        if words is not None and loads is not None:
+            count = int(alive.sum()) * len(words)
+            at = 0 if count <= MATCHED else new
+            while at < new:
+                at = match(
+                    self._plan,
+                    self._ask,
+                    labels,
+                    control,
+                    self._other,
+                    words,
+                    loads,
+                    at,
+                    PAIRS,
+                )
+                effort.spend(PAIR * min(PAIRS, count))
+                pause()
+        left = np.flatnonzero(alive)
+        size = len(left) * (labels.words.shape[2] + labels.loads.shape[2]) * 8
+        if not self._ask.beam and len(left) <= KEPT and size <= self._room:
+            self._room -= size
+            self.keeps[cut] = labels.words[side, left], labels.loads[side, left]
+
+    def _thin(self) -> None:
+        """Let only the most promising labels live, as many as the beam is wide."""
+        labels, control = self._labels, self._control
+        side, new = 1 - control[state.SIDE], control[state.NEW]
+        alive = np.flatnonzero(labels.alive[side, :new])
+        ranked = alive[np.argsort(-labels.value[alive], kind="stable")]
+        labels.alive[side, ranked[self._ask.beam :]] = 0
+
+    def _make_room(self) -> bool:
+        """Grow, or begin the step anew and merge more; False: there is no room."""
+        labels, control = self._labels, self._control
+        count = len(labels.next)
+        if 2 * count <= self._most:
+            self._grow(2 * count, len(labels.log_entry))
+            return True
+        control[state.COARSER] += 1
+        control[state.NEW], control[state.LABEL], control[state.STAGE] = 0, 0, -1
+        labels.head[:] = -1
+        return bool(control[state.COARSER] <= COARSEST and self._ask.delta[0] > 0)
+
+    def _grow(self, count: int, log: int) -> None:
+        """Make room for more labels, or a longer log."""
+        old, new = self._labels, _labels(self._plan, count, log)
+        for name in Labels._fields:
+            if name != "head":
+                was = getattr(old, name)
+                getattr(new, name)[tuple(map(slice, was.shape))] = was
+        kernels.link(new, int(self._control[state.NEW]))
+        self._labels = new
+
+
+def _labels(plan: Plan, count: int, log: int) -> Labels:
+    """Return room for labels, and for a log."""
+    width = plan.rows * plan.stages
+    long, short, byte = np.int64, np.int32, np.int8
+    return Labels(
+        np.zeros((2, count, plan.words), dtype=long),
+        np.zeros((2, count, width), dtype=long),
+        np.zeros((count, width), dtype=long),
+        np.zeros(count, dtype=long),
+        np.full(1 << (2 * count - 1).bit_length(), -1, dtype=short),
+        np.zeros(count, dtype=short),
+        np.zeros((2, count), dtype=byte),
+        np.zeros(count, dtype=long),
+        np.zeros((2, count), dtype=short),
+        np.zeros(count, dtype=long),
+        np.zeros(log, dtype=short),
+        np.zeros(log, dtype=byte),
+        np.zeros(plan.words, dtype=long),
+        np.zeros(width, dtype=long),
+        np.zeros(width, dtype=long),
+    )
+
+
+def warm_up() -> None:
+    """Compile the kernels, or load them: both ways over a chain of three blocks."""
+    network = Network([[], [0], [1]], [[1], [2], []], [[0, 1], [1, 2]], [1, 1])
+    both, nothing = np.ones(2, dtype=np.int64), np.zeros((0, 2), dtype=np.int64)
+    model = Model(both, network, np.ones((1, 2, 3), dtype=np.int64), both, nothing)
+    sweeps = Sweeps(model, lambda: None, 0)
+    first = sweeps.run(False, 4, 1, Guide(sweeps.windows(4), None, {}))
+    assert first.guide is not None
+    sweeps.run(True, 4, 1, first.guide, beam=1)
+    kernels.link(_labels(sweeps.plans[0], 1, 1), 0)
+
+
+def _still(needs: Array) -> Array:
+    """Return, shape (n + 1, rows * stages), the sums of what comes at or after each step."""
+    rows, n, stages = needs.shape
+    found = np.zeros((n + 1, rows, stages), dtype=np.int64)
+    found[:n] = needs.transpose(1, 0, 2)[::-1].cumsum(axis=0)[::-1]
+    return found.reshape(n + 1, rows * stages)
+
+
+def _reached(sources: Rows, order: list[int], work: Array) -> Array:
+    """Return the work of each block and all that come before it, O(n * n / 8)."""
+    n = len(order)
+    masks, found = [0] * n, np.zeros(n, dtype=np.int64)
+    for v in order:
+        mask = 1 << v
+        for u in sources[v]:
+            mask |= masks[u]
+        masks[v] = mask
+        packed = np.frombuffer(mask.to_bytes(n // 8 + 1, "little"), dtype=np.uint8)
+        found[v] = work[np.unpackbits(packed, count=n, bitorder="little").astype(bool)].sum()
+    return found

@@ -1,0 +1,523 @@
+"""Compiled sweep of the frontier method: labels of partial partitions, block after block.
+
+A label stands for partitions of the blocks swept so far that differ in nothing that concerns the
+rest.  It is a row of `words` and a row of `loads`.  Words hold, packed, a field for every live net
+(the stages it touches that a remaining member may still join, and whether it is cut) and one for
+every live anchor (a swept block with successors to come: the lowest stage that one of them can
+take).  Loads are those of the stages that are still open, and 0 for those that are not.
+
+Cost: labels * stages * (nets and anchors of a block) a step.  See :mod:`.frontier`.
+"""
+
+from __future__ import annotations
+
+from stagepack.heuristics.graph.frontier_state import (
+    COARSER,
+    COUNT,
+    DONE,
+    EMPTY,
+    FIRST,
+    FULL,
+    LABEL,
+    LAST,
+    LOGGED,
+    MASK,
+    NEW,
+    OVERFLOW,
+    PAUSED,
+    RESUMED,
+    RUNNING,
+    SIDE,
+    STAGE,
+    STATUS,
+    STEP,
+    TOTAL,
+    WIDE,
+    Labels,
+    Plan,
+    Question,
+)
+from stagepack.instances.compiled import compiled, inner, step
+from stagepack.instances.profile import Array
+
+MOST_LOOKED = 200
+"""Labels of equal anchors that a new one is compared with."""
+
+
+@step
+def _anchor(plan: Plan, word: Array, slot: int) -> int:
+    field: int = (word[plan.anchor_word[slot]] >> plan.anchor_shift[slot]) & plan.anchor_mask
+    return field
+
+
+@step
+def _set_anchor(plan: Plan, word: Array, slot: int, stage: int) -> None:
+    at, shift = plan.anchor_word[slot], plan.anchor_shift[slot]
+    word[at] = (word[at] & ~(plan.anchor_mask << shift)) | (stage << shift)
+
+
+@step
+def _net(plan: Plan, word: Array, slot: int) -> int:
+    field: int = (word[plan.net_word[slot]] >> plan.net_shift[slot]) & ((2 << plan.stages) - 1)
+    return field
+
+
+@step
+def _set_net(plan: Plan, word: Array, slot: int, field: int) -> None:
+    at, shift = plan.net_word[slot], plan.net_shift[slot]
+    word[at] = (word[at] & ~(((2 << plan.stages) - 1) << shift)) | (field << shift)
+
+
+@step
+def _lowest(bits: int) -> int:
+    at = 0
+    while not (bits >> at) & 1:
+        at += 1
+    return at
+
+
+@step
+def _touch(plan: Plan, ask: Question, i: int, s: int, word: Array, load: Array) -> None:
+    """Let the nets of block i touch stage s."""
+    cut = 1 << plan.stages
+    for q in range(plan.touch_ptr[i], plan.touch_ptr[i + 1]):
+        slot, cost, flags = plan.touch[q], plan.touch_cost[q], plan.touch_flags[q]
+        field = 1 << s
+        if not flags & FIRST:
+            field = _net(plan, word, slot)
+            if not (field >> s) & 1:
+                load[s] += cost * ask.pays[s]
+                if not field & cut:
+                    first = _lowest(field)
+                    load[first] += cost * ask.pays[first]
+                field |= cut | (1 << s)
+        _set_net(plan, word, slot, 0 if flags & LAST else field)
+
+
+@step
+def _refresh(plan: Plan, ask: Question, i: int, word: Array, load: Array) -> bool:
+    """Forget what no remaining block can meet; cut what must be; False: a block has no stage."""
+    cut = 1 << plan.stages
+    for q in range(plan.item_ptr[i], plan.item_ptr[i + 1]):
+        least = plan.stages
+        for z in range(plan.term_ptr[q], plan.term_ptr[q + 1]):
+            x = plan.term[z]
+            low = ask.low[x]
+            for y in range(plan.bound_ptr[z], plan.bound_ptr[z + 1]):
+                low = max(low, _anchor(plan, word, plan.bound[y]))
+            if low > ask.high[x]:
+                return False
+            least = min(least, low)
+        slot, cost = plan.item[q], plan.item_cost[q]
+        if cost < 0:
+            _set_anchor(plan, word, slot, least)
+            continue
+        field = _net(plan, word, slot)
+        stages = field & (cut - 1)
+        if not field & cut and stages >> least == 0:
+            first = _lowest(stages)
+            load[first] += cost * ask.pays[first]
+            field |= cut
+        _set_net(plan, word, slot, (field >> least) << least)
+    return True
+
+
+@step
+def _lowest_open(plan: Plan, ask: Question, i: int, word: Array) -> int:
+    """Return the lowest stage that a block after step i can take."""
+    low: int = ask.source_low[i + 1]
+    for q in range(plan.anchor_ptr[i], plan.anchor_ptr[i + 1]):
+        low = min(low, _anchor(plan, word, plan.anchor[q]))
+    return low
+
+
+@step
+def _owed(plan: Plan, ask: Question, i: int, word: Array) -> int:
+    """Return what nets cost at least that are cut and touch no open stage yet."""
+    owed = 0
+    for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
+        if _net(plan, word, plan.net[q]) == 1 << plan.stages:
+            owed += plan.net_cost[q] * ask.all_pay
+    return owed
+
+
+@step
+def _has_room(plan: Plan, ask: Question, i: int, low: int, load: Array, owed: int) -> bool:
+    """Whether loads are within limits, and what remains fits into the stages it can take."""
+    for row in range(plan.rows):
+        begin = row * plan.stages
+        room = 0
+        for y in range(begin, begin + plan.stages):
+            if load[y] > ask.limit[y]:
+                return False
+            if y >= begin + low:
+                room += ask.limit[y] - load[y]
+            if room < ask.need_upto[i + 1, y]:
+                return False
+        if row == 0 and room < ask.need_upto[i + 1, plan.stages - 1] + owed:
+            return False
+        room = 0
+        for y in range(begin + plan.stages - 1, begin + low - 1, -1):
+            room += ask.limit[y] - load[y]
+            if room < ask.need_from[i + 1, y]:
+                return False
+    return True
+
+
+@step
+def _slack(plan: Plan, ask: Question, steps: int, low: int, load: Array) -> int:
+    """Return the room that the rest leaves on the stages beyond; negative: it does not fit."""
+    best, beyond = -1, 0
+    k = plan.stages
+    for j in range(k - 1, low - 1, -1):
+        if j + 2 < k:
+            beyond += ask.limit[j + 2] - load[j + 2]
+        # Merged labels may owe less than nothing.
+        a = (ask.limit[j] - max(load[j], 0)) >> ask.bucket
+        b = (ask.limit[j + 1] - max(load[j + 1], 0)) >> ask.bucket if j + 1 < k else 0
+        best = max(best, beyond - ask.table[steps, j, a, b] * ask.unit)
+    return best
+
+
+@step
+def _promise(
+    plan: Plan, ask: Question, i: int, low: int, word: Array, load: Array, slack: int
+) -> int:
+    """Return how promising a label is: the room that is left, less what nets will take."""
+    value = slack
+    if not ask.asks:
+        value = 0
+        for y in range(low, plan.stages):
+            value += ask.limit[y] - load[y]
+    for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
+        field = _net(plan, word, plan.net[q])
+        if field == 1 << plan.stages:
+            value -= plan.net_cost[q]
+        elif not field >> plan.stages:
+            value -= plan.net_cost[q] // 4
+    return value
+
+
+@step
+def _hash(plan: Plan, word: Array) -> int:
+    """Return a hash of the anchors."""
+    key = 0
+    for y in range(plan.net_words, plan.words):
+        w = word[y]
+        key = (key ^ (key >> 29)) * 0x2545F4914F6CDD1D + (w ^ (w >> 31)) * 0x1B54A32D192ED03
+    return key ^ (key >> 32)
+
+
+@step
+def _surcharge(plan: Plan, ask: Question, field: int, other: int, cost: int, extra: Array) -> None:
+    """Add, by stage, what a net may cost more with `field` than with `other`, whatever comes."""
+    cut = 1 << plan.stages
+    more = other & ~field
+    if not other & cut:
+        more |= 0 if field & cut else field
+    elif not field & cut:
+        more |= field
+    for y in range(plan.stages):
+        if (more >> y) & 1:
+            extra[y] += cost * ask.pays[y]
+
+
+@step
+def _differences(
+    plan: Plan, ask: Question, labels: Labels, control: Array, p: int, turned: bool
+) -> None:
+    """Let `extra` be what nets may cost more in label p than in that in scratch, or `turned`."""
+    i, side, k = control[STEP], 1 - control[SIDE], plan.stages
+    mask, alike = (2 << k) - 1, True
+    for y in range(k):
+        labels.extra[y] = 0
+    for w in range(plan.net_words):
+        alike &= labels.words[side, p, w] == labels.word[w]
+    if alike:
+        return
+    for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
+        at, shift = plan.net_word[plan.net[q]], plan.net_shift[plan.net[q]]
+        old, new = (labels.words[side, p, at] >> shift) & mask, (labels.word[at] >> shift) & mask
+        if old != new and turned:
+            _surcharge(plan, ask, new, old, plan.net_cost[q], labels.extra)
+        elif old != new:
+            _surcharge(plan, ask, old, new, plan.net_cost[q], labels.extra)
+
+
+@step
+def _covers(plan: Plan, ask: Question, labels: Labels, control: Array, p: int) -> bool:
+    """Whether label p stands for that in scratch once its loads are lower by delta at most."""
+    _differences(plan, ask, labels, control, p, False)
+    k = plan.stages
+    for y in range(plan.rows * k):
+        extra = labels.extra[y] if y < k else 0
+        delta = ask.delta[y // k] << control[COARSER]
+        if labels.marks[p, y] + extra - labels.load[y] > delta:
+            return False
+    return True
+
+
+@step
+def _beats(plan: Plan, ask: Question, labels: Labels, control: Array, p: int) -> bool:
+    """Whether the label in scratch stands for label p as it is."""
+    _differences(plan, ask, labels, control, p, True)
+    side, k = 1 - control[SIDE], plan.stages
+    for y in range(plan.rows * k):
+        extra = labels.extra[y] if y < k else 0
+        if labels.load[y] + extra > labels.loads[side, p, y]:
+            return False
+    return True
+
+
+@step
+def _like(plan: Plan, labels: Labels, side: int, p: int) -> bool:
+    """Whether label p has the anchors of that in scratch."""
+    for w in range(plan.net_words, plan.words):
+        if labels.words[side, p, w] != labels.word[w]:
+            return False
+    return True
+
+
+@step
+def _absorbed(plan: Plan, ask: Question, labels: Labels, control: Array, key: int) -> bool:
+    """Whether a label of equal anchors stands for the one in scratch, too, merged or not.
+
+    Labels that the new one stands for die.  What stands for others has all their stages in its
+    mask, so that windows lose nothing.
+    """
+    side, k, looked = 1 - control[SIDE], plan.stages, 0
+    at = labels.head[key & (len(labels.head) - 1)]
+    while at >= 0 and looked < MOST_LOOKED:
+        p, at = at, labels.next[at]
+        if labels.keys[p] != key or labels.alive[side, p] == 0:
+            continue
+        looked += 1
+        may_cover, may_beat = True, True
+        for y in range(plan.rows * k):
+            delta = ask.delta[y // k] << control[COARSER]
+            may_cover &= labels.marks[p, y] - labels.load[y] <= delta
+            may_beat &= labels.load[y] <= labels.loads[side, p, y]
+            if not (may_cover or may_beat):
+                break
+        if not (may_cover or may_beat) or not _like(plan, labels, side, p):
+            continue
+        if may_cover and _covers(plan, ask, labels, control, p):
+            if ask.beam == 0:
+                labels.chosen[p] |= control[MASK]
+                for y in range(plan.rows * k):
+                    less = labels.load[y] - (labels.extra[y] if y < k else 0)
+                    labels.loads[side, p, y] = min(labels.loads[side, p, y], less)
+            return True
+        if may_beat and _beats(plan, ask, labels, control, p):
+            labels.alive[side, p] = 0
+            if ask.beam == 0:
+                control[MASK] |= labels.chosen[p]
+    return False
+
+
+@step
+def _insert(plan: Plan, labels: Labels, control: Array, key: int, value: int) -> None:
+    """Append the label in scratch."""
+    side, new = 1 - control[SIDE], control[NEW]
+    for y in range(plan.words):
+        labels.words[side, new, y] = labels.word[y]
+    for y in range(plan.rows * plan.stages):
+        labels.loads[side, new, y] = labels.load[y]
+        labels.marks[new, y] = labels.load[y]
+    at = key & (len(labels.head) - 1)
+    labels.keys[new] = key
+    labels.next[new] = labels.head[at]
+    labels.head[at] = new
+    labels.alive[side, new] = 1
+    labels.value[new] = value
+    labels.entry[side, new] = labels.entry[control[SIDE], control[LABEL]]
+    labels.chosen[new] = control[MASK]
+    control[NEW] = new + 1
+
+
+@step
+def _try(plan: Plan, ask: Question, labels: Labels, control: Array, s: int) -> None:
+    """Put the block of this step into stage s, and keep the label that comes of it."""
+    i, side, x = control[STEP], control[SIDE], control[LABEL]
+    v, k = plan.order[i], plan.stages
+    word, load = labels.word, labels.load
+    for y in range(plan.rows * k):
+        load[y] = labels.loads[side, x, y]
+    for row in range(plan.rows):
+        load[row * k + s] += ask.work[row, s, v]
+        if load[row * k + s] > ask.limit[row * k + s]:
+            return
+    for y in range(plan.words):
+        word[y] = labels.words[side, x, y]
+    _touch(plan, ask, i, s, word, load)
+    for q in range(plan.clear_ptr[i], plan.clear_ptr[i + 1]):
+        _set_anchor(plan, word, plan.clear[q], 0)
+    if plan.own[i] >= 0:
+        _set_anchor(plan, word, plan.own[i], s)
+    if not _refresh(plan, ask, i, word, load):
+        return
+    low = _lowest_open(plan, ask, i, word)
+    if not _has_room(plan, ask, i, low, load, _owed(plan, ask, i, word)):
+        return
+    # The highest stage in use stays open: tables need to know which it is.
+    highest = k - 1
+    while highest > 0 and load[highest] <= 0:
+        highest -= 1
+    low = min(low, highest)
+    for row in range(plan.rows):
+        for y in range(row * k, row * k + low):
+            load[y] = 0
+    slack, value = 0, 0
+    if ask.asks:
+        slack = _slack(plan, ask, len(plan.order) - i - 1, low, load)
+        if slack < 0:
+            return
+    if ask.beam > 0:
+        value = _promise(plan, ask, i, low, word, load, slack)
+    key = _hash(plan, word)
+    control[MASK] = 1 << s
+    if not _absorbed(plan, ask, labels, control, key):
+        _insert(plan, labels, control, key, value)
+
+
+@inner
+def _note(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
+    """Write into the table what the labels of this step leave to sweeps the other way."""
+    i, side, k = control[STEP], 1 - control[SIDE], plan.stages
+    steps = i + 1
+    made = ask.made
+    least = labels.load
+    for x in range(control[NEW]):
+        if labels.alive[side, x] == 0:
+            continue
+        word = labels.words[side, x]
+        low = _lowest_open(plan, ask, i, word)
+        highest = 0
+        for y in range(k):
+            least[y] = labels.loads[side, x, y]
+            if least[y] > 0:
+                highest = y
+        # Both ways of counting may have charged nets that are live here.
+        for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
+            field = _net(plan, word, plan.net[q])
+            if field >> k:
+                for y in range(k):
+                    if (field >> y) & 1:
+                        least[y] -= plan.net_cost[q]
+        for y in range(k):
+            least[y] = ask.limit[y] if y < low else max(least[y], 0)
+        beyond = 0
+        for y in range(highest - 1):
+            beyond += least[y]
+        a = least[highest] >> ask.bucket
+        b = least[highest - 1] >> ask.bucket if highest > 0 else 0
+        j = k - 1 - highest
+        made[steps, j, a, b] = min(made[steps, j, a, b], beyond // ask.unit)
+    buckets = made.shape[2]
+    for j in range(k):
+        for a in range(buckets):
+            for b in range(buckets):
+                if a > 0:
+                    made[steps, j, a, b] = min(made[steps, j, a, b], made[steps, j, a - 1, b])
+                if b > 0:
+                    made[steps, j, a, b] = min(made[steps, j, a, b], made[steps, j, a, b - 1])
+
+
+@step
+def _log(labels: Labels, control: Array) -> None:
+    """Write down where the labels of this step come from."""
+    side = 1 - control[SIDE]
+    for x in range(control[NEW]):
+        if labels.alive[side, x] == 1:
+            row = control[LOGGED]
+            labels.log_entry[row] = labels.entry[side, x]
+            labels.log_stage[row] = _lowest(labels.chosen[x])
+            labels.entry[side, x] = row
+            control[LOGGED] = row + 1
+
+
+@inner
+def _close(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
+    """End a step: what was made is read from now on."""
+    side, alive, taken = 1 - control[SIDE], 0, 0
+    if ask.pause[control[STEP]] == 1 and control[RESUMED] == 0:
+        control[STATUS] = PAUSED
+        control[RESUMED] = 1
+        return
+    for x in range(control[NEW]):
+        if labels.alive[side, x] == 1:
+            alive += 1
+            taken |= labels.chosen[x]
+    v = plan.order[control[STEP]]
+    for s in range(plan.stages):
+        if (taken >> s) & 1:
+            ask.lowest[v] = min(ask.lowest[v], s)
+            ask.highest[v] = max(ask.highest[v], s)
+    if ask.beam > 0:
+        if alive > ask.beam:
+            control[STATUS] = WIDE
+            return
+        if control[LOGGED] + alive > len(labels.log_entry):
+            control[STATUS] = OVERFLOW
+            return
+        _log(labels, control)
+    if ask.makes:
+        _note(plan, ask, labels, control)
+    control[TOTAL] += alive
+    control[SIDE], control[COUNT], control[NEW] = side, control[NEW], 0
+    control[LABEL], control[STAGE], control[COARSER], control[RESUMED] = 0, -1, 0, 0
+    control[STEP] += 1
+    if alive == 0:
+        control[STATUS] = EMPTY
+    elif control[STEP] == len(plan.order):
+        control[STATUS] = DONE
+    for y in range(len(labels.head)):
+        labels.head[y] = -1
+
+
+@compiled
+def sweep(plan: Plan, ask: Question, labels: Labels, control: Array, most: int) -> int:
+    """Go on with a sweep for about `most` labels tried; return how many were.
+
+    `control[STATUS]` says why it returned.  After FULL labels need more room (more `labels` and
+    `head`, lists linked anew), after OVERFLOW the log; after WIDE some must die.
+    """
+    tried = 0
+    control[STATUS] = RUNNING
+    while control[STATUS] == RUNNING and tried < most:
+        side = control[SIDE]
+        if control[LABEL] == control[COUNT]:
+            tried += control[NEW] // 4 + 1
+            _close(plan, ask, labels, control)
+            continue
+        x, v = control[LABEL], plan.order[control[STEP]]
+        if labels.alive[side, x] == 0:
+            control[LABEL] += 1
+            continue
+        if control[STAGE] < 0:
+            low = ask.low[v]
+            for q in range(plan.pred_ptr[control[STEP]], plan.pred_ptr[control[STEP] + 1]):
+                low = max(low, _anchor(plan, labels.words[side, x], plan.pred[q]))
+            control[STAGE] = low
+        while control[STAGE] <= ask.high[v]:
+            if control[NEW] == len(labels.next):
+                control[STATUS] = FULL
+                break
+            _try(plan, ask, labels, control, control[STAGE])
+            control[STAGE] += 1
+            tried += 1
+        if control[STATUS] == RUNNING:
+            control[LABEL] += 1
+            control[STAGE] = -1
+    return tried
+
+
+@compiled
+def link(labels: Labels, count: int) -> None:
+    """Build the lists of equal hash of the first `count` new labels anew."""
+    for y in range(len(labels.head)):
+        labels.head[y] = -1
+    for x in range(count):
+        at = labels.keys[x] & (len(labels.head) - 1)
+        labels.next[x] = labels.head[at]
+        labels.head[at] = x

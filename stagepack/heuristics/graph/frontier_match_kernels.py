@@ -1,0 +1,140 @@
+"""Compiled matching of labels with those that a sweep the other way kept at the same cut.
+
+What a label stands for can be completed only if some label from the other side fits: no edge goes
+back, and loads of both, with what nets cost that only both together cut, are within limits.  Cost:
+O(pairs * (stages + edges + nets)) at worst, as a rule O(labels).
+"""
+
+from __future__ import annotations
+
+from stagepack.heuristics.graph.frontier_state import NEW, SIDE, STEP, Labels, Plan, Question
+from stagepack.instances.compiled import compiled, step
+from stagepack.instances.profile import Array
+
+
+@step
+def _ordered(
+    plan: Plan,
+    ask: Question,
+    labels: Labels,
+    control: Array,
+    x: int,
+    other: Plan,
+    words: Array,
+    r: int,
+) -> bool:
+    """Whether no edge must go back between label x and row r of the other side.
+
+    An anchor says where its block is only as long as it was not raised by windows, or by blocks
+    between.
+    """
+    i, side, last = control[STEP], 1 - control[SIDE], plan.stages - 1
+    for q in range(plan.edge_ptr[i], plan.edge_ptr[i + 1]):
+        a, b = plan.edge_own[q], plan.edge_other[q]
+        here = labels.words[side, x, plan.anchor_word[a]] >> plan.anchor_shift[a]
+        there = words[r, other.anchor_word[b]] >> other.anchor_shift[b]
+        low, high = here & plan.anchor_mask, last - (there & other.anchor_mask)
+        if low > high:
+            v, u = plan.edge_low[q], plan.edge_high[q]
+            if (v >= 0 and low > ask.low[v]) or (u >= 0 and high < ask.high[u]):
+                return False
+    return True
+
+
+@step
+def _within(
+    plan: Plan,
+    ask: Question,
+    labels: Labels,
+    control: Array,
+    x: int,
+    other: Plan,
+    words: Array,
+    loads: Array,
+    r: int,
+) -> bool:
+    """Whether the loads of label x and row r, taken together, are within limits."""
+    i, side, k = control[STEP], 1 - control[SIDE], plan.stages
+    there = other.net_ptr[len(plan.order) - 2 - i] - plan.net_ptr[i]
+    mask, cut, total = (2 << k) - 1, 1 << k, labels.extra
+    for row in range(plan.rows):
+        for y in range(k):
+            at = row * k + y
+            total[at] = labels.loads[side, x, at] + loads[r, row * k + k - 1 - y]
+    for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
+        a, b, cost = plan.net[q], other.net[there + q], plan.net_cost[q]
+        here = (labels.words[side, x, plan.net_word[a]] >> plan.net_shift[a]) & mask
+        beyond = (words[r, other.net_word[b]] >> other.net_shift[b]) & mask
+        for y in range(k):
+            mine, its = (here >> y) & 1, (beyond >> (k - 1 - y)) & 1
+            if mine and its:
+                if here & cut and beyond & cut:
+                    total[y] -= cost * ask.pays[y]  # both counted it
+            elif (mine and not here & cut) or (its and not beyond & cut):
+                total[y] += cost * ask.pays[y]  # only now it is cut
+    over = 0
+    for y in range(plan.rows * k):
+        over += total[y] > ask.limit[y]
+    return over == 0
+
+
+@compiled
+def match(
+    plan: Plan,
+    ask: Question,
+    labels: Labels,
+    control: Array,
+    other: Plan,
+    words: Array,
+    loads: Array,
+    begin: int,
+    most: int,
+) -> int:
+    """Let new labels die that nothing of the other side completes; return where to go on.
+
+    Parameters
+    ----------
+    plan, ask, labels, control
+        Of the sweep, which pauses at the end of a step.
+    other : Plan
+        That of the other direction.
+    words, loads : ndarray of int64
+        Rows of the labels that it kept here.
+    begin : int
+        The first label to look at.
+    most : int
+        Pairs after which to return, about.
+    """
+    i, side, k = control[STEP], 1 - control[SIDE], plan.stages
+    count, room = len(words), labels.load
+    tried, last, x = 0, 0, begin
+    while x < control[NEW] and tried < most:
+        if labels.alive[side, x] == 0:
+            x += 1
+            continue
+        for y in range(plan.rows * k):
+            room[y] = ask.limit[y] - labels.loads[side, x, y]
+        for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
+            a = plan.net[q]
+            field = labels.words[side, x, plan.net_word[a]] >> plan.net_shift[a]
+            for y in range(k):
+                if (field >> k) & (field >> y) & 1:
+                    room[y] += plan.net_cost[q]
+        found = False
+        for z in range(count):
+            r = last + z - count if last + z >= count else last + z
+            tried += 1
+            fine = True
+            for y in range(plan.rows * k):
+                if loads[r, y // k * k + k - 1 - y % k] > room[y]:
+                    fine = False
+                    break
+            if not fine or not _ordered(plan, ask, labels, control, x, other, words, r):
+                continue
+            if _within(plan, ask, labels, control, x, other, words, loads, r):
+                found, last = True, r
+                break
+        if not found:
+            labels.alive[side, x] = 0
+        x += 1
+    return x

@@ -1,0 +1,302 @@
+"""What a sweep over blocks does at every step: which fields of its labels live, and which change.
+
+The blocks are swept along a topological order.  A *net* is live from its first member to its last,
+an *anchor* from a block to its last direct successor; edges that others imply need none.  After
+every step the fields are brought up to date whose remaining members changed, or what bounds them
+from below: the anchors that reach a remaining block through remaining ones.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from stagepack.heuristics.graph.frontier_state import FIRST, LAST, Plan
+from stagepack.instances.profile import Array
+
+Rows = list[list[int]]
+
+WORD_BITS = 62
+"""Bits of a word that hold fields; a net's has one more than there are stages."""
+
+AHEAD = 64
+"""Remaining blocks that are looked at for what bounds one of them; farther ones bound it less."""
+
+
+@dataclass
+class Network:
+    """Blocks, their order and their nets as rows.
+
+    Attributes
+    ----------
+    before, after : list of list of int
+        Direct predecessors and successors of every block, without edges that others imply.
+    members : list of list of int
+        Blocks of every net.
+    cost : list of int
+        Ticks of every net.
+    """
+
+    before: Rows
+    after: Rows
+    members: Rows
+    cost: list[int]
+
+    def mirrored(self) -> Network:
+        """Return the same network with all edges turned."""
+        return Network(self.after, self.before, self.members, self.cost)
+
+
+def rows(ptr: Array, flat: Array) -> Rows:
+    """Return rows in CSR form as lists."""
+    entries, ends = flat.tolist(), ptr.tolist()
+    return [entries[a:b] for a, b in pairwise(ends)]
+
+
+def reduced(before: Rows) -> tuple[Rows, Rows]:
+    """Return predecessors and successors without implied edges; blocks are numbered topologically.
+
+    Cost: O(edges * n / 64).
+    """
+    above: list[int] = []
+    kept: Rows = []
+    after: Rows = [[] for _ in before]
+    for v, sources in enumerate(before):
+        implied, direct = 0, []
+        for u in sorted(sources, reverse=True):
+            if not (implied >> u) & 1:
+                direct.append(u)
+                after[u].append(v)
+                implied |= above[u]
+        above.append(implied | sum(1 << u for u in direct))
+        kept.append(direct[::-1])
+    return kept, after
+
+
+class _Slots:
+    """Numbers that are given out, the least first, and given back."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._free: list[int] = []
+
+    def take(self) -> int:
+        if self._free:
+            return heapq.heappop(self._free)
+        self.count += 1
+        return self.count - 1
+
+    def give(self, slot: int) -> None:
+        heapq.heappush(self._free, slot)
+
+    def places(self, width: int, first: int) -> tuple[Array, Array, int]:
+        """Return word and shift of every slot of so many bits from a word on, and the words."""
+        each = WORD_BITS // width
+        at = np.arange(max(self.count, 1), dtype=np.int64)
+        return first + at // each, at % each * width, -(-self.count // each)
+
+
+@dataclass
+class _Columns:
+    """The arrays of a plan while they grow."""
+
+    ptr: dict[str, list[int]] = field(default_factory=dict)
+    flat: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, name: str, *values: int) -> None:
+        self.flat.setdefault(name, []).extend(values)
+
+    def end(self, name: str) -> None:
+        """End a row."""
+        self.ptr.setdefault(name, [0]).append(len(self.flat.get(name, ())))
+
+    def arrays(self, *names: str) -> list[Array]:
+        return [np.array(self.flat.get(name, ()), dtype=np.int64) for name in names]
+
+    def csr(self, name: str, *more: str) -> list[Array]:
+        return [np.array(self.ptr.get(name, (0,)), dtype=np.int64), *self.arrays(name, *more)]
+
+
+class _Sweep:
+    """One pass over an order that takes down what labels will need."""
+
+    def __init__(self, network: Network, order: Sequence[int]) -> None:
+        n = len(order)
+        self.network, self.order = network, order
+        self.position = [0] * n
+        for i, v in enumerate(order):
+            self.position[v] = i
+        self.nets_of: Rows = [[] for _ in range(n)]
+        for t, members in enumerate(network.members):
+            for x in members:
+                self.nets_of[x].append(t)
+        self.nets, self.anchors = _Slots(), _Slots()
+        self.net_slot: dict[int, int] = {}
+        self.anchor_slot: dict[int, int] = {}
+        self.remaining = [len(row) for row in network.after]
+        self.columns = _Columns()
+        self.live: list[dict[int, int]] = []
+        self.known: dict[tuple[bool, int], tuple[tuple[int, tuple[int, ...]], ...]] = {}
+
+    def bounds(self, x: int) -> tuple[tuple[int, ...], set[int]]:
+        """Return the swept blocks that bound a remaining one, and the remaining ones between."""
+        found: set[int] = set()
+        stack, seen = [x], {x}
+        while stack:
+            for u in self.network.before[stack.pop()]:
+                if u in self.anchor_slot:
+                    found.add(u)
+                elif u not in seen and len(seen) < AHEAD:
+                    seen.add(u)
+                    stack.append(u)
+        return tuple(sorted(found)), seen - {x}
+
+    def behind(self, x: int, i: int) -> bool:
+        """Whether a predecessor of x remains after step i."""
+        return any(self.position[u] > i for u in self.network.before[x])
+
+    def cross(self, other: _Sweep) -> None:
+        """Take down the edges over every cut, with what the other direction calls them."""
+        for i, here in enumerate(self.live):
+            j = len(self.order) - 2 - i
+            there = other.live[j] if j >= 0 else {}
+            for u, slot in here.items():
+                for x in self.network.after[u]:
+                    if x in there:
+                        self.columns.add("edge_own", slot)
+                        self.columns.add("edge_other", there[x])
+                        self.columns.add("edge_low", -1 if self.behind(x, i) else x)
+                        self.columns.add("edge_high", -1 if other.behind(u, j) else u)
+            self.columns.end("edge_own")
+
+    def step(self, i: int) -> None:
+        """Take down step i."""
+        v, columns = self.order[i], self.columns
+        columns.add("pred", *(self.anchor_slot[u] for u in self.network.before[v]))
+        columns.end("pred")
+        self._touch(i)
+        for u in self.network.before[v]:
+            self.remaining[u] -= 1
+            if self.remaining[u] == 0:
+                slot = self.anchor_slot.pop(u)
+                self.known.pop((False, u), None)
+                self.anchors.give(slot)
+                columns.add("clear", slot)
+        columns.end("clear")
+        own = -1
+        if self.network.after[v]:
+            own = self.anchor_slot[v] = self.anchors.take()
+        columns.add("own", own)
+        self._items(i)
+        for t, slot in sorted(self.net_slot.items()):
+            columns.add("net", slot)
+            columns.add("net_cost", self.network.cost[t])
+        columns.end("net")
+        columns.add("anchor", *self.anchor_slot.values())
+        columns.end("anchor")
+        self.live.append(dict(self.anchor_slot))
+
+    def _touch(self, i: int) -> None:
+        done = []
+        for t in self.nets_of[self.order[i]]:
+            places = [self.position[x] for x in self.network.members[t]]
+            flags = 0
+            if min(places) == i:
+                flags |= FIRST
+                self.net_slot[t] = self.nets.take()
+            if max(places) == i:
+                flags |= LAST
+                done.append(t)
+            self.columns.add("touch", self.net_slot[t])
+            self.columns.add("touch_cost", self.network.cost[t])
+            self.columns.add("touch_flags", flags)
+        self.columns.end("touch")
+        for t in done:
+            self.nets.give(self.net_slot.pop(t))
+            self.known.pop((True, t), None)
+
+    def _items(self, i: int) -> None:
+        """Take down the fields whose remaining blocks changed, or what bounds these."""
+        bounds: dict[int, tuple[tuple[int, ...], set[int]]] = {}
+        live = [(True, t) for t in self.net_slot] + [(False, u) for u in self.anchor_slot]
+        for key in live:
+            is_net, which = key
+            blocks = (self.network.members if is_net else self.network.after)[which]
+            rest = [x for x in blocks if self.position[x] > i]
+            for x in rest:
+                if x not in bounds:
+                    bounds[x] = self.bounds(x)
+            # What comes after another one of them is bounded no less.
+            terms = tuple((x, bounds[x][0]) for x in rest if bounds[x][1].isdisjoint(rest))
+            if self.known.get(key) == terms:
+                continue
+            self.known[key] = terms
+            self.columns.add("item", (self.net_slot if is_net else self.anchor_slot)[which])
+            self.columns.add("item_cost", self.network.cost[which] if is_net else -1)
+            for x, anchors in terms:
+                self.columns.add("term", x)
+                self.columns.add("bound", *(self.anchor_slot[u] for u in anchors))
+                self.columns.end("bound")
+            self.columns.end("term")
+        self.columns.end("item")
+
+
+def plans(
+    network: Network, order: Sequence[int], stages: int, kinds: int, pause: Callable[[], object]
+) -> tuple[Plan, Plan]:
+    """Return what sweeps along a topological order, and against it, do.
+
+    Parameters
+    ----------
+    network : Network
+    order : sequence of int
+    stages : int
+        At most `WORD_BITS` - 1.
+    kinds : int
+        Kinds of load.
+    pause : callable
+        Called at every step; what it raises ends the pass.
+    """
+    along = _Sweep(network, order)
+    against = _Sweep(network.mirrored(), order[::-1])
+    for one in (along, against):
+        for i in range(len(order)):
+            pause()
+            one.step(i)
+    for one, other in ((along, against), (against, along)):
+        one.cross(other)
+    return _finished(along, stages, kinds), _finished(against, stages, kinds)
+
+
+def _finished(pass_: _Sweep, stages: int, kinds: int) -> Plan:
+    """Return the arrays of a pass."""
+    width = max(1, (stages - 1).bit_length())
+    net_word, net_shift, net_words = pass_.nets.places(stages + 1, 0)
+    anchor_word, anchor_shift, anchor_words = pass_.anchors.places(width, net_words)
+    columns = pass_.columns
+    return Plan(
+        np.array(pass_.order, dtype=np.int64),
+        stages,
+        kinds,
+        max(1, net_words + anchor_words),
+        net_words,
+        net_word,
+        net_shift,
+        anchor_word,
+        anchor_shift,
+        (1 << width) - 1,
+        *columns.csr("pred"),
+        *columns.csr("touch", "touch_cost", "touch_flags"),
+        *columns.csr("clear"),
+        *columns.arrays("own"),
+        *columns.csr("item", "item_cost"),
+        *columns.csr("term"),
+        *columns.csr("bound"),
+        *columns.csr("net", "net_cost"),
+        *columns.csr("anchor"),
+        *columns.csr("edge_own", "edge_other", "edge_low", "edge_high"),
+    )

@@ -1,0 +1,119 @@
+"""Window search: blocks near a boundary between stages may move by a stage or two.
+
+The best partition known gives every block a window of stages: its own, and for a part of the blocks
+of each stage, those that have least work before them or after them, the next one.  Whether some
+partition within the windows is better by a step is decided by the sweeps of :mod:`.frontier`, first
+coarsely and then finely, each followed by a beam that looks for it.  Parts grow while nothing is
+found, then steps shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.graph import frontier_state as state
+from stagepack.heuristics.graph.frontier import Guide, Sweeps, Windows
+from stagepack.instances.profile import Array
+
+PARTS = (0.35, 0.5, 0.65, 0.8)
+"""Parts of the blocks of a stage that may move to the next one."""
+DELTAS = (0.1, 0.03, 0.01)
+"""Parts of the limit within which loads are merged, sweep after sweep."""
+STEPS = (0.03, 0.015, 0.008, 0.004, 0.002, 0.001)
+"""Parts of the objective by which to improve it."""
+BEAM, FINE = 500, 0.005
+"""Labels of a beam, and the part of the limit by which they differ."""
+PATIENCE = 2.0
+"""Seconds of work of one sweep, on a graph of a thousand blocks."""
+
+
+def windows(sweeps: Sweeps, stages: Array, part: float, reach: int) -> Windows:
+    """Return the stages that blocks may take around those that they have.
+
+    Parameters
+    ----------
+    sweeps : Sweeps
+    stages : ndarray of int64, shape (blocks,)
+    part : float
+        How many of a stage may move up, and how many down.
+    reach : int
+        Stages by which they may.
+    """
+    low, high = stages.copy(), stages.copy()
+    for s in range(sweeps.model.stages):
+        own = np.flatnonzero(stages == s)
+        rank = np.argsort(np.argsort(sweeps.above[own] - sweeps.below[own], kind="stable"))
+        place = rank / max(1, len(own) - 1)
+        low[own[place <= part]] -= reach
+        high[own[place >= 1 - part]] += reach
+    return np.maximum(low, 0), np.minimum(high, sweeps.model.stages - 1)
+
+
+def improved(sweeps: Sweeps, limit: int, around: Windows, beam: int, work: float) -> Array | None:
+    """Return stages within a limit and windows, or None where none were found.
+
+    Parameters
+    ----------
+    sweeps : Sweeps
+    limit : int
+        Ticks.
+    around : tuple of ndarray
+        Windows.
+    beam : int
+    work : float
+        Seconds of work of a sweep at most.
+    """
+    low, high = sweeps.windows(limit)
+    guide = Guide((np.maximum(low, around[0]), np.minimum(high, around[1])), None, {})
+    for turn, delta in enumerate(DELTAS):
+        reverse = turn % 2 == 1
+        swept = sweeps.run(reverse, limit, int(delta * limit), guide, work=work)
+        if swept.status != state.DONE or swept.guide is None:
+            return None
+        guide = swept.guide
+        found = sweeps.run(not reverse, limit, int(FINE * limit), guide, beam=beam)
+        if found.stages is not None:
+            return found.stages
+    return None
+
+
+def search(
+    sweeps: Sweeps,
+    start: Array,
+    value: int,
+    offer: Callable[[Array], int | None],
+    bound: Callable[[], int],
+    reach: int,
+) -> None:
+    """Improve a partition until no step helps.
+
+    Parameters
+    ----------
+    sweeps : Sweeps
+    start : ndarray of int64, shape (blocks,)
+    value : int
+        Ticks of the partition.
+    offer : callable
+        Told of every better one; returns its ticks, None if it breaks a rule.
+    bound : callable
+        Ticks below which nothing is known to be possible.
+    reach : int
+        Stages by which blocks may move.
+    """
+    patience = PATIENCE * max(1.0, sweeps.model.blocks / 1000)
+    step, part = 0, 0
+    while step < len(STEPS):
+        limit = max(bound(), value - max(1, int(STEPS[step] * value)))
+        if limit >= value:
+            return
+        around = windows(sweeps, start, PARTS[part], reach)
+        found = improved(sweeps, limit, around, BEAM, patience)
+        better = None if found is None else offer(found)
+        if found is not None and better is not None and better < value:
+            start, value, part = found, better, 0
+            continue
+        part += 1
+        if part == len(PARTS):
+            step, part = step + 1, 0

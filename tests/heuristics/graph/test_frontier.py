@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stagepack as sp
+from stagepack.heuristics.graph import frontier_state as state
+from stagepack.heuristics.graph.frontier import Guide, Sweeps
+from stagepack.heuristics.graph.frontier_model import Model, unsupported
+from stagepack.heuristics.graph.frontier_plan import reduced
+from stagepack.instances.graph import Compact, GraphPartition
+from tests.random_graphs import brute_force, random_instance
+
+REPEATING = {"deterministic": True}
+
+
+def drawn(seed: int, nodes: int, **options: object) -> GraphPartition:
+    return random_instance(np.random.default_rng(seed), nodes, **options)
+
+
+def branchy(rng: np.random.Generator, cells: int, accelerators: int) -> GraphPartition:
+    """Cells of four branches each, which read the two cells before."""
+    edges, last = [], [0, 0]
+    nodes = 1
+    for _ in range(cells):
+        out = nodes + 4
+        for branch in range(4):
+            edges += [(last[branch % 2], nodes + branch), (nodes + branch, out)]
+        last = [last[1], out]
+        nodes += 5
+    traffic = rng.integers(1, 12, nodes)
+    users: list[list[int]] = [[] for _ in range(nodes)]
+    for u, v in edges:
+        users[u].append(v)
+    return GraphPartition.from_arrays(
+        rng.integers(1, 20, nodes),
+        accelerators=accelerators,
+        producer=np.arange(nodes)[[bool(row) for row in users]],
+        consumers=[v for row in users for v in row],
+        consumer_ptr=np.cumsum([0, *(len(row) for row in users if row)]),
+        traffic=traffic[[bool(row) for row in users]],
+        bandwidth=1,
+    )
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_agrees_with_trying_everything(block: int) -> None:
+    asked = 0
+    for seed in range(40 * block, 40 * block + 40):
+        objective = "memory" if seed % 5 == 0 else "sum"
+        instance = drawn(seed, 2 + seed % 6, objective=objective, contiguous=True)
+        if unsupported(instance):
+            continue
+        asked += 1
+        result = sp.solve(instance, method="frontier", warm_start=None)
+        best = brute_force(instance)
+        if best is None:
+            assert result.solution is None
+            continue
+        assert result.status is not sp.Status.INFEASIBLE
+        assert result.bound is not None
+        slack = 1e-9 * float(best[0])
+        assert result.bound <= float(best[0]) + slack
+        if result.objective is not None:
+            assert result.objective >= float(best[0]) - slack
+        if not instance.stash.any() and instance.empty_devices:
+            assert result.objective == pytest.approx(float(best[0]))
+            assert result.bound == pytest.approx(float(best[0]))
+    assert asked > 10
+
+
+@pytest.mark.parametrize("delta", [0, 3, 9])
+@pytest.mark.parametrize("first", [False, True])
+def test_sweeps_in_turns_lose_no_partition(delta: int, first: bool) -> None:
+    # What each leaves to the next one, merged or not, must let the best partitions pass.
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        instance = drawn(
+            seed, 7, objective="sum", contiguous=True, cpus=0, accelerators=int(rng.integers(2, 4))
+        )
+        compact = Compact.of(instance)
+        best = brute_force(instance)
+        if best is None or unsupported(instance) or instance.stash.any():
+            continue
+        limit = math.ceil(best[0] * compact.scale) + compact.rounding
+        sweeps = Sweeps(Model.of(compact), lambda: None, seed)
+        guide = Guide(sweeps.windows(limit), None, {})
+        for reverse in itertools.islice(itertools.cycle((first, not first)), 5):
+            swept = sweeps.run(reverse, limit, delta, guide)
+            assert swept.status == state.DONE, seed
+            assert swept.guide is not None
+            guide = swept.guide
+            found = sweeps.run(not reverse, limit, 0, guide, beam=10_000)
+            assert found.stages is not None, seed
+            classes = sweeps.model.classes
+            assert compact.loads(found.stages, classes).max() <= limit
+
+
+def test_bounds_are_safe_and_runs_repeat_on_a_branchy_graph() -> None:
+    instance = branchy(np.random.default_rng(1), 12, 4)
+    results = [
+        sp.solve(instance, method="frontier", time_limit=1.0, seed=3, options=REPEATING)
+        for _ in range(2)
+    ]
+    assert results[0].solution == results[1].solution
+    assert results[0].bound == results[1].bound
+    assert results[0].bound_source == "frontier labels"
+    assert results[0].objective is not None
+    assert results[0].bound is not None
+    assert results[0].bound <= results[0].objective
+
+
+def test_little_room_for_labels_weakens_but_never_breaks_bounds() -> None:
+    compact = Compact.of(branchy(np.random.default_rng(2), 12, 3))
+    ample = Sweeps(Model.of(compact), lambda: None, 0)
+    scarce = Sweeps(Model.of(compact), lambda: None, 0, memory=2**20)
+    loads = compact.loads(np.zeros(compact.blocks, dtype=np.int64), ample.model.classes)
+    for limit in range(int(loads.max()) // 3, int(loads.max()), 40):
+        guide = Guide(ample.windows(limit), None, {})
+        if ample.run(False, limit, 4, guide).status == state.DONE:
+            assert scarce.run(False, limit, 4, guide).status in (state.DONE, state.FULL)
+
+
+def test_edges_that_others_imply_are_left_out() -> None:
+    assert reduced([[], [0], [0, 1], [1, 2]]) == ([[], [0], [1], [2]], [[1], [2], [3], []])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"objective": "overlap"}, "the objective overlap is not supported"),
+        ({"contiguous": False}, "contiguous"),
+        ({"speeds": [1, 2]}, "unlike"),
+    ],
+)
+def test_says_what_it_cannot_answer(options: dict[str, object], reason: str) -> None:
+    given: dict[str, Any] = {"accelerators": 2, "objective": "sum", **options}
+    instance = GraphPartition.from_arrays([1, 2, 3], **given)
+    assert reason in unsupported(instance)
