@@ -29,7 +29,7 @@ from stagepack.instances.profile import Array
 
 LARGEST_TABLE = 2**26  # nets times stages
 CHUNK = 20_000  # moves between two questions whether to go on
-MOVES = 2_000  # of a round, for each block
+MOVES = 1_000  # of a round, for each block
 LEAST_MOVES = 400_000
 HOTTEST, COLDEST = 0.05, 0.0002
 """Energies, in parts of the first objective, between which a round cools."""

@@ -70,6 +70,10 @@ class Search:
             "linear-dp": lambda: self.along_orders(*LONG),
         }
         offer_start(self.instance, self.progress, self.settings, starts)
+        self.learn()
+
+    def learn(self) -> None:
+        """Take what the best partition known is worth, whoever found it."""
         if self.progress.objective is not None:
             ticks = Fraction(self.progress.objective) * self.compact.scale
             self.known = min(self.known, math.ceil(ticks) + self.compact.rounding + 1)
@@ -108,8 +112,26 @@ class Search:
         finally:
             offer()
 
-    def over_ideals(self) -> None:
-        """Prove the best partition, or that there is none."""
+    def over_ideals(self, seconds: float = math.inf) -> None:
+        """Prove the best partition, or that there is none.
+
+        Parameters
+        ----------
+        seconds : float
+            After which to give up.
+
+        Raises
+        ------
+        TooMany
+            When that is not enough, or memory.
+        """
+        end = self.progress.spent + seconds
+
+        def pause() -> None:
+            self.progress.require_time()
+            if self.progress.spent > end:
+                raise TooMany("there are too many ideals for the time")
+
         with self.progress.setup("loading kernels"):
             ideal_dp.load_kernels()
 
@@ -123,7 +145,7 @@ class Search:
         def bound(ticks: int) -> None:
             self.raise_bound(ticks, "exhausted search")
 
-        if not ideal_dp.solve(self.compact, self.known, self.progress.require_time, take, bound):
+        if not ideal_dp.solve(self.compact, self.known, pause, take, bound):
             self.progress.prove_infeasible(explain(self.compact))
 
     def by_labels(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from stagepack.formulations.graph import CpSat, Milp
 from stagepack.heuristics.graph import metis
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
+from stagepack.heuristics.graph.ideals import TooMany
 from stagepack.heuristics.graph.pipedream import MOST_STATES, Recurrence, TooManyStates
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
 from stagepack.methods import Settings
@@ -19,6 +20,10 @@ from stagepack.methods.graph.improve import local_search, on_engine
 from stagepack.progress import Progress, Stopped
 
 GraphProgress = Progress[GraphSolution]
+GLANCE = 0.4
+"""Seconds in which `auto` tries to prove what a few orders give,"""
+LOOK = 0.4
+"""and part of the rest in which it tries again once local search has lowered that."""
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
 
 
@@ -95,16 +100,33 @@ def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Sett
 
 
 def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
-    """Run the exact search that applies; where it gives up, improve what is known."""
+    """Run the exact search that applies; where it is slow, improve what is known first."""
+    search = Search(instance, progress, settings)
+    if search.impossible:
+        return
     supports = {method.name: not method.unsupported(instance) for method in METHODS}
-    if supports["dp"]:
-        RUNS["dp"](instance, progress, settings)
-        if not progress.keep_going():
-            return
-    progress.reason = ""
-    RUNS["local-search"](instance, progress, _from_here(progress, settings))
-    if supports["cp-sat"] and not supports["dp"] and progress.keep_going():
-        RUNS["cp-sat"](instance, progress, _from_here(progress, settings))
+    given_up = ""
+    try:
+        search.start()
+        progress.require_time()
+        # What is known makes the exact search faster, but most graphs need no more than this.
+        for seconds, rounds in ((GLANCE, 2), (LOOK * progress.remaining, None)):
+            if supports["dp"]:
+                try:
+                    search.over_ideals(seconds)
+                except TooMany as error:
+                    given_up = f"dp: {error}"
+                else:
+                    return
+            local_search(search.compact, progress, settings.seed, rounds)
+            search.learn()
+            progress.reason = given_up
+            progress.require_time()
+        if supports["cp-sat"] and not supports["dp"]:
+            progress.reason = ""
+            RUNS["cp-sat"](instance, progress, _from_here(progress, settings))
+    except Stopped:
+        return
 
 
 def _from_here(progress: GraphProgress, settings: Settings) -> Settings:

@@ -1,0 +1,71 @@
+"""What ``auto`` of graph partitioning does where its exact search is slow, or does not apply."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stagepack as sp
+from stagepack.heuristics.graph.local_search import Search
+from stagepack.instances.graph import Compact
+from tests.random_graphs import brute_force, random_instance
+
+
+@pytest.mark.parametrize(
+    ("name", "optimum"),
+    [
+        ("operators/bert_l-3_inference", 21.9084),
+        ("operators/bert_l-3_training", 54.2074),
+        ("throughput/bert24_training", 39.7895),
+    ],
+)
+def test_stages_that_need_not_be_contiguous(data_dir: Path, name: str, optimum: float) -> None:
+    instance = sp.read(data_dir / "dnn-partitioning" / f"{name}.json", contiguous=False)
+    result = sp.solve(instance, time_limit=4)
+    assert result.solution is not None
+    assert result.objective is not None
+    assert result.bound is not None
+    assert optimum * 0.9999 <= result.objective <= optimum * 1.002
+    assert result.bound <= optimum * 1.0001
+
+
+def test_local_search_starts_where_auto_gives_up() -> None:
+    # So many sources that no exact search comes to an end in a second.
+    rng = np.random.default_rng(0)
+    edges = [(int(rng.integers(0, 150)), 150 + v) for v in range(250)]
+    instance = sp.GraphPartition.from_edges(
+        400, edges, time=rng.integers(1, 50, 400), traffic=rng.integers(1, 9, 400), accelerators=5
+    )
+    result = sp.solve(instance, time_limit=3)
+    alone = sp.solve(instance, method="equal-work")
+    assert result.objective is not None
+    assert alone.objective is not None
+    assert result.bound is not None
+    assert result.bound <= result.objective <= alone.objective
+
+
+def test_auto_agrees_with_trying_everything() -> None:
+    for seed in range(40):
+        instance = random_instance(np.random.default_rng(7_000 + seed), 5)
+        optimum = brute_force(instance)
+        result = sp.solve(instance, time_limit=20)
+        if optimum is None:
+            assert result.solution is None
+            continue
+        assert result.objective == pytest.approx(float(optimum[0]), rel=1e-6, abs=1e-9)
+        if result.bound is not None:
+            assert result.bound <= float(optimum[0]) * (1 + 1e-9)
+
+
+def test_stages_of_a_solution_are_read_back() -> None:
+    for seed in range(60):
+        instance = random_instance(np.random.default_rng(seed), 6)
+        result = sp.solve(instance, method="linear-dp", time_limit=5)
+        compact = Compact.of(instance)
+        if result.solution is None or Search.unsupported(compact):
+            continue
+        again = compact.assignment(*compact.stages(result.solution))
+        assert instance.check(again) == ()
+        assert instance.evaluate(again) == pytest.approx(instance.evaluate(result.solution))
