@@ -81,7 +81,7 @@ class GraphView(View[GraphPartition, GraphSolution]):
             "Speeds": given["speeds"] not in ([1, 1], []) and _range(given["speeds"]),
             "Stash": given["stash"]
             and f"{as_text.quantity(given['stash'])} a microbatch, "
-            f"{as_text.plural(given['microbatches'], 'microbatch')}",
+            f"{number(given['microbatches'])} in flight at most",
             "Devices": not given["empty_devices"] and "each has nodes",
             "Order": given["device_order"] == "fixed" and "stages in the order of the devices",
         }
@@ -136,10 +136,15 @@ class GraphView(View[GraphPartition, GraphSolution]):
         totals = [
             ("Objective", self.worth(instance, instance.evaluate(solution))),
             ("Stages", number(len(rows))),
-            ("Busiest device", number(max(figures["load"]))),
-            ("Mean load", number(sum(figures["load"]) / len(rows))),
-            ("Traffic that crosses, in time", number(sum(figures["sent"]))),
         ]
+        if instance.objective == Objective.MEMORY:
+            totals.append(("Bytes of all devices", number(sum(figures["memory"]))))
+        else:
+            totals += [
+                ("Busiest device", number(max(figures["load"]))),
+                ("Mean load", number(sum(figures["load"]) / len(rows))),
+                ("Traffic that crosses, in time", number(sum(figures["sent"]))),
+            ]
         sheet = Sheet(
             given,
             [[_cell(name, row[name]) for name in given] for row in rows],
