@@ -63,7 +63,7 @@ class Line:
         self._origin = np.empty((n + 1, states), dtype=np.int32)
         self._way = np.empty((n + 1, states), dtype=np.int32)
 
-    def cut(self, order: Array, limit: int, first_limit: int = FAR) -> Found | None:
+    def cut(self, order: Array, limit: int, first_limit: int = FAR, grain: int = 1) -> Found | None:
         """Return the best stages along an order if they are worth less than `limit`.
 
         Parameters
@@ -73,9 +73,11 @@ class Line:
         limit : int
         first_limit : int
             Greatest load of the forward pass, where it counts apart.
+        grain : int
+            Stages begin and end at multiples of this.
         """
         staging, kernels_ = self.staging, self._kernels
-        state = np.array([0, limit, first_limit, staging.most_devices, 0], dtype=np.int64)
+        state = np.array([0, limit, first_limit, staging.most_devices, 0, grain], dtype=np.int64)
         self._value[:] = FAR
         self._value[0, 0] = 0
         for array in self._cut:
@@ -139,6 +141,8 @@ DRAWN, DEEP, NARROW = (1.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.5, 0.0, 1.0)
 """Tastes of orders: at random, depth first, and with little traffic across cuts; see `arrange`."""
 FEW_PROBES = 6
 """Of the limits of one order, where forward and backward loads count apart."""
+FINE = 2_000
+"""Blocks up to which the first orders are cut anywhere."""
 ARRANGED = 2e-7
 """Seconds of work for each block that is put in order."""
 
@@ -183,12 +187,13 @@ class Hunt:
         """
         end = effort.spent() + seconds
         anywhere = np.zeros(self._staging.n, dtype=np.int32)
-        self.try_order(np.arange(self._staging.n, dtype=np.int32))
+        coarse = 1 + self._staging.n // FINE
+        self.try_order(np.arange(self._staging.n, dtype=np.int32), coarse)
         tastes = (NARROW, DEEP, DRAWN)
         for which in range(orders):
             if effort.spent() > end:
                 return
-            self.try_order(self._order(anywhere, tastes[which % 3]))
+            self.try_order(self._order(anywhere, tastes[which % 3]), coarse)
         failed = 0
         while self.best is not None and failed < patience and effort.spent() <= end:
             rank = len(self.best.ways) - 1 - self.best.stage_of
@@ -227,31 +232,38 @@ class Hunt:
         self._pause()
         return order
 
-    def try_order(self, order: Array) -> bool:
-        """Cut an order; return whether that gave a better partition."""
+    def try_order(self, order: Array, grain: int = 1) -> bool:
+        """Cut an order; return whether that gave a better partition.
+
+        Parameters
+        ----------
+        order : ndarray of int32, shape (n,)
+        grain : int
+            See :meth:`Line.cut`.
+        """
         known = FAR if self.best is None else self.best.whole
         if self._staging.mode == FORWARD_BACKWARD:
             found = least_sum(
-                lambda limit, first: self._line.cut(order, limit, first),
+                lambda limit, first: self._line.cut(order, limit, first, grain),
                 self._first,
                 self._value,
                 known,
                 FEW_PROBES,
             )
         elif self.best is None:
-            found = self._first_cut(order)
+            found = self._first_cut(order, grain)
         else:
-            found = self._line.cut(order, known)
+            found = self._line.cut(order, known, grain=grain)
         if found is None:
             return False
         self.best = found
         self._offer(found)
         return True
 
-    def _first_cut(self, order: Array) -> Found | None:
+    def _first_cut(self, order: Array, grain: int) -> Found | None:
         """Return the best cuts of an order, tried with limits near the bound first."""
         for part in (16, 4, 1):
-            found = self._line.cut(order, self._value + self._value // part + 1)
+            found = self._line.cut(order, self._value + self._value // part + 1, grain=grain)
             if found is not None:
                 return found
-        return self._line.cut(order, FAR)
+        return self._line.cut(order, FAR, grain=grain)

@@ -35,7 +35,8 @@ from stagepack.instances.profile import Array
     FIRST_LIMIT,  # and their first loads at most this
     MOST_DEVICES,  # that a stage is replicated on
     STEPS,  # elementary ones since the last call
-) = range(5)
+    GRAIN,  # segments begin and end at multiples of this
+) = range(6)
 
 
 @step
@@ -103,6 +104,8 @@ def cut_order(
         _limits(state, limits)
         count = 0
         for q in range(states):
+            if a % state[GRAIN] > 0:
+                break
             if value[a, q] < state[LIMIT] and possible(rooms, sums, crossing, a, n, q, limits):
                 live[count] = q
                 count += 1
@@ -120,6 +123,8 @@ def cut_order(
                 )
                 if least >= state[LIMIT]:
                     break
+                if b % state[GRAIN] > 0 and b < n:
+                    continue
                 for index in range(count):
                     q = live[index]
                     for t in range(ways.first[q], ways.first[q + 1]):

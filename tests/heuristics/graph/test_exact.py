@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stagepack.heuristics.graph import dp
 from stagepack.heuristics.graph.bounds import objective_bound
-from stagepack.heuristics.graph.linear import Hunt
+from stagepack.heuristics.graph.linear import Hunt, Line
 from stagepack.heuristics.graph.reduction import hosts
 from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Found, Staging
@@ -171,3 +171,16 @@ def test_ideals_of_antichains_and_chains(width: int) -> None:
     for edges, count in (([], 2**width), (chain, width + 1)):
         instance = GraphPartition.from_edges(width, edges, time=times, accelerators=2)
         assert Lattice(Staging.of(Compact.of(instance)), go_on).count == count
+
+
+def test_coarse_cuts_lie_at_multiples() -> None:
+    edges = [(u, u + 1) for u in range(10)]
+    times = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+    compact = Compact.of(GraphPartition.from_edges(11, edges, time=times, accelerators=3))
+    line, order = Line(Staging.of(compact), go_on), np.arange(11, dtype=np.int32)
+    fine, coarse = line.cut(order, FAR), line.cut(order, FAR, grain=4)
+    assert fine is not None
+    assert coarse is not None
+    assert fine.value == 17
+    assert coarse.value == 19
+    assert np.flatnonzero(np.diff(coarse.stage_of)).tolist() == [3, 7]
