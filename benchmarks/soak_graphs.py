@@ -1,0 +1,121 @@
+"""Soak: every method of graph partitioning on thousands of random graphs.
+
+    python -m benchmarks.soak_graphs --instances 3000 --nodes 4-6
+    python -m benchmarks.soak_graphs --instances 500 --nodes 8-14 --engines-every 4
+
+Graphs with every option at random (:mod:`tests.random_graphs`).  Small ones are solved by trying
+every assignment, too; on larger ones the best answer that some method proves is what the others
+are held against.  One line a method with what it proved, and every disagreement in full.  Exit
+code 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import math
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from stagepack.errors import StagepackError
+from stagepack.result import Result, Status
+from stagepack.solve import methods, solve
+from tests.random_graphs import brute_force, random_instance
+
+TRIED = 2_000_000
+"""Assignments to try at most."""
+SLACK = 1e-9
+"""Relative, of values that are no integers."""
+LIMIT = 30
+"""Seconds for a run."""
+
+
+def complaint(result: Result[Any], exact: bool, best: float) -> str:
+    """Return what is wrong with a result, '' if nothing is; the optimum is infinite for none."""
+    slack = SLACK * max(1.0, best) if math.isfinite(best) else 0.0
+    if result.status is Status.INFEASIBLE:
+        return "" if math.isinf(best) else f"the optimum is {best}"
+    if math.isinf(best):
+        if result.objective is not None:
+            return "there is no partition"
+        finished = exact and result.termination != "TIME_LIMIT" and not result.reason
+        return "does not see that there is no partition" if finished else ""
+    if result.bound is not None and result.bound > best + slack:
+        return f"bound above the optimum {best}"
+    if result.objective is not None and result.objective < best - slack:
+        return f"better than the optimum {best}"
+    if result.status is Status.OPTIMAL and (result.objective or 0) > best + slack:
+        return f"misses the optimum {best}"
+    return ""
+
+
+def soak(instances: int, seed: int, nodes: tuple[int, int], engines_every: int) -> int:
+    """Run the soak; return the number of disagreements."""
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    seconds: collections.Counter[str] = collections.Counter()
+    wrong = tried = unknown = 0
+    for number in range(seed, seed + instances):
+        rng = np.random.default_rng([number, nodes[0]])
+        instance = random_instance(rng, int(rng.integers(nodes[0], nodes[1] + 1)))
+        results: list[tuple[str, bool, Result[Any]]] = []
+        for info in methods(instance):
+            if not info.available or (info.engines and number % engines_every):
+                continue
+            began = time.process_time()
+            try:
+                result = solve(instance, info.name, time_limit=LIMIT)
+            except StagepackError as error:
+                wrong += 1
+                print(f"seed {number} {info.name}: {error}", flush=True)
+                continue
+            seconds[info.name] += time.process_time() - began
+            counts[info.name, result.status.value] += 1
+            if info.exact and result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
+                counts[info.name, "NOT PROVED"] += 1
+            results.append((info.name, info.exact, result))
+        if instance.devices**instance.n <= TRIED:
+            found, tried = brute_force(instance), tried + 1
+            best = math.inf if found is None else float(found[0])
+        else:
+            proved = [r for _, _, r in results if r.status in (Status.OPTIMAL, Status.INFEASIBLE)]
+            if not proved:
+                unknown += 1
+                continue
+            least = proved[0].objective
+            best = math.inf if least is None else float(least)
+        for name, exact, result in results:
+            trouble = complaint(result, exact, best)
+            if trouble:
+                wrong += 1
+                print(f"seed {number} {name}: {trouble}: {result}", flush=True)
+    statuses = [*map(str, Status), "NOT PROVED"]
+    print(f"{'method':<18}" + "".join(f"{s:>12}" for s in statuses) + f"{'CPU s':>10}")
+    for name in sorted(seconds):
+        row = "".join(f"{counts[name, s]:>12}" for s in statuses)
+        print(f"{name:<18}{row}{seconds[name]:>10.1f}")
+    print(
+        f"{instances} graphs from seed {seed}, {tried} by trying everything, {unknown} proved by "
+        f"no method: {wrong} disagreements"
+    )
+    return wrong
+
+
+def main() -> int:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--instances", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--nodes", default="4-6", help="least and most")
+    parser.add_argument(
+        "--engines-every", type=int, default=1, help="run solvers on every so many graphs"
+    )
+    given = parser.parse_args()
+    low, high = map(int, given.nodes.split("-"))
+    return 1 if soak(given.instances, given.seed, (low, high), given.engines_every) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
