@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from stagepack.heuristics.graph.reduction import hosts, idle
 from stagepack.heuristics.graph.rooms import rooms
 from stagepack.heuristics.graph.stage_kernels import Blocks, Rooms
 from stagepack.heuristics.graph.ways import Automaton
+from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.compact import Compact
 from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.graph.words import Objective
@@ -137,7 +139,7 @@ class Staging:
         net = np.repeat(np.arange(compact.nets), sizes)
         member = self.number[compact.net]
         producer = np.repeat(member[compact.net_ptr[:-1]], sizes)
-        key = np.unique((net * 2 + (member != producer)) * self.n + member)
+        key = distinct((net * 2 + (member != producer)) * self.n + member)
         net, member = key // self.n // 2, key % self.n
         joins = np.bincount(net, minlength=compact.nets) > 1
         net, member = net[joins[net]], member[joins[net]]
@@ -194,6 +196,12 @@ class Staging:
     def rooms(self) -> Rooms:
         """How much devices can hold together."""
         return rooms(self.blocks, self.automaton.used, self.compact.class_count)
+
+    def prepare(self, pause: Callable[[], object]) -> None:
+        """Make what all searches need, and call `pause` between its parts."""
+        for part in ("number", "after", "missing", "_joining", "blocks", "automaton", "rooms"):
+            getattr(self, part)
+            pause()
 
     @property
     def columns(self) -> int:
@@ -261,7 +269,7 @@ class Staging:
 def _lists(owner: Array, entry: Array, n: int) -> tuple[Array, Array]:
     """Return the entries of each of n owners, rising and each once, as CSR."""
     width = int(entry.max(initial=0)) + 1
-    keys = np.unique(owner.astype(np.int64) * width + entry)
+    keys = distinct(owner.astype(np.int64) * width + entry)
     owner, entry = keys // width, keys % width
     first = np.zeros(n + 1, dtype=np.int32)
     np.cumsum(np.bincount(owner, minlength=n), out=first[1:])

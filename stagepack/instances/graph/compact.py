@@ -7,7 +7,7 @@ that every algorithm compares integers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -140,10 +140,10 @@ class Compact:
         return len(self.device_class)
 
     @classmethod
-    def of(cls, instance: GraphData) -> Compact:
+    def of(cls, instance: GraphData, pause: Callable[[], object] = lambda: None) -> Compact:
         """Return the compact form of an instance, made when it is first asked for.
 
-        O((nodes + edges) log(edges)).
+        `pause` is called now and then.  O((nodes + edges) log(edges)).
 
         Raises
         ------
@@ -152,24 +152,27 @@ class Compact:
         """
         kept: dict[str, Compact] = vars(instance)
         if KEPT_AS not in kept:
-            kept[KEPT_AS] = cls._made(instance)
+            kept[KEPT_AS] = cls._made(instance, pause)
         return kept[KEPT_AS]
 
     @classmethod
-    def _made(cls, instance: GraphData) -> Compact:
+    def _made(cls, instance: GraphData, pause: Callable[[], object]) -> Compact:
         """Make the compact form of an instance."""
         memory = instance.objective == Objective.MEMORY
         block_of = _blocks(instance)
         count = int(block_of.max()) + 1
         device_class, first = _classes(instance)
         grid = Ticking(Fraction(1), exact=True) if memory else ticking(instance)
+        pause()
         u, v = block_of[instance.precedence].T if instance.contiguous else np.zeros((2, 0), int)
         u, v = u[u != v], v[u != v]
         before_ptr, before = rows(count, v, u)
         after_ptr, after = rows(count, u, v)
-        found = nets(instance, block_of)
+        pause()
+        found = nets(instance, block_of, pause)
         of_ptr, of_net = rows(count, found.members, np.repeat(np.arange(found.nets), found.size))
         level_cost = _level_costs(instance, found, grid)
+        pause()
         limits = np.full(instance.devices, UNLIMITED)
         if instance.capacity is not None:
             limits[: instance.accelerators] = instance.capacity

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.components import rows
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.words import Objective
@@ -50,13 +52,15 @@ class Nets(NamedTuple):
         return found
 
 
-def nets(instance: GraphData, block_of: Array) -> Nets:
+def nets(instance: GraphData, block_of: Array, pause: Callable[[], object]) -> Nets:
     """Return the nets of an instance between blocks.
 
     Parameters
     ----------
     instance : GraphData
     block_of : ndarray of int64, shape (n,)
+    pause : callable
+        Called now and then.
     """
     tensor = np.repeat(np.arange(len(instance.producer)), np.diff(instance.consumer_ptr))
     producer, reader = block_of[instance.producer], block_of[instance.consumers]
@@ -66,11 +70,13 @@ def nets(instance: GraphData, block_of: Array) -> Nets:
     tensors, place = np.unique(tensor[crossing], return_inverse=True)
     producer = producer[tensors]
     ptr, others = rows(len(tensors), place, reader[crossing])
+    pause()
     two_passes = instance.objective == Objective.FORWARD_BACKWARD
     which = instance.backward[instance.producer[tensors]].astype(np.int64) * two_passes
     # In and out are one where both are added up and every link is alike: then who writes is moot.
     moot = instance.uniform and instance.objective in (Objective.SUM, Objective.FORWARD_BACKWARD)
-    net, first = _alike(ptr, others, producer, which, moot)
+    net, first = _alike(ptr, others, producer, which, moot, pause)
+    pause()
     size = np.diff(ptr)[first]
     ends = np.concatenate(([0], np.cumsum(size + 1)))
     members = np.empty(ends[-1], dtype=np.int64)
@@ -82,7 +88,12 @@ def nets(instance: GraphData, block_of: Array) -> Nets:
 
 
 def _alike(
-    ptr: Array, others: Array, producer: Array, which: Array, moot: bool
+    ptr: Array,
+    others: Array,
+    producer: Array,
+    which: Array,
+    moot: bool,
+    pause: Callable[[], object],
 ) -> tuple[Array, Array]:
     """Return the group of each net, and the first net of each: equal blocks, pass and producer.
 
@@ -97,11 +108,14 @@ def _alike(
         owner, heads = np.repeat(np.arange(count), size), which
     else:
         members, heads = others, which * (int(producer.max(initial=0)) + 1) + producer
+    pause()
     random = np.random.default_rng(HASH_SEED)
     table = random.integers(0, 2**64, int(members.max(initial=0)) + 1, dtype=np.uint64)
     marks = np.zeros(count, dtype=np.uint64)
     np.add.at(marks, owner, table[members])
+    pause()
     order = np.lexsort((marks, heads, size))
+    pause()
     new = np.ones(count, dtype=bool)
     for key in (marks, heads, size):
         new[1:] &= key[order][1:] == key[order][:-1]
@@ -111,7 +125,9 @@ def _alike(
     lead = np.empty(count, dtype=np.int64)
     lead[order] = first
     unlike = members[_spread(ptr[lead], size)] != members
-    lead[np.unique(owner[unlike])] = np.unique(owner[unlike])
+    pause()
+    other = distinct(owner[unlike])
+    lead[other] = other
     firsts, group = np.unique(lead, return_inverse=True)
     return group, firsts
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from stagepack.heuristics.graph import dp as ideal_dp
+from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.bounds import objective_bound
 from stagepack.heuristics.graph.frontier import Sweeps, warm_up
 from stagepack.heuristics.graph.frontier_model import Model
@@ -22,7 +23,7 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.graph.explain import explain, impossible
 from stagepack.methods.starts import offer_start
-from stagepack.progress import Progress, Stopped
+from stagepack.progress import Progress
 
 GraphProgress = Progress[GraphSolution]
 
@@ -50,16 +51,19 @@ class Search:
         self, instance: GraphPartition, progress: GraphProgress, settings: Settings
     ) -> None:
         self.instance, self.progress, self.settings = instance, progress, settings
-        self.compact, self.known = Compact.of(instance), FAR
+        self.compact, self.known = Compact.of(instance, progress.require_time), FAR
         reason = impossible(self.compact)
         self.impossible = bool(reason)
         if reason:
             progress.prove_infeasible(reason)
+        else:
+            progress.raise_bound(self.compact.bound(work_bound(self.compact)), "work bound")
 
     @functools.cached_property
     def staging(self) -> Staging:
         """What the linear order works on; `progress` hears of the bound that it gives."""
         staging = Staging.of(self.compact, sequence=spread(self.compact))
+        staging.prepare(self.progress.require_time)
         self.raise_bound(objective_bound(staging), "work bound")
         return staging
 
@@ -78,8 +82,18 @@ class Search:
             ticks = Fraction(self.progress.objective) * self.compact.scale
             self.known = min(self.known, math.ceil(ticks) + self.compact.rounding + 1)
 
+    def equal_work(self) -> tuple[object, ...]:
+        """Offer partitions in equal shares; return what the last bad one breaks."""
+        broken: tuple[object, ...] = ()
+        for solution in equal_work(self.compact):
+            broken = self.progress.offer_if_valid(solution, "equal-work") or broken
+            self.progress.require_time()
+        return broken
+
     def along_orders(self, orders: int, patience: int, seconds: float) -> None:
-        """Look for partitions along many orders."""
+        """Look for partitions along many orders, of which the first is cut in equal shares."""
+        if self.progress.solution is None:
+            self.equal_work()
         self.hunt(lambda hunt: hunt.search(orders, patience, seconds), "linear-dp")
 
     def hunt(self, look: Callable[[Hunt], object], source: str) -> None:
@@ -184,10 +198,7 @@ def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Setti
     search = Search(instance, progress, settings)
     if search.impossible:
         return
-    try:
-        search.along_orders(*LONG)
-    except Stopped:
-        return
+    search.along_orders(*LONG)
     if progress.solution is None:
         progress.reason = "linear-dp: no order that was tried has stages that fit"
 
@@ -203,8 +214,6 @@ def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) ->
         search.over_ideals()
     except TooMany as error:
         progress.reason = f"dp: {error}"
-    except Stopped:
-        return
 
 
 def frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -212,9 +221,6 @@ def frontier(instance: GraphPartition, progress: GraphProgress, settings: Settin
     search = Search(instance, progress, settings)
     if search.impossible:
         return
-    try:
-        search.start()
-        progress.require_time()
-        search.by_labels()
-    except Stopped:
-        return
+    search.start()
+    progress.require_time()
+    search.by_labels()

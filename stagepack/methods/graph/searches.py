@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from stagepack.formulations.graph import CpSat, Milp
 from stagepack.heuristics.graph import metis
-from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.ideals import TooMany
 from stagepack.heuristics.graph.pipedream import MOST_STATES, Recurrence, TooManyStates
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
@@ -15,7 +14,6 @@ from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.graph import METHODS
 from stagepack.methods.graph.exact import Search, dp, frontier, linear_dp
-from stagepack.methods.graph.explain import impossible
 from stagepack.methods.graph.improve import local_search, on_engine
 from stagepack.progress import Progress, Stopped
 
@@ -27,18 +25,11 @@ LOOK = 0.4
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
 
 
-def _equal_work(instance: GraphPartition, progress: GraphProgress, _: Settings) -> None:
+def _equal_work(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Give every accelerator its share."""
-    compact = Compact.of(instance)
-    reason = impossible(compact)
-    if reason:
-        progress.prove_infeasible(reason)
-        return
-    progress.raise_bound(compact.bound(work_bound(compact)), "work bound")
-    broken: tuple[object, ...] = ()
-    for solution in equal_work(compact):
-        broken = progress.offer_if_valid(solution, "equal-work") or broken
-    if progress.solution is None:
+    search = Search(instance, progress, settings)
+    broken = () if search.impossible else search.equal_work()
+    if broken and progress.solution is None:
         progress.reason = f"equal-work: {'; '.join(map(str, broken[:3]))}"
 
 
@@ -47,13 +38,10 @@ def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings
     search = Search(instance, progress, settings)
     if search.impossible:
         return None
-    try:
-        search.start()
-        if settings.warm_start == "auto":
-            local_search(search.compact, progress, settings.seed, rounds=1)
-            progress.reason = ""
-    except Stopped:
-        return None
+    search.start()
+    if settings.warm_start == "auto":
+        local_search(search.compact, progress, settings.seed, rounds=1)
+        progress.reason = ""
     return search.compact
 
 
@@ -106,27 +94,24 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
         return
     supports = {method.name: not method.unsupported(instance) for method in METHODS}
     given_up = ""
-    try:
-        search.start()
+    search.start()
+    progress.require_time()
+    # What is known makes the exact search faster, but most graphs need no more than this.
+    for seconds, rounds in ((GLANCE, 2), (LOOK * progress.remaining, None)):
+        if supports["dp"]:
+            try:
+                search.over_ideals(seconds)
+            except TooMany as error:
+                given_up = f"dp: {error}"
+            else:
+                return
+        local_search(search.compact, progress, settings.seed, rounds)
+        search.learn()
+        progress.reason = given_up
         progress.require_time()
-        # What is known makes the exact search faster, but most graphs need no more than this.
-        for seconds, rounds in ((GLANCE, 2), (LOOK * progress.remaining, None)):
-            if supports["dp"]:
-                try:
-                    search.over_ideals(seconds)
-                except TooMany as error:
-                    given_up = f"dp: {error}"
-                else:
-                    return
-            local_search(search.compact, progress, settings.seed, rounds)
-            search.learn()
-            progress.reason = given_up
-            progress.require_time()
-        if supports["cp-sat"] and not supports["dp"]:
-            progress.reason = ""
-            RUNS["cp-sat"](instance, progress, _from_here(progress, settings))
-    except Stopped:
-        return
+    if supports["cp-sat"] and not supports["dp"]:
+        progress.reason = ""
+        RUNS["cp-sat"](instance, progress, _from_here(progress, settings))
 
 
 def _from_here(progress: GraphProgress, settings: Settings) -> Settings:
@@ -136,8 +121,21 @@ def _from_here(progress: GraphProgress, settings: Settings) -> Settings:
     return dataclasses.replace(settings, warm_start=progress.solution)
 
 
+def _until_stopped(run: Run) -> Run:
+    """Return a method that counts its work, and ends wherever the run should stop."""
+
+    def runs(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+        try:
+            run(instance, progress, settings)
+        except Stopped:
+            if progress.solution is None and not progress.reason:
+                progress.reason = "ended before there was a first partition"
+
+    return counted(runs)
+
+
 RUNS: dict[str, Run] = {
-    name: counted(run)
+    name: _until_stopped(run)
     for name, run in {
         "auto": _auto,
         "equal-work": _equal_work,
