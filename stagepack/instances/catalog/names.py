@@ -98,6 +98,8 @@ GroupingName = Literal[
     "groups/squeezenet",
     "groups/vgg19",
     "groups/zfnet512",
+    "groups/examples/balanced-rows",
+    "groups/examples/schedule-then-place",
     "groups/random/blocks",
 ]
 
