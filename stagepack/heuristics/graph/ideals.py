@@ -25,7 +25,7 @@ from stagepack.instances.profile import Array
 if TYPE_CHECKING:
     from stagepack.heuristics.graph.ideals_kernels import Cells, Ideals
 
-CHUNK = 8_000_000
+CHUNK = 4_000_000
 """Elementary steps between two looks at the clock: about 0.1 s."""
 STEP = 1.0e-8
 """Seconds of one, in runs that are limited by work."""
