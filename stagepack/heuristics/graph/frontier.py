@@ -39,7 +39,7 @@ MEMORY = 2**30
 """Bytes that labels and tables may take."""
 TRIED, PAIRS = 30_000, 500_000
 """Labels and pairs between two looks at the clock."""
-LABEL, PAIR = 3e-6, 5e-8
+LABEL, PAIR = 1.2e-6, 5e-8
 """Seconds of work for one."""
 BUCKETS = 64
 """The most buckets of loads in tables."""

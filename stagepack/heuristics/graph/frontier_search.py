@@ -25,10 +25,10 @@ LOOKED_FOR = 0.02
 """Merging up to which a beam looks for a partition after each sweep."""
 SHARES = (0.5, 0.25, 0.125, 0.0625)
 """Where limits are tried between the bound and the best partition."""
-ROUND = 2.0
+ROUND = 4.0
 """Seconds of work of one limit in the first round, on a graph of a thousand blocks."""
-REACH = 2
-"""Stages by which blocks may move in window search, from round to round up to this."""
+LAST = 3
+"""The last round with window search: there blocks may move by two stages, before by one."""
 
 
 class Search:
@@ -82,10 +82,15 @@ class Search:
             self._decide(self.value - 1, np.inf)
         turn = 0
         while self.bound < self.value and not self.impossible:
-            if self.best is not None and turn < 2 * REACH:
-                reach = 1 + turn // 2
+            if self.best is not None and turn <= LAST:
                 window_search.search(
-                    self.sweeps, self.best, self.value, self.take, lambda: self.bound, reach
+                    self.sweeps,
+                    self.best,
+                    self.value,
+                    self.take,
+                    lambda: self.bound,
+                    reach=1 + turn // LAST,
+                    steps=2 * (turn + 1),
                 )
             self._crowded = False
             before = self.bound, self.value

@@ -17,7 +17,7 @@ from stagepack.heuristics.graph import frontier_state as state
 from stagepack.heuristics.graph.frontier import Guide, Sweeps, Windows
 from stagepack.instances.profile import Array
 
-PARTS = (0.35, 0.5, 0.65, 0.8)
+PARTS = (0.5, 0.8)
 """Parts of the blocks of a stage that may move to the next one."""
 DELTAS = (0.1, 0.03, 0.01)
 """Parts of the limit within which loads are merged, sweep after sweep."""
@@ -25,7 +25,7 @@ STEPS = (0.03, 0.015, 0.008, 0.004, 0.002, 0.001)
 """Parts of the objective by which to improve it."""
 BEAM, FINE = 500, 0.005
 """Labels of a beam, and the part of the limit by which they differ."""
-PATIENCE = 2.0
+PATIENCE = 1.0
 """Seconds of work of one sweep, on a graph of a thousand blocks."""
 
 
@@ -86,6 +86,7 @@ def search(
     offer: Callable[[Array], int | None],
     bound: Callable[[], int],
     reach: int,
+    steps: int,
 ) -> None:
     """Improve a partition until no step helps.
 
@@ -101,10 +102,12 @@ def search(
         Ticks below which nothing is known to be possible.
     reach : int
         Stages by which blocks may move.
+    steps : int
+        How many of `STEPS` to try.
     """
     patience = PATIENCE * max(1.0, sweeps.model.blocks / 1000)
     step, part = 0, 0
-    while step < len(STEPS):
+    while step < min(steps, len(STEPS)):
         limit = max(bound(), value - max(1, int(STEPS[step] * value)))
         if limit >= value:
             return
