@@ -11,6 +11,8 @@ from stagepack.contracts import JsonObject
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.check import loads, plain
 from stagepack.report import format as as_text
+from stagepack.report.graph.figure import partition_charts
+from stagepack.report.graph.picture import partition_chart
 from stagepack.report.table import Account, Sheet
 from stagepack.report.view import View
 
@@ -178,4 +180,4 @@ def _range(ends: list[Any], text: Any = as_text.number) -> str:
     return " to ".join(dict.fromkeys(map(text, ends))) or as_text.NOTHING
 
 
-VIEW = GraphView()
+VIEW = GraphView(partition_chart, partition_charts)

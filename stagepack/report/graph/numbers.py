@@ -1,0 +1,191 @@
+"""What the pictures of a partition show, as plain numbers: nodes, stages, what crosses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.contracts import Number
+from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
+from stagepack.instances.graph.check import Load, loads, plain, stage_order
+from stagepack.instances.graph.flows import Flow, flows
+from stagepack.instances.profile import Array
+from stagepack.report.style import area_colour, tint
+
+RECEIVED, SENT, CROSSING = "#9aa5b4", "#d5dae1", "#aa3377"
+WITHIN = "#c3c9d1"
+"""Edges of which both ends are on one device."""
+CPU = "#a3a3a3"
+LEAST = 0.5  # diameter of a node of no time, that of the longest is 1
+STEEP = 0.5  # height of an arc from stage to stage, for each stage that it passes
+ALONE = (Objective.OVERLAP, Objective.REPLICATED)
+"""A device does all at once: bars stand side by side."""
+
+
+class Bar(NamedTuple):
+    """A bar of a stage: time, received, sent, on top of one another or side by side.
+
+    Attributes
+    ----------
+    stage : int
+    name : str
+        Which pass, if there are bars for each; else "".
+    parts : tuple of float
+    """
+
+    stage: int
+    name: str
+    parts: tuple[float, float, float]
+
+
+class PartitionDrawing(NamedTuple):
+    """A partition in numbers.
+
+    Attributes
+    ----------
+    instance : GraphPartition
+    stage : ndarray of int64, shape (nodes,)
+    loads : list of Load
+        By stage.
+    bars : list of Bar
+    flows : list of Flow
+        Between stages instead of devices.
+    """
+
+    instance: GraphPartition
+    stage: Array
+    loads: list[Load]
+    bars: list[Bar]
+    flows: list[Flow]
+
+    @property
+    def colours(self) -> list[str]:
+        """Of each stage; those of CPUs are grey."""
+        return [
+            CPU if load.device >= self.instance.accelerators else stage_colour(load.stage)
+            for load in self.loads
+        ]
+
+    @property
+    def apart(self) -> bool:
+        """Whether time, received and sent stand side by side."""
+        return self.instance.objective in ALONE
+
+    @property
+    def top(self) -> float:
+        """The height of the highest bar."""
+        return max((max(b.parts) if self.apart else sum(b.parts) for b in self.bars), default=0)
+
+    @property
+    def largest(self) -> int:
+        """The most bytes of a device, or that one has room for."""
+        return max([load.memory for load in self.loads] + [c for c in self.limits if c])
+
+    @property
+    def limits(self) -> list[int | None]:
+        """Bytes of the device of each stage."""
+        capacity = self.instance.capacity
+        if capacity is None:
+            return [None] * len(self.loads)
+        return [
+            int(capacity[load.device]) if load.device < self.instance.accelerators else None
+            for load in self.loads
+        ]
+
+    def label(self, load: Load) -> str:
+        """Return what the device of a stage is called below its bars."""
+        name = self.instance.device_name(load.device).removeprefix("device ")
+        return name if load.replicas == 1 else f"{name} (x {load.replicas})"
+
+
+def stage_colour(stage: int) -> str:
+    """Return the colour of a stage: eight, then their tints."""
+    colour = area_colour(stage)
+    return colour if stage % 16 < 8 else tint(colour, 0.5)
+
+
+def partition_drawing(instance: GraphPartition, solution: GraphSolution) -> PartitionDrawing:
+    """Return the numbers of a partition.
+
+    Parameters
+    ----------
+    instance : GraphPartition
+    solution : GraphSolution
+    """
+    order = stage_order(instance, solution)
+    stage_of = np.empty(instance.devices, dtype=np.int64)
+    stage_of[order] = np.arange(len(order))
+    whole = loads(instance, solution)
+    if instance.objective == Objective.FORWARD_BACKWARD and instance.backward.any():
+        passes = {"forward": False, "backward": True}
+        bars = [
+            _bar(load, name)
+            for name, which in passes.items()
+            for load in loads(instance, solution, which)
+        ]
+        bars.sort(key=lambda bar: bar.stage)
+    else:
+        bars = [_bar(load) for load in whole]
+    between = [
+        flow._replace(source=int(stage_of[flow.source]), target=int(stage_of[flow.target]))
+        for flow in flows(instance, solution)
+    ]
+    return PartitionDrawing(instance, stage_of[solution.assignment], whole, bars, between)
+
+
+def _bar(load: Load, name: str = "") -> Bar:
+    time, received, sent = (float(plain(part)) for part in (load.time, load.received, load.sent))
+    return Bar(load.stage, name, (time, received, sent))
+
+
+def diameters(instance: GraphPartition) -> Array:
+    """Return how large each node is drawn: 1 for the longest, by the root of time."""
+    time = np.where(instance.accelerator, instance.time, instance.cpu_time)
+    longest = float(np.quantile(time, 0.98)) or float(time.max())
+    share = np.minimum(time / longest, 1) if longest else np.ones(instance.n)
+    return np.asarray(LEAST + (1 - LEAST) * np.sqrt(share))
+
+
+def arc(flow: Flow, steps: int = 40) -> tuple[list[float], list[float]]:
+    """Return points along the arc of a flow, above the stages, or below where it leads back.
+
+    Parameters
+    ----------
+    flow : Flow
+        Between stages.
+    steps : int
+    """
+    angle = np.linspace(np.pi, 0, steps + 1)
+    middle, half = (flow.source + flow.target) / 2, (flow.target - flow.source) / 2
+    return (middle + half * np.cos(angle)).tolist(), (summit(flow) * np.sin(angle)).tolist()
+
+
+def amount(traffic: Number) -> str:
+    """Return traffic as it is written along an arc."""
+    for factor, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if traffic >= 0.9995 * factor:
+            return f"{traffic / factor:.3g} {letter}"
+    return f"{traffic:.3g}"
+
+
+def sides(drawings: Sequence[PartitionDrawing]) -> tuple[float, float]:
+    """Return the ends of the axis of stages; few of them are not stretched over all of it."""
+    count = max(len(drawn.loads) for drawn in drawings)
+    spare = max(0.6, (5 - count) / 2)
+    return -spare, count - 1 + spare
+
+
+def summit(flow: Flow) -> float:
+    """Return how high an arc goes; below 0 where it leads back."""
+    span = flow.target - flow.source
+    return float(np.sign(span) * (0.5 + STEEP * (abs(span) - 1)))
+
+
+def reach(drawings: Sequence[PartitionDrawing]) -> tuple[float, float]:
+    """Return the lowest and the highest of all arcs, with room for what is written there."""
+    heights = [summit(flow) for drawn in drawings for flow in drawn.flows]
+    low, high = min(heights, default=0), max(heights, default=0)
+    spare = 0.16 * max(high - low, 1.0)
+    return min(low, 0) - max(spare, 0.35), max(high, 0) + max(spare, 0.35)
