@@ -81,6 +81,8 @@ class Search:
         if self.best is None:
             self._decide(self.value - 1, np.inf)
         turn = 0
+        if self.best is not None:
+            self._close(scale)  # most of the way is short
         while self.bound < self.value and not self.impossible:
             if self.best is not None and turn <= LAST:
                 window_search.search(

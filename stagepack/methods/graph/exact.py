@@ -214,13 +214,3 @@ def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) ->
         search.over_ideals()
     except TooMany as error:
         progress.reason = f"dp: {error}"
-
-
-def frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
-    """Search within windows, and decide limits by labels."""
-    search = Search(instance, progress, settings)
-    if search.impossible:
-        return
-    search.start()
-    progress.require_time()
-    search.by_labels()

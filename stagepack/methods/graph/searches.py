@@ -13,15 +13,17 @@ from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Ob
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.graph import METHODS
-from stagepack.methods.graph.exact import Search, dp, frontier, linear_dp
+from stagepack.methods.graph.exact import Search, dp, linear_dp
 from stagepack.methods.graph.improve import local_search, on_engine
 from stagepack.progress import Progress, Stopped
 
 GraphProgress = Progress[GraphSolution]
 GLANCE = 0.4
 """Seconds in which `auto` tries to prove what a few orders give,"""
-LOOK = 0.4
+LOOK = 0.2
 """and part of the rest in which it tries again once local search has lowered that."""
+ROUNDS = 2
+"""Of local search, before what proves more."""
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
 
 
@@ -43,6 +45,19 @@ def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings
         local_search(search.compact, progress, settings.seed, rounds=1)
         progress.reason = ""
     return search.compact
+
+
+def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+    """Decide limits by labels, and search within windows."""
+    search = Search(instance, progress, settings)
+    if search.impossible:
+        return
+    search.start()
+    if settings.warm_start == "auto":
+        local_search(search.compact, progress, settings.seed, ROUNDS)
+        progress.reason = ""
+    progress.require_time()
+    search.by_labels()
 
 
 def _local_search(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -97,7 +112,7 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     search.start()
     progress.require_time()
     # What is known makes the exact search faster, but most graphs need no more than this.
-    for seconds, rounds in ((GLANCE, 2), (LOOK * progress.remaining, None)):
+    for seconds in (GLANCE, LOOK * progress.remaining):
         if supports["dp"]:
             try:
                 search.over_ideals(seconds)
@@ -105,13 +120,17 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
                 given_up = f"dp: {error}"
             else:
                 return
-        local_search(search.compact, progress, settings.seed, rounds)
+        local_search(search.compact, progress, settings.seed, ROUNDS)
         search.learn()
         progress.reason = given_up
         progress.require_time()
-    if supports["cp-sat"] and not supports["dp"]:
+    if supports["frontier"]:
+        search.by_labels()
+    elif supports["cp-sat"] and not supports["dp"]:
         progress.reason = ""
         RUNS["cp-sat"](instance, progress, _from_here(progress, settings))
+    progress.require_time()
+    local_search(search.compact, progress, settings.seed + 1)
 
 
 def _from_here(progress: GraphProgress, settings: Settings) -> Settings:
@@ -142,7 +161,7 @@ RUNS: dict[str, Run] = {
         "local-search": _local_search,
         "linear-dp": linear_dp,
         "dp": dp,
-        "frontier": frontier,
+        "frontier": _frontier,
         "metis": _metis,
         "pipedream": _pipedream,
         "milp": on_engine(Milp, "highs", _start),
