@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
 
 import stagepack as sp
+from stagepack.methods.groups.explain import explain
 from tests.instances.groups.networks import add, block, conv, grouping
 
 RULES = ("layerwise", "greedy-tail", "dp-first-fit")
@@ -107,6 +109,21 @@ def test_free_timesteps_are_not_proved_by_the_rule() -> None:
     result = sp.solve(free, method="dp")
     assert result.status is sp.Status.FEASIBLE
     assert sp.solve(free.replace(timesteps="nearest"), method="dp").objective == result.objective
+
+
+def test_who_does_not_fit_is_named_where_there_is_no_time_to_look_at_all() -> None:
+    """A clock that stops ever later: nobody, then the first operator, then what would do."""
+    how: dict[str, Any] = {"standalone": "needed", "timesteps": "nearest", "max_slices": 4}
+    whole = block(rows=9, **how)
+    tight = whole.replace(chip=_with(whole, 64))
+    told: list[str] = []
+    while not told or "would do" not in told[-1]:
+        left = iter([True] * len(told))
+        told.append(explain(tight, partial(next, left, False)))
+    named = [why for why in told if why.startswith("a needs ")]
+    assert {why.split(";")[0] for why in named} == {told[-1].split(";")[0]}
+    assert "give more; or allow" in named[0]
+    assert told[0] == "no buffers of some operator can be placed; give more local memory"
 
 
 @pytest.mark.parametrize("slicing", ["n-then-h", "free"])

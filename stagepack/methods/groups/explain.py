@@ -35,7 +35,8 @@ class Need(NamedTuple):
 def explain(instance: LayerGrouping, keep_going: Callable[[], bool]) -> str:
     """Return which operator needs more local memory than there is, however it is cut.
 
-    The memory that is told would do: with it every operator has a place by itself.
+    The memory that is told would do: with it every operator has a place by itself.  Where there is
+    no time to look at all of them it is the first one known not to fit that is told.
 
     Parameters
     ----------
@@ -45,21 +46,24 @@ def explain(instance: LayerGrouping, keep_going: Callable[[], bool]) -> str:
     """
     known: dict[object, Need] = {}
     for at, operator in enumerate(instance.operators):
+        alike = replace(operator, name="", inputs=()), instance.sources(at)
+        if instance.stands(at) or alike in known:
+            continue
+        need = _need(instance, at, keep_going)
         if not keep_going():
             break
-        alike = replace(operator, name="", inputs=()), instance.sources(at)
-        if not instance.stands(at) and alike not in known:
-            known[alike] = _need(instance, at, keep_going)
-    else:
-        most = max((need.memory for need in known.values()), default=0)
-        if instance.chip.memory < most < NEVER and keep_going():
-            first = next(need for need in known.values() if need.memory > instance.chip.memory)
-            return (
-                f"{first}: {first.memory - instance.chip.memory:,} more than there are; lanes of "
-                f"{most:,} bytes would do; or allow more slices or another slicing, or let "
-                "it run from global memory (standalone)"
-            )
-    return "no buffers of some operator can be placed; give more local memory"
+        known[alike] = need
+    there = instance.chip.memory
+    first = next((need for need in known.values() if need.memory > there), None)
+    if first is None:
+        return "no buffers of some operator can be placed; give more local memory"
+    more = "give more"
+    if keep_going():
+        more = f"lanes of {max(need.memory for need in known.values()):,} bytes would do"
+    return (
+        f"{first}: {first.memory - there:,} more than there are; {more}; or allow more slices or "
+        "another slicing, or let it run from global memory (standalone)"
+    )
 
 
 def _need(instance: LayerGrouping, at: int, keep_going: Callable[[], bool]) -> Need:

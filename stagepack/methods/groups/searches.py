@@ -50,18 +50,23 @@ def _by_rule(name: str) -> Run:
     """Return the `run` of a rule."""
 
     def run(instance: LayerGrouping, progress: GroupingProgress, _: Settings) -> None:
-        rule, eager, longest = RULES[name]
-        try:
-            with progress.reserving(CHECKED):
-                found = rule(_partition(instance, progress, eager, longest))
-        except Stopped:
-            return
-        if found is not None:
-            _offer(progress, found, name)
-        else:
+        if not _follow(name, instance, progress):
             progress.reason = f"{name}: {explain(instance, progress.keep_going)}"
 
     return run
+
+
+def _follow(name: str, instance: LayerGrouping, progress: GroupingProgress) -> bool:
+    """Offer what a rule finds; return whether there is anything, or no time to know."""
+    rule, eager, longest = RULES[name]
+    try:
+        with progress.reserving(CHECKED):
+            found = rule(_partition(instance, progress, eager, longest))
+    except Stopped:
+        return True
+    if found is not None:
+        _offer(progress, found, name)
+    return found is not None
 
 
 def _offer(progress: GroupingProgress, found: GroupingSolution, source: str) -> None:
@@ -79,7 +84,7 @@ def _start(instance: LayerGrouping, progress: GroupingProgress, settings: Settin
     _load(progress)
     least = behind(network(instance, progress.require_time), machine(instance))
     progress.raise_bound(int(least[0]), "compute, or transfers, of all operators")
-    starts = {name: lambda name=name: WORKING[name](instance, progress, settings) for name in RULES}
+    starts = {name: lambda name=name: _follow(name, instance, progress) for name in RULES}
     offer_start(instance, progress, settings, {"auto": starts["greedy-tail"], **starts})
 
 
