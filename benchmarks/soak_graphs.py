@@ -55,7 +55,7 @@ def complaint(result: Result[Any], exact: bool, best: float) -> str:
 def soak(instances: int, seed: int, nodes: tuple[int, int], engines_every: int) -> int:
     """Run the soak; return the number of disagreements."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
-    seconds: collections.Counter[str] = collections.Counter()
+    seconds: dict[str, float] = collections.defaultdict(float)
     wrong = tried = unknown = 0
     for number in range(seed, seed + instances):
         rng = np.random.default_rng([number, nodes[0]])
