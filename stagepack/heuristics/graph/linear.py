@@ -143,8 +143,10 @@ FEW_PROBES = 6
 """Of the limits of one order, where forward and backward loads count apart."""
 FINE = 2_000
 """Blocks up to which the first orders are cut anywhere."""
+PLACES = 50_000
+"""Blocks that are put in order between two looks at the clock;"""
 ARRANGED = 2e-7
-"""Seconds of work for each block that is put in order."""
+"""seconds of work for each of them."""
 
 
 class Hunt:
@@ -216,20 +218,30 @@ class Hunt:
         """Return an order in which blocks of lower rank come first."""
         staging = self._staging
         n, nets = staging.n, len(staging.blocks.cost)
-        order = np.empty(n, dtype=np.int32)
-        self._line.arrange(
-            order,
-            staging.missing.copy(),
-            *staging.after,
-            self._line.nets,
-            np.zeros(nets, dtype=np.int32),
-            np.empty(n, dtype=np.int32),
-            rank,
-            self._random.random(n),
-            np.array([taste[0], taste[1], taste[2] / self._unit]),
-        )
-        effort.spend(ARRANGED * n)
-        self._pause()
+        order, ready = np.empty((2, n), dtype=np.int32)
+        lower = np.concatenate(([0], np.cumsum(np.bincount(rank))[:-1]))
+        missing, placed = staging.missing.copy(), np.zeros(nets, dtype=np.int32)
+        noise, end = self._random.random(n), lower.copy()
+        weights = np.array([taste[0], taste[1], taste[2] / self._unit])
+        for at in range(0, n, PLACES):
+            to = min(n, at + PLACES)
+            self._line.arrange(
+                at,
+                to,
+                order,
+                missing,
+                *staging.after,
+                self._line.nets,
+                placed,
+                ready,
+                lower,
+                end,
+                rank,
+                noise,
+                weights,
+            )
+            effort.spend(ARRANGED * (to - at))
+            self._pause()
         return order
 
     def try_order(self, order: Array, grain: int = 1) -> bool:

@@ -100,6 +100,7 @@ def cut_order(
     n, states, a, whole = len(order), value.shape[1], state[AT], budget
     if a == 0:
         _sum_up(order, blocks, rooms, sums, crossing, cut, rows)
+        budget -= 2 * (4 * n + len(blocks.of))
     while a < n and budget > 0:
         _limits(state, limits)
         count = 0
@@ -188,6 +189,8 @@ MOST_SCORED = 64
 
 @compiled
 def arrange(
+    at: int,
+    to: int,
     order: Array,
     missing: Array,
     after_first: Array,
@@ -195,16 +198,20 @@ def arrange(
     nets: Nets,
     placed: Array,
     ready: Array,
+    begin: Array,
+    end: Array,
     rank: Array,
     noise: Array,
     taste: Array,
 ) -> None:
-    """Write a topological order: of the blocks of least rank that are ready the one to one's taste.
+    """Go on writing a topological order: of the ready blocks of least rank the one to one's taste.
 
-    O(n * blocks ready at a time) steps.
+    O((to - at) * `MOST_SCORED` * nets of a block) steps.
 
     Parameters
     ----------
+    at, to : int
+        Which places of the order to fill; those before are filled.
     order : ndarray of int32, shape (n,)
     missing : ndarray of int32, shape (n,)
         How many blocks come directly before each; it is used up.
@@ -214,39 +221,37 @@ def arrange(
     placed : ndarray of int32, shape (nets,)
         Zeros.
     ready : ndarray of int32, shape (n,)
-        Where the kernel writes.
+        Where the kernel writes: blocks of rank r that are ready are ready[begin[r]:end[r]].
+    begin, end : ndarray of int64, shape (ranks,)
+        At first how many blocks are of lower rank, both.
     rank : ndarray of int32, shape (n,)
         Does not fall along the graph.
     noise : ndarray of float64, shape (n,)
     taste : ndarray of float64, shape (3,)
         How much noise, depth first, and little traffic across the cut count.
     """
-    n, count = len(order), 0
-    for v in range(n):
-        if missing[v] == 0:
-            ready[count] = v
-            count += 1
-    for at in range(n):
-        least = rank[ready[0]]
-        for place in range(1, count):
-            least = min(least, rank[ready[place]])
-        best, chosen, scored = 0.0, -1, 0
-        for place in range(count - 1, -1, -1):  # the latest first
+    if at == 0:
+        for v in range(len(order)):
+            if missing[v] == 0:
+                ready[end[rank[v]]] = v
+                end[rank[v]] += 1
+    least = 0
+    for filled in range(at, to):
+        while end[least] == begin[least]:
+            least += 1
+        best, chosen = 0.0, -1
+        stop = max(begin[least], end[least] - MOST_SCORED) - 1
+        for place in range(end[least] - 1, stop, -1):  # the latest first
             v = ready[place]
-            if rank[v] != least:
-                continue
             score = taste[0] * noise[v] - taste[1] * place
             if taste[2] > 0:
                 score += taste[2] * _opened(nets, placed, v)
             if chosen < 0 or score < best:
                 best, chosen = score, place
-            scored += 1
-            if scored == MOST_SCORED:
-                break
         v = ready[chosen]
-        order[at] = v
-        count -= 1
-        for place in range(chosen, count):
+        order[filled] = v
+        end[least] -= 1
+        for place in range(chosen, end[least]):
             ready[place] = ready[place + 1]
         for place in range(nets.of_first[v], nets.of_first[v + 1]):
             placed[nets.of[place]] += 1
@@ -254,5 +259,5 @@ def arrange(
             w = after[place]
             missing[w] -= 1
             if missing[w] == 0:
-                ready[count] = w
-                count += 1
+                ready[end[rank[w]]] = w
+                end[rank[w]] += 1

@@ -46,6 +46,8 @@ class Recurrence:
 
     def __init__(self, compact: Compact, pause: Callable[[], object] = lambda: None) -> None:
         self.compact, self._pause = compact, pause
+        if compact.blocks > MOST_STATES:  # a state each, or longer sets
+            raise TooManyStates
         self._set_ancestors()
         antichains = self._states()
         self.states = [self._closed(antichain) for antichain in antichains]
@@ -78,6 +80,7 @@ class Recurrence:
         # Readers that are before the same block have met the tensor, or will have by then.
         self._extra = [0] * n
         for v in self._reached:
+            self._pause()
             known = self._before[v] | 1 << v
             self._extra[v] = sum(1 << u for u in _bits(self._before[v]) if after[u] & ~known)
         self._produced = np.zeros(n)
@@ -85,6 +88,7 @@ class Recurrence:
 
     def _closed(self, blocks: int) -> int:
         """Return a set of blocks with all that comes before them."""
+        self._pause()
         found = blocks
         for v in _bits(blocks):
             found |= self._before[v]
@@ -92,11 +96,12 @@ class Recurrence:
 
     def _output(self, blocks: int) -> float:
         """Return what is moved across the cut behind a state, in ticks."""
-        last = [
-            v for v in _bits(blocks) if not any(self._before[w] >> v & 1 for w in _bits(blocks))
-        ]
-        moved = sum(1 << v for v in last)
-        for v in last:
+        self._pause()
+        before = 0
+        for v in _bits(blocks):
+            before |= self._before[v]
+        last = moved = blocks & ~before
+        for v in _bits(last):
             moved |= self._extra[v]
         return float(self._produced[list(_bits(moved))].sum())
 
@@ -105,9 +110,9 @@ class Recurrence:
         near = sum(1 << v for v in self._reached)
         found, level = [0], {0}
         while level:
-            self._pause()
             following = set()
             for state in level:
+                self._pause()
                 for v in self._reached:
                     if not state >> v & 1 and self._before[v] & near & ~state == 0:
                         following.add(state | 1 << v)

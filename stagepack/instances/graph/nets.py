@@ -124,6 +124,7 @@ def _alike(
     first = order[np.maximum.accumulate(np.where(new, np.arange(count), 0))]
     lead = np.empty(count, dtype=np.int64)
     lead[order] = first
+    pause()
     unlike = members[_spread(ptr[lead], size)] != members
     pause()
     other = distinct(owner[unlike])

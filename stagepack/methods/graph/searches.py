@@ -90,7 +90,7 @@ def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Sett
     try:
         found = Recurrence(search.compact, progress.require_time).best(replicated)
     except TooManyStates:
-        progress.reason = f"pipedream: more than {MOST_STATES:,} states"
+        progress.reason = f"pipedream: more than {MOST_STATES:,} blocks, or states"
         return
     if found is None:
         progress.reason = "pipedream: no stages fit"
