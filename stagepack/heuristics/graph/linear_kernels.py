@@ -225,7 +225,7 @@ def arrange(
     begin, end : ndarray of int64, shape (ranks,)
         At first how many blocks are of lower rank, both.
     rank : ndarray of int32, shape (n,)
-        Does not fall along the graph.
+        Not below 0.
     noise : ndarray of float64, shape (n,)
     taste : ndarray of float64, shape (3,)
         How much noise, depth first, and little traffic across the cut count.
@@ -261,3 +261,4 @@ def arrange(
             if missing[w] == 0:
                 ready[end[rank[w]]] = w
                 end[rank[w]] += 1
+                least = min(least, rank[w])

@@ -95,6 +95,17 @@ def test_agrees_with_trying_everything(seed: int, objective: Objective) -> None:
             assert all(float(compact.bound(b)) <= least * (1 + 1e-9) for b in proof.bounds)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_ranks_that_fall_along_the_graph_give_an_order_all_the_same(seed: int) -> None:
+    instance = drawn(seed, accelerators=3, cpus=0, capacity=None, bandwidth=1)
+    compact = Compact.of(instance)
+    staging, found = Staging.of(compact), list[Found]()
+    rank = np.random.default_rng(seed).integers(0, 4, compact.blocks)
+    Hunt(staging, go_on, found.append, seed=0).along(rank)
+    for partition in found:
+        assert instance.check(staging.solution(partition)) == ()
+
+
 @given(seed=st.integers(0, 2**31), objective=st.sampled_from(list(Objective)))
 @settings(max_examples=60, deadline=None)
 def test_idle_blocks_that_follow_others_leave_the_optimum(seed: int, objective: Objective) -> None:
