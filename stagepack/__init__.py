@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from stagepack.instances.formats import write_solution as write_solution
     from stagepack.instances.graph import GraphPartition as GraphPartition
     from stagepack.instances.graph import GraphSolution as GraphSolution
+    from stagepack.instances.graph.chain import chain as chain
+    from stagepack.instances.graph.viewers import partition_dot as partition_dot
+    from stagepack.instances.graph.viewers import partition_graphml as partition_graphml
     from stagepack.instances.groups import GroupingSolution as GroupingSolution
     from stagepack.instances.groups import LaneChip as LaneChip
     from stagepack.instances.groups import LayerGrouping as LayerGrouping

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from stagepack import files
 from stagepack.cli.screen import write_json
 from stagepack.errors import InputError
 from stagepack.instances.problem import PROBLEMS
@@ -21,8 +22,15 @@ def require_exportable(problem: Any, path: Path) -> None:
     export = PROBLEMS[problem.kind].export
     if export is None:
         raise InputError(f"a {problem.kind} has none", field="--export", remedy="use -o FILE")
+    if export.texts and path.suffix.lower() not in export.texts:
+        raise InputError(
+            f"a {problem.kind} is exported as {' or '.join(e[1:].upper() for e in export.texts)}",
+            file=path,
+            field="--export",
+            remedy=f"end the name in {' or '.join(export.texts)}",
+        )
     end = export.ending
-    if path.suffix.lower() in (".csv", ".json") and path.suffix.lower() != end:
+    if not export.texts and path.suffix.lower() in (".csv", ".json") and path.suffix.lower() != end:
         raise InputError(
             f"a {problem.kind} is exported as {end[1:].upper()}",
             file=path,
@@ -43,7 +51,10 @@ def export_solution(problem: Any, solution: Any, path: Path) -> None:
     from stagepack.instances import formats
 
     known = PROBLEMS[problem.kind]
-    if known.export is not None and known.export.document:
+    if known.export is not None and known.export.texts:
+        text = known.named(known.export.texts[path.suffix.lower()])(problem, solution)
+        files.write(path, text.encode(errors="replace"))
+    elif known.export is not None and known.export.document:
         write_json(path, known.named(known.export.document)(problem, solution))
     else:
         formats.write_solution(problem, solution, path)

@@ -89,7 +89,7 @@ def solve(
         option(
             OUTPUT,
             "Write the solution for other tools: offsets as MiniMalloc's CSV, schedules as "
-            "PyTorch's, phases and layer groups as JSON programs.",
+            "PyTorch's, phases and layer groups as JSON programs, graphs as .dot or .graphml.",
             "--export",
             "--offsets",
             metavar="FILE",

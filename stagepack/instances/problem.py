@@ -59,12 +59,16 @@ class Export:
     check : str
         Public name of the function ``(instance, document) -> (violations, objective)``, if there
         is one.
+    texts : mapping of str to str
+        Where there are several kinds of files: how their names end, and the public name of the
+        function ``(instance, solution) -> text`` of each.
     """
 
     ending: str
     document: str = ""
     marks: Mapping[str, str] = field(default_factory=dict)
     check: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -154,3 +154,14 @@ def test_a_program_of_groups_is_exported_and_checked(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert "read: group 0, core 0, iteration 1, row 0" in done.stdout
     assert "where nothing is" in done.stdout
+
+
+def test_a_graph_is_exported_for_viewers_of_graphs(tmp_path: Path) -> None:
+    for name, begin in (("cut.dot", 'digraph "'), ("cut.graphml", "<?xml ")):
+        path = tmp_path / name
+        done = run("solve", "graph/alexnet", "-m", "equal-work", "--export", path)
+        assert done.returncode == 0, done.stderr
+        assert path.read_text().startswith(begin)
+    done = run("solve", "graph/alexnet", "--export", tmp_path / "cut.json")
+    assert done.returncode == 2
+    assert ".graphml" in done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stagepack.instances.graph.words import KIND, WORDS, Objective
-from stagepack.instances.problem import Problem
+from stagepack.instances.problem import Export, Problem
 
 PROBLEM = Problem(
     kind=KIND,
@@ -12,5 +12,12 @@ PROBLEM = Problem(
     solution_fields=("assignment",),
     needs_instance=True,
     words=WORDS,
-    public=dict.fromkeys(("GraphPartition", "GraphSolution"), ""),
+    export=Export(".dot", texts={".dot": "partition_dot", ".graphml": "partition_graphml"}),
+    public={
+        "GraphPartition": "",
+        "GraphSolution": "",
+        "chain": "chain",
+        "partition_dot": "viewers",
+        "partition_graphml": "viewers",
+    },
 )
