@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.instances.catalog import suite
 from stagepack.methods.groups.explain import explain
 from tests.instances.groups.networks import add, block, conv, grouping
 
@@ -27,6 +28,16 @@ def test_methods_solve_a_network(method: str) -> None:
     assert result.status is (
         sp.Status.FEASIBLE if method in (*RULES, "cp-sat") else sp.Status.OPTIMAL
     )
+
+
+def test_the_suite_compares_all_methods() -> None:
+    """Those of a free order and of free timesteps, too."""
+    for name in METHODS:
+        assert any(name in _usable(whole) for whole in suite("layer-grouping")), name
+
+
+def _usable(whole: sp.LayerGrouping) -> list[str]:
+    return [method.name for method in sp.methods(whole) if method.available]
 
 
 @pytest.mark.parametrize("engine", ["highs", "cp-sat"])

@@ -145,5 +145,7 @@ SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
     ("vgg19", {"chip": "bm1688"}),
     ("alexnet", {"chip": "bm1684"}),
     ("zfnet512", {"chip": "generic"}),
+    ("inception-v1", {"chip": "bm1688", "order": "free"}),
+    ("squeezenet", {"chip": "bm1684", "timesteps": "free"}),
 )
-"""Every network once, and every chip."""
+"""Every network, every chip, and orders and timesteps that are free, for methods that ask it."""
