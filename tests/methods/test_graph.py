@@ -129,3 +129,24 @@ def test_best_known_values_of_public_graphs(data_dir: Path) -> None:
         result = sp.solve(instance, method="dp")
         assert result.status == "OPTIMAL"
         assert result.objective == pytest.approx(one.value, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_methods_agree_with_trying_everything(seed: int) -> None:
+    """Every method of the kind, on every sort of graph; engines on some."""
+    rng = np.random.default_rng([seed, 1000])
+    instance = random_instance(rng, int(rng.integers(2, 6)))
+    best = brute_force(instance)
+    for info in sp.methods(instance):
+        if not info.available or info.name == "local-search" or (info.engines and seed % 5):
+            continue
+        result = sp.solve(instance, info.name, time_limit=20)
+        if best is None:
+            assert result.objective is None, info.name
+            continue
+        least = float(best[0])
+        assert result.status != "INFEASIBLE", info.name
+        assert result.bound is None or result.bound <= least * (1 + 1e-9), info.name
+        assert result.objective is None or result.objective >= least * (1 - 1e-9), info.name
+        if result.status == "OPTIMAL":
+            assert result.objective == pytest.approx(least), info.name

@@ -105,6 +105,7 @@ class Lattice:
             self._pause()
             if end == kernels.FULL:
                 ideals = self._ideals = self._larger(ideals)
+                self._pause()
 
     def _larger(self, ideals: Ideals) -> Ideals:
         """Return the same ideals with room for more, where there is none."""

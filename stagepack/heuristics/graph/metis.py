@@ -62,6 +62,8 @@ def parts(compact: Compact, count: int, seed: int = 0) -> Array:
     order = np.lexsort((others, ends))
     begin = np.searchsorted(ends[order], np.arange(n + 1))
     work = np.where(compact.time >= FORBIDDEN, 0, compact.time).sum(axis=0).max(axis=0)
+    if not work.any():
+        work = np.ones(n)  # METIS balances weights, and needs some
     _, found = pymetis.part_graph(
         count,
         adjacency=pymetis.CSRAdjacency(begin.tolist(), others[order].tolist()),
