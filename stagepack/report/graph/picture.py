@@ -171,7 +171,7 @@ def _boxes(ax: Axes, drawn: PartitionDrawing, page: Layered, wide: float) -> Non
 
     half = min(0.42, 0.62 / wide)
     instance, colours = drawn.instance, drawn.colours
-    letters = int(2 * half * wide * POINTS / (0.66 * WORDS)) - 1
+    letters = int(2 * half * wide * POINTS / (0.66 * WORDS))
     for node in range(instance.n):
         x, y = float(page.x[node]), float(page.y[node])
         ax.add_patch(
