@@ -105,7 +105,6 @@ class Lattice:
             self._pause()
             if end == kernels.FULL:
                 ideals = self._ideals = self._larger(ideals)
-                self._pause()
 
     def _larger(self, ideals: Ideals) -> Ideals:
         """Return the same ideals with room for more, where there is none."""
@@ -117,6 +116,7 @@ class Lattice:
         for name, array in ideals._asdict().items():
             grows = crowded if name in ("next_block", "target") else many
             grown[name] = _extended(array, lengths.get(name, self.count)) if grows else array
+            self._pause()
         return self._kernels.Ideals(**grown)
 
     # ------------------------------------------------------------------ the sweep
