@@ -36,6 +36,7 @@ from stagepack.cli.screen import (
 )
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
+from stagepack.kinds import kind_called
 
 REPORT, REPORT_PAGE = Path("stagepack-report"), "index.html"
 
@@ -46,7 +47,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="INSTANCE",
-            help=INSTANCE_HELP + " Default: the suite.",
+            help=INSTANCE_HELP + " Also a kind, for its suite. Default: the suite.",
             autocompletion=completion.instances,
         ),
     ] = None,
@@ -82,7 +83,7 @@ def compare(
     require_writable(csv, output)
     page = None if no_html else _page(html)
     if instances:
-        given = [found for source in instances for found in instances_of(source, context)]
+        given = [found for source in instances for found in _named(source, context)]
     else:
         given = _suite(context)
     problems = labels(given)
@@ -125,6 +126,16 @@ def compare(
     found = any(result.solution is not None for result in comparison.results.values())
     if comparison.interrupted and not found:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _named(source: str, context: JsonObject) -> list[Any]:
+    """Return what `source` names: the suite of a kind, a file's instances or one of the catalog."""
+    kind = kind_called(source)
+    if kind is None or Path(source).exists():
+        return instances_of(source, context)
+    if context.get("kind") not in (None, kind):
+        raise InputError(f"is another kind than {source}", field="--kind", remedy="leave it out")
+    return _suite({**context, "kind": kind})
 
 
 def _suite(context: JsonObject) -> list[Any]:

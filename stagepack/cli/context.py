@@ -244,7 +244,7 @@ def _source(source: str, context: JsonObject) -> Any:
         near = difflib.get_close_matches(source, names, n=3, cutoff=0.5)
         remedy = f"did you mean {' or '.join(near)}?" if near else "see stagepack list"
         if source in KINDS or source in {kind.family for kind in KINDS.values()}:
-            remedy = f"compare --kind {source} takes its suite; stagepack list has its instances"
+            remedy = f"compare {source} takes its suite; stagepack list has its instances"
         raise InputError("no such file, nor an instance of the catalog", file=source, remedy=remedy)
     return formats.read(source, **context)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import stagepack as sp
 from tests.cli.shell import CHAIN, run
 
 
@@ -141,7 +142,8 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("solve", nan), "nan.json"),
         (("solve", chain, "--devices", "7"), "7 devices for 5 layers"),
         (("solve", chain, "-m", "dq"), "did you mean dp?"),
-        (("compare", "layer-grouping"), "compare --kind layer-grouping takes its suite"),
+        (("solve", "layer-grouping"), "compare layer-grouping takes its suite"),
+        (("compare", "phases", "--kind", "packing"), "another kind than phases"),
         (("solve", chain, "-m", "cp-sat", "-e", "highs"), "engine"),
         (("solve", chain, "-m", "milp-interval", "-e", "pyomo:nonsense"), "nonsense"),
         (("solve", chain, "-t", "-1"), "error: -t: -1; give seconds, or 0 for no limit"),
@@ -314,6 +316,15 @@ def test_compare_takes_a_file_of_several_instances(tmp_path: Path, data_dir: Pat
     assert done.returncode == 0, done.stderr
     values = {row["instance"]: row["objective"] for row in json.loads(done.stdout)["rows"]}
     assert values == {"even2": 30000, "shared2": 40000, "memory2": 50000}
+
+
+def test_compare_takes_the_suite_of_a_kind_by_its_name() -> None:
+    for name in ("phases", "phase-schedule"):
+        done = run("compare", name, "-m", "keep-all", "-t", "1", "-j", "0", "--no-html", "--json")
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)["rows"]
+        names = {problem.name for problem in sp.suite() if problem.kind == "phase-schedule"}
+        assert {row["instance"] for row in rows} == names
 
 
 def test_a_full_or_closed_stdout_is_one_line(chain: Path) -> None:
