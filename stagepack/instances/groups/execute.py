@@ -94,13 +94,25 @@ def check_group_program(
     InputError
         For what is no program, or cannot be run for lack of a part.
     """
-    if program.get("program") != "groups" or program.get("version") != 1:
+    if program.get("program") != "groups":
         raise InputError(
             "no program of layer groups", field="program", remedy="give what solve --export wrote"
+        )
+    if program.get("version") != 1:
+        raise InputError(
+            f"version {program.get('version')} of programs, of which this release reads version 1",
+            field="version",
+            remedy="export the plan again",
         )
     try:
         machine = _Machine(instance)
         machine.run(program["instructions"])
+    except KeyError as error:
+        raise InputError(
+            f"{error} is missing, in the program or in {instance.name}",
+            field="program",
+            remedy="give a program of this instance",
+        ) from error
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"the program cannot be run: {type(error).__name__}: {error}", field="program"

@@ -199,6 +199,16 @@ def test_what_is_no_program(program: JsonObject) -> None:
         check_group_program(block(), program)
 
 
+def test_programs_of_others_are_told() -> None:
+    whole, plan = sliced()
+    program = group_program(whole, plan)
+    with pytest.raises(InputError, match="version 2 of programs"):
+        check_group_program(whole, {**program, "version": 2})
+    with pytest.raises(InputError, match="is missing, in the program or in") as caught:
+        check_group_program(sp.load("groups/alexnet"), program)
+    assert "of this instance" in caught.value.remedy
+
+
 WRONG: list[Any] = [None, "?", 0.5, []]
 
 
