@@ -1,0 +1,11 @@
+"""What a result file claims, compared with what its solution is worth.
+
+A result says more than its solution: a value, a bound, a gap, a status, why the run stopped, on
+which instance.  Whatever follows from instance and solution is computed again.  That a bound is
+one, and that nothing better exists, does not follow from a file: only solving again can tell.
+"""
+
+from stagepack.claims.check import check_result
+from stagepack.claims.claim import Claim, ResultCheck, Verdict
+
+__all__ = ["Claim", "ResultCheck", "Verdict", "check_result"]

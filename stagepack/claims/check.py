@@ -1,0 +1,161 @@
+"""Reading what is to be checked: a result, a solution, or what a solution was exported to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from stagepack.claims.claim import ResultCheck
+from stagepack.claims.rules import Case, claims, difference
+from stagepack.contracts import Instance, JsonObject, Solution
+from stagepack.errors import InputError
+from stagepack.files import finite
+from stagepack.instances.answer import require_instance
+from stagepack.instances.documents import strict
+from stagepack.instances.formats.solutions import solution_in
+from stagepack.instances.problem import PROBLEMS
+from stagepack.result import Result
+
+CLAIMS = ("status", "termination", "objective", "bound", "gap", "violations", "digest")
+"""Fields that make a document a result."""
+
+
+def check_result(
+    instance: Instance,
+    result: str | Path | Mapping[str, object] | Result[Solution] | Solution,
+    *,
+    anyway: bool = False,
+    prove: bool = False,
+    time_limit: float | None = 10,
+) -> ResultCheck:
+    """Compare every claim of a result with what instance and solution say.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    result : path-like, mapping, Result or solution
+        A result or a plain solution: a file, its document, or the object; or what the solution
+        was exported to, where the problem can check that.
+    anyway : bool
+        Take a result for another instance, too, and say what differs.
+    prove : bool
+        Solve again, and compare bound and status with what is found.
+    time_limit : float, optional
+        Seconds of solving again.
+
+    Returns
+    -------
+    ResultCheck
+        False claims are part of the answer, never an exception.
+
+    Raises
+    ------
+    InputError
+        For a document that holds neither result nor solution, a solution that cannot belong to
+        the instance, and (but for `anyway`) a result for another instance.
+    """
+    require_instance(instance)
+    place, data = _given(result, instance)
+    with strict.located(place):
+        document = _document(data)
+        exported = _exported(document, instance)
+        if exported is not None:
+            return exported
+        case = _case(document, data, instance, anyway)
+        something = _claims_something(document)
+        if prove and not something:
+            raise InputError("claims nothing to prove", field="--prove", remedy="give a result")
+    if prove:
+        case.proof = _solved_again(case, time_limit)
+    return ResultCheck(
+        instance=instance.name,
+        solution=case.solution,
+        violations=case.violations,
+        objective=case.objective,
+        claims=tuple(claims(case)) if something else (),
+        proof=case.proof,
+        problem=instance,
+    )
+
+
+def _given(
+    result: str | Path | Mapping[str, object] | Result[Solution] | Solution, instance: Instance
+) -> tuple[str | Path, bytes]:
+    """Return what is to be checked as a file would hold it, and which file does."""
+    if isinstance(result, str | os.PathLike):
+        return result, strict.load(result)
+    if isinstance(result, Result):
+        return "", msgspec.json.encode(result.to_dict())
+    if isinstance(result, Mapping):
+        return "", msgspec.json.encode(finite(dict(result)))
+    solution = instance.solution_in(result, "result", shaped=False)
+    return "", msgspec.json.encode(finite({"solution": solution.to_dict()}))
+
+
+def _document(data: bytes) -> JsonObject:
+    """Return a JSON document; an empty one for solutions in other formats."""
+    if strict.first_byte(data) != b"{":
+        return {}
+    return strict.decode(data, JsonObject)
+
+
+def _exported(document: JsonObject, instance: Instance) -> ResultCheck | None:
+    """Return the check of what a solution was exported to; None for anything else."""
+    known = PROBLEMS[instance.kind]
+    export = known.export
+    if export is None or not export.check or not export.marks.items() <= document.items():
+        return None
+    broken, worth = known.named(export.check)(instance, document)
+    return ResultCheck(instance.name, None, broken, None if broken else worth, problem=instance)
+
+
+def _case(document: JsonObject, data: bytes, instance: Instance, anyway: bool) -> Case:
+    """Return a document beside its solution, what that breaks and what it is worth."""
+    foreign = _require_same(document, instance, anyway)
+    if document and not _holds_solution(document):
+        return Case(document, instance, None, (), None, foreign)
+    solution = solution_in(data, instance, any_digest=True)
+    violations = tuple(instance.check(solution))
+    objective = None if violations else instance.evaluate(solution)
+    return Case(document, instance, solution, violations, objective, foreign)
+
+
+def _claims_something(document: Mapping[str, object]) -> bool:
+    inside = "solution" in document and len(document) > 1
+    return inside or any(key in document for key in CLAIMS)
+
+
+def _holds_solution(document: Mapping[str, object]) -> bool:
+    if document.get("solution") is not None or not any(key in document for key in CLAIMS):
+        return True
+    # One that has a field of a solution holds its solution itself.
+    return any(key in document for known in PROBLEMS.values() for key in known.solution_fields)
+
+
+def _require_same(document: Mapping[str, object], instance: Instance, anyway: bool) -> bool:
+    """Return whether a result is for another instance; refuse it unless it is wanted."""
+    digest = document.get("digest")
+    if not isinstance(digest, str) or digest in ("", instance.digest):
+        return False
+    if not anyway:
+        there = document.get("instance_fields")
+        why = difference(there, instance) if isinstance(there, Mapping) else ""
+        raise InputError(
+            f"is a result for another instance ({digest[:64]}, not {instance.digest})"
+            + (f": {why}" if why else ""),
+            field="digest",
+            remedy=f"{strict.ANOTHER}, or see what differs with --anyway",
+        )
+    return True
+
+
+def _solved_again(case: Case, time_limit: float | None) -> Result[Solution]:
+    """Solve from the solution in hand, as far as it is valid."""
+    from stagepack.solve import solve
+
+    start = "auto" if case.objective is None else case.solution
+    again: Result[Solution] = solve(case.instance, time_limit=time_limit, warm_start=start)
+    return again

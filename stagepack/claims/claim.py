@@ -1,0 +1,126 @@
+"""A claim and what became of it; what a check of a result says in all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
+from stagepack.errors import shown
+from stagepack.files import finite
+from stagepack.result import Result
+from stagepack.shown import Shown
+
+LONGEST_VALUE = 60  # characters of what a file claims
+
+
+class Verdict(StrEnum):
+    """What became of a claim."""
+
+    CONFIRMED = "confirmed"
+    FALSE = "false"
+    DIFFERS = "differs"  # it may be true of the instance that it was made for
+    UNVERIFIED = "unverified"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One thing that a result says.
+
+    Attributes
+    ----------
+    name : str
+        Field of the result.
+    claimed, recomputed : object
+        What the file says, and what is found; None where nothing can be found.
+    verdict : Verdict
+    detail : str
+        Why, in words.
+    """
+
+    name: str
+    claimed: object
+    recomputed: object
+    verdict: Verdict
+    detail: str = ""
+
+    def to_dict(self) -> JsonObject:
+        """Return the claim as plain JSON data."""
+        return {
+            "claim": self.name,
+            "claimed": finite(self.claimed),
+            "recomputed": finite(self.recomputed),
+            "verdict": str(self.verdict),
+            "detail": self.detail or None,
+        }
+
+    def __str__(self) -> str:
+        text = f"{self.name} {short(self.claimed)}: {self.verdict}"
+        return f"{text}; {shown(self.detail)}" if self.detail else text
+
+
+@dataclass(frozen=True, repr=False)
+class ResultCheck(Shown):
+    """What a document says, claim by claim; a plain solution claims nothing.
+
+    Attributes
+    ----------
+    instance : str
+        Name of the instance it was checked against.
+    solution : object or None
+    violations : tuple of Violation
+        The rules that the solution breaks.
+    objective : int or float or None
+        What a valid solution is worth.
+    claims : tuple of Claim
+    proof : Result or None
+        What solving again found.
+    problem : instance of any problem
+        What it was checked against.
+    """
+
+    instance: str
+    solution: Solution | None
+    violations: tuple[Violation, ...]
+    objective: Number | None
+    claims: tuple[Claim, ...] = ()
+    proof: Result[Solution] | None = None
+    problem: Instance | None = None
+
+    def _line(self) -> str:
+        broken = f"{len(self.violations):,} violations, {len(self.false):,} false claims"
+        return f"{self.instance!r}, {'valid' if self.valid else broken}"
+
+    @property
+    def false(self) -> tuple[Claim, ...]:
+        """The claims that are not true."""
+        return tuple(claim for claim in self.claims if claim.verdict is Verdict.FALSE)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the solution breaks no rule and no claim is false."""
+        return not self.violations and not self.false
+
+    def to_dict(self) -> JsonObject:
+        """Return everything as plain JSON data."""
+        document: JsonObject = {
+            "instance": self.instance,
+            "valid": self.valid,
+            "objective": self.objective,
+            "violations": [{"rule": v.rule, "detail": v.detail} for v in self.violations],
+            "claims": [claim.to_dict() for claim in self.claims],
+        }
+        if self.proof is not None:
+            found = self.proof.to_dict()
+            keys = ("status", "termination", "objective", "bound", "bound_source", "solution")
+            document["proof"] = {key: found[key] for key in (*keys, "method", "runtime")}
+        return document
+
+
+def short(value: object) -> str:
+    """Return what a file says as people write it: thousands separated, the rest as in JSON."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return shown(f"{value:,}", LONGEST_VALUE)
+    text = value if isinstance(value, str) else json.dumps(finite(value), default=str)
+    return shown(text, LONGEST_VALUE)

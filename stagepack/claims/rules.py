@@ -1,0 +1,380 @@
+"""What every claim of a result is compared with: one rule a field, in the order of `RULES`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeGuard
+
+from stagepack.claims.claim import Claim, Verdict, short
+from stagepack.contracts import Instance, JsonObject, Number, Solution, Violation
+from stagepack.records import fault
+from stagepack.result import Result, Status, Termination, relative_gap
+
+UNPROVED = "cannot be recomputed from a file"
+
+
+@dataclass
+class Case:
+    """A document beside what is known of it.
+
+    Attributes
+    ----------
+    document : dict
+        What claims.
+    instance : instance of any problem
+    solution : object or None
+    violations : tuple of Violation
+        The rules that the solution breaks.
+    objective : int or float or None
+        What a valid solution is worth.
+    foreign : bool
+        Whether the document is of another instance.
+    proof : Result or None
+        What solving again found.
+    """
+
+    document: JsonObject
+    instance: Instance
+    solution: Solution | None
+    violations: tuple[Violation, ...]
+    objective: Number | None
+    foreign: bool
+    proof: Result[Solution] | None = None
+
+    def slack(self, value: float) -> float:
+        """Return by how much another figure may differ from `value`, and be called equal."""
+        tolerance = float(self.instance.tolerance)
+        return tolerance * max(1.0, abs(value)) if tolerance else 0
+
+    def above(self, one: Number, other: Number) -> bool:
+        """Whether one value exceeds another by more than the instance's tolerance."""
+        return bool(one - other > self.slack(other))
+
+    def wrong(self) -> Verdict:
+        """Return what to call a claim that does not hold here."""
+        return Verdict.DIFFERS if self.foreign else Verdict.FALSE
+
+    @property
+    def best(self) -> Number | None:
+        """The least value of a solution that is known."""
+        values = [self.objective, self.proof.objective if self.proof else None]
+        return min((value for value in values if value is not None), default=None)
+
+
+class Judgement(NamedTuple):
+    """What became of a claim, what it should say as far as that can be found, and why."""
+
+    verdict: Verdict
+    recomputed: object = None
+    detail: str = ""
+
+
+def claims(case: Case) -> Iterator[Claim]:
+    """Yield what a document claims, judged."""
+    for name, rule in RULES.items():
+        claimed = case.document.get(name)
+        if name in case.document and (claimed is not None or name in NOTHING_SAYS_SOMETHING):
+            judged = rule(case, claimed)
+            if name == "trace" and isinstance(claimed, list):
+                claimed = f"{len(claimed)} events"
+            if judged is not None:
+                yield Claim(name, claimed, judged.recomputed, judged.verdict, judged.detail)
+    yield from _records(case)
+
+
+def _number(value: object) -> TypeGuard[Number]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+# ---------------------------------------------------------------------- which instance
+
+
+def _digest(case: Case, claimed: object) -> Judgement | None:
+    own = case.instance.digest
+    if claimed == "":
+        return None
+    if claimed == own:
+        return Judgement(Verdict.CONFIRMED, own)
+    if not case.foreign:
+        return Judgement(Verdict.FALSE, own, "is no digest")
+    there = case.document.get("instance_fields")
+    if isinstance(there, Mapping):
+        why = difference(there, case.instance)
+        why = why or "another instance, in no field that this version knows"
+    else:
+        why = "a result for another instance; the file does not say in which fields it differs"
+    return Judgement(Verdict.DIFFERS, own, why)
+
+
+def difference(there: Mapping[str, object], instance: Instance) -> str:
+    """Say in which fields an instance is another one than that of a result; "" for none.
+
+    Parameters
+    ----------
+    there : mapping
+        The fields that the result recorded.
+    instance : instance of any problem
+    """
+    here = instance.fingerprints
+    return _unlike(there, here, {*there, *here})
+
+
+def _unlike(there: Mapping[str, object], here: Mapping[str, object], names: Iterable[str]) -> str:
+    words = []
+    unlike = {name for name in names if there.get(name) != here.get(name)}
+    unlike -= {name for name in unlike if "." in name and name not in there}  # an older file
+    for name in sorted(unlike):
+        whole, dot, _ = name.partition(".")
+        named = f"{whole}.name"
+        if named in unlike - {name} if dot else named in there:
+            continue  # the name says it all, or the parts do
+        one, other = there.get(name), here.get(name)
+        hidden = any(isinstance(value, str) and value.startswith("#") for value in (one, other))
+        figures = f"is {short(one)} there, {short(other)} here"
+        words.append(f"{name} differs" if hidden else f"{name} {figures}")
+    return "; ".join(words)
+
+
+def _problem(case: Case, claimed: object) -> Judgement:
+    return _label(case, claimed, case.instance.kind)
+
+
+def _objective_name(case: Case, claimed: object) -> Judgement:
+    return _label(case, claimed, str(case.instance.objective))
+
+
+def _label(case: Case, claimed: object, own: str) -> Judgement:
+    """Judge a word that the instance has, too."""
+    if claimed == own:
+        return Judgement(Verdict.CONFIRMED, own)
+    return Judgement(case.wrong(), own, f"the instance says {own}")
+
+
+# ---------------------------------------------------------------------- what a solution is worth
+
+
+def _violations(case: Case, claimed: object) -> Judgement | None:
+    if case.solution is None:
+        return None
+    own = [str(violation) for violation in case.violations]
+    if claimed == own:
+        return Judgement(Verdict.CONFIRMED, own)
+    detail = f"the solution breaks {own[0]}" if own else "the solution breaks no rule"
+    return Judgement(case.wrong(), own, detail)
+
+
+def _objective(case: Case, claimed: object) -> Judgement | None:
+    own = case.objective
+    if case.solution is None:
+        missing = Judgement(Verdict.FALSE, None, "there is no solution that is worth it")
+        return None if claimed is None else missing
+    if own is None:
+        return Judgement(case.wrong(), None, "the solution is not valid")
+    if _number(claimed) and abs(claimed - own) <= case.slack(own):
+        return Judgement(Verdict.CONFIRMED, own)
+    verdict = case.wrong() if _number(claimed) else Verdict.FALSE
+    return Judgement(verdict, own, f"the solution is worth {short(own)}")
+
+
+def _bound(case: Case, claimed: object) -> Judgement:
+    best = case.best
+    if not _number(claimed):
+        return Judgement(Verdict.FALSE, None, "is no number")
+    if best is not None and case.above(claimed, best):
+        whose = "the solution is" if best == case.objective else "solving again found one"
+        return Judgement(case.wrong(), best, f"no lower bound: {whose} worth {short(best)}")
+    if case.proof is None:
+        return Judgement(Verdict.UNVERIFIED, None, UNPROVED)
+    if case.proof.status is Status.INFEASIBLE:
+        return Judgement(Verdict.CONFIRMED, None, "nothing is feasible")
+    proved = case.proof.bound
+    if proved is not None and not case.above(claimed, proved):
+        detail = f"solving again proved {short(proved)} ({case.proof.bound_source})"
+        return Judgement(Verdict.CONFIRMED, proved, detail)
+    return Judgement(
+        Verdict.UNVERIFIED, proved, f"solving again proved no more than {short(proved)}"
+    )
+
+
+def _gap(case: Case, claimed: object) -> Judgement:
+    bound = case.document.get("bound")
+    value = case.document.get("objective") if case.objective is None else case.objective
+    if not _number(value) or not _number(bound):
+        return Judgement(Verdict.FALSE, None, "it takes an objective and a bound")
+    own = relative_gap(value, bound)
+    assert own is not None
+    margin = float(case.instance.tolerance) + 1e-9 * max(1.0, abs(own))
+    if _number(claimed) and abs(claimed - own) <= margin:
+        return Judgement(Verdict.CONFIRMED, own)
+    detail = f"objective {short(value)} and bound {short(bound)} make {own:.6g}"
+    return Judgement(case.wrong(), own, detail)
+
+
+# ---------------------------------------------------------------------- what is known, and why
+
+
+def _status(case: Case, claimed: object) -> Judgement:
+    least = None if case.objective is None else str(Status.FEASIBLE)
+    if claimed not in tuple(Status):
+        return Judgement(Verdict.FALSE, least, "is no status: " + ", ".join(Status))
+    if claimed in (Status.INFEASIBLE, Status.UNKNOWN):
+        if case.solution is not None:
+            valid = "a valid solution" if least else "a solution"
+            verdict = case.wrong() if least else Verdict.FALSE
+            return Judgement(verdict, least, f"the file holds {valid}")
+        if claimed == Status.UNKNOWN:
+            return Judgement(Verdict.CONFIRMED)
+        return _infeasible(case.proof, case.wrong())
+    if case.solution is None:
+        return Judgement(Verdict.FALSE, None, "the file holds no solution")
+    if case.objective is None:
+        return Judgement(case.wrong(), None, "the solution is not valid")
+    if claimed == Status.FEASIBLE:
+        return Judgement(Verdict.CONFIRMED, least)
+    return _optimal(case, case.objective, least)
+
+
+def _infeasible(proof: Result[Solution] | None, wrong: Verdict) -> Judgement:
+    if proof is None:
+        return Judgement(Verdict.UNVERIFIED, None, UNPROVED)
+    found = str(proof.status)
+    if proof.solution is not None:
+        value = short(proof.objective)
+        return Judgement(wrong, found, f"solving again found a solution worth {value}")
+    if proof.status is Status.INFEASIBLE:
+        return Judgement(Verdict.CONFIRMED, found, "solving again proved it")
+    return Judgement(Verdict.UNVERIFIED, found, "solving again ended without a proof")
+
+
+def _optimal(case: Case, objective: Number, least: str | None) -> Judgement:
+    bound = case.document.get("bound")
+    if not _number(bound):
+        return Judgement(Verdict.FALSE, least, "there is no bound that proves it")
+    if case.above(objective, bound):
+        detail = f"the bound {short(bound)} is below the value {short(objective)}"
+        return Judgement(case.wrong(), least, detail)
+    if case.proof is None:
+        return Judgement(Verdict.UNVERIFIED, None, UNPROVED)
+    if case.best is not None and case.above(objective, case.best):
+        better = f"solving again found a solution worth {short(case.best)}"
+        return Judgement(case.wrong(), least, better)
+    proved = case.proof.bound
+    if proved is not None and not case.above(objective, proved):
+        return Judgement(Verdict.CONFIRMED, str(Status.OPTIMAL), "solving again proved it")
+    return Judgement(
+        Verdict.UNVERIFIED, least, f"solving again proved no more than {short(proved)}"
+    )
+
+
+def _termination(case: Case, claimed: object) -> Judgement:
+    status = case.document.get("status")
+    if claimed not in tuple(Termination):
+        return Judgement(Verdict.FALSE, None, "is none: " + ", ".join(Termination))
+    proved = status in (Status.OPTIMAL, Status.INFEASIBLE)
+    if claimed == Termination.PROVED:
+        if not proved:
+            return Judgement(Verdict.FALSE, None, f"but the status is {short(status)}")
+        return _status(case, status)._replace(recomputed=None)
+    goal, value = getattr(case.instance, "goal", None), case.objective
+    met = goal is not None and value is not None and value <= goal
+    if proved and not (claimed == Termination.TARGET and met):
+        detail = f"a run that ends {short(status)} ends PROVED"
+        return Judgement(Verdict.FALSE, str(Termination.PROVED), detail)
+    if claimed != Termination.TARGET:
+        return Judgement(Verdict.UNVERIFIED, None, "why a run ended " + UNPROVED)
+    return Judgement(Verdict.CONFIRMED, str(claimed)) if met else _target(case)
+
+
+def _target(case: Case) -> Judgement:
+    """Judge TARGET by the target or gap that the run was given."""
+    value, bound = case.objective, case.document.get("bound")
+    options = case.document.get("options")
+    if value is None:
+        return Judgement(case.wrong(), None, "no valid solution reaches a target")
+    if not isinstance(options, Mapping):
+        return Judgement(Verdict.UNVERIFIED, None, "the file does not name the target")
+    target, gap = options.get("target"), options.get("gap")
+    reached = _number(target) and value <= target
+    if _number(bound) and _number(gap) and gap > 0:
+        own = relative_gap(value, bound)
+        reached |= own is not None and own <= gap
+    if reached:
+        return Judgement(Verdict.CONFIRMED, str(Termination.TARGET))
+    return Judgement(case.wrong(), None, f"{short(value)} reaches no target")
+
+
+def _trace(case: Case, claimed: object) -> Judgement | None:
+    """Judge a trace: incumbents fall to the objective, bounds rise to the bound."""
+    if claimed == []:
+        return None
+    sides: dict[str, list[Number]] = {"incumbent": [], "bound": [], "warm-start": []}
+    last: Number = 0
+    for event in claimed if isinstance(claimed, list) else [None]:
+        given = event if isinstance(event, Mapping) else {}
+        kind, value, when = given.get("kind"), given.get("value"), given.get("time")
+        if kind not in tuple(sides) or not _number(value):
+            return Judgement(Verdict.FALSE, None, "an event without kind or value")
+        if not _number(when) or when < last:
+            detail = f"events follow each other in time; {short(when)} does not"
+            return Judgement(Verdict.FALSE, None, detail)
+        last = when
+        sides[kind].append(value)
+    incumbents, bounds = sides["incumbent"], sides["bound"]
+    if sorted(set(incumbents), reverse=True) != incumbents or sorted(set(bounds)) != bounds:
+        return Judgement(Verdict.FALSE, None, "incumbents fall and bounds rise; these do not")
+    for name, values in (("objective", incumbents), ("bound", bounds)):
+        end = case.document.get(name)
+        if values and _number(end) and abs(values[-1] - end) > case.slack(end):
+            detail = f"its last {name} is {short(values[-1])}, not {end}"
+            return Judgement(Verdict.FALSE, None, detail)
+    if bounds and case.best is not None and case.above(bounds[-1], case.best):
+        return Judgement(case.wrong(), None, f"a bound above {short(case.best)}, which is reached")
+    detail = "incumbents and times are not kept with their solutions"
+    return Judgement(Verdict.UNVERIFIED, None, detail)
+
+
+# ---------------------------------------------------------------------- the run
+
+
+def _records(case: Case) -> Iterator[Claim]:
+    """Name what cannot be true of any run, or is said of another instance; the rest is open."""
+    instance = case.instance
+    for name, claimed in case.document.items():
+        verdict, detail = Verdict.FALSE, fault(instance.kind, name, claimed)
+        if not detail and name == "instance" and claimed != instance.name:
+            verdict, detail = Verdict.DIFFERS, f"the instance is called {short(instance.name)}"
+        elif not detail and name == "instance_fields" and not case.foreign:
+            detail = _unlike(claimed, instance.fingerprints, claimed)
+        elif not detail and name == "options":
+            detail = _contradicted(claimed, case.document)
+        if detail:
+            yield Claim(name, claimed, None, verdict, detail)
+
+
+def _contradicted(options: Mapping[str, object], document: Mapping[str, object]) -> str:
+    """Say where the options of a run are not those that the rest of the result tells of."""
+    told = {"method": document.get("method"), "objective": document.get("objective_name")}
+    return "; ".join(
+        f"{name} is {short(options[name])} there, {short(own)} in the result"
+        for name, own in told.items()
+        if own is not None and options.get(name, own) != own
+    )
+
+
+RULES: dict[str, Callable[[Case, object], Judgement | None]] = {
+    "digest": _digest,
+    "problem": _problem,
+    "objective_name": _objective_name,
+    "violations": _violations,
+    "objective": _objective,
+    "bound": _bound,
+    "gap": _gap,
+    "status": _status,
+    "termination": _termination,
+    "trace": _trace,
+}
+"""Who judges which field of a result."""
+NOTHING_SAYS_SOMETHING = ("violations", "objective")
+"""Fields whose null is a claim, too."""
