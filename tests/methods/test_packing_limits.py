@@ -302,10 +302,33 @@ def test_an_engine_that_counts_no_work_is_ended(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_model_too_large_to_build_ends_by_the_limit_in_work() -> None:
-    instance = FAMILIES["lmem-packing"]["just-too-small"](1)
+    instance = FAMILIES["lmem-packing"]["just-too-small"](0.5)
     result = solve(instance, "milp", time_limit=0.5, options={"deterministic": True})
     assert result.termination is Termination.TIME_LIMIT
     assert not result.trace.events[-1].source.endswith("(Milp)")
+
+
+@pytest.mark.parametrize("method", ["auto", "cp-sat", "milp"])
+def test_a_model_that_takes_longer_to_build_than_is_left_is_not_begun(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = FAMILIES["lmem-packing"]["banks-of-many"](0.5)
+    assert min(model.building(instance) for model in (CpSat, Milp)) > 0.5
+    for model in (CpSat, Milp):
+        monkeypatch.setattr(model, "build", lambda _: pytest.fail("begun"))
+    result = solve(instance, method, time_limit=0.5, options={"deterministic": True})
+    assert result.status is Status.FEASIBLE
+    assert "to build, more than is left" in result.reason
+
+
+@pytest.mark.parametrize("model", [CpSat, Milp])
+@pytest.mark.parametrize("feature", ["plain", *FEATURES])
+def test_what_building_takes_is_told_beforehand(model: type[CpSat | Milp], feature: str) -> None:
+    rng = np.random.default_rng(FEATURES.index(feature) if feature in FEATURES else 99)
+    instance = random_packing(rng, features=set(FEATURES) & {feature}, n=8)
+    spent: list[float] = []
+    model(instance, spend=spent.append)
+    assert model.building(instance) <= 1.01 * sum(spent)
 
 
 @pytest.mark.parametrize("asked", [0, 1, 5, 50])
@@ -461,6 +484,14 @@ def test_the_clique_of_a_conflict_graph_is_sought_while_there_is_time() -> None:
     assert asked.times > 20
     assert int(blocks.load.max()) <= bounds.clique_bound(instance, blocks, few) <= heaviest
     assert few.times <= 40
+
+
+def test_where_all_conflict_no_clique_is_sought(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = np.stack(np.triu_indices(30, 1), axis=1)
+    instance = LmemPacking.from_arrays(np.arange(1, 31), conflicts=pairs)
+    blocks = Blocks.of(instance)
+    monkeypatch.setattr(Blocks, "neighbours", lambda _: pytest.fail("listed"))
+    assert bounds.objective_bound(instance, blocks) == 30 * 31 // 2
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)

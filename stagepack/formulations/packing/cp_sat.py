@@ -62,6 +62,8 @@ from stagepack.errors import InputError
 from stagepack.formulations.base import LARGEST_VALUE
 from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item
 from stagepack.formulations.packing.model import PackingModel
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
@@ -72,6 +74,9 @@ LARGEST_AREA = 2**62
 ROW, TERM = 1e-5, 1e-6
 """Seconds of work to make a variable or a constraint, and for each term of a sum."""
 
+BANK_PAIR = 3e-5
+"""Seconds of work to make variables and rows of two buffers that should not share a bank."""
+
 PRESOLVED_PAIRS, PRESOLVED_ROWS = 20_000, 10_000
 """Most pairs of blocks alive together, and constraints, of a model that CP-SAT presolves: beyond,
 presolve of many rectangles was seen to take minutes that count as no work at all."""
@@ -80,7 +85,13 @@ presolve of many rectangles was seen to take minutes that count as no work at al
 class CpSat(PackingModel):
     """The rectangle model as a `cp_model.CpModel`; expresses every instance."""
 
-    row = ROW
+    row, bank_pair = ROW, BANK_PAIR
+
+    @classmethod
+    def building(cls, instance: LmemPacking) -> float:
+        """Return the seconds of work that building the model takes at least, about."""
+        sides = len(Blocks.of(instance).first) * max(1, len(instance.memories))
+        return super().building(instance) + 2 * ROW * sides
 
     def build(self) -> None:
         """Build the model."""
@@ -284,24 +295,22 @@ class CpSat(PackingModel):
                 model.add(self.r[i] >= bank - rest).only_enforce_if(g)
                 model.add(self.r[i] < bank - rest).only_enforce_if(~g)
 
-    def _last_bank(self, item: Item) -> Any:
-        """Return l_ia, the bank in which a buffer of size a ends that begins with block i."""
-        i, size = item
-        return self.f[i] + (size - 1) // self.frame.bank + self.g.get(item, 0)
-
     def _conflicts(self) -> None:
         """below_e + above_e + c_e = 1, and minimise conflicts and peak."""
-        frame, model = self.frame, self.model
+        frame, model, bank = self.frame, self.model, self.frame.bank
         weight = self.instance.conflict_weight
+        self.last = {
+            (i, size): self.f[i] + (size - 1) // bank + self.g.get((i, size), 0)
+            for i, size in frame.bank_items
+        }
         self.conflicts: dict[Any, tuple[Any, Any, Any]] = {}
-        for pair in frame.bank_pairs:
-            self._spend(8 * ROW)
-            (i, _), (j, _) = one, other = pair
-            below, above, c = (model.new_bool_var(f"{name}{pair}") for name in ("b", "a", "c"))
+        for e, (one, other) in enumerate(frame.bank_pairs):
+            self._spend(BANK_PAIR)
+            below, above, c = (model.new_bool_var(f"{name}{e}") for name in ("b", "a", "c"))
             model.add_exactly_one(below, above, c)
-            model.add(self._last_bank(one) < self.f[j]).only_enforce_if(below)
-            model.add(self._last_bank(other) < self.f[i]).only_enforce_if(above)
-            self.conflicts[pair] = below, above, c
+            model.add(self.last[one] < self.f[other[0]]).only_enforce_if(below)
+            model.add(self.last[other] < self.f[one[0]]).only_enforce_if(above)
+            self.conflicts[one, other] = below, above, c
         self._cliques()
         self._minimise(
             [weight * count for count in frame.bank_pairs.values()] + [frame.unit],
@@ -312,9 +321,11 @@ class CpSat(PackingModel):
     def _cliques(self) -> None:
         """Banks of the buffers of a clique do not overlap where p_ia, and z covers them."""
         frame, model, bank = self.frame, self.model, self.frame.bank
-        smaller: dict[Item, list[Any]] = {item: [] for item in frame.bank_items}
+        cliques = [clique for clique in frame.bank_cliques if len(clique) > 2]  # two are told above
+        smaller: dict[Item, list[Any]] = {item: [] for clique in cliques for item in clique}
         for pair, (_, _, c) in self.conflicts.items():
-            smaller[smaller_item(*pair)].append(c)
+            if (item := smaller_item(*pair)) in smaller:
+                smaller[item].append(c)
         banks = {}
         self.p: dict[Item, tuple[Any, list[Any]]] = {}
         self.taken: dict[Item, Any] = {}
@@ -327,12 +338,12 @@ class CpSat(PackingModel):
             self.p[item] = p, conflicts
             size = (item[1] - 1) // bank + 1 + self.g.get(item, 0)
             end = model.new_int_var(0, -(-frame.height // bank), f"l{item}")
-            model.add(end == self._last_bank(item) + 1)
+            model.add(end == self.last[item] + 1)
             self.taken[item] = end
             banks[item] = model.new_optional_interval_var(
                 self.f[item[0]], size, end, p, f"banks{item}"
             )
-        for clique in frame.bank_cliques:
+        for clique in cliques:
             self._spend(ROW + TERM * len(clique))
             model.add_no_overlap([banks[item] for item in clique])
         for saved, total in frame.bank_loads():

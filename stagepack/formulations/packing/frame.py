@@ -337,15 +337,19 @@ class Frame:
     def bank_pairs(self) -> dict[tuple[Item, Item], int]:
         """How many pairs of buffers are ((block, size), (block, size)), of different blocks."""
         assert self.instance.banks is not None
-        size = self.instance.size // self.unit
-        block = self.blocks.block
-        found: dict[tuple[Item, Item], int] = {}
-        for x, y in self.instance.banks.pairs.tolist():
-            one, other = (int(block[x]), int(size[x])), (int(block[y]), int(size[y]))
-            if one[0] != other[0]:
-                key = (min(one, other), max(one, other))
-                found[key] = found.get(key, 0) + 1
-        return found
+        block, size = self.blocks.block, self.instance.size // self.unit
+        order = np.lexsort((size, block))
+        items = np.stack([block[order], size[order]], axis=1)
+        new = np.append(True, (np.diff(items, axis=0) != 0).any(axis=1))
+        number = np.empty(len(order), dtype=np.int64)
+        number[order] = np.cumsum(new) - 1
+        ends = np.sort(number[self.instance.banks.pairs], axis=1)
+        apart = (np.diff(block[self.instance.banks.pairs]) != 0).ravel()
+        codes, count = np.unique(ends[apart] @ [len(order), 1], return_counts=True)
+        item = [(i, units) for i, units in items[new].tolist()]
+        one, other = np.divmod(codes, len(order))
+        pairs = zip(one.tolist(), other.tolist(), count.tolist(), strict=True)
+        return {(item[low], item[high]): times for low, high, times in pairs}
 
     @cached_property
     def bank_items(self) -> list[Item]:
@@ -387,14 +391,16 @@ class Frame:
         """Yield (saved, total): z >= total - sum of saved[pair] over conflicting pairs.
 
         In a set of buffers without conflicts all fill whole banks but the topmost.  Leave out
-        the smaller buffer of every conflicting pair: such a set remains.
+        the smaller buffer of every conflicting pair: such a set remains.  Totals that every peak
+        reaches are left out.
         """
         for clique in self.bank_cliques:
             whole = {item: -(-item[1] // self.bank) * self.bank for item in clique}
             spare = max(whole[item] - item[1] for item in clique)
-            pairs = itertools.combinations(clique, 2)
-            saved = {pair: whole[smaller_item(*pair)] for pair in pairs}
-            yield saved, sum(whole.values()) - spare
+            total = sum(whole.values()) - spare
+            if total > self.least_peak:
+                pairs = itertools.combinations(clique, 2)
+                yield {pair: whole[smaller_item(*pair)] for pair in pairs}, total
 
     # ------------------------------------------------------------------ from and to solutions
 

@@ -67,6 +67,8 @@ from stagepack.errors import InputError
 from stagepack.formulations.packing.frame import Interval, Item
 from stagepack.formulations.packing.model import PackingModel
 from stagepack.formulations.program import Program, Sum, total
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.packing.words import Objective
 from stagepack.linear import Array
@@ -121,6 +123,15 @@ class _OneOf:
 
 class Milp(PackingModel):
     """The order model as a `Linear`; expresses every instance."""
+
+    bank_pair = 10 * ROW
+
+    @classmethod
+    def building(cls, instance: LmemPacking) -> float:
+        """Return the seconds of work that building the model takes at least, about."""
+        blocks = Blocks.of(instance)
+        alive = blocks.pairs if blocks.linear and blocks.rigid else 0  # else some count twice
+        return super().building(instance) + PAIR * alive
 
     def build(self) -> None:
         """Build the model, unless two blocks have no place beside one another."""
@@ -339,7 +350,7 @@ class Milp(PackingModel):
         frame, program = self.frame, self.program
         weight, most = self.instance.conflict_weight, -(-frame.height // frame.bank)
         pairs = list(frame.bank_pairs)
-        self._spend(10 * ROW * len(pairs))
+        self._spend(self.bank_pair * len(pairs))
         self.below = {pair: program.variable() for pair in pairs}
         self.above = {pair: program.variable() for pair in pairs}
         c = {pair: 1 - self.below[pair] - self.above[pair] for pair in pairs}

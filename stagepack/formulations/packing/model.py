@@ -14,6 +14,7 @@ from stagepack.formulations.packing.frame import Frame, too_dense
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
+from stagepack.instances.packing.words import Objective
 
 
 class PackingModel(Formulation[LmemPacking, PackingSolution]):
@@ -42,7 +43,10 @@ class PackingModel(Formulation[LmemPacking, PackingSolution]):
     """
 
     row = 0.0
-    """Seconds of work that a block takes in any case."""
+    """Seconds of work that a block takes in any case,"""
+
+    bank_pair = 0.0
+    """and that two buffers take which should not share a bank."""
 
     def __init__(
         self,
@@ -67,6 +71,14 @@ class PackingModel(Formulation[LmemPacking, PackingSolution]):
     def unsupported(instance: LmemPacking) -> str:
         """Return why the model would be too large, or ''."""
         return too_dense(Blocks.of(instance))
+
+    @classmethod
+    def building(cls, instance: LmemPacking) -> float:
+        """Return the seconds of work that building the model takes at least, about."""
+        seconds = cls.row * Blocks.of(instance).b
+        if instance.banks is not None and instance.objective is Objective.BANK_CONFLICTS:
+            seconds += cls.bank_pair * len(instance.banks.pairs)
+        return seconds
 
     def worth(self, steps: int) -> int:
         """Return the value of an objective of so many times `gain`; `least` in any case."""

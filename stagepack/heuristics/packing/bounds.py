@@ -47,7 +47,7 @@ def clique_bound(
     keep_going : callable
         Asked now and then; once it says no, the heaviest clique so far is returned.
     """
-    if instance.conflicts is None:
+    if instance.conflicts is None or blocks.sections == 1:  # the load is that of the one clique
         return 0
     keep_going()  # the normal form of many conflicts took its time, and so do their rows
     pointer, other = blocks.neighbours()

@@ -561,15 +561,11 @@ def _clique_cover(instance: LmemPacking, block: Array) -> tuple[Array, Array, in
 
     Buffers of one block never conflict.  See :mod:`.cover_kernels`.
     """
-    from stagepack.instances.packing.cover_kernels import clique_cover
+    from stagepack.instances.packing.cover_kernels import clique_cover, graph_rows
 
     assert instance.conflicts is not None
     n, size, pairs = instance.n, instance.size, instance.conflicts
     pairs = pairs[block[pairs[:, 0]] != block[pairs[:, 1]]]
     low, high = np.divmod(distinct(pairs.min(axis=1) * n + pairs.max(axis=1)), n)
-    ends, others = np.concatenate([low, high]), np.concatenate([high, low])
-    rows = np.argsort(ends * n + others)
-    ends, other, edge = ends[rows], others[rows], rows % max(1, len(low))
-    ptr = np.searchsorted(ends, np.arange(n + 1)).astype(np.int64)
-    ranked = np.lexsort((-size[other], ends))  # stable: then the lower number
-    return clique_cover(np.argsort(-size, kind="stable"), size, ptr, other, edge, ranked)
+    order = np.argsort(-size, kind="stable")
+    return clique_cover(order, size, *graph_rows(low, high, order))

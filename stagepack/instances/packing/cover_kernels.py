@@ -31,6 +31,46 @@ def _position(node: int, row: int, ptr: Array, other: Array) -> int:
 
 
 @compiled
+def graph_rows(low: Array, high: Array, order: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the rows `ptr`, `other`, `edge` and `ranked` that :func:`clique_cover` takes.
+
+    O(n + m): nodes are entered into the rows of their neighbours in the order asked for.
+
+    Parameters
+    ----------
+    low, high : ndarray of int64, shape (m,)
+        The ends of each edge, low < high, ascending by both.
+    order : ndarray of int64, shape (n,)
+        Nodes, the heavier first, then the lower.
+    """
+    n, m = len(order), len(low)
+    ptr = np.zeros(n + 1, dtype=np.int64)
+    for e in range(m):
+        ptr[low[e] + 1] += 1
+        ptr[high[e] + 1] += 1
+    for node in range(n):
+        ptr[node + 1] += ptr[node]
+    other, edge = np.empty(2 * m, dtype=np.int64), np.empty(2 * m, dtype=np.int64)
+    back = np.empty(2 * m, dtype=np.int64)  # where the same edge stands in the other row
+    cursor, above = ptr[:-1].copy(), np.empty(m, dtype=np.int64)
+    for e in range(m):
+        at = above[e] = cursor[high[e]]
+        other[at], edge[at] = low[e], e
+        cursor[high[e]] += 1
+    for e in range(m):
+        at = cursor[low[e]]
+        other[at], edge[at] = high[e], e
+        back[at], back[above[e]] = above[e], at
+        cursor[low[e]] += 1
+    ranked, cursor = np.empty(2 * m, dtype=np.int64), ptr[:-1].copy()
+    for node in order:
+        for at in range(ptr[node], ptr[node + 1]):
+            ranked[cursor[other[at]]] = back[at]
+            cursor[other[at]] += 1
+    return ptr, other, edge, ranked
+
+
+@compiled
 def clique_cover(
     order: Array, weight: Array, ptr: Array, other: Array, edge: Array, ranked: Array
 ) -> tuple[Array, Array, int]:

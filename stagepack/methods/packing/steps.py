@@ -395,6 +395,12 @@ def solve_model(
     upper = progress.objective
     lower = progress.bound
     model = getattr(formulations, formulation)
+    building = model.building(instance)
+    if building > progress.remaining:
+        progress.reason = (
+            f"{formulation} would take about {building:,.0f} s to build, more than is left"
+        )
+        return
     seconds = run_model(
         engine,
         effort.carried(lambda: model(instance, upper=upper, lower=lower, spend=effort.spend)),
