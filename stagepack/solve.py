@@ -163,14 +163,11 @@ def solve(
         raise InputError(reason, field=f"method {method}")
     # Some methods without an engine have nothing to limit but the clock.
     measured = bool(chosen.engines) or chosen.limited_by_work
-    clock = None if settings.deterministic and measured else time_limit
-    # Where anything that fits will do, the instance has a target of its own.
-    goal = getattr(instance, "goal", None)
     progress: Progress[SolutionT] = Progress(
         instance.evaluate,
         instance.check,
-        time_limit=clock,
-        target=goal if target is None else target,
+        time_limit=None if settings.deterministic and measured else time_limit,
+        target=_goal(instance) if target is None else target,
         gap=gap,
         tolerance=instance.tolerance,
         on_incumbent=on_incumbent,
@@ -180,7 +177,33 @@ def solve(
     with _Interruptible(progress):
         chosen.run(instance, progress, settings)
     progress.close()
+    run = {
+        "method": method,
+        "objective": str(instance.objective),
+        "engine": engine,
+        "time_limit": time_limit,
+        "target": target,
+        "gap": gap,
+        "warm_start": start if start is None or isinstance(start, str) else start.to_dict(),
+        "threads": threads,
+        "seed": seed,
+        "options": dict(options or {}),
+    }
+    return _result(instance, progress, run)
+
+
+def _goal(instance: Instance) -> Number | None:
+    """Return the target of an instance's own, where anything that fits will do."""
+    goal: Number | None = getattr(instance, "goal", None)
+    return goal
+
+
+def _result(
+    instance: InstanceOf[SolutionT], progress: Progress[SolutionT], run: JsonObject
+) -> Result[SolutionT]:
+    """Return what a run that is over has come to; `run` are the arguments that repeat it."""
     status, termination = progress.outcome()
+    goal = _goal(instance)
     if goal is not None and progress.objective is not None and progress.objective <= goal:
         termination = Termination.TARGET
     said = [progress.infeasible_reason or progress.reason, getattr(instance, "proviso", "")]
@@ -191,7 +214,7 @@ def solve(
         bound=None if status is Status.INFEASIBLE else progress.bound,
         bound_source="" if status is Status.INFEASIBLE else progress.bound_source,
         solution=progress.solution,
-        method=method,
+        method=run["method"],
         engine=progress.engine,
         runtime=progress.elapsed,
         setup_time=progress.setup_time,
@@ -200,18 +223,7 @@ def solve(
         kind=instance.kind,
         objective_name=str(instance.objective),
         digest=instance.digest,
-        options={
-            "method": method,
-            "objective": str(instance.objective),
-            "engine": engine,
-            "time_limit": time_limit,
-            "target": target,
-            "gap": gap,
-            "warm_start": start if start is None or isinstance(start, str) else start.to_dict(),
-            "threads": threads,
-            "seed": seed,
-            "options": dict(options or {}),
-        },
+        options=run,
         versions=versions(),
         trace=progress.trace,
     )
@@ -223,7 +235,7 @@ KEYWORDS = tuple(inspect.signature(solve).parameters)[1:]
 
 
 def _start(
-    instance: Instance, given: Solution | Result[Any] | Mapping[str, object] | str | None
+    instance: Instance, given: Solution | Result[SolutionT] | Mapping[str, object] | str | None
 ) -> Solution | str | None:
     """Return where to start as settings have it: a name, None, or the solution itself."""
     if given is None or isinstance(given, str):

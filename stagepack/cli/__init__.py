@@ -77,7 +77,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "solve": takes_context(solve),
     "compare": takes_context(compare),
     "check": takes_context(check),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,9 +34,12 @@ from stagepack.cli.screen import (
     print_json,
     terminal,
 )
-from stagepack.contracts import JsonObject
+from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError, shown
 from stagepack.kinds import kind_called
+
+if TYPE_CHECKING:
+    from stagepack.compare import Comparison
 
 REPORT, REPORT_PAGE = Path("stagepack-report"), "index.html"
 
@@ -82,11 +85,8 @@ def compare(
 
     require_writable(csv, output)
     page = None if no_html else _page(html)
-    if instances:
-        given = [found for source in instances for found in _named(source, context)]
-    else:
-        given = _suite(context)
-    problems = labels(given)
+    given = [found for source in instances or () for found in _named(source, context)]
+    problems = labels(given if instances else _suite(context))
     options: JsonObject = {} if engine is None else {"engine": engine}
     with engines_silenced(), Cells(problems) as cells:
         comparison = run(
@@ -102,15 +102,9 @@ def compare(
         )
     comparison.command = command_line()
     rescue = Rescue()
-    if csv is not None:
-        with rescue:
-            comparison.to_csv(csv)
-    if output is not None:
-        with rescue:
-            comparison.to_json(output)
-    if page is not None:
-        with rescue:
-            comparison.to_html(page.parent)
+    rescue.attempt(comparison.to_csv, csv)
+    rescue.attempt(comparison.to_json, output)
+    rescue.attempt(lambda path: comparison.to_html(path.parent), page)
     if as_json or rescue:
         rescue.tell("the whole comparison")
         print_json(comparison.to_dict())
@@ -119,16 +113,19 @@ def compare(
         console.print(comparison_table(comparison, console.width))
         if page is not None:
             typer.echo(f"report: {shown(page)}")
+    raise typer.Exit(_exit_code(comparison, rescue))
+
+
+def _exit_code(comparison: Comparison, rescue: Rescue) -> int:
     if comparison.contradictions or any(row["status"] == "error" for row in comparison.rows):
-        raise typer.Exit(EXIT_INTERNAL)
+        return EXIT_INTERNAL
     if rescue:
-        raise typer.Exit(EXIT_INPUT)
+        return EXIT_INPUT
     found = any(result.solution is not None for result in comparison.results.values())
-    if comparison.interrupted and not found:
-        raise typer.Exit(EXIT_INTERRUPTED)
+    return EXIT_INTERRUPTED if comparison.interrupted and not found else 0
 
 
-def _named(source: str, context: JsonObject) -> list[Any]:
+def _named(source: str, context: JsonObject) -> list[Instance]:
     """Return what `source` names: the suite of a kind, a file's instances or one of the catalog."""
     kind = kind_called(source)
     if kind is None or Path(source).exists():
@@ -138,7 +135,7 @@ def _named(source: str, context: JsonObject) -> list[Any]:
     return _suite({**context, "kind": kind})
 
 
-def _suite(context: JsonObject) -> list[Any]:
+def _suite(context: JsonObject) -> list[Instance]:
     """Return the built-in suite, or its instances of one kind."""
     from stagepack.instances import catalog
 
@@ -149,15 +146,10 @@ def _suite(context: JsonObject) -> list[Any]:
             field="INSTANCE",
             remedy="name instances",
         )
-    problems = catalog.suite()
-    kind = context.get("kind")
-    found = [problem for problem in problems if kind in (None, problem.kind)]
+    found = catalog.suite(context.get("kind"))
     if not found:
-        kinds = dict.fromkeys(problem.kind for problem in problems)
         raise InputError(
-            f"the suite has no {kind!r}",
-            field="--kind",
-            remedy="choose one of " + ", ".join(kinds),
+            f"the suite has no {context['kind']!r}", field="--kind", remedy="name instances"
         )
     return found
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -16,7 +16,7 @@ from typer.models import OptionInfo
 from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.options import FREEDOM, INSTANCE, MACHINE
-from stagepack.contracts import JsonObject
+from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.instances.problem import PROBLEMS, VOCABULARY, Change
 from stagepack.instances.words import Parameter
@@ -36,7 +36,7 @@ def _bytes(text: str) -> int:
         raise typer.BadParameter(str(error)) from None
 
 
-def _option(name: str, kind: Any, *names: str, description: str, **how: Any) -> inspect.Parameter:
+def _option(name: str, kind: type, *names: str, description: str, **how: Any) -> inspect.Parameter:
     """Return an option as a parameter of a function, as typer understands it."""
     said = f"{description[0].upper()}{description[1:]}."
     about = typer.Option(*names, help=said, **how)
@@ -138,7 +138,7 @@ def _written(parameter: inspect.Parameter) -> str:
     return ""
 
 
-def _said(options: Mapping[str, Any]) -> JsonObject:
+def _said(options: JsonObject) -> JsonObject:
     """Return what a file does not say of its instance, as the readers understand it."""
     given = {key: value for key, value in options.items() if value not in (None, [])}
     limit = given.pop("max_bytes", None)
@@ -165,17 +165,17 @@ def _said(options: Mapping[str, Any]) -> JsonObject:
     return given
 
 
-def takes_context(command: Callable[..., Any]) -> Callable[..., Any]:
+def takes_context(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command` the options of :func:`_options`, collected in its argument `context`."""
     own = inspect.signature(command, eval_str=True)
     shared = _options()
     written = {p.name: _written(p) for p in (*own.parameters.values(), *shared)}
 
     @functools.wraps(command)
-    def wrapper(**arguments: Any) -> Any:
+    def wrapper(**arguments: object) -> None:
         context = {option.name: arguments.pop(option.name) for option in shared}
         try:
-            return command(**arguments, context=_said(context))
+            command(**arguments, context=_said(context))
         except InputError as error:
             if not error.file:
                 error.field = written.get(error.field) or error.field
@@ -188,14 +188,14 @@ def takes_context(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def _parted(context: Mapping[str, Any]) -> tuple[JsonObject, JsonObject]:
+def _parted(context: JsonObject) -> tuple[JsonObject, JsonObject]:
     """Return what the reader is told, and fields to change once the instance is read."""
     now = {key: value for key, value in context.items() if not key.startswith(CHANGED)}
     later = {key.removeprefix(CHANGED): value for key, value in context.items() if key not in now}
     return now, later
 
 
-def instance_of(source: str, context: Mapping[str, Any]) -> Any:
+def instance_of(source: str, context: JsonObject) -> Instance:
     """Return the instance that `source` names: a file or an entry of the catalog."""
     now, later = _parted(context)
     known = {change.name: change for kind in PROBLEMS.values() for change in kind.changes}
@@ -212,7 +212,7 @@ def instance_of(source: str, context: Mapping[str, Any]) -> Any:
     return problem.replace(**changes) if changes else problem
 
 
-def instances_of(source: str, context: Mapping[str, Any]) -> list[Any]:
+def instances_of(source: str, context: JsonObject) -> list[Instance]:
     """Return the instance that `source` names, or all those of a file that holds several."""
     from stagepack.instances import formats
 
@@ -222,7 +222,7 @@ def instances_of(source: str, context: Mapping[str, Any]) -> list[Any]:
     return list(formats.read_all(source, **now))
 
 
-def _source(source: str, context: JsonObject) -> Any:
+def _source(source: str, context: JsonObject) -> Instance:
     from stagepack.instances import catalog, formats
 
     path = source.rpartition("#")[0] or source
@@ -237,7 +237,8 @@ def _source(source: str, context: JsonObject) -> Any:
             raise InputError(
                 "the catalog has no formats", file=source, field="--format", remedy="leave it out"
             )
-        return catalog.load(named, **parameters)
+        known: Instance = catalog.load(named, **parameters)
+        return known
     if not Path(path).exists() and "." not in Path(path).name:
         import difflib
 
@@ -249,7 +250,9 @@ def _source(source: str, context: JsonObject) -> Any:
     return formats.read(source, **context)
 
 
-def instance_and_solution(source: str, solution: Path, context: JsonObject) -> tuple[Any, Any]:
+def instance_and_solution(
+    source: str, solution: Path, context: JsonObject
+) -> tuple[Instance, Solution]:
     """Read both.
 
     Parameters

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from stagepack import files
 from stagepack.cli.screen import write_json
+from stagepack.contracts import Instance, Solution
 from stagepack.errors import InputError
 from stagepack.instances.problem import PROBLEMS
 
 
-def require_exportable(problem: Any, path: Path) -> None:
+def require_exportable(problem: Instance, path: Path) -> None:
     """Refuse a file that this kind of problem is not exported to, before anything is solved.
 
     Raises
@@ -39,7 +39,7 @@ def require_exportable(problem: Any, path: Path) -> None:
         )
 
 
-def export_solution(problem: Any, solution: Any, path: Path) -> None:
+def export_solution(problem: Instance, solution: Solution, path: Path) -> None:
     """Write a solution for other tools, checked by :func:`require_exportable`.
 
     Parameters

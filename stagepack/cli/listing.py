@@ -87,8 +87,7 @@ def convert(
     problem = instance_of(instance, context)
     data = formats.dump(problem, target)
     rescue = Rescue()
-    with rescue:
-        files.write(target, data)
+    rescue.attempt(lambda path: files.write(path, data), target)
     if rescue:
         rescue.tell("the instance")
         typer.echo(formats.dump(problem, "instance.json"), nl=False)

@@ -6,10 +6,10 @@ import abc
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from stagepack.cli.screen import complain, figure
-from stagepack.contracts import JsonObject
+from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.errors import shown
 from stagepack.report.format import gap as percent
 from stagepack.report.format import standing
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import RenderableType
+    from rich.live import Live
 
     from stagepack.compare.outcomes import Cell
 
@@ -46,7 +47,7 @@ class _Live(abc.ABC):
         # With -q nothing is said, with -v everything, line by line.
         watched = console.is_terminal and not console.is_dumb_terminal
         self.told = level <= logging.INFO
-        self.live: Any = None
+        self.live: Live | None = None
         if watched and level == logging.INFO and sys.stderr.isatty():
             from rich.live import Live
 
@@ -81,13 +82,13 @@ class Solving(_Live):
         from rich.spinner import Spinner
 
         self._what = shown(f"{name}, {method}")
-        self._objective: Any = None
-        self._bound: Any = None
+        self._objective: Number | None = None
+        self._bound: Number | None = None
         self._began = time.monotonic()
         self._spinner = Spinner("dots")
         super().__init__()
 
-    def incumbent(self, solution: Any, objective: Any, bound: Any) -> None:
+    def incumbent(self, solution: object, objective: Number, bound: Number | None) -> None:
         """Take an incumbent, as `on_incumbent` of :func:`stagepack.solve` has it.
 
         Parameters
@@ -99,7 +100,7 @@ class Solving(_Live):
         """
         self._objective, self._bound = objective, bound if bound is not None else self._bound
 
-    def bound(self, bound: Any, source: str) -> None:
+    def bound(self, bound: Number, source: str) -> None:
         """Take a better bound."""
         self._bound = bound
 
@@ -132,7 +133,7 @@ class Cells(_Live):
         What is compared, by label.
     """
 
-    def __init__(self, instances: Mapping[str, Any]) -> None:
+    def __init__(self, instances: Mapping[str, Instance]) -> None:
         self._instances = instances
         self._running: dict[Cell, float] = {}
         self._done, self._total = 0, 0

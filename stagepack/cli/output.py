@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from stagepack import files
 from stagepack.cli.screen import complain
@@ -33,27 +33,26 @@ def require_writable(*targets: Path | None) -> None:
 
 
 class Rescue:
-    """Notes which files could not be written, so that the answer goes to stdout instead.
-
-    Each file is written in a ``with`` block of its own; a failure ends the block alone.
-    """
+    """Notes which files could not be written, so that the answer goes to stdout instead."""
 
     def __init__(self) -> None:
         self.failures: list[str] = []
 
-    def __enter__(self) -> None:
-        pass
+    def attempt(self, write: Callable[[Path], object], target: Path | None) -> None:
+        """Write a file, if one is asked for; a failure ends nothing but this.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> bool:
-        if isinstance(error, InputError):
+        Parameters
+        ----------
+        write : callable
+        target : Path, optional
+        """
+        try:
+            if target is not None:
+                write(target)
+        except InputError as error:
             self.failures.append(str(error))
-        elif isinstance(error, KeyboardInterrupt | MemoryError | OSError):
+        except (KeyboardInterrupt, MemoryError, OSError) as error:
             self.failures.append(f"an output was not written ({type(error).__name__})")
-        else:
-            return False
-        return True
 
     def __bool__(self) -> bool:
         return bool(self.failures)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from stagepack.contracts import Instance, Solution
 from stagepack.errors import InputError
+from stagepack.result import Result
 
 
-def require_drawable(problem: Any, path: Path, option: str) -> None:
+def require_drawable(problem: Instance, path: Path, option: str) -> None:
     """Refuse a picture that cannot be drawn: of this kind, in this format, or without the extra.
 
     Parameters
@@ -41,7 +42,9 @@ def require_drawable(problem: Any, path: Path, option: str) -> None:
         raise
 
 
-def draw(problem: Any, answer: Any, path: Path, scale: str | None = None) -> None:
+def draw(
+    problem: Instance, answer: Solution | Result[Solution], path: Path, scale: str | None = None
+) -> None:
     """Write the picture of a solution: .html is interactive, all others are drawn by matplotlib.
 
     Parameters

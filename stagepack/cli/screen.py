@@ -11,16 +11,17 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
 from stagepack import files
+from stagepack.contracts import Number
 from stagepack.errors import shown
 from stagepack.files import finite, json_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 
 NARROWEST = 40  # columns
@@ -35,7 +36,7 @@ def terminal() -> Console:
     return Screen(soft_wrap=False)
 
 
-def print_parts(parts: Iterable[Any]) -> None:
+def print_parts(parts: Iterable[RenderableType]) -> None:
     """Print heads, tables and accounts on stdout, an empty line between any two."""
     console = terminal()
     for number, part in enumerate(parts):
@@ -131,7 +132,7 @@ def _redirect(
     return spare
 
 
-def figure(value: Any) -> str:
+def figure(value: Number | None) -> str:
     """Return a number as people read it."""
     from stagepack.report.format import number
 
@@ -143,11 +144,11 @@ def command_line() -> str:
     return shlex.join(["stagepack", *sys.argv[1:]])
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """Print one JSON document on stdout."""
     typer.echo(json_text(finite(document)))
 
 
-def write_json(path: Path, document: Any) -> None:
+def write_json(path: Path, document: object) -> None:
     """Write a JSON document to a file, whole or not at all."""
     files.write(path, json_text(finite(document)) + "\n")

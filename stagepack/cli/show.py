@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from stagepack.cli.picture import draw, require_drawable
 from stagepack.cli.screen import complain, print_json, print_parts
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def show(
@@ -52,7 +55,7 @@ def show(
             document["against"] = against
         print_json(document)
         return
-    parts: list[Any] = [facts_table(summary.lines(problem, facts))]
+    parts: list[RenderableType] = [facts_table(summary.lines(problem, facts))]
     if answer is not None:
         parts.append(kind.account(problem, answer))
     if against is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -106,7 +106,7 @@ def solve(
         require_exportable(problem, export)
     if plot is not None:
         require_drawable(problem, plot, "--plot")
-    start: Any = warm_start
+    start: Solution | str = warm_start
     if "/" in warm_start or warm_start.endswith((".json", ".csv")):
         start = formats.read_solution(warm_start, problem)
     with engines_silenced(), Solving(problem.name, method) as search:
@@ -128,18 +128,11 @@ def solve(
     rescue = Rescue()
     if output is not None or as_json:  # a million offsets take a while to write down
         document = {**result.to_dict(), "command": command_line()}
-    if output is not None:
-        with rescue:
-            write_json(output, document)
-    if trace is not None:
-        with rescue:
-            result.trace.to_csv(trace)
-    if export is not None and result.solution is not None:
-        with rescue:
-            export_solution(problem, result.solution, export)
-    if plot is not None and result.solution is not None:
-        with rescue:
-            draw(problem, result.solution, plot)
+    rescue.attempt(lambda path: write_json(path, document), output)
+    rescue.attempt(result.trace.to_csv, trace)
+    if result.solution is not None:
+        rescue.attempt(lambda path: export_solution(problem, result.solution, path), export)
+        rescue.attempt(lambda path: draw(problem, result.solution, path), plot)
     if as_json or rescue:
         rescue.tell("the whole result")
         print_json(document or {**result.to_dict(), "command": command_line()})

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any
 
 from stagepack.compare.comparison import Comparison
@@ -68,26 +69,11 @@ def compare(
     InputError
         For no instances or a method that nobody knows, before anything runs.
     """
-    from stagepack.solve import KEYWORDS, solve
+    from stagepack.solve import solve
 
-    unknown = sorted(set(options) - {*KEYWORDS[1:]})
-    if unknown:
-        raise InputError(
-            f"{unknown[0]!r} is no option of compare, nor of solve",
-            field=unknown[0],
-            remedy=suggest(unknown[0], [*KEYWORDS[1:], "jobs", "seeds"]),
-        )
-    labelled = labels(instances)
     seeds = list(dict.fromkeys(seeds))
-    for wrong, name, given, remedy in (
-        (not seeds, "seeds", "no seeds", "give at least one"),
-        (min(seeds, default=0) < 0, "seeds", "a seed below 0", "give integers of at least 0"),
-        (time_limit is not None and not time_limit > 0, "time_limit", f"{time_limit} seconds", ""),
-        (jobs is not None and jobs < 0, "jobs", f"{jobs} jobs", "give 0 for this process alone"),
-        (threads < 1, "threads", f"{threads} threads", "give at least one"),
-    ):
-        if wrong:
-            raise InputError(given, field=name, remedy=remedy or "give a positive number or None")
+    _require_usable(options, seeds, time_limit, jobs, threads)
+    labelled = labels(instances)
     if options.get("objective") is not None:
         labelled = {
             label: instance.replace(objective=options["objective"])
@@ -111,29 +97,12 @@ def compare(
         started=time.strftime("%Y-%m-%d %H:%M:%S %z"),
     )  # fmt: skip
     began = time.perf_counter()
-    total = len(cells)
-
-    def finish(cell: Cell, outcome: Result[Solution] | Failure) -> None:
-        if isinstance(outcome, Failure):
-            comparison.failures[cell] = outcome
-            if outcome.detail:
-                log.debug("%s, %s: %s", cell.instance, cell.method, outcome.detail)
-        else:
-            comparison.results[cell] = outcome.of(labelled[cell.instance])
-        done = len(comparison.results) + len(comparison.failures)
-        if on_result is not None:
-            row = comparison._row(cell, comparison._least(cell.instance))
-            on_result(row, done, total)
-
-    def start(cell: Cell) -> None:
-        if on_start is not None:
-            on_start(cell, len(comparison.results) + len(comparison.failures), total)
-
+    told = _Told(comparison, on_start, on_result)
     shared = {"time_limit": time_limit, "threads": threads, **options}
-    run = Run(solve, labelled, shared, start, finish, engines)
+    run = Run(solve, labelled, shared, told.start, told.finish, engines)
     try:
         for cell, failure in failures.items():
-            finish(cell, failure)
+            told.finish(cell, failure)
         run.queue.extend(cell for cell in cells if cell not in failures)
         if executor is not None:
             run.on_executor(executor)
@@ -151,6 +120,65 @@ def compare(
     for contradiction in comparison.contradictions:
         log.error("contradiction: %s", contradiction)
     return comparison
+
+
+def _require_usable(
+    options: Mapping[str, object],
+    seeds: Sequence[int],
+    time_limit: float | None,
+    jobs: int | None,
+    threads: int,
+) -> None:
+    """Refuse arguments of a comparison that cannot be used, by name."""
+    from stagepack.solve import KEYWORDS
+
+    unknown = sorted(set(options) - {*KEYWORDS[1:]})
+    if unknown:
+        raise InputError(
+            f"{unknown[0]!r} is no option of compare, nor of solve",
+            field=unknown[0],
+            remedy=suggest(unknown[0], [*KEYWORDS[1:], "jobs", "seeds"]),
+        )
+    for wrong, name, given, remedy in (
+        (not seeds, "seeds", "no seeds", "give at least one"),
+        (min(seeds, default=0) < 0, "seeds", "a seed below 0", "give integers of at least 0"),
+        (time_limit is not None and not time_limit > 0, "time_limit", f"{time_limit} seconds", ""),
+        (jobs is not None and jobs < 0, "jobs", f"{jobs} jobs", "give 0 for this process alone"),
+        (threads < 1, "threads", f"{threads} threads", "give at least one"),
+    ):
+        if wrong:
+            raise InputError(given, field=name, remedy=remedy or "give a positive number or None")
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Who is told of cells that begin and end: the comparison, and whoever asked for it."""
+
+    comparison: Comparison
+    on_start: Callable[[Cell, int, int], None] | None
+    on_result: Callable[[JsonObject, int, int], None] | None
+
+    @property
+    def _standing(self) -> tuple[int, int]:
+        """How many cells are done, and how many there are."""
+        done = len(self.comparison.results) + len(self.comparison.failures)
+        return done, len(self.comparison.cells)
+
+    def start(self, cell: Cell) -> None:
+        if self.on_start is not None:
+            self.on_start(cell, *self._standing)
+
+    def finish(self, cell: Cell, outcome: Result[Solution] | Failure) -> None:
+        comparison = self.comparison
+        if isinstance(outcome, Failure):
+            comparison.failures[cell] = outcome
+            if outcome.detail:
+                log.debug("%s, %s: %s", cell.instance, cell.method, outcome.detail)
+        else:
+            comparison.results[cell] = outcome.of(comparison.instances[cell.instance])
+        if self.on_result is not None:
+            row = comparison._row(cell, comparison._least(cell.instance))
+            self.on_result(row, *self._standing)
 
 
 def labels(instances: object) -> dict[str, Instance]:

@@ -27,7 +27,8 @@ from concurrent.futures import (
     wait,
 )
 from multiprocessing import forkserver
-from typing import Any
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 
 from stagepack.compare.outcomes import Cell, Failure
 from stagepack.contracts import Instance, JsonObject, Solution
@@ -287,12 +288,12 @@ class Run:
             sys.modules["__main__"] = main
 
 
-def _workers(executor: Executor) -> dict[int, Any]:
+def _workers(executor: Executor) -> dict[int, BaseProcess]:
     """Return the worker processes of a pool by their id; none where Python hides them."""
     return dict(getattr(executor, "_processes", None) or {})
 
 
-def _context(engines: Iterable[str]) -> Any:
+def _context(engines: Iterable[str]) -> BaseContext:
     """Return the start method for workers: a fork server with warm imports, where there is one."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")

@@ -6,20 +6,24 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from stagepack import solvers
-from stagepack.contracts import Number
+from stagepack.contracts import Number, SolutionT
 from stagepack.errors import InputError
 from stagepack.formulations.base import Formulation
+from stagepack.linear import Array
 from stagepack.methods import Settings
 from stagepack.progress import Progress
 from stagepack.result import Event, Status, Termination
 
+InstanceT = TypeVar("InstanceT")
+BuiltT = TypeVar("BuiltT")
 
-def load_engine(name: str, progress: Progress[Any], settings: Settings) -> solvers.Engine:
+
+def load_engine(name: str, progress: Progress[SolutionT], settings: Settings) -> solvers.Engine:
     """Return the engine a method asks for, loaded.
 
     Parameters
@@ -80,12 +84,12 @@ def paced(
 
 def run_model(
     engine: solvers.Engine,
-    build: Callable[[], Formulation[Any, Any]],
+    build: Callable[[], Formulation[InstanceT, SolutionT]],
     name: str,
-    progress: Progress[Any],
+    progress: Progress[SolutionT],
     settings: Settings,
     *,
-    start: Any = None,
+    start: SolutionT | None = None,
     start_value: Number | None = None,
     bound_value: Callable[[int], Number | None] = lambda bound: bound,
     work: float | None = None,
@@ -126,25 +130,10 @@ def run_model(
         The engine's work, in seconds of :func:`paced`.
     """
     progress.require_time()
-    began = time.process_time()
-
-    def over() -> bool:
-        if time.process_time() - began > overdue:
-            progress.reason = (
-                f"{name} on {engine.name} did not come to where work is counted, and was ended by "
-                "the clock: another run may end elsewhere"
-            )
-            progress.stop(Termination.TIME_LIMIT)
-        return not progress.keep_going()
-
-    # There is nothing to stop while a model is built, and no part of it to wait for.
-    built = solvers.run_cancellable(build, lambda: False, over)
-    if built.interrupted:
-        progress.interrupt()
-    progress.require_time()
-    if built.value is None:
+    over = _deadline(f"{name} on {engine.name}", progress, overdue)
+    model = _built(build, progress, over)
+    if model is None:
         return 0.0
-    model = built.value
     if model.infeasible:
         conclude_infeasible()
         return 0.0
@@ -157,7 +146,7 @@ def run_model(
     progress.engine = engine.name
     source = f"{engine.name} ({name})"
 
-    def on_solution(values: Any, bound: float | None) -> None:
+    def on_solution(values: Array, bound: float | None) -> None:
         progress.offer(model.decode(values), source)
         if bound is not None:
             on_bound(bound)
@@ -167,54 +156,97 @@ def run_model(
             bound = model.lower_bound(raw, engine.tolerance)
             progress.raise_bound(bound_value(bound), source)
 
-    limit = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
     if work is None and settings.deterministic and settings.time_limit is not None:
-        work_limit: float | None = max(0.0, settings.time_limit - pace * model.loading)
+        within: float | None = max(0.0, settings.time_limit - pace * model.loading)
     else:
-        work_limit = work
+        within = work
+    limits = _limits(progress, settings, within)
     outcome = engine.solve(
         model.model,
         hint=None if start is None else np.asarray(model.hint(start), dtype=np.float64),
-        limits=solvers.Limits(
-            time_limit=None if settings.deterministic else limit,
-            work_limit=work_limit,
-            threads=settings.threads,
-            seed=settings.seed,
-        ),
+        limits=limits,
         on_solution=on_solution,
         on_bound=on_bound,
         should_stop=over,
         parameters=model.parameters,
     )
-    seconds = outcome.work / (pace if engine.name == "cp-sat" else 1.0)
     if outcome.interrupted:
         progress.interrupt()
     if start is not None and start_value is not None:
         _record_start(progress, start_value, outcome, source)
     if outcome.status is Status.INFEASIBLE:
         conclude_infeasible()
-        return seconds
-    if outcome.values is not None:
-        on_solution(outcome.values, outcome.bound)
-    elif outcome.bound is not None:
-        on_bound(outcome.bound)
-    if not progress.keep_going() or work is not None:
-        return seconds
-    if settings.deterministic and outcome.status is not Status.OPTIMAL:
-        progress.stop(Termination.TIME_LIMIT)
-    elif outcome.status is not Status.OPTIMAL and limit and outcome.runtime >= limit / 2:
-        progress.stop(Termination.TIME_LIMIT)  # engines may end early, when too little is left
-    elif outcome.status is Status.OPTIMAL:
+    else:
+        if outcome.values is not None:
+            on_solution(outcome.values, outcome.bound)
+        elif outcome.bound is not None:
+            on_bound(outcome.bound)
+        if progress.keep_going() and work is None:
+            _account(engine, outcome, progress, limits)
+    return outcome.work / (pace if engine.name == "cp-sat" else 1.0)
+
+
+def _deadline(what: str, progress: Progress[SolutionT], overdue: float) -> Callable[[], bool]:
+    """Return what tells engines to end: the run is over, or `what` took far too long."""
+    began = time.process_time()
+
+    def over() -> bool:
+        if time.process_time() - began > overdue:
+            progress.reason = (
+                f"{what} did not come to where work is counted, and was ended by "
+                "the clock: another run may end elsewhere"
+            )
+            progress.stop(Termination.TIME_LIMIT)
+        return not progress.keep_going()
+
+    return over
+
+
+def _built(
+    build: Callable[[], BuiltT], progress: Progress[SolutionT], over: Callable[[], bool]
+) -> BuiltT | None:
+    """Build a model, or return None where time or Ctrl-C ended that."""
+    # There is nothing to stop while a model is built, and no part of it to wait for.
+    built = solvers.run_cancellable(build, lambda: False, over)
+    if built.interrupted:
+        progress.interrupt()
+    progress.require_time()
+    return built.value
+
+
+def _limits(
+    progress: Progress[SolutionT], settings: Settings, work: float | None
+) -> solvers.Limits:
+    """Return when an engine must end: by work where runs are to repeat, else by the clock."""
+    left = None if math.isinf(progress.remaining) else max(0.0, progress.remaining)
+    return solvers.Limits(
+        time_limit=None if settings.deterministic else left,
+        work_limit=work,
+        threads=settings.threads,
+        seed=settings.seed,
+    )
+
+
+def _account(
+    engine: solvers.Engine,
+    outcome: solvers.Outcome,
+    progress: Progress[SolutionT],
+    limits: solvers.Limits,
+) -> None:
+    """Say why an engine ended although the run could go on."""
+    limit = limits.time_limit
+    if outcome.status is Status.OPTIMAL:
         progress.reason = (
             f"{engine.name} calls it optimal, but its bound holds only within its tolerance"
         )
+    elif limits.work_limit is not None or (limit and outcome.runtime >= limit / 2):
+        progress.stop(Termination.TIME_LIMIT)  # engines may end early, when too little is left
     else:
         progress.reason = f"{engine.name} gave up: {outcome.message}"
-    return seconds
 
 
 def _record_start(
-    progress: Progress[Any], value: Number, outcome: solvers.Outcome, source: str
+    progress: Progress[SolutionT], value: Number, outcome: solvers.Outcome, source: str
 ) -> None:
     """Write into the trace what became of the start: "warm-start" only if the engine said so."""
     note = f"{source}: {outcome.hint_note}"

@@ -286,11 +286,7 @@ def run_cancellable(
             finally:
                 done.set()
 
-    if threading.current_thread() is threading.main_thread():
-        # Native code that ran before may have taken SIGINT away from Python.
-        handler = signal.getsignal(signal.SIGINT)
-        if callable(handler):
-            signal.signal(signal.SIGINT, handler)
+    _take_back_interrupts()
     # A daemon, so that a solver left behind cannot keep the process from ending.
     worker = threading.Thread(target=work, name="stagepack-engine", daemon=True)
     deadline = math.inf
@@ -298,24 +294,22 @@ def run_cancellable(
         deadline = time.perf_counter() + 1.05 * time_limit + 0.1
     interrupted = False
     fault: BaseException | None = None
+
+    def over() -> bool:
+        failed = relay is not None and relay.failure is not None
+        late = failed or time.perf_counter() >= deadline
+        return late or (should_stop is not None and bool(should_stop()))
+
     try:
         try:
             worker.start()
-            while not done.wait(POLL):
-                if relay is not None and relay.failure is not None:
-                    break
-                if time.perf_counter() >= deadline or (should_stop is not None and should_stop()):
-                    break
+            while not done.wait(POLL) and not over():
+                pass
         except KeyboardInterrupt:
             interrupted = True
         except BaseException as error:  # raised again once the solver is down
             fault = error
-        give_up = time.perf_counter() + GRACE
-        while not done.is_set() and time.perf_counter() < give_up:
-            if cancel() is False:
-                _end(worker)
-                break
-            done.wait(POLL)
+        _wind_down(worker, done, cancel)
     finally:
         if relay is not None:
             relay.close()
@@ -328,6 +322,26 @@ def run_cancellable(
     if raised and not isinstance(raised[0], Abandoned):
         raise raised[0]
     return Run(returned[0] if returned else None, interrupted, stopped)
+
+
+def _take_back_interrupts() -> None:
+    """Let Python hear of Ctrl-C again: native code that ran before may have taken SIGINT away."""
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            signal.signal(signal.SIGINT, handler)
+
+
+def _wind_down(
+    worker: threading.Thread, done: threading.Event, cancel: Callable[[], bool | None]
+) -> None:
+    """Ask a solver to return until it has, or its time of :data:`GRACE` is over."""
+    give_up = time.perf_counter() + GRACE
+    while not done.is_set() and time.perf_counter() < give_up:
+        if cancel() is False:
+            _end(worker)
+            break
+        done.wait(POLL)
 
 
 class Abandoned(BaseException):

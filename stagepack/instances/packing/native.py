@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.documents.lines import Rows, unless
 from stagepack.instances.packing.data import Banks, Gap
@@ -150,33 +151,10 @@ def parse(document: Document, given: Mapping[str, Any]) -> LmemPacking:
     columns = document.buffers if isinstance(document.buffers, Columns) else None
     buffers = _columns(document.buffers) if columns is None else _of_columns(columns)
     ids = buffers["ids"]
-    if not buffers["size"]:
-        raise InputError("no buffers", field="buffers", remedy="give at least one buffer")
-    if ids is not None and len(set(ids)) < len(ids):
-        twice = next(name for name, count in Counter(ids).items() if count > 1)
-        raise InputError(
-            f"two buffers are named {twice!r}",
-            field="buffers",
-            remedy="give each a name of its own",
-        )
+    _require_names(buffers["size"], ids)
     index = _Index(len(buffers["size"]) if ids is None else ids)
     if columns is not None:
-        buffers["gaps"] = [
-            (at, gap.start, gap.end, gap.low, gap.high)
-            for gap, at in zip(
-                columns.gaps,
-                index.each((gap.buffer for gap in columns.gaps), "buffers.gaps[{}].buffer"),
-                strict=True,
-            )
-        ]
-        buffers["allowed"] = [
-            (at, item.low, item.high)
-            for item, at in zip(
-                columns.allowed,
-                index.each((a.buffer for a in columns.allowed), "buffers.allowed[{}].buffer"),
-                strict=True,
-            )
-        ]
+        buffers |= _limits(columns, index)
     banks = document.banks
     buffers["alignment"] = aligned(buffers["alignment"], len(index), given)
     try:
@@ -211,6 +189,34 @@ def parse(document: Document, given: Mapping[str, Any]) -> LmemPacking:
         if error.field.partition("[")[0] in (*COLUMNS, "gaps", "allowed"):
             error.field = "buffers" if listed else f"buffers.{error.field}"
         raise
+
+
+def _require_names(size: Sequence[int], ids: Sequence[str] | None) -> None:
+    """Refuse no buffers at all, and two of one name."""
+    if not size:
+        raise InputError("no buffers", field="buffers", remedy="give at least one buffer")
+    if ids is not None and len(set(ids)) < len(ids):
+        twice = next(name for name, count in Counter(ids).items() if count > 1)
+        raise InputError(
+            f"two buffers are named {twice!r}",
+            field="buffers",
+            remedy="give each a name of its own",
+        )
+
+
+def _limits(columns: Columns, index: _Index) -> JsonObject:
+    """Return gaps and ranges of columns, by the index of their buffer."""
+    gaps = index.each((gap.buffer for gap in columns.gaps), "buffers.gaps[{}].buffer")
+    allowed = index.each((item.buffer for item in columns.allowed), "buffers.allowed[{}].buffer")
+    return {
+        "gaps": [
+            (at, gap.start, gap.end, gap.low, gap.high)
+            for gap, at in zip(columns.gaps, gaps, strict=True)
+        ],
+        "allowed": [
+            (at, item.low, item.high) for item, at in zip(columns.allowed, allowed, strict=True)
+        ],
+    }
 
 
 def aligned(own: Any, n: int, given: Mapping[str, Any]) -> Any:

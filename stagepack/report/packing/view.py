@@ -23,6 +23,19 @@ LISTED = 100  # pairs and buffers that JSON lists by name
 NAMED = 4  # and that a line for people names
 PRINTED = 24  # offsets of a solution alone
 COLUMNS = ("buffer", "size", "lifetime", "offset", "top")
+FEATURES = (
+    ("Circular", "period", "lifetimes modulo {}"),
+    ("Conflict graph", "conflicts", "{} pairs in place of lifetimes"),
+    ("Gaps", "gaps", "{} times in which buffers shrink"),
+    ("Fixed", "fixed", "{} buffers"),
+    ("Limited to ranges", "allowed", "{} buffers"),
+    ("Reserved", "reserved_bytes", "{} bytes"),
+    ("Colocated", "colocated", "{} groups"),
+    ("In place", "in_place", "{} pairs"),
+    ("Placed before", "previous", "{} buffers"),
+    ("Hints", "hints", "{} buffers"),
+)
+"""What an instance may have: how it is called, its fact, and that in words."""
 
 
 class PackingView(View[LmemPacking, PackingSolution]):
@@ -102,13 +115,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
             ),
         ]
         if given["capacity"] is not None:
-            slack = given["slack"]
-            room = (
-                "just"
-                if not slack
-                else f"{quantity(abs(slack))} {'above' if slack > 0 else 'below'}"
-            )
-            found.append(("Capacity", f"{_bytes(given['capacity'])}, {room} the load"))
+            found.append(("Capacity", _room(given["capacity"], given["slack"])))
         elif not given["memories"]:
             found.append(("Capacity", "no limit"))
         found += [
@@ -135,29 +142,10 @@ class PackingView(View[LmemPacking, PackingSolution]):
             )
         )
         if given["banks"] is not None:
-            banks = given["banks"]
-            weight = "" if banks["weight"] is None else f", weight {number(banks['weight'])}"
-            found.append(
-                (
-                    "Banks",
-                    f"{number(banks['count'])} of {quantity(banks['bytes'])}, "
-                    f"{number(banks['pairs'])} pairs to keep apart{weight}",
-                )
-            )
-        for name, key, text in (
-            ("Circular", "period", "lifetimes modulo {}"),
-            ("Conflict graph", "conflicts", "{} pairs in place of lifetimes"),
-            ("Gaps", "gaps", "{} times in which buffers shrink"),
-            ("Fixed", "fixed", "{} buffers"),
-            ("Limited to ranges", "allowed", "{} buffers"),
-            ("Reserved", "reserved_bytes", "{} bytes"),
-            ("Colocated", "colocated", "{} groups"),
-            ("In place", "in_place", "{} pairs"),
-            ("Placed before", "previous", "{} buffers"),
-            ("Hints", "hints", "{} buffers"),
-        ):
-            if given[key]:
-                found.append((name, text.format(number(given[key]))))
+            found.append(("Banks", _banks(given["banks"])))
+        found += [
+            (what, text.format(number(given[key]))) for what, key, text in FEATURES if given[key]
+        ]
         return found
 
     def headline(self, instance: LmemPacking) -> str:
@@ -341,3 +329,19 @@ def _sheet(instance: LmemPacking, highest: Sequence[Mapping[str, Any]]) -> Sheet
 
 
 VIEW = PackingView(memory_map, memory_maps)
+
+
+def _room(capacity: int, slack: int) -> str:
+    """Return a capacity, and how it stands to the load."""
+    if not slack:
+        return f"{_bytes(capacity)}, just the load"
+    room = f"{as_text.quantity(abs(slack))} {'above' if slack > 0 else 'below'}"
+    return f"{_bytes(capacity)}, {room} the load"
+
+
+def _banks(banks: Mapping[str, int | None]) -> str:
+    weight = "" if banks["weight"] is None else f", weight {as_text.number(banks['weight'])}"
+    return (
+        f"{as_text.number(banks['count'])} of {as_text.quantity(banks['bytes'])}, "
+        f"{as_text.number(banks['pairs'])} pairs to keep apart{weight}"
+    )

@@ -278,14 +278,27 @@ def _layer(
 
     `before` says where the normalisations are: before each half, or after it.
     """
-    h, width, scores = of.width, chain.bytes_per_value, of.heads * b * s * s
-    unit = b * s * h
-    norm = {True: (2 * h, 3 * unit), False: (0, 0)}  # weights and values of a normalisation
-    first, last = norm[before], norm[not before]
+    unit = b * s * of.width
+    norm = (2 * of.width, 3 * unit)  # weights and values of a normalisation
+    norms = (norm, (0, 0)) if before else ((0, 0), norm)
+    middle = _attention(chain, of, (b, s), index, x, norms, mask)
+    return _feed_forward(chain, of, (b, s), index, middle, norms)
+
+
+Norms = tuple[tuple[int, int], tuple[int, int]]
+"""Weights and values of what is normalised at the beginning of a half layer, and at its end."""
+
+
+def _attention(
+    chain: Chain, of: Size, tokens: tuple[int, int], index: int, x: str, norms: Norms, mask: str
+) -> str:
+    """Append the first half of a layer."""
+    (b, s), h, width, (first, last) = tokens, of.width, chain.bytes_per_value, norms
+    unit, scores = b * s * h, of.heads * b * s * s
     qkv = chain.tensor(f"qkv{index}", 3 * unit)
     context = chain.tensor(f"context{index}", unit)
-    middle = chain.tensor(f"middle{index}", unit)
-    attention = [
+    out = chain.tensor(f"middle{index}", unit)
+    blocks = [
         Block(
             name=f"qkv {index}",
             shape="qkv",
@@ -313,21 +326,30 @@ def _layer(
             values=2 * unit + last[1],
             weights=h * h + h + last[0],
             inputs=(context, x),
-            outputs=(middle,),
+            outputs=(out,),
             saved=unit * width,
         ),
     ]
-    chain.add(f"attention {index}", "attention", attention)
+    chain.add(f"attention {index}", "attention", blocks)
+    return out
+
+
+def _feed_forward(
+    chain: Chain, of: Size, tokens: tuple[int, int], index: int, x: str, norms: Norms
+) -> str:
+    """Append the second half of a layer."""
+    (b, s), h, width, (first, last) = tokens, of.width, chain.bytes_per_value, norms
+    unit = b * s * h
     inner = chain.tensor(f"inner{index}", 4 * unit)
     out = chain.tensor(f"x{index + 1}", unit)
-    feed_forward = [
+    blocks = [
         Block(
             name=f"up {index}",
             shape="up",
             flops=8 * unit * h,
             values=8 * unit + first[1],
             weights=4 * h * h + 4 * h + first[0],
-            inputs=(middle,),
+            inputs=(x,),
             outputs=(inner,),
             saved=5 * unit * width,
         ),
@@ -337,12 +359,12 @@ def _layer(
             flops=8 * unit * h,
             values=2 * unit + last[1],
             weights=4 * h * h + h + last[0],
-            inputs=(inner, middle),
+            inputs=(inner, x),
             outputs=(out,),
             saved=4 * unit * width,
         ),
     ]
-    chain.add(f"feed-forward {index}", "feed-forward", feed_forward)
+    chain.add(f"feed-forward {index}", "feed-forward", blocks)
     return out
 
 
