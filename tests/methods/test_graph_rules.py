@@ -81,18 +81,40 @@ def test_metis_parts_become_stages(data_dir: Path) -> None:
     assert result.solution is not None
     assert instance.check(result.solution) == ()
     compact = Compact.of(instance)
-    part = metis.parts(compact, 4, seed=0)
+    part = metis.parts(compact, 4, 0, lambda: None)
     assert len(set(part.tolist())) == 4
-    assert np.array_equal(part, metis.parts(compact, 4, seed=0))
+    assert np.array_equal(part, metis.parts(compact, 4, 0, lambda: None))
 
 
-def test_metis_takes_what_is_strange() -> None:
+def test_metis_takes_what_is_strange_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pymetis")
     for seed in range(40):
-        instance = random_instance(np.random.default_rng(seed), 6)
+        rng = np.random.default_rng(seed)
+        instance = random_instance(rng, 6, accelerators=1 + seed % 8)
         result = sp.solve(instance, method="metis", time_limit=5)
         if result.solution is not None:
             assert instance.check(result.solution) == ()
+        # A few heavy blocks: METIS' own recursion would have halves without any.
+        times = (10 ** rng.uniform(0, 7, 30)).astype(int)
+        heavy = sp.GraphPartition.from_edges(30, [(0, 1)], time=times, accelerators=11)
+        part = metis.parts(Compact.of(heavy), 11, seed, lambda: None)
+        assert 0 <= part.min() <= part.max() < 11
+    assert capfd.readouterr().out == ""
+
+
+def test_metis_is_asked_for_halves_and_stops_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pymetis")
+    n = 4000
+    edges = [(v, v + 1) for v in range(n - 1)]
+    chain = sp.GraphPartition.from_edges(n, edges, time=[1] * n, accelerators=5)
+    compact, asked = Compact.of(chain), list[int]()
+    share = np.bincount(metis.parts(compact, 5, 0, lambda: asked.append(1))) * 5 / n
+    assert len(asked) == 4
+    assert share.max() < 1.2
+    monkeypatch.setattr(metis, "LARGEST", 1000)
+    together = metis.parts(compact, 5, 0, lambda: None).reshape(-1, 4)
+    assert (together == together[:, :1]).all()
+    assert len(np.unique(together)) == 5
 
 
 def test_metis_without_pymetis_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,21 @@ Graphs*, SIAM J. Sci. Comput. 1998 (through pymetis); seed 003.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics import effort
 from stagepack.instances.graph.compact import FORBIDDEN, Compact
 from stagepack.instances.profile import Array
 
 LARGEST_WEIGHT = 2**24
 """Weights of METIS are 32-bit integers, and so are their sums."""
+LARGEST = 2**17
+"""Blocks that METIS is given; of more, neighbours in the order of the graph go together."""
+STEP = 2e-7
+"""Seconds of work of METIS for a block or one end of an edge."""
 MISSING = "pymetis is not installed: pip install 'stagepack[metis]'"
 
 
@@ -28,11 +35,11 @@ def unavailable() -> str:
     return "" if importlib.util.find_spec("pymetis") else MISSING
 
 
-def parts(compact: Compact, count: int, seed: int = 0) -> Array:
+def parts(compact: Compact, count: int, seed: int, pause: Callable[[], object]) -> Array:
     """Return the part of each block, shape (blocks,).
 
-    Every net is a star from its producer to its readers, each ray of the net's cost.
-    O(pins log(pins)).
+    METIS bisects, and each half again.  It would do so by itself, but prints to stdout wherever
+    a few heavy blocks leave a half without any.  O(pins log(pins) log(count)).
 
     Parameters
     ----------
@@ -40,39 +47,84 @@ def parts(compact: Compact, count: int, seed: int = 0) -> Array:
     count : int
         Number of parts.
     seed : int
+    pause : callable
+        Called between bisections; what it raises ends the search.
     """
-    import pymetis
+    together = np.arange(compact.blocks) // -(-compact.blocks // LARGEST)
+    whole = _Graph.of(compact, together)
+    part = np.zeros(len(whole.work), dtype=np.int64)
+    left = [(np.arange(len(part)), whole, 0, count)]
+    while left:
+        blocks, graph, first, count = left.pop()
+        if count == 1 or len(blocks) <= count:
+            part[blocks] = first + np.arange(len(blocks)) % count
+            continue
+        pause()
+        half = count // 2
+        later = graph.bisected(half / count, seed)
+        left.append((blocks[~later], graph.among(~later), first, half))
+        left.append((blocks[later], graph.among(later), first + half, count - half))
+    return part[together]
 
-    n = compact.blocks
-    if count < 2 or n <= count:
-        return np.arange(n) % count
-    sizes = np.diff(compact.net_ptr)
-    producer = compact.net[compact.net_ptr[:-1]]
-    u = np.repeat(producer, sizes - 1).astype(np.int64)
-    first = np.zeros(len(compact.net), dtype=bool)
-    first[compact.net_ptr[:-1]] = True
-    v = compact.net[~first].astype(np.int64)
-    cost = np.repeat(compact.net_cost, sizes - 1)
-    low, high = np.minimum(u, v), np.maximum(u, v)
-    pairs, inverse = np.unique(low * n + high, return_inverse=True)
-    weight = np.zeros(len(pairs))
-    np.add.at(weight, inverse, cost)
-    ends = np.concatenate((pairs // n, pairs % n))
-    others = np.concatenate((pairs % n, pairs // n))
-    order = np.lexsort((others, ends))
-    begin = np.searchsorted(ends[order], np.arange(n + 1))
-    work = np.where(compact.time >= FORBIDDEN, 0, compact.time).sum(axis=0).max(axis=0)
-    if not work.any():
-        work = np.ones(n)  # METIS balances weights, and needs some
-    _, found = pymetis.part_graph(
-        count,
-        adjacency=pymetis.CSRAdjacency(begin.tolist(), others[order].tolist()),
-        vweights=_scaled(work).tolist(),
-        eweights=_scaled(np.concatenate((weight, weight))[order], least=1).tolist(),
-        recursive=False,
-        options=pymetis.Options(seed=seed),
-    )
-    return np.asarray(found, dtype=np.int64)
+
+class _Graph(NamedTuple):
+    """What METIS takes: the work of blocks, and edges both ways, those of a block in a row."""
+
+    work: Array
+    source: Array
+    target: Array
+    weight: Array
+
+    @classmethod
+    def of(cls, compact: Compact, together: Array) -> _Graph:
+        """Return blocks that go together as one; every net is a star around its producer."""
+        n = int(together[-1]) + 1
+        rays = np.diff(compact.net_ptr) - 1
+        first = np.zeros(len(compact.net), dtype=bool)
+        first[compact.net_ptr[:-1]] = True
+        u = together[np.repeat(compact.net[first], rays)]
+        v = together[compact.net[~first]]
+        cost = np.repeat(compact.net_cost, rays)[u != v]
+        u, v = u[u != v], v[u != v]
+        pairs, which = np.unique(np.minimum(u, v) * n + np.maximum(u, v), return_inverse=True)
+        weight = np.bincount(which, weights=cost, minlength=len(pairs))
+        low, high = pairs // n, pairs % n
+        source, target = np.concatenate((low, high)), np.concatenate((high, low))
+        order = np.lexsort((target, source))
+        work = np.where(compact.time >= FORBIDDEN, 0, compact.time).sum(axis=0).max(axis=0)
+        return cls(
+            np.bincount(together, weights=work),
+            source[order],
+            target[order],
+            np.concatenate((weight, weight))[order],
+        )
+
+    def among(self, chosen: Array) -> _Graph:
+        """Return the blocks chosen, and the edges between two of them."""
+        number = np.cumsum(chosen) - 1
+        kept = chosen[self.source] & chosen[self.target]
+        source, target = number[self.source[kept]], number[self.target[kept]]
+        return _Graph(self.work[chosen], source, target, self.weight[kept])
+
+    def bisected(self, share: float, seed: int) -> Array:
+        """Return whether each block is in the second half, the first having its share of work."""
+        import pymetis
+
+        n = len(self.work)
+        work = self.work if self.work.any() else np.ones(n)  # METIS needs some to balance
+        effort.spend(STEP * (n + len(self.source)))
+        _, found = pymetis.part_graph(
+            2,
+            adjacency=pymetis.CSRAdjacency(
+                np.searchsorted(self.source, np.arange(n + 1)).tolist(), self.target.tolist()
+            ),
+            vweights=_scaled(work).tolist(),
+            eweights=_scaled(self.weight, least=1).tolist(),
+            tpwgts=[share, 1 - share],
+            recursive=True,
+            options=pymetis.Options(seed=seed),
+        )
+        return np.asarray(found, dtype=bool)
 
 
 def ranked(compact: Compact, part: Array) -> Array:

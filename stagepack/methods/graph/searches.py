@@ -73,7 +73,7 @@ def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings
     if search.impossible:
         return
     compact = search.compact
-    part = metis.parts(compact, compact.devices, settings.seed)
+    part = metis.parts(compact, compact.devices, settings.seed, progress.require_time)
     if not instance.contiguous:
         progress.offer_if_valid(compact.assignment(part, compact.device_class), "metis")
     search.hunt(lambda hunt: hunt.along(metis.ranked(compact, part)), "metis")
