@@ -18,8 +18,8 @@ from stagepack.heuristics.graph import stage_kernels as kernels
 from stagepack.heuristics.graph.rooms import least_limit
 from stagepack.heuristics.graph.staging import Staging
 
-HEAVIEST = 64
-"""Blocks whose cuts are looked at."""
+HEAVIEST, MOST_MEMBERS = 64, 400_000
+"""Blocks whose cuts are looked at, and the members of their nets in all."""
 
 
 def objective_bound(staging: Staging) -> int:
@@ -48,16 +48,24 @@ def _anchored(staging: Staging) -> int:
     traffic = np.zeros(staging.n, dtype=np.int64)
     np.add.at(traffic, members, np.repeat(blocks.cost, np.diff(first)))
     most = np.minimum(work + traffic, free)
-    best = 0
+    best, left = 0, MOST_MEMBERS
     for v in np.argsort(-most, kind="stable")[:HEAVIEST].tolist():
         room: dict[int, int] = {}
         flow = 0
-        for t in blocks.of[blocks.of_first[v] : blocks.of_first[v + 1]].tolist():
+        for t in blocks.of[blocks.of_first[v] : blocks.of_first[v + 1]][:left].tolist():
             through = int(blocks.cost[t])
-            for u in members[first[t] : first[t + 1]].tolist():
-                if u != v and through:
+            others = members[first[t] : first[t + 1]][:left].tolist()
+            left -= 1 + len(others)
+            for u in others:
+                if u != v:
                     pushed = min(through, room.get(u, int(work[u])))
                     room[u] = room.get(u, int(work[u])) - pushed
                     through, flow = through - pushed, flow + pushed
+                if not through:
+                    break
+            if left <= 0:
+                break
         best = max(best, min(int(work[v]) + flow, int(free[v])))
+        if left <= 0:
+            break
     return best

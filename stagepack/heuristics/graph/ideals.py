@@ -25,15 +25,22 @@ from stagepack.instances.profile import Array
 if TYPE_CHECKING:
     from stagepack.heuristics.graph.ideals_kernels import Cells, Ideals
 
-CHUNK = 4_000_000
-"""Elementary steps between two looks at the clock: about 0.1 s."""
-STEP = 1.0e-8
-"""Seconds of one, in runs that are limited by work."""
+CHUNK = 3_000_000
+"""Elementary steps between two looks at the clock: less than 0.1 s."""
+LISTED, SWEPT, COPIED = 2.0e-8, 1.0e-8, 4e-9
+"""Seconds of one where ideals are listed, where stages are added, and of a number that is copied,
+in runs that are limited by work."""
 MOST_BYTES = 3 * 2**29
-"""Of ideals and cells together."""
-FIRST_ROOM = 2**14
+"""Of ideals and cells together,"""
+CELL = 18
+"""and of a cell."""
+FIRST_ROOM, MORE_ROOM = 2**17, 16
+"""Ideals that there is room for at first, and how many times as many when it is used up: room that
+nothing was written to takes no memory."""
 PART = 2**20
-"""Ideals times states whose devices are looked at together."""
+"""Ideals times states whose devices are looked at together, and numbers that are copied at once."""
+ENTRIES = ("next_block", "target")
+"""What ideals have several of each."""
 
 
 class TooMany(Exception):  # noqa: N818 - a way to give up, no error
@@ -98,26 +105,47 @@ class Lattice:
                 cursor,
                 ideals,
             )
-            effort.spend(STEP * state[kernels.STEPS])
+            effort.spend(LISTED * state[kernels.STEPS])
             self.count = int(state[kernels.COUNT])
             if end == kernels.DONE:
                 return
             self._pause()
+            self._require_memory()
             if end == kernels.FULL:
                 ideals = self._ideals = self._larger(ideals)
 
     def _larger(self, ideals: Ideals) -> Ideals:
-        """Return the same ideals with room for more, where there is none."""
+        """Return the same ideals with more room, where there is none left."""
         used = int(ideals.first[self.count])
         many = self.count + 2 > len(ideals.parent)
         crowded = used + 2 * self.staging.n > len(ideals.next_block)
-        lengths = {"next_block": used, "target": used, "first": self.count + 1}
-        grown = {}
-        for name, array in ideals._asdict().items():
-            grows = crowded if name in ("next_block", "target") else many
-            grown[name] = _extended(array, lengths.get(name, self.count)) if grows else array
-            self._pause()
+        grown = {
+            name: self._extended(array) if (many, crowded)[name in ENTRIES] else array
+            for name, array in ideals._asdict().items()
+        }
         return self._kernels.Ideals(**grown)
+
+    def _extended(self, array: Array) -> Array:
+        """Return an array with more room along its last axis."""
+        used = array.shape[-1]
+        grown = np.empty((*array.shape[:-1], MORE_ROOM * used), array.dtype)
+        for at in range(0, used, PART):
+            part = slice(at, min(used, at + PART))
+            grown[..., part] = array[..., part]
+            effort.spend(COPIED * PART)
+            self._pause()
+        return grown
+
+    def _require_memory(self, cells: int = 0) -> None:
+        """Give up where ideals, and so many cells, take too much of it."""
+        ideals, count = self._ideals, self.count
+        used = {name: int(ideals.first[count]) for name in ENTRIES}
+        taken = sum(
+            array.nbytes // array.shape[-1] * used.get(name, count)
+            for name, array in ideals._asdict().items()
+        )
+        if taken + CELL * cells > MOST_BYTES:
+            raise TooMany(f"{count:,} ideals take too much memory")
 
     # ------------------------------------------------------------------ the sweep
 
@@ -160,7 +188,7 @@ class Lattice:
                 limits,
                 least_work,
             )
-            effort.spend(STEP * state[kernels.SWEPT])
+            effort.spend(SWEPT * state[kernels.SWEPT])
             if done:
                 return self._found(cells)
             self._pause()
@@ -175,9 +203,8 @@ class Lattice:
             states.append(np.nonzero(possible)[1].astype(np.int16))
             effort.spend(PART * len(limits) * 2e-9)
             self._pause()
+            self._require_memory(sum(map(len, states)))
         state = np.concatenate(states)
-        if 18 * len(state) > MOST_BYTES:
-            raise TooMany(f"{self.count:,} ideals take too much memory")
         return self._kernels.Cells(
             first=np.cumsum(np.concatenate(counts)),
             state=state,
@@ -224,12 +251,3 @@ class Lattice:
             found.add(int(self._ideals.last[i]))
             i = int(self._ideals.parent[i])
         return found
-
-
-def _extended(array: Array, used: int) -> Array:
-    """Return an array with twice the room along its last axis, of which so much is in use."""
-    if 2 * array.nbytes > MOST_BYTES:
-        raise TooMany(f"more than {used:,} entries of ideals take too much memory")
-    grown = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
-    grown[..., :used] = array[..., :used]
-    return grown

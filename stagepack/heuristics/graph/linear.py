@@ -82,6 +82,7 @@ class Line:
         self._value[0, 0] = 0
         for array in self._cut:
             array[:] = 0
+        self._pause()
         while True:
             done = kernels_.cut_order(
                 state,

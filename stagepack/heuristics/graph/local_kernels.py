@@ -10,8 +10,9 @@ from stagepack.instances.profile import Array
 
 POWER = 8  # of the norm of loads that stands for their largest
 MODULUS, FACTOR, ADDEND = 2**31 - 1, 48_271, 11
-SEED, BEST, STAMP = range(3)
-"""Entries of the state: random number, ticks of the best stages so far, mark of the last move."""
+SEED, BEST, STAMP, STEPS = range(4)
+"""Entries of the state: random number, ticks of the best stages so far, mark of the last move,
+elementary steps of the last call."""
 MOST_MOVED = 256  # blocks at once
 FORBIDDEN = 2**60
 SUM, OVERLAP, MEMORY = range(3)
@@ -71,8 +72,8 @@ class Placed(NamedTuple):
         Blocks that move together, and where they were.
     mark : ndarray, shape (blocks,)
         The last move for which each was looked at.
-    state : ndarray, shape (3,)
-        `SEED`, `BEST`, `STAMP`.
+    state : ndarray, shape (4,)
+        `SEED`, `BEST`, `STAMP`, `STEPS`.
     """
 
     stage: Array
@@ -109,6 +110,7 @@ def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
     placed.held[b] += blocks.size[v] + blocks.flying[b] * blocks.stash[v]
     placed.blocks[a] -= 1
     placed.blocks[b] += 1
+    placed.state[STEPS] += 5 + 3 * (blocks.of_ptr[v + 1] - blocks.of_ptr[v])
     for at in range(blocks.of_ptr[v], blocks.of_ptr[v + 1]):
         n = blocks.of_net[at]
         q, cost = blocks.which[n], blocks.cost[n]
@@ -169,6 +171,8 @@ def gather(v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
         ptr, near = blocks.before_ptr, blocks.before
         if up:
             ptr, near = blocks.after_ptr, blocks.after
+        mine = blocks.of_ptr[u + 1] - blocks.of_ptr[u]
+        placed.state[STEPS] += 2 + ptr[u + 1] - ptr[u] + mine
         for i in range(ptr[u], ptr[u + 1]):
             w = near[i]
             behind = placed.stage[w] < b if up else placed.stage[w] > b
@@ -182,6 +186,7 @@ def gather(v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
             if blocks.cost[n] < heavy:
                 continue
             for j in range(blocks.net_ptr[n], blocks.net_ptr[n + 1]):
+                placed.state[STEPS] += 1
                 w = blocks.net[j]
                 if placed.stage[w] == a and placed.mark[w] != stamp:
                     if size == MOST_MOVED:
@@ -311,9 +316,16 @@ def drawn(placed: Placed, below: int) -> int:
 
 @compiled
 def anneal(
-    kind: int, moves: int, heat: float, reference: float, keep: bool, blocks: Blocks, placed: Placed
+    kind: int,
+    moves: int,
+    budget: int,
+    heat: float,
+    reference: float,
+    keep: bool,
+    blocks: Blocks,
+    placed: Placed,
 ) -> int:
-    """Try so many moves at one heat; keep the best stages; return the moves that were made.
+    """Try so many moves at one heat; keep the best stages; return the moves that were tried.
 
     A block goes where one is that shares a net with it, seldom anywhere, with what must move with
     it and, sometimes, what heavy nets join to it.  O(nets of what moves + stages) a move.
@@ -323,6 +335,8 @@ def anneal(
     kind : int64
         `SUM`, `OVERLAP` or `MEMORY`.
     moves : int64
+    budget : int64
+        Elementary steps after which to try no more.
     heat : float64
         A move that adds `heat` to the energy is made with probability 1 / e.
     reference : float64
@@ -333,10 +347,13 @@ def anneal(
     placed : Placed
         Changed.
     """
-    count, stages, made = len(placed.stage), len(placed.blocks), 0
-    nets = len(blocks.cost)
+    count, stages, tried = len(placed.stage), len(placed.blocks), 0
+    nets, loads = len(blocks.cost), 3 * len(blocks.time) * stages
+    placed.state[STEPS] = 0
     now = energy(kind, reference, blocks, placed)
-    for _ in range(moves):
+    while tried < moves and placed.state[STEPS] < budget:
+        tried += 1
+        placed.state[STEPS] += 5
         v = drawn(placed, count)
         a = placed.stage[v]
         mine = blocks.of_ptr[v + 1] - blocks.of_ptr[v]
@@ -354,16 +371,17 @@ def anneal(
         size = gather(v, b, heavy, blocks, placed)
         if size == 0 or not move(size, b, keep, blocks, placed):
             continue
+        placed.state[STEPS] += loads
         then = energy(kind, reference, blocks, placed)
         worse = then - now
         if worse > 0 and drawn(placed, MODULUS) >= MODULUS * math.exp(-worse / heat):
             undo(size, blocks, placed)
             continue
-        made += 1
         now = then
         value = largest(kind, blocks, placed)
         if value < placed.state[BEST]:
             placed.state[BEST] = value
+            placed.state[STEPS] += count // 4
             for at in range(count):
                 placed.best[at] = placed.stage[at]
-    return made
+    return tried

@@ -12,12 +12,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.heuristics import effort
 from stagepack.heuristics.graph.local_kernels import (
     BEST,
     MEMORY,
     MOST_MOVED,
     OVERLAP,
     SEED,
+    STEPS,
     SUM,
     Blocks,
     Placed,
@@ -28,12 +30,14 @@ from stagepack.instances.graph.words import Objective
 from stagepack.instances.profile import Array
 
 LARGEST_TABLE = 2**26  # nets times stages
-CHUNK = 20_000  # moves between two questions whether to go on
+CHUNK = 4_000_000  # elementary steps between two questions whether to go on
+STEP = 6.5e-9
+"""Seconds of one, in runs that are limited by work."""
 MOVES = 1_000  # of a round, for each block
 LEAST_MOVES = 400_000
 HOTTEST, COLDEST = 0.05, 0.0002
 """Energies, in parts of the first objective, between which a round cools."""
-STEPS = 20  # of cooling
+COOLINGS = 20
 
 
 class Search:
@@ -113,25 +117,35 @@ class Search:
 
     def warm_up(self) -> None:
         """Compile what a round needs."""
-        anneal(self._kind, 0, 1.0, 1.0, self._keep, self._blocks, self._placed)
+        anneal(self._kind, 0, 0, 1.0, 1.0, self._keep, self._blocks, self._placed)
 
-    def round(self, pause: Callable[[int], object]) -> bool:
+    def round(self, pause: Callable[[], object]) -> bool:
         """Anneal once from the best partition; return whether a better one was found.
 
         Parameters
         ----------
         pause : callable
-            Called with the moves tried since it was called before; what it raises ends the round.
+            Called between chunks of work; what it raises ends the round.
         """
         before, placed = self.value, self._placed
         self._placed = self._place(placed.best.copy(), int(placed.state[SEED]))
         reference = float(max(1, before))
-        moves = max(LEAST_MOVES, MOVES * self.compact.blocks) // STEPS
-        for heat in np.geomspace(HOTTEST, COLDEST, STEPS).tolist():
-            for begin in range(0, moves, CHUNK):
-                now = min(CHUNK, moves - begin)
-                anneal(self._kind, now, heat, reference, self._keep, self._blocks, self._placed)
-                pause(now)
+        moves = max(LEAST_MOVES, MOVES * self.compact.blocks) // COOLINGS
+        for heat in np.geomspace(HOTTEST, COLDEST, COOLINGS).tolist():
+            left = moves
+            while left > 0:
+                left -= anneal(
+                    self._kind,
+                    left,
+                    CHUNK,
+                    heat,
+                    reference,
+                    self._keep,
+                    self._blocks,
+                    self._placed,
+                )
+                effort.spend(STEP * int(self._placed.state[STEPS]))
+                pause()
         return self.value < before
 
     def _place(self, stages: Array, seed: int) -> Placed:
@@ -167,7 +181,7 @@ class Search:
             np.zeros(MOST_MOVED, dtype=np.int64),
             np.zeros(MOST_MOVED, dtype=np.int64),
             np.zeros(compact.blocks, dtype=np.int64),
-            np.array([seed % (2**31 - 2) + 1, 0, 0], dtype=np.int64),
+            np.array([seed % (2**31 - 2) + 1, 0, 0, 0], dtype=np.int64),
         )
         load = time.copy()
         if self._kind == MEMORY:

@@ -161,12 +161,18 @@ class Staging:
         return members[first[:-1]]
 
     @cached_property
+    def _of(self) -> tuple[Array, Array]:
+        """Nets of each block as CSR."""
+        first, members = self.nets
+        which = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
+        return _lists(members, which, self.n)
+
+    @cached_property
     def blocks(self) -> Blocks:
         """What the kernels know of blocks and nets."""
         compact, kept = self.compact, self.kept[::-1]
-        chosen, first, members = self._joining
-        which = np.repeat(np.arange(len(chosen), dtype=np.int32), np.diff(first))
-        of_first, of = _lists(members, which, self.n)
+        chosen, first, _ = self._joining
+        of_first, of = self._of
         apart = self.mode == kernels.FORWARD_BACKWARD
         kind = compact.net_pass[chosen] if apart else np.zeros(len(chosen), dtype=np.int8)
         light = idle(compact, self.light)[kept]
@@ -199,7 +205,8 @@ class Staging:
 
     def prepare(self, pause: Callable[[], object]) -> None:
         """Make what all searches need, and call `pause` between its parts."""
-        for part in ("number", "after", "missing", "_joining", "blocks", "automaton", "rooms"):
+        parts = ("number", "after", "missing", "_joining", "_of", "blocks", "automaton", "rooms")
+        for part in parts:
             getattr(self, part)
             pause()
 

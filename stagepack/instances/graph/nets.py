@@ -13,7 +13,7 @@ from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.words import Objective
 from stagepack.instances.profile import Array
 
-HASH_SEED = 20_201_122
+HASH_SEED, HASH_FACTOR = 20_201_122, np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 class Nets(NamedTuple):
@@ -67,9 +67,12 @@ def nets(instance: GraphData, block_of: Array, pause: Callable[[], object]) -> N
     crossing = (reader != producer[tensor]) & (instance.traffic[tensor] > 0)
     if instance.objective == Objective.MEMORY:
         crossing[:] = False
-    tensors, place = np.unique(tensor[crossing], return_inverse=True)
+    pause()
+    tensor, reader = tensor[crossing], reader[crossing]
+    new = np.diff(tensor, prepend=-1) > 0
+    tensors, place = tensor[new], np.cumsum(new) - 1
     producer = producer[tensors]
-    ptr, others = rows(len(tensors), place, reader[crossing])
+    ptr, others = rows(len(tensors), place, reader)
     pause()
     two_passes = instance.objective == Objective.FORWARD_BACKWARD
     which = instance.backward[instance.producer[tensors]].astype(np.int64) * two_passes
@@ -100,37 +103,39 @@ def _alike(
     Equal sums of random numbers of their blocks point to who may be alike; then they are compared.
     """
     count, size = len(producer), np.diff(ptr)
-    owner = np.repeat(np.arange(count), size)
-    if moot:
-        blocks = np.concatenate((producer, others))
-        ptr, members = rows(count, np.concatenate((np.arange(count), owner)), blocks)
-        size = np.diff(ptr)
-        owner, heads = np.repeat(np.arange(count), size), which
-    else:
-        members, heads = others, which * (int(producer.max(initial=0)) + 1) + producer
-    pause()
+    heads = which if moot else which * (int(producer.max(initial=0)) + 1) + producer
     random = np.random.default_rng(HASH_SEED)
-    table = random.integers(0, 2**64, int(members.max(initial=0)) + 1, dtype=np.uint64)
-    marks = np.zeros(count, dtype=np.uint64)
-    np.add.at(marks, owner, table[members])
+    most = max(int(producer.max(initial=0)), int(others.max(initial=0)))
+    table = random.integers(0, 2**64, most + 1, dtype=np.uint64)
+    marks = table[producer]
+    np.add.at(marks, np.repeat(np.arange(count), size), table[others])
     pause()
-    order = np.lexsort((marks, heads, size))
+    order = np.argsort(marks + heads.astype(np.uint64) * HASH_FACTOR, kind="stable")
     pause()
-    new = np.ones(count, dtype=bool)
-    for key in (marks, heads, size):
-        new[1:] &= key[order][1:] == key[order][:-1]
-    new = ~new
+    new = np.zeros(count, dtype=bool)
     new[:1] = True
-    first = order[np.maximum.accumulate(np.where(new, np.arange(count), 0))]
+    for key in (marks, heads, size):
+        new[1:] |= key[order][1:] != key[order][:-1]
     lead = np.empty(count, dtype=np.int64)
-    lead[order] = first
+    lead[order] = order[np.maximum.accumulate(np.where(new, np.arange(count), 0))]
+    twins = np.flatnonzero(lead != np.arange(count))
     pause()
-    unlike = members[_spread(ptr[lead], size)] != members
+    first, mine = _blocks(twins, ptr, others, producer)
     pause()
-    other = distinct(owner[unlike])
-    lead[other] = other
-    firsts, group = np.unique(lead, return_inverse=True)
-    return group, firsts
+    _, theirs = _blocks(lead[twins], ptr, others, producer)
+    unlike = twins[distinct(np.searchsorted(first, np.flatnonzero(mine != theirs), "right") - 1)]
+    lead[unlike] = unlike
+    leads = np.zeros(count, dtype=bool)
+    leads[lead] = True
+    return (np.cumsum(leads) - 1)[lead], np.flatnonzero(leads)
+
+
+def _blocks(chosen: Array, ptr: Array, others: Array, producer: Array) -> tuple[Array, Array]:
+    """Return the blocks of the nets chosen, rising, as pointers and blocks."""
+    size = np.diff(ptr)[chosen]
+    place = np.arange(len(chosen))
+    blocks = np.concatenate((producer[chosen], others[_spread(ptr[chosen], size)]))
+    return rows(len(chosen), np.concatenate((place, np.repeat(place, size))), blocks)
 
 
 def _spread(start: Array, size: Array) -> Array:

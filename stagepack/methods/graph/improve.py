@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from stagepack.errors import InputError
 from stagepack.formulations.graph.model import GraphModel
-from stagepack.heuristics import effort
 from stagepack.heuristics.graph.local_search import Search
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.methods import Settings
@@ -19,8 +18,6 @@ GraphProgress = Progress[GraphSolution]
 
 FRUITLESS = 6
 """Rounds of local search in a row that find nothing better before it ends."""
-MOVE = 4e-7
-"""Seconds of work of a move that is tried."""
 OVERDUE = 3.0
 """Of CPU seconds to seconds of work, after which an engine is ended by the clock."""
 
@@ -51,8 +48,7 @@ def local_search(
     def offer() -> None:
         progress.offer(compact.assignment(search.stages, search.classes), "local-search")
 
-    def pause(moves: int) -> None:
-        effort.spend(MOVE * moves)
+    def pause() -> None:
         if not progress.keep_going():
             offer()
             progress.require_time()

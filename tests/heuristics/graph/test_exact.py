@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.heuristics.graph import dp
+from stagepack.heuristics.graph import bounds, dp
 from stagepack.heuristics.graph.bounds import objective_bound
 from stagepack.heuristics.graph.linear import Hunt, Line
 from stagepack.heuristics.graph.reduction import hosts
@@ -182,6 +183,43 @@ def test_ideals_of_antichains_and_chains(width: int) -> None:
     for edges, count in (([], 2**width), (chain, width + 1)):
         instance = GraphPartition.from_edges(width, edges, time=times, accelerators=2)
         assert Lattice(Staging.of(Compact.of(instance)), go_on).count == count
+
+
+def test_ideals_are_the_same_in_rooms_that_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What grows is copied in parts, with questions whether to go on in between."""
+    from stagepack.heuristics.graph import ideals
+
+    times = [int(t) for t in np.random.default_rng(0).integers(1, 30, 11)]
+    instance = GraphPartition.from_edges(11, [(0, 1), (2, 3)], time=times, accelerators=3)
+    whole, asked = Proof(instance).values[-1], list[int]()
+    for part in (ideals.PART, 16):
+        monkeypatch.setattr(ideals, "FIRST_ROOM", 2)
+        monkeypatch.setattr(ideals, "PART", part)
+        pause = mock.Mock()
+        assert ideals.Lattice(Staging.of(Compact.of(instance)), pause).count == 2**7 * 9
+        asked.append(pause.call_count)
+        assert Proof(instance).values[-1] == whole
+    assert asked[1] > 3 * asked[0]
+
+
+def test_anchored_cuts_of_a_star_are_looked_at_as_long_as_that_is_quick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Node 0 writes a tensor that all others read, and one for each of them."""
+    edges = [(0, v) for v in range(1, 9)]
+    instance = GraphPartition.from_arrays(
+        [1] * 9,
+        producer=[0] * 9,
+        consumers=[[v for _, v in edges], *([v] for _, v in edges)],
+        traffic=[3, *[1] * 8],
+        accelerators=8,
+    )
+    staging, known = Staging.of(Compact.of(instance)), []
+    for most in (1, 4, 12, 400):
+        monkeypatch.setattr(bounds, "MOST_MEMBERS", most)
+        known.append(objective_bound(staging))
+    assert known == sorted(known)
+    assert known[0] < known[-1] == 9
 
 
 def test_coarse_cuts_lie_at_multiples() -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from stagepack.heuristics import effort
+from stagepack.heuristics.graph import local_search
 from stagepack.heuristics.graph.local_search import Search
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from tests.random_graphs import brute_force, random_instance
 
 
-def searched(instance: GraphPartition, seed: int = 0) -> Search | None:
-    """Return a search from some valid partition; None where there is none, or no search."""
-    compact = Compact.of(instance)
-    if Search.unsupported(compact):
-        return None
-    optimum = brute_force(instance)
-    if optimum is None:
-        return None
-    known = GraphSolution.from_dict(optimum[1], instance)
-    return Search(compact, *compact.stages(known), seed=seed)
+def searched(seed: int, **options: Any) -> tuple[GraphPartition, Search]:
+    """Return the first graph drawn that has a partition and a search, which begins at the best."""
+    rng = np.random.default_rng(seed)
+    while True:
+        instance = random_instance(rng, int(rng.integers(2, 7)), **options)
+        compact = Compact.of(instance)
+        optimum = None if Search.unsupported(compact) else brute_force(instance)
+        if optimum is not None:
+            known = GraphSolution.from_dict(optimum[1], instance)
+            return instance, Search(compact, *compact.stages(known), seed=seed)
 
 
 def solution(search: Search) -> GraphSolution:
@@ -28,13 +32,9 @@ def solution(search: Search) -> GraphSolution:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_partitions_are_valid_and_worth_what_is_said(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    instance = random_instance(rng, int(rng.integers(2, 7)))
-    search = searched(instance, seed)
-    if search is None:
-        pytest.skip("no partition, or no search")
+    instance, search = searched(seed)
     optimum = search.value
-    search.round(lambda moves: None)
+    search.round(lambda: None)
     # It began at the optimum: nothing is better, and what is kept is as good.
     assert search.value == optimum
     found = solution(search)
@@ -45,12 +45,8 @@ def test_partitions_are_valid_and_worth_what_is_said(seed: int) -> None:
 
 def test_books_are_right_after_many_moves() -> None:
     for seed in range(12):
-        rng = np.random.default_rng(500 + seed)
-        instance = random_instance(rng, 6, contiguous=bool(seed % 2))
-        search = searched(instance, seed)
-        if search is None:
-            continue
-        search.round(lambda moves: None)
+        _, search = searched(500 + seed, contiguous=bool(seed % 2))
+        search.round(lambda: None)
         now = search._placed
         again = search._place(now.stage.copy(), 1)
         for name in ("inside", "spread", "time", "received", "sent", "held", "blocks"):
@@ -70,28 +66,44 @@ def test_the_optimum_is_found_from_one_stage() -> None:
             continue
         assert optimum is not None
         search = Search(compact, np.zeros(compact.blocks, dtype=int), np.zeros(3, dtype=int))
-        search.round(lambda moves: None)
+        search.round(lambda: None)
         assert instance.check(solution(search)) == ()
         missed += float(compact.value(search.value)) > float(optimum[0]) * (1 + 1e-9)
     assert missed <= 1
 
 
-def test_the_same_seed_gives_the_same_stages() -> None:
-    instance = random_instance(np.random.default_rng(4), 6, objective="sum", capacity=None)
+def test_the_same_seed_gives_the_same_stages_however_often_it_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     runs = []
-    for _ in range(2):
-        search = searched(instance, 3)
-        assert search is not None
-        search.round(lambda moves: None)
+    for chunk in (local_search.CHUNK, local_search.CHUNK, 1000):
+        monkeypatch.setattr(local_search, "CHUNK", chunk)
+        _, search = searched(4, objective="sum", capacity=None)
+        search.round(lambda: None)
         runs.append(search._placed.stage.tolist())
-    assert runs[0] == runs[1]
+    assert runs[0] == runs[1] == runs[2]
 
 
-def test_limits_are_asked_about_in_between() -> None:
-    instance = random_instance(np.random.default_rng(4), 6, objective="sum", capacity=None)
-    search = searched(instance)
-    assert search is not None
-    asked: list[int] = []
-    search.round(asked.append)
-    assert max(asked) <= 20_000
-    assert sum(asked) >= 100_000
+def test_work_is_counted_and_limits_are_asked_about_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_search, "CHUNK", 300_000)
+    monkeypatch.setattr(local_search, "LEAST_MOVES", 40_000)
+    monkeypatch.setattr(local_search, "MOVES", 1)
+    counted = []
+    for readers in (1, 200):
+        edges = [(u, v) for u in range(4) for v in range(4, 4 + readers)]
+        nodes, asked = 4 + readers, list[float]()
+        graph = GraphPartition.from_edges(
+            nodes, edges, time=[1] * nodes, traffic=[3] * nodes, accelerators=2
+        )
+        search = Search(Compact.of(graph), np.zeros(nodes, dtype=int), np.zeros(2, dtype=int))
+
+        def ask(heard: list[float] = asked) -> None:
+            heard.append(effort.spent())
+
+        with effort.counting(1e9):
+            search.round(ask)
+        steps = np.diff([0.0, *asked]) / local_search.STEP
+        assert steps.max() < 2 * 300_000
+        counted.append(asked[-1])
+    # A move among many readers of few nets drags more along than one between two.
+    assert counted[1] > 2 * counted[0]
