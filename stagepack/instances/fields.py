@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -32,6 +34,40 @@ def fields_of(instance: Any) -> JsonObject:
             parts = msgspec.structs.asdict(value).items()
             found |= {f"{field.name}.{name}": _value(part) for name, part in parts}
     return found
+
+
+def digest_of(instance: Any, parts: Callable[[Any], Iterable[bytes]]) -> str:
+    """Return the fingerprint of everything that matters to an answer.
+
+    Parameters
+    ----------
+    instance : instance
+    parts : callable
+        The bytes that tell a value of one of its fields from another one; each problem keeps its
+        own way, for best-known values are filed under fingerprints.
+    """
+    whole = hashlib.sha256()
+    for name in sorted(instance.__dataclass_fields__):
+        if name not in LABELS:
+            whole.update(name.encode())
+            for part in parts(getattr(instance, name)):
+                whole.update(part)
+    return whole.hexdigest()[:16]
+
+
+def array_parts(value: Any) -> Iterator[bytes]:
+    """Yield the bytes that tell arrays by shape and content, all else by how it prints.
+
+    Parameters
+    ----------
+    value : object
+        What a field holds.
+    """
+    if isinstance(value, np.ndarray):
+        yield repr(value.shape).encode()
+        yield np.ascontiguousarray(value).tobytes()
+    else:
+        yield repr(value).encode()
 
 
 def _value(value: Any) -> Any:

@@ -104,3 +104,49 @@ class Deferred:
         with contextlib.nullcontext() if loaded else progress.setup("loading compiled code"):
             runs = importlib.import_module(self.module).RUNS
         runs[self.name](instance, progress, settings)
+
+
+@dataclass(frozen=True)
+class Table(Generic[InstanceT, SolutionT]):
+    """Makes the methods of one kind, which are loaded when they run.
+
+    Attributes
+    ----------
+    kind : str
+        The problem they solve.
+    package : str
+        The folder in whose `searches` their table `RUNS` is; see :class:`Deferred`.
+    """
+
+    kind: str
+    package: str
+
+    def method(
+        self,
+        name: str,
+        *,
+        exact: bool,
+        description: str,
+        unsupported: Callable[[InstanceT], str] = lambda _instance: "",
+        engines: tuple[str, ...] = (),
+        limited_by_work: bool = False,
+        default: bool = True,
+    ) -> Method[InstanceT, SolutionT]:
+        """Return the method of a name.
+
+        Parameters
+        ----------
+        name, exact, description, unsupported, engines, limited_by_work, default
+            As in :class:`Method`.
+        """
+        return Method(
+            name=name,
+            kind=self.kind,
+            exact=exact,
+            description=description,
+            run=Deferred(f"{self.package}.searches", name),
+            unsupported=unsupported,
+            engines=engines,
+            limited_by_work=limited_by_work,
+            default=default,
+        )

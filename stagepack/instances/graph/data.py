@@ -7,14 +7,14 @@ and CPUs.  An instance is plain arrays; it knows no solver.
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from stagepack.contracts import Number
+from stagepack.instances.fields import digest_of
 from stagepack.instances.graph.words import KIND, DeviceOrder, Objective
 from stagepack.instances.profile import Array
 
@@ -158,19 +158,17 @@ class GraphData:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
-        whole = hashlib.sha256()
-        for key in sorted(self.__dataclass_fields__):
-            if key not in ("name", "source", "ids", "names"):
-                whole.update(key.encode() + _bytes(getattr(self, key)))
-        return whole.hexdigest()[:16]
+        return digest_of(self, _parts)
 
     def _line(self) -> str:
         devices = f"{self.accelerators} accelerators" + (f", {self.cpus} CPUs" * bool(self.cpus))
         return f"{self.name!r}, {self.n} nodes, {devices}, {self.objective}"
 
 
-def _bytes(value: Any) -> bytes:
-    """Return bytes that tell a value from another one."""
+def _parts(value: object) -> Iterator[bytes]:
+    """Yield the bytes that tell a value from another one."""
     if isinstance(value, np.ndarray):
-        return f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
-    return str(value).encode()
+        yield f"{value.dtype.str}{value.shape}".encode()
+        yield np.ascontiguousarray(value).tobytes()
+    else:
+        yield str(value).encode()

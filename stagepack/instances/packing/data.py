@@ -6,12 +6,11 @@ plain arrays (one entry a buffer) and the rules an allocation must respect; it k
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
+from stagepack.instances.fields import array_parts, digest_of
 from stagepack.instances.packing.words import KIND, Objective
 from stagepack.instances.profile import Array
 
@@ -188,20 +187,16 @@ class PackingData:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
-        whole = hashlib.sha256()
-        for key, value in sorted(vars(self).items()):
-            if key in ("name", "source", "ids") or key not in self.__dataclass_fields__:
-                continue
-            whole.update(key.encode())
-            if isinstance(value, Banks):
-                whole.update(repr((value.count, value.nbytes, value.weight)).encode())
-                value = value.pairs
-            if isinstance(value, np.ndarray):
-                whole.update(repr(value.shape).encode())
-                whole.update(np.ascontiguousarray(value).tobytes())
-            else:
-                whole.update(repr(value).encode())
-        return whole.hexdigest()[:16]
+        return digest_of(self, _parts)
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.n} buffers, {self.objective}"
+
+
+def _parts(value: object) -> Iterator[bytes]:
+    """Yield the bytes that tell a value from another one."""
+    if isinstance(value, Banks):
+        yield repr((value.count, value.nbytes, value.weight)).encode()
+        yield from array_parts(value.pairs)
+    else:
+        yield from array_parts(value)

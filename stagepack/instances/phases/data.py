@@ -23,7 +23,7 @@ Everything is integers (bytes, cycles); rates may be fractional.
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -32,6 +32,7 @@ import msgspec
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.instances.fields import digest_of
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.words import KIND, Objective
 from stagepack.instances.profile import Array, Chip, TileCounts
@@ -254,22 +255,20 @@ class PhaseData:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
-        whole = hashlib.sha256()
-        for key in sorted(self.__dataclass_fields__):
-            value = getattr(self, key)
-            if key in ("name", "source", "layer_names"):
-                continue
-            whole.update(key.encode())
-            if isinstance(value, np.ndarray):
-                whole.update(np.ascontiguousarray(value).tobytes())
-            elif isinstance(value, Chip):
-                whole.update(msgspec.json.encode(msgspec.structs.replace(value, name="")))
-            else:
-                whole.update(repr(value).encode())
-        return whole.hexdigest()[:16]
+        return digest_of(self, _parts)
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.n} layers"
+
+
+def _parts(value: object) -> Iterator[bytes]:
+    """Yield the bytes that tell a value from another one."""
+    if isinstance(value, np.ndarray):
+        yield np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, Chip):
+        yield msgspec.json.encode(msgspec.structs.replace(value, name=""))
+    else:
+        yield repr(value).encode()
 
 
 def _sliced(values: Array, sizes: Array) -> tuple[tuple[int, ...], ...]:

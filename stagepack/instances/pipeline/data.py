@@ -6,7 +6,6 @@ plain arrays (one entry a layer or a cut) and a cluster; it knows no solver.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from stagepack.instances.fields import digest_of
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.words import KIND, Objective
 from stagepack.instances.profile import Array, Cluster
@@ -202,17 +202,7 @@ class PartitionData:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
-        whole = hashlib.sha256()
-        for key, value in sorted(vars(self).items()):
-            if (
-                key in ("name", "source", "layer_names", "order")
-                or key not in self.__dataclass_fields__
-            ):
-                continue
-            whole.update(key.encode())
-            for part in _parts(value):
-                whole.update(part)
-        return whole.hexdigest()[:16]
+        return digest_of(self, _parts)
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.n} layers, {self.k} devices, {self.objective}"

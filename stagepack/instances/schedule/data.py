@@ -17,7 +17,6 @@ The rules, with s a stage, i a microbatch, (a, b) an edge of lag c:
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stagepack.instances.fields import array_parts, digest_of
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.words import KIND, Objective
 
@@ -195,18 +195,7 @@ class ScheduleData:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
-        whole = hashlib.sha256()
-        for key in sorted(self.__dataclass_fields__):
-            if key in ("name", "source", "stage_names", "device_names"):
-                continue
-            value = getattr(self, key)
-            whole.update(key.encode())
-            if isinstance(value, np.ndarray):
-                whole.update(repr(value.shape).encode())
-                whole.update(np.ascontiguousarray(value).tobytes())
-            else:
-                whole.update(repr(value).encode())
-        return whole.hexdigest()[:16]
+        return digest_of(self, array_parts)
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.p} stages, {self.d} devices, {self.objective}"

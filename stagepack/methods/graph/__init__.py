@@ -5,13 +5,11 @@ from __future__ import annotations
 from stagepack.formulations.graph import model
 from stagepack.heuristics.graph.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
-from stagepack.methods import Deferred, Method
+from stagepack.methods import Method, Table
+
+TABLE: Table[GraphPartition, GraphSolution] = Table(KIND, __name__)
 
 GraphMethod = Method[GraphPartition, GraphSolution]
-
-
-def _run(name: str) -> Deferred:
-    return Deferred("stagepack.methods.graph.searches", name)
 
 
 def _no_metis(instance: GraphPartition) -> str:
@@ -45,96 +43,76 @@ def _no_labels(instance: GraphPartition) -> str:
 
 
 METHODS: tuple[GraphMethod, ...] = (
-    Method(
-        name="auto",
-        kind=KIND,
+    TABLE.method(
+        "auto",
         exact=True,
         description="linear-dp and dp; local-search, then frontier, or cp-sat where that is none",
-        run=_run("auto"),
         limited_by_work=True,
         default=False,
     ),
-    Method(
-        name="equal-work",
-        kind=KIND,
+    TABLE.method(
+        "equal-work",
         exact=False,
         description="stages of equal work, or of equal bytes, along one topological order",
-        run=_run("equal-work"),
     ),
-    Method(
-        name="local-search",
-        kind=KIND,
+    TABLE.method(
+        "local-search",
         exact=False,
         description="annealing: blocks move with what stands in their way and what heavy tensors "
         "join to them",
-        run=_run("local-search"),
         limited_by_work=True,
     ),
-    Method(
-        name="metis",
-        kind=KIND,
+    TABLE.method(
+        "metis",
         exact=False,
         description="METIS: parts of equal work, sorted into stages and cut again (extra metis)",
-        run=_run("metis"),
         unsupported=_no_metis,
         limited_by_work=True,
         default=False,
     ),
-    Method(
-        name="pipedream",
-        kind=KIND,
+    TABLE.method(
+        "pipedream",
         exact=False,
         description="PipeDream's own recurrence over antichains, as its authors wrote it",
-        run=_run("pipedream"),
         unsupported=_no_recurrence,
         limited_by_work=True,
         default=False,
     ),
-    Method(
-        name="milp",
-        kind=KIND,
+    TABLE.method(
+        "milp",
         exact=True,
         description="MILP: which blocks are on which stage, which tensors it receives and sends",
-        run=_run("milp"),
         unsupported=model.GraphModel.unsupported,
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
         limited_by_work=True,
         default=False,
     ),
-    Method(
-        name="cp-sat",
-        kind=KIND,
+    TABLE.method(
+        "cp-sat",
         exact=True,
         description="CP-SAT: the same program in integers; also without contiguous stages",
-        run=_run("cp-sat"),
         unsupported=model.GraphModel.unsupported,
         engines=("cp-sat",),
         limited_by_work=True,
     ),
-    Method(
-        name="linear-dp",
-        kind=KIND,
+    TABLE.method(
+        "linear-dp",
         exact=False,
         description="the best cuts of many topological orders, of which the best is changed",
-        run=_run("linear-dp"),
         limited_by_work=True,
     ),
-    Method(
-        name="dp",
-        kind=KIND,
+    TABLE.method(
+        "dp",
         exact=True,
         description="dynamic program over ideals: all sets of blocks that can come last",
-        run=_run("dp"),
         limited_by_work=True,
         unsupported=_unsupported,
     ),
-    Method(
-        name="frontier",
-        kind=KIND,
+    TABLE.method(
+        "frontier",
         exact=True,
         description="window search, and bounds from labels over live tensors: for graphs with too "
         "many ideals",
-        run=_run("frontier"),
         limited_by_work=True,
         unsupported=_no_labels,
     ),

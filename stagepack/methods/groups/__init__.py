@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from stagepack.instances.groups import KIND, GroupingSolution, LayerGrouping
 from stagepack.instances.groups.words import Order, Timesteps
-from stagepack.methods import Deferred, Method
+from stagepack.methods import Method, Table
+
+TABLE: Table[LayerGrouping, GroupingSolution] = Table(KIND, __name__)
 
 
 def _ordered(instance: LayerGrouping) -> str:
@@ -20,79 +22,59 @@ def _free(instance: LayerGrouping) -> str:
 GroupingMethod = Method[LayerGrouping, GroupingSolution]
 
 
-def _run(name: str) -> Deferred:
-    return Deferred("stagepack.methods.groups.searches", name)
-
-
 METHODS: tuple[GroupingMethod, ...] = (
-    Method(
-        name="auto",
-        kind=KIND,
+    TABLE.method(
+        "auto",
         exact=True,
         description="greedy-tail, then dp; dag where the order of operators is free, then cp-sat "
         "where timesteps are free",
-        run=_run("auto"),
         limited_by_work=True,
         default=False,
     ),
-    Method(
-        name="layerwise",
-        kind=KIND,
+    TABLE.method(
+        "layerwise",
         exact=False,
         description="an operator a group, each cut as suits it best",
-        run=_run("layerwise"),
         limited_by_work=True,
     ),
-    Method(
-        name="greedy-tail",
-        kind=KIND,
+    TABLE.method(
+        "greedy-tail",
         exact=False,
         description="from the tail the longest group that fits, cut as little as will do "
         "(TPU-MLIR, level 1)",
-        run=_run("greedy-tail"),
         limited_by_work=True,
     ),
-    Method(
-        name="dp-first-fit",
-        kind=KIND,
+    TABLE.method(
+        "dp-first-fit",
         exact=False,
         description="shortest path over the first cut that fits, over clusters where there are "
         "many operators (TPU-MLIR, level 2)",
-        run=_run("dp-first-fit"),
         limited_by_work=True,
     ),
-    Method(
-        name="dp",
-        kind=KIND,
+    TABLE.method(
+        "dp",
         exact=True,
         description="shortest path over all groups of consecutive operators and all their cuts",
-        run=_run("dp"),
         limited_by_work=True,
     ),
-    Method(
-        name="milp",
-        kind=KIND,
+    TABLE.method(
+        "milp",
         exact=True,
         description="MILP: one binary a group of consecutive operators",
-        run=_run("milp"),
         engines=("highs", "cp-sat", "pyomo:highs", "pyomo:NAME"),
     ),
-    Method(
-        name="dag",
-        kind=KIND,
+    TABLE.method(
+        "dag",
         exact=True,
         description="shortest path over ideals: groups of any operators that can run one after "
         "the other",
-        run=_run("dag"),
         limited_by_work=True,
         unsupported=_ordered,
     ),
-    Method(
-        name="cp-sat",
-        kind=KIND,
+    TABLE.method(
+        "cp-sat",
         exact=False,
         description="dp or dag, then rows of transfers, spills and addresses inside every group",
-        run=_run("cp-sat"),
         unsupported=_free,
         engines=("cp-sat",),
     ),

@@ -5,14 +5,12 @@ from __future__ import annotations
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
-from stagepack.methods import Deferred, Method
+from stagepack.methods import Method, Table
+
+TABLE: Table[LmemPacking, PackingSolution] = Table(KIND, __name__)
 
 COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aware")
 """Greedy rules that comparisons run unasked."""
-
-
-def _run(name: str) -> Deferred:
-    return Deferred("stagepack.methods.packing.searches", name)
 
 
 class _PeakOnly:
@@ -51,112 +49,90 @@ def _spilling(instance: LmemPacking) -> str:
 
 
 def _rule(rule: Rule) -> Method[LmemPacking, PackingSolution]:
-    return Method(
-        name=rule.name,
-        kind=KIND,
+    return TABLE.method(
+        rule.name,
         exact=False,
         description=f"{rule.description} ({rule.source})",
         limited_by_work=True,
-        run=_run(rule.name),
         unsupported=_with_banks if rule.policy == BANKS else _one_memory,
         default=rule.name in COMPARED,
     )
 
 
 METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
-    Method(
-        name="auto",
-        kind=KIND,
+    TABLE.method(
+        "auto",
         exact=True,
         description="greedy rules, then exact search or CP-SAT; dives when large",
         limited_by_work=True,
-        run=_run("auto"),
         default=False,
     ),
     *map(_rule, RULES.values()),
-    Method(
-        name="portfolio",
-        kind=KIND,
+    TABLE.method(
+        "portfolio",
         exact=False,
         description="the best of all greedy rules",
         limited_by_work=True,
-        run=_run("portfolio"),
         unsupported=_one_memory,
     ),
-    Method(
-        name="dive",
-        kind=KIND,
+    TABLE.method(
+        "dive",
         exact=False,
         description="packs the crowded times first, then fills in; up to millions of buffers",
         limited_by_work=True,
-        run=_run("dive"),
         unsupported=_PeakOnly("dive"),
     ),
-    Method(
-        name="repair",
-        kind=KIND,
+    TABLE.method(
+        "repair",
         exact=False,
         description="packs windows of time anew, where the peak is",
         limited_by_work=True,
-        run=_run("repair"),
         unsupported=_PeakOnly("repair"),
         default=False,
     ),
-    Method(
-        name="anneal",
-        kind=KIND,
+    TABLE.method(
+        "anneal",
         exact=False,
         description="annealing over first-fit orders, from the best greedy placement",
         limited_by_work=True,
-        run=_run("anneal"),
         unsupported=_PeakOnly("anneal"),
         default=False,
     ),
-    Method(
-        name="replan",
-        kind=KIND,
+    TABLE.method(
+        "replan",
         exact=False,
         description="keeps what can stay where it was, places the rest greedily",
         limited_by_work=True,
-        run=_run("replan"),
         unsupported=_replannable,
     ),
-    Method(
-        name="spill-by-value",
-        kind=KIND,
+    TABLE.method(
+        "spill-by-value",
         exact=False,
         description="the buffers that save most per byte go to the cheapest memory",
         limited_by_work=True,
-        run=_run("spill-by-value"),
         unsupported=_spilling,
     ),
-    Method(
-        name="exact",
-        kind=KIND,
+    TABLE.method(
+        "exact",
         exact=True,
         description="branch and bound over placements from the bottom up",
         limited_by_work=True,
-        run=_run("exact"),
         unsupported=_PeakOnly("exact"),
     ),
-    Method(
-        name="milp",
-        kind=KIND,
+    TABLE.method(
+        "milp",
         exact=True,
         description="MILP: who lies below whom (Pyomo)",
         limited_by_work=True,
-        run=_run("milp"),
         unsupported=lambda instance: formulations.Milp.unsupported(instance),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
         default=False,
     ),
-    Method(
-        name="cp-sat",
-        kind=KIND,
+    TABLE.method(
+        "cp-sat",
         exact=True,
         description="CP-SAT: rectangles in time and address that do not overlap",
         limited_by_work=True,
-        run=_run("cp-sat"),
         unsupported=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),
     ),

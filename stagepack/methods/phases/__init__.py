@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from stagepack.instances.phases import KIND, PhaseSchedule, PhaseSolution, Policy
-from stagepack.methods import Deferred, Method
+from stagepack.methods import Method, Table
 
-
-def _run(name: str) -> Deferred:
-    return Deferred("stagepack.methods.phases.searches", name)
+TABLE: Table[PhaseSchedule, PhaseSolution] = Table(KIND, __name__)
 
 
 def _keeping(instance: PhaseSchedule) -> str:
@@ -49,90 +47,70 @@ def _intervals(instance: PhaseSchedule) -> str:
 
 
 METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
-    Method(
-        name="auto",
-        kind=KIND,
+    TABLE.method(
+        "auto",
         exact=True,
         description="rules, then exact search; models where that does not prove its answer",
-        run=_run("auto"),
         limited_by_work=True,
         default=False,
     ),
-    Method(
-        name="greedy-head",
-        kind=KIND,
+    TABLE.method(
+        "greedy-head",
         exact=False,
         description="as many layers into each group as fit, from the first layer on",
-        run=_run("greedy-head"),
         limited_by_work=True,
     ),
-    Method(
-        name="layer-per-phase",
-        kind=KIND,
+    TABLE.method(
+        "layer-per-phase",
         exact=False,
         description="every layer a group of its own",
-        run=_run("layer-per-phase"),
         limited_by_work=True,
     ),
-    Method(
-        name="keep-all",
-        kind=KIND,
+    TABLE.method(
+        "keep-all",
         exact=False,
         description="everything kept on chip for the backward pass, groups filled from the head",
-        run=_run("keep-all"),
         limited_by_work=True,
         unsupported=_keeping,
     ),
-    Method(
-        name="sqrt-checkpoint",
-        kind=KIND,
+    TABLE.method(
+        "sqrt-checkpoint",
         exact=False,
         description="every sqrt(m)-th layer of a group saved, the others computed again",
-        run=_run("sqrt-checkpoint"),
         limited_by_work=True,
         unsupported=_dropping,
     ),
-    Method(
-        name="dp",
-        kind=KIND,
+    TABLE.method(
+        "dp",
         exact=True,
         description="labels over boundaries, for one microbatch and number of I/O tiles",
-        run=_run("dp"),
         limited_by_work=True,
         unsupported=_one_pair,
     ),
-    Method(
-        name="enumerate",
-        kind=KIND,
+    TABLE.method(
+        "enumerate",
         exact=True,
         description="labels over boundaries, for every microbatch and number of I/O tiles",
-        run=_run("enumerate"),
         limited_by_work=True,
     ),
-    Method(
-        name="milp",
-        kind=KIND,
+    TABLE.method(
+        "milp",
         exact=True,
         description="MILP: one binary an option of a group, a path through them",
-        run=_run("milp"),
         unsupported=_columns,
         engines=("highs",),
     ),
-    Method(
-        name="milp-remat",
-        kind=KIND,
+    TABLE.method(
+        "milp-remat",
         exact=True,
         description="MILP of recomputation and paging within one group (Checkmate)",
-        run=_run("milp-remat"),
         unsupported=_one_group,
         engines=("highs",),
     ),
-    Method(
-        name="cp-sat",
-        kind=KIND,
+    TABLE.method(
+        "cp-sat",
         exact=True,
         description="CP-SAT: options of groups; retention intervals within one group (MOCCASIN)",
-        run=_run("cp-sat"),
         unsupported=_intervals,
         engines=("cp-sat",),
     ),

@@ -5,11 +5,9 @@ from __future__ import annotations
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.schedule.rules import RULES, Rule
 from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
-from stagepack.methods import Deferred, Method
+from stagepack.methods import Method, Table
 
-
-def _run(name: str) -> Deferred:
-    return Deferred("stagepack.methods.schedule.searches", name)
+TABLE: Table[PipelineSchedule, ScheduleSolution] = Table(KIND, __name__)
 
 
 class _Periodic:
@@ -22,53 +20,43 @@ class _Periodic:
 
 
 def _rule(rule: Rule) -> Method[PipelineSchedule, ScheduleSolution]:
-    return Method(
-        name=rule.name,
-        kind=KIND,
+    return TABLE.method(
+        rule.name,
         exact=False,
         description=f"{rule.description} ({rule.source})",
         limited_by_work=True,
-        run=_run(rule.name),
         unsupported=rule.unsupported,
     )
 
 
 METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (
-    Method(
-        name="auto",
-        kind=KIND,
+    TABLE.method(
+        "auto",
         exact=True,
         description="rules and list schedules, then search and CP-SAT in turns",
         limited_by_work=True,
-        run=_run("auto"),
         default=False,
     ),
     *map(_rule, RULES.values()),
-    Method(
-        name="greedy",
-        kind=KIND,
+    TABLE.method(
+        "greedy",
         exact=False,
         description="list schedules within the memory, then annealing over the orders of devices",
         limited_by_work=True,
-        run=_run("greedy"),
     ),
-    Method(
-        name="modulo",
-        kind=KIND,
+    TABLE.method(
+        "modulo",
         exact=False,
         description="one period for the steady state, then ramp-up and ramp-down; for many "
         "microbatches",
         limited_by_work=True,
-        run=_run("modulo"),
         unsupported=_Periodic(),
     ),
-    Method(
-        name="cp-sat",
-        kind=KIND,
+    TABLE.method(
+        "cp-sat",
         exact=True,
         description="CP-SAT: an interval an operation, in the time of its device",
         limited_by_work=True,
-        run=_run("cp-sat"),
         unsupported=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),
     ),
