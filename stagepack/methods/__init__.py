@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from stagepack.contracts import Instance, Solution, SolutionT
 from stagepack.progress import Progress
 
-InstanceT = TypeVar("InstanceT")
+InstanceT = TypeVar("InstanceT", bound=Instance)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -401,17 +401,16 @@ class GeneralSearch(PausedSearch):
 
 
 class GeneralPortfolio(Portfolio):
-    """Searches of one component in several orders.
+    """Searches of one component of blocks of any shape.
 
     Parameters
     ----------
     component : Component
     warm : ndarray of int64, shape (b,), optional
-        Offsets of some packing of the component's blocks, whose order is then tried too.
+        As of :class:`.portfolio.Portfolio`.
     """
 
     def __init__(self, component: Component, warm: Array | None = None) -> None:
-        super().__init__()
         self.component: Component = component
         self.search: GeneralSearch = GeneralSearch(component)
         blocks = component.shapes.blocks
@@ -419,9 +418,8 @@ class GeneralPortfolio(Portfolio):
         load = np.zeros(len(blocks), dtype=np.int64)
         owner = np.repeat(np.arange(len(blocks)), count)
         np.maximum.at(load, owner, component.load[component.shapes.section_of])
-        self._keys = {"A": component.area, "T": load, "Z": blocks["size"], "W": count}
-        self._warm = warm
-        self._random = np.random.default_rng(component.b)
+        keys = {"A": component.area, "T": load, "Z": blocks["size"], "W": count}
+        super().__init__(keys, warm, component.b)
 
     def next_peak(self, nbytes: int) -> int:
         """Return the least possible peak above a capacity: what blocks and the search allow."""

@@ -7,7 +7,7 @@ order, so every restart is legal and the first search that ends counts.  Source:
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -118,6 +118,15 @@ class Searchable(Protocol):
 class Portfolio(abc.ABC):
     """Searches of one component in many orders.
 
+    Parameters
+    ----------
+    keys : mapping of str to ndarray, shape (b,)
+        What blocks may be ordered by.
+    warm : ndarray of int64, shape (b,), optional
+        Offsets of some packing of the component's blocks, whose order is then tried too.
+    b : int
+        Number of the component's blocks; the same numbers, the same random orders.
+
     Attributes
     ----------
     component : Searchable
@@ -128,8 +137,10 @@ class Portfolio(abc.ABC):
     component: Searchable
     search: PausedSearch
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Mapping[str, Array], warm: Array | None, b: int) -> None:
         self._nodes = 0
+        self._keys, self._warm = keys, warm
+        self._random = np.random.default_rng(b)
 
     @property
     def searched(self) -> int:
@@ -269,21 +280,20 @@ class CanonicalSearch(PausedSearch):
 
 
 class CanonicalPortfolio(Portfolio):
-    """Searches of one component in many orders.
+    """Searches of one component; blocks of the same sections are alike.
 
     Parameters
     ----------
     component : Component
     warm : ndarray of int64, shape (b,), optional
-        Offsets of some packing of the component's blocks, whose order is then tried too.
+        As of :class:`Portfolio`.
     """
 
     def __init__(self, component: Component, warm: Array | None = None) -> None:
-        super().__init__()
         self.component: Component = component
         self.search: CanonicalSearch = CanonicalSearch(component)
         group = component.group
-        self._keys = {
+        keys = {
             "T": component.load().astype(float),
             "W": group.duration.astype(float),
             "S": np.diff(group.section_ptr).astype(float),
@@ -291,8 +301,7 @@ class CanonicalPortfolio(Portfolio):
             "Z": group.size.astype(float),
             "D": np.diff(component.neighbour_ptr).astype(float),
         }
-        self._warm = warm
-        self._random = np.random.default_rng(component.b)
+        super().__init__(keys, warm, component.b)
 
     def next_peak(self, nbytes: int) -> int:
         """Return the least possible peak above a capacity: what its blocks' steps allow."""
