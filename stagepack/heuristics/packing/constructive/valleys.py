@@ -41,7 +41,7 @@ from stagepack.instances.profile import Array
 STEPS = 100_000
 """Steps of the kernel before it returns to Python: less than a tenth of a second."""
 
-STEP, EACH = 2e-7, 4e-7
+STEP, EACH = 1.2e-7, 3e-7
 """Seconds of a step, and of a block beside that."""
 
 WIDEST_RING, RINGS = 1.25, 10

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 NEVER = (1 << 31) - 1
@@ -60,13 +60,13 @@ class Classes(NamedTuple):
 
 
 class Skyline(NamedTuple):
-    """A skyline as a list of segments of equal height.
+    """A skyline as a list of segments of equal height; columns of one table, near in memory.
 
     Attributes
     ----------
-    height : ndarray of int64, shape (sections,)
+    height : ndarray of int64, shape (sections + 1,)
         Of the segment that starts at a section.
-    before, after : ndarray of int32, shape (sections + 1,)
+    before, after : ndarray of int64, shape (sections + 1,)
         First sections of the neighbours of the segment that starts at a section; in linear time
         -1 and `sections` stand for the ends, in circular time the list closes.
     state : ndarray of int64, shape (2,)
@@ -102,12 +102,10 @@ def plant(classes: Classes) -> None:
 def outline(ground: Array, circular: bool) -> Skyline:
     """Return the skyline whose height in each section is given; O(sections)."""
     sections = len(ground)
-    height = np.full(sections, -1, np.int64)
-    before = np.empty(sections + 1, np.int32)
-    after = np.empty(sections + 1, np.int32)
+    rows = np.full((sections + 1, 3), -1, np.int64)
+    height, before, after = rows[:, 0], rows[:, 1], rows[:, 2]
     last = 0
     height[0] = ground[0]
-    before[0] = -1
     for s in range(1, sections):
         if ground[s] != ground[last]:
             height[s] = ground[s]
@@ -121,7 +119,7 @@ def outline(ground: Array, circular: bool) -> Skyline:
     return Skyline(height, before, after, np.zeros(2, np.int64))
 
 
-@inner
+@step
 def _at_or_after(a: int, k: int, classes: Classes) -> int:
     """Return the first entry of class k that does not start before section a.
 
@@ -158,7 +156,7 @@ def _at_or_after(a: int, k: int, classes: Classes) -> int:
     return int(lo)
 
 
-@inner
+@step
 def _choose(a: int, b: int, classes: Classes) -> tuple[int, int]:
     """Return a block that lives within the sections [a, b), and its class; -1 if there is none.
 
@@ -194,10 +192,12 @@ def _choose(a: int, b: int, classes: Classes) -> tuple[int, int]:
     return -1, -1
 
 
-@inner
-def _remove(x: int, k: int, classes: Classes) -> None:
+@step
+def _take(x: int, k: int, classes: Classes) -> int:
+    """Take entry x of class k out of the tree; return the section in which it ends."""
     tree, base = classes.tree, classes.tree_ptr[k]
     node = ((classes.tree_ptr[k + 1] - base) >> 1) + x - classes.ptr[k]
+    end = tree[base + node]
     tree[base + node] = NEVER
     while node > 1:
         node >>= 1
@@ -205,17 +205,20 @@ def _remove(x: int, k: int, classes: Classes) -> None:
         if tree[base + node] == least:
             break
         tree[base + node] = least
+    return int(end)
 
 
-@inner
+@step
 def _settled(x: int, h: int, classes: Classes) -> int:
     """Return the lowest offset that entry x may have from h up."""
-    i, size, step = classes.block[x], classes.size[x], classes.alignment[x]
-    at = (h + step - 1) // step * step
-    for r in range(classes.range_ptr[i], classes.range_ptr[i + 1]):
-        at = (max(h, classes.range_low[r]) + step - 1) // step * step
-        if at + size <= classes.range_high[r]:
-            break
+    size, grid = classes.size[x], classes.alignment[x]
+    at = h if grid == 1 else (h + grid - 1) // grid * grid
+    if len(classes.range_low) > 0:
+        i = classes.block[x]
+        for r in range(classes.range_ptr[i], classes.range_ptr[i + 1]):
+            at = (max(h, classes.range_low[r]) + grid - 1) // grid * grid
+            if at + size <= classes.range_high[r]:
+                break
     return int(at)
 
 
@@ -235,7 +238,7 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> bool
     steps : int
     """
     height, before, after, state = skyline.height, skyline.before, skyline.after, skyline.state
-    sections = len(height)
+    sections = len(height) - 1
     circular = len(classes.twin) > 0
     blocks = len(classes.first) // (2 if circular else 1)
     a = state[HERE]
@@ -278,13 +281,12 @@ def fill(classes: Classes, skyline: Skyline, offsets: Array, steps: int) -> bool
         if x < 0:
             height[a] = right if left < 0 or (0 <= right < left) else left
             continue
-        _remove(x, k, classes)
-        f, e = classes.first[x], classes.end[x]
+        f, e = classes.first[x], _take(x, k, classes)
         at = _settled(x, h, classes)
         offsets[x] = at
         if circular:
             y = classes.twin[x] + 0  # of 64 bits, as x: what follows is compiled once
-            _remove(y, k, classes)
+            _take(y, k, classes)
             offsets[y] = at
             f %= sections
             e %= sections
