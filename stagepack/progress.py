@@ -136,7 +136,6 @@ class Progress(Generic[SolutionT]):
         self._closed = False
         self._stopped: Termination | None = None
         self._clock: Callable[[], float] | None = None
-        self._work = 0.0
         self._offered = self._started
         self._checking = 0.0
         self.setup_time = 0.0
@@ -169,14 +168,6 @@ class Progress(Generic[SolutionT]):
     def limit_by(self, clock: Callable[[], float], seconds: float) -> None:
         """End by another clock than the wall's: once it says so many seconds."""
         self._clock, self._time_limit = clock, seconds
-
-    def limit_by_work(self, seconds: float) -> None:
-        """End after what was told to :meth:`spend`, whatever the wall's clock says."""
-        self.limit_by(lambda: self._work, seconds)
-
-    def spend(self, seconds: float) -> None:
-        """Count work that takes about so many seconds, where runs are limited by it."""
-        self._work += seconds
 
     @contextlib.contextmanager
     def setup(self, what: str) -> Iterator[None]:

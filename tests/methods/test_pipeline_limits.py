@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,13 @@ import pytest
 
 from stagepack.errors import InputError
 from stagepack.formulations.pipeline import MilpAssignment, MilpInterval, cp_sat, windows
-from stagepack.heuristics.pipeline import prober
-from stagepack.instances.pipeline import PipelinePartition
+from stagepack.heuristics import effort
+from stagepack.heuristics.pipeline import bisect, dp, prober, reference
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods.pipeline import searches
 from stagepack.methods.pipeline.searches import PACE, PASSES
-from stagepack.progress import Progress
+from stagepack.progress import Progress, Stopped
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
 from stagepack.solvers import Limits
@@ -153,3 +156,14 @@ def test_the_recurrence_counts_its_tables_as_work() -> None:
     result = solve(instance, "dp-reference", time_limit=0.05, options={"deterministic": True})
     assert result.termination is Termination.TIME_LIMIT
     assert solve(instance, "dp-reference").status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("search", [bisect, dp, reference])
+def test_searches_count_on_the_clock_that_all_problems_share(search: ModuleType) -> None:
+    instance = chain(60, 4).replace(objective="bottleneck")
+    progress: Progress[PipelineSolution] = Progress(instance.evaluate, instance.check)
+    with effort.counting():
+        with contextlib.suppress(Stopped):  # once it is proved
+            search.solve(RangeCosts(instance), progress)
+        assert progress.proved
+        assert effort.spent() > 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.fill_kernels import fill, load_fill
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
@@ -105,7 +106,7 @@ class _Probe:
 
     def __call__(self, limit: int) -> int:
         """Return the largest compute of a partition within `limit`; -1 when there is none."""
-        self._progress.spend(FILLING * len(self._classes))
+        spend(FILLING * len(self._classes))
         most, self._stages = self._fill(
             limit, self._prefix, self._reach, self._classes, self._fewer, self._found
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.heuristics.effort import spend
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, assign_devices
 from stagepack.instances.profile import Array
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 UNLIMITED = 2**61  # as in the kernels, which are imported only when needed
 CHUNK = 10_000_000  # elementary steps between two looks at the clock: well under 0.2 s
-STEP = 5e-9  # seconds of an elementary step, in runs that are limited by work
+STEP = 5e-9  # seconds of an elementary step
 MOST_CELLS = 1_500_000_000  # bytes of placed tails that a probe may keep
 MANY_CELLS = 30_000_000  # with more, the first limit is tried nearer to the bound
 MOST_AIMS = 40
@@ -221,13 +222,9 @@ class Prober:
 
     def _spend(self, steps: int) -> None:
         """Count steps of work, and ask whether to go on."""
-        self._count(steps)
+        spend(steps * STEP)
         if self._progress is not None:
             self._progress.require_time()
-
-    def _count(self, steps: int) -> None:
-        if self._progress is not None:
-            self._progress.spend(steps * STEP)
 
     def _pause(self) -> None:
         self._spend(0)
@@ -311,7 +308,7 @@ class LeastLimit(Prober):
         self.bound = state[kernels.FLOOR]
         if state[kernels.STAGES] and state[kernels.BEST] != self.best:
             self.best, self._best_cuts = state[kernels.BEST], self._cuts
-        self._count(CHUNK - left)  # whoever calls takes what was found before asking for the time
+        spend((CHUNK - left) * STEP)  # callers take what was found before they ask for time
 
     def _make_room(self, state: list[int]) -> None:
         """Provide cells, or let the first probe, which only looks for a start, aim lower."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stagepack.heuristics.effort import spend
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
@@ -80,7 +81,7 @@ def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Ar
     compute = np.empty((k, n + 1, n + 1), dtype=np.int64)
     transfer = np.empty_like(compute)
     for i, c in enumerate(costs.device_class.tolist()):
-        progress.spend(FILLING * compute[i].size)
+        spend(FILLING * compute[i].size)
         progress.require_time()
         stashes = min(instance.microbatches, k - i) if instance.training else 0
         recv, send = costs.recv[c][:, None], costs.send[c][None, :]
@@ -115,7 +116,7 @@ def _sweep(
         best = np.full((width, len(thresholds)), INFINITE)
         # Only the whole chain matters after the last stage.
         for b in range(i + 1, width) if i < k - 1 else (width - 1,):
-            progress.spend(LOOK + (b - i) * (FETCH + ENTRY * len(thresholds)))
+            spend(LOOK + (b - i) * (FETCH + ENTRY * len(thresholds)))
             progress.require_time()
             before = slice(i, b)
             best[b] = np.maximum(sweep[-1][before], cost(i, before, b)).min(

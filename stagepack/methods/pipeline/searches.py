@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from stagepack.errors import InputError
 from stagepack.formulations import pipeline as formulations
+from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline import baselines, reference
 from stagepack.heuristics.pipeline import bisect as bisection
 from stagepack.heuristics.pipeline import dp as search
@@ -16,6 +17,7 @@ from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts, load_kernels, needs_kernels
 from stagepack.methods import Settings
+from stagepack.methods.effort import counted
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.pipeline import METHODS
 from stagepack.methods.pipeline.explain import conclude_infeasible
@@ -32,10 +34,10 @@ PACE = 1.4
 """Work of CP-SAT in a second, once it has loaded a model of partitions."""
 
 PASSES = 1e-7
-"""Seconds of work that a layer takes before any search."""
+"""Seconds of work that a layer takes in its range costs,"""
 
 PLACING = 1e-5
-"""The same of a stage that a naive rule looks for,"""
+"""a stage that a naive rule looks for,"""
 
 CHECKING = 8e-6
 """and of the check of a stage."""
@@ -99,7 +101,7 @@ def _offer_baseline(
     costs = _costs(instance, progress)
 
     def pause() -> None:
-        progress.spend(PLACING * baselines.STAGES)
+        spend(PLACING * baselines.STAGES)
         progress.require_time()
 
     solution = rule(costs, pause)
@@ -108,7 +110,7 @@ def _offer_baseline(
         progress.reason = f"{name} finds no partition that fits"
         return None
     violations = progress.offer_if_valid(solution, name)
-    progress.spend(CHECKING * len(solution.devices))
+    spend(CHECKING * len(solution.devices))
     if violations:
         progress.reason = f"{name} breaks {violations[0]}"
         return None
@@ -120,6 +122,7 @@ def _costs(instance: PipelinePartition, progress: PipelineProgress) -> RangeCost
     if needs_kernels(instance) and not load_kernels.cache_info().currsize:
         with progress.setup("loading kernels"):
             load_kernels()
+    spend(PASSES * instance.n)
     progress.require_time()
     costs = RangeCosts.of(instance, progress.require_time)
     progress.require_time()
@@ -177,7 +180,7 @@ def _start(instance: PipelinePartition, progress: PipelineProgress, settings: Se
         progress.reason = ""
 
     alone = dataclasses.replace(settings, warm_start=None)
-    starts = {name: functools.partial(RUNS[name], instance, progress, alone) for name in STARTS}
+    starts = {name: functools.partial(_PARTS[name], instance, progress, alone) for name in STARTS}
     offer_start(instance, progress, settings, {"auto": baselines_first, **starts})
 
 
@@ -188,7 +191,7 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
     """Run the fastest exact search that applies; CP-SAT, warm-started, where none does."""
     if settings.engine is not None:
         name = "cp-sat" if settings.engine == "cp-sat" else "milp-interval"
-        RUNS[name](instance, progress, settings)
+        _PARTS[name](instance, progress, settings)
         return
     unsupported = {method.name: method.unsupported for method in METHODS}
     for name in ("bisect", "dp", "cp-sat"):
@@ -196,39 +199,25 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
             if name == "bisect":
                 _start(instance, progress, settings)
                 progress.require_time()
-            RUNS[name](instance, progress, settings)
+            _PARTS[name](instance, progress, settings)
             return
 
 
-def _limited(run: Run) -> Run:
-    """Return a method that ends by work instead of the clock where runs are to repeat."""
-
-    def limited(
-        instance: PipelinePartition, progress: PipelineProgress, settings: Settings
-    ) -> None:
-        if settings.deterministic and settings.time_limit is not None:
-            progress.limit_by_work(settings.time_limit)
-            progress.spend(PASSES * instance.n)
-        run(instance, progress, settings)
-
-    return limited
-
-
-RUNS: dict[str, Run] = {
-    name: _limited(run)
-    for name, run in {
-        "auto": _auto,
-        "equal-layers": _equal_layers,
-        "greedy": _greedy,
-        "bisect": _bisect,
-        "dp-reference": _dp_reference,
-        "dp": _dp,
-        "milp-interval": _on_engine(formulations.MilpInterval, "highs"),
-        "milp-assignment": _on_engine(formulations.MilpAssignment, "highs"),
-        "cp-sat": _on_engine(formulations.CpSat, "cp-sat"),
-    }.items()
+_PARTS: dict[str, Run] = {
+    "auto": _auto,
+    "equal-layers": _equal_layers,
+    "greedy": _greedy,
+    "bisect": _bisect,
+    "dp-reference": _dp_reference,
+    "dp": _dp,
+    "milp-interval": _on_engine(formulations.MilpInterval, "highs"),
+    "milp-assignment": _on_engine(formulations.MilpAssignment, "highs"),
+    "cp-sat": _on_engine(formulations.CpSat, "cp-sat"),
 }
-"""What each method does."""
+"""What each method does, as part of a run,"""
+
+RUNS: dict[str, Run] = {name: counted(run) for name, run in _PARTS.items()}
+"""and as a run of its own."""
 
 STARTS = ("equal-layers", "greedy", "bisect", "dp-reference", "dp")
 """Methods whose answer another one may start from."""
