@@ -138,11 +138,16 @@ class Machines:
         rows = self._rows[self._row[low] : self._row[high]]
         count = operations.count[rows]
         own = np.repeat(operations.origin[rows] - np.cumsum(count) + count, count)
-        own += np.arange(len(own))
-        looks.at(5 * len(own))
+        for begin, end in looks.parts(len(own), 2):
+            own[begin:end] += np.arange(begin, end)
         first = self._begin[low : high + 1] - self._begin[low]
         duration = np.repeat(operations.row_duration[rows], count)
-        return one_machine(head[own], duration, tail[own], looks, first)
+        looks.at(len(own))
+        head = head[own]
+        looks.at(len(own))
+        tail = tail[own]
+        looks.at(len(own))
+        return one_machine(head, duration, tail, looks, first)
 
 
 def one_machine(
@@ -168,11 +173,12 @@ def one_machine(
         order = np.argsort(head, kind="stable")
     else:
         order = np.lexsort((head, np.repeat(np.arange(len(first) - 1), np.diff(first))))
+    looks.at(10 * min(PART, len(head)))
     state = np.array([0, 0, 0, -FAR, -FAR])
     rest, heap = duration.copy(), np.empty_like(head)
     while not kernels.machines(first, order, head, rest, tail, heap, state, PART):
         looks.at(10 * PART)
-    looks.at(20 * min(PART, len(head)))
+    looks.at(10 * min(PART, len(head)))
     return int(state[4])
 
 

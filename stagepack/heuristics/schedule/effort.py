@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from stagepack.heuristics import effort
 from stagepack.instances.schedule import ScheduleSolution
 from stagepack.progress import Progress, Stopped
+from stagepack.result import Termination
 
 RATE = 90_000_000
 """Steps in a second."""
@@ -22,8 +23,11 @@ PART = 500_000
 Going = Callable[[int], bool]
 """Whether to go on, asked several times a second with the steps since the last time."""
 
-OFFER, CHECK = 100_000, 10
+OFFER, CHECK = 100_000, 6
 """Steps of checking a solution, and for each of its operations."""
+
+LONG = RATE // 10
+"""Steps of a check from which on it must end before the run, where there is a solution."""
 
 
 class Settings(Protocol):
@@ -66,9 +70,16 @@ class Effort:
         return max(0.0, min(self._end - effort.spent(), effort.left()))
 
     def offer(self, solution: ScheduleSolution, source: str) -> bool:
-        """Offer a solution to the progress; its check counts as work."""
-        effort.spend((OFFER + CHECK * len(solution.start)) / RATE)
-        return self.progress.offer(solution, source)
+        """Offer a solution to the progress; its check counts as work.
+
+        Where there is one already, and not the time for a long check, the run is over.
+        """
+        steps, progress = OFFER + CHECK * len(solution.start), self.progress
+        if steps > LONG and progress.solution is not None and progress.remaining < steps / RATE:
+            progress.stop(Termination.TIME_LIMIT)
+            return False
+        effort.spend(steps / RATE)
+        return progress.offer(solution, source)
 
     def keep_going(self, steps: int = 0) -> bool:
         """Count steps; return whether there is a reason and the time to go on."""

@@ -150,16 +150,17 @@ class Timing:
         """
         if self.earliest(order) is None:
             return None
-        first, after = self._followers()
         last = order[self.ptr[1:] - 1]
         ends = self.graph.duration[self.graph.row[last]] + self.graph.rest
         length = np.empty((self.d, self.d), dtype=np.int64)
         distance = np.empty(self.n, dtype=np.int64)
         for d in range(self.d):
-            distance[:] = -FAR
+            for low, high in self._parts(1):
+                distance[low:high] = -FAR
             distance[order[self.ptr[d]]] = 0
+            follower, visit = self._follower, self._visit
             for low, high in self._parts():
-                kernels.heads(self.graph, first, after, self._visit, distance, low, high)
+                kernels.heads_in_turn(self.graph, follower, visit, distance, low, high)
             reached = distance[last]
             length[d] = np.where(reached > -FAR, reached + ends, -FAR)
         span = int(kernels.least_period(length, np.empty((self.d + 1, self.d), dtype=np.int64)))
@@ -168,18 +169,6 @@ class Timing:
             later = np.where(length > -FAR, end[:, None] - span + length, -FAR).max(axis=0)
             end = np.maximum(end, later)
         return span, self._latest(end - self.graph.rest)
-
-    def _followers(self) -> tuple[Array, Array]:
-        """Return the arcs along the orders of the last call of :meth:`earliest`, as heads want it.
-
-        Those of v are after[first[v]] .. after[first[v + 1] - 1]: one, or none after the last.
-        """
-        first, after = np.zeros(self.n + 1, dtype=np.int64), np.empty(self.n - self.d, np.int64)
-        for low, high in self._parts(2):
-            some = self._follower[low:high] >= 0
-            first[low + 1 : high + 1] = first[low] + np.cumsum(some)
-            after[first[low] : first[high]] = self._follower[low:high][some]
-        return first, after
 
     def _latest(self, deadline: Array) -> Array:
         """Return the latest starts for devices that are done by `deadline`, shape (d,).

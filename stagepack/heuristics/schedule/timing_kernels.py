@@ -262,14 +262,44 @@ def heads(
         v = visit[at]
         if head[v] == -FAR:
             continue
-        row = graph.row[v]
-        end = head[v] + graph.duration[row]
-        for arc in range(graph.first[row], graph.first[row + 1]):
-            then = target(graph, v, row, arc)
-            if then >= 0:
-                head[then] = max(head[then], end + graph.lag[arc])
+        end = _passed_on(graph, v, head)
         for arc in range(first[v], first[v + 1]):
             head[after[arc]] = max(head[after[arc]], end)
+
+
+@compiled
+def heads_in_turn(
+    graph: Graph, follower: Array, visit: Array, head: Array, low: int, high: int
+) -> None:
+    """Do as :func:`heads`, with arcs from every operation to what its device runs next.
+
+    Parameters
+    ----------
+    graph, visit, head, low, high
+        As for :func:`heads`.
+    follower : ndarray of int32, shape (n,)
+        What the device of v runs after v; -1: nothing.
+    """
+    for at in range(low, high):
+        v = visit[at]
+        if head[v] == -FAR:
+            continue
+        end = _passed_on(graph, v, head)
+        then = follower[v]
+        if then >= 0:
+            head[then] = max(head[then], end)
+
+
+@inner
+def _passed_on(graph: Graph, v: int, head: Array) -> Any:
+    """Raise the heads of what waits for operation v; return when v ends."""
+    row = graph.row[v]
+    end = head[v] + graph.duration[row]
+    for arc in range(graph.first[row], graph.first[row + 1]):
+        then = target(graph, v, row, arc)
+        if then >= 0:
+            head[then] = max(head[then], end + graph.lag[arc])
+    return end
 
 
 @compiled

@@ -16,6 +16,7 @@ from stagepack.heuristics.schedule.bounds import (
 from stagepack.heuristics.schedule.effort import Looks
 from stagepack.heuristics.schedule.ramps import Ramps, ramp_bound
 from stagepack.instances.schedule import PipelineSchedule, memory_arcs
+from stagepack.progress import Stopped
 from tests.heuristics.schedule.cases import EIGHT, FOUR, PUBLISHED, vee, zero_bubble
 from tests.random_schedules import optimum, random_schedule
 
@@ -199,3 +200,15 @@ def test_arcs_of_memory_are_counted_and_sorted_part_by_part(
         for w in network.after[network.first[v] : network.first[v + 1]]
     ]
     assert sorted(found) == sorted(zip(before.tolist(), after.tolist(), strict=True))
+
+
+def test_the_clock_is_asked_between_sorting_jobs_and_running_them() -> None:
+    jobs, asked = np.arange(3), []
+
+    def going(steps: int) -> bool:
+        asked.append(steps)
+        return False
+
+    with pytest.raises(Stopped):
+        one_machine(jobs, jobs + 1, jobs, Looks(going))
+    assert asked == [30]

@@ -68,6 +68,22 @@ def test_a_run_with_nothing_in_hand_goes_on_unless_interrupted() -> None:
         Effort(progress).look()
 
 
+def test_no_long_check_begins_that_would_end_after_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stagepack.heuristics.schedule.effort.LONG", OFFER)
+    checked: list[ScheduleSolution] = []
+
+    def check(solution: ScheduleSolution) -> tuple[object, ...]:
+        checked.append(solution)
+        return ()
+
+    progress = Progress(INSTANCE.evaluate, check)
+    progress.limit_by(effort.spent, effort.spent() + OFFER / RATE)
+    assert Effort(progress).offer(lone_microbatches(INSTANCE), "late, but the first")
+    assert not Effort(progress).offer(lone_microbatches(INSTANCE), "too late")
+    assert progress.stop_reason() is Termination.TIME_LIMIT
+    assert len(checked) == 1
+
+
 def test_a_check_is_work_and_the_clock_is_asked_when_work_is_spent() -> None:
     progress = running()
     whole = Effort(progress)

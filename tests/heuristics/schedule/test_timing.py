@@ -166,23 +166,22 @@ def test_parts_are_the_same_as_the_whole(seed: int, monkeypatch: pytest.MonkeyPa
     assert bounds.bound(instance) == bound
 
 
-def test_arcs_along_orders_and_sorting_look_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_and_sorting_look_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = PipelineSchedule.from_arrays([1, 2], [2, 3], microbatches=50, objective="span")
     looked: list[int] = []
     timed = timing.Timing(instance, looked.append)
     looked.clear()
     order = timed.order_of(lone_microbatches(instance).start)
     assert looked == [1000, 500, 500]  # all by their devices, then each device
-    timed.earliest(order)
     monkeypatch.setattr(timing, "PART", 30)
     looked.clear()
-    first, after = timed._followers()
-    assert looked == [60, 60, 60, 60, 60, 60, 40]
-    nexts = dict(itertools.pairwise(order[:100].tolist()))
-    nexts |= itertools.pairwise(order[100:].tolist())
-    assert [after[first[v] : first[v + 1]].tolist() for v in range(200)] == [
-        [nexts[v]] if v in nexts else [] for v in range(200)
-    ]
+    timed.earliest(order)
+    passes, parts = len(looked), [30, 30, 30, 30, 30, 30, 20]
+    assert looked[:7] == parts
+    looked.clear()
+    timed.shortest_spans(order)
+    assert looked[passes : passes + 7] == parts  # no paths yet to anything
+    assert len(looked) == passes + 2 * 14 + 7
 
 
 @pytest.mark.parametrize("seed", range(20))
