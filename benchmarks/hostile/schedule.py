@@ -168,6 +168,22 @@ def every_edge(share: float) -> PipelineSchedule:
 
 
 @family
+def edges_of_many(share: float) -> PipelineSchedule:
+    """Stages that all feed all later ones, 3 million edges for one microbatch."""
+    p = count(share, 2_500)
+    return PipelineSchedule.from_arrays(
+        [3] * p,
+        [5] * p,
+        microbatches=1,
+        edges=np.stack(np.triu_indices(p, 1), axis=1),
+        devices=np.arange(p) // 2,
+        memory_forward=1,
+        memory_backward=-1,
+        limit=2,
+    )
+
+
+@family
 def no_edges(share: float) -> PipelineSchedule:
     """Stages without edges, each with a number of microbatches of its own, on few devices."""
     p = count(share, 3_000, 8)

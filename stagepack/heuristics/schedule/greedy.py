@@ -27,7 +27,7 @@ from stagepack.heuristics.effort import spend
 from stagepack.heuristics.schedule import annealing, bounds, timing
 from stagepack.heuristics.schedule.effort import RATE, Effort, Looks, Settings
 from stagepack.heuristics.schedule.greedy_kernels import Plan, Policy, Shop, list_schedule
-from stagepack.heuristics.schedule.ramps import Ramps, edges_of
+from stagepack.heuristics.schedule.ramps import Ramps
 from stagepack.heuristics.schedule.rules import depths
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
@@ -347,7 +347,7 @@ def policies(
     looks = looks or Looks()
     if lower is None:
         lower = bounds.bound(instance)[0]
-    depth = np.array(depths(instance), dtype=np.int64)
+    depth = depths(instance)
     debts = [np.full(instance.p, FAR, dtype=np.int64)]
     if instance.split:
         debts += [depth.max() - depth, np.zeros(instance.p, dtype=np.int64)]
@@ -400,11 +400,13 @@ def _caps(instance: PipelineSchedule, depth: Array, lower: int, looks: Looks) ->
     if least is not None:
         caps.insert(0, least)
     trip = np.zeros(instance.p, dtype=np.int64)  # from the start of F to that of B
+    consumers, first = instance.consumers, instance.consumers.first.tolist()
     for s in reversed(instance.order):
-        for t, lag in instance.consumers[s]:
-            trip[s] = max(trip[s], trip[t] + int(instance.backward[t]) + 2 * lag)
-        trip[s] += instance.forward[s]
-        looks.at(EDGE * (1 + len(instance.consumers[s])))
+        here = slice(first[s], first[s + 1])
+        then = consumers.stage[here]
+        ways = trip[then] + instance.backward[then] + 2 * consumers.lag[here]
+        trip[s] = instance.forward[s] + ways.max(initial=0)
+        looks.at(EDGE * (1 + len(then)))
     shortest = float((instance.work / most.max()).max()) / 3
     longest = max(shortest, float(trip.max()))
     periods = np.geomspace(shortest, longest, PERIODS)
@@ -482,8 +484,6 @@ def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = N
     releases = (delta[:, F] >= 0) & (delta[:, B] <= 0) & (delta[:, W] <= 0)
     plain = [len(stages) == 1 and bool(releases[stages[0]]) for stages in own]
     limit = np.full(instance.d, FAR) if instance.limit is None else instance.limit
-    into = edges_of(instance, 1)
-    out = edges_of(instance, 0)
     look(steps)
     return Shop(
         device=_column(instance.devices),
@@ -491,12 +491,12 @@ def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = N
         microbatches=_column(instance.microbatches),
         duration=duration,
         delta=delta,
-        in_first=into[0],
-        in_stage=into[1],
-        in_lag=into[2],
-        out_first=out[0],
-        out_stage=out[1],
-        out_lag=out[2],
+        in_first=instance.producers.first,
+        in_stage=instance.producers.stage,
+        in_lag=instance.producers.lag,
+        out_first=instance.consumers.first,
+        out_stage=instance.consumers.stage,
+        out_lag=instance.consumers.lag,
         own_first=_column(np.concatenate([[0], np.cumsum([len(stages) for stages in own])])),
         own_stage=_column(np.concatenate(own)),
         part_stage=_column(np.concatenate(parts)),
@@ -509,19 +509,21 @@ def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = N
 
 def _chains(instance: PipelineSchedule) -> list[int]:
     """Return for each stage the least stage that it is connected with.  O(p + edges)."""
-    near: list[list[int]] = [[] for _ in range(instance.p)]
-    for a, b in instance.edges:
-        near[a].append(b)
-        near[b].append(a)
-    chain = [-1] * instance.p
+    ways = [
+        (edges.first.tolist(), edges.stage) for edges in (instance.producers, instance.consumers)
+    ]
+    chain = np.full(instance.p, -1)
     for s in range(instance.p):
         stack = [s] if chain[s] < 0 else []
+        chain[stack] = s
         while stack:
             a = stack.pop()
-            if chain[a] < 0:
-                chain[a] = s
-                stack += near[a]
-    return chain
+            for first, stage in ways:
+                near = stage[first[a] : first[a + 1]]
+                near = near[chain[near] < 0]
+                chain[near] = s
+                stack += near.tolist()
+    return chain.tolist()
 
 
 def _together(stages: list[int], chain: list[int]) -> list[list[int]]:

@@ -200,7 +200,7 @@ def _completed(
     if not instance.training:
         return
     most = instance.microbatches
-    depth = np.array(depths(instance), dtype=np.int64)
+    depth = depths(instance)
     cap = np.clip(-((time[:, F] - time[:, B]) // period), 1, most)
     debts = [np.full(instance.p, FAR, dtype=np.int64)]
     if instance.split:

@@ -19,7 +19,6 @@ from stagepack.heuristics.schedule.ramps_kernels import (
     HEAD,
     MIDDLE,
     TAIL,
-    Edges,
     Stages,
     ramp,
 )
@@ -170,8 +169,8 @@ def _stages(instance: PipelineSchedule) -> Stages:
     return Stages(
         spans=int(instance.objective is Objective.SPAN),
         order=np.array(instance.order, dtype=np.int64),
-        into=edges_of(instance, 1),
-        out=edges_of(instance, 0),
+        into=instance.producers,
+        out=instance.consumers,
         f=forward,
         b=backward,
         w=weight,
@@ -184,11 +183,3 @@ def _stages(instance: PipelineSchedule) -> Stages:
         taken=taken,
         held=held if instance.limit is not None else none,
     )
-
-
-def edges_of(instance: PipelineSchedule, end: int) -> Edges:
-    """Return the edges by their stage at `end`: 0, the producer, or 1, the consumer."""
-    pairs = np.array(instance.edges, dtype=np.int64).reshape(-1, 2)
-    by = np.argsort(pairs[:, end], kind="stable")
-    first = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, end], minlength=instance.p))])
-    return Edges(first, np.ascontiguousarray(pairs[by, 1 - end]), instance.lag[by])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
+from stagepack.instances.schedule.data import Edges
 
 ENTRY, FILLED, HEAD, TAIL, MIDDLE = range(5)
 """What is found for every stage, in this order: when it can start at first; the most cycles of
@@ -20,20 +21,6 @@ NONE = FAR
 
 STAGE, TRY = 10, 3
 """Steps of a stage, and of a number of operations that is tried."""
-
-
-class Edges(NamedTuple):
-    """The edges of each stage; int64 arrays.
-
-    Attributes
-    ----------
-    first, stage, lag : ndarray, shape (p + 1,), (edges,), (edges,)
-        Those of stage s, first[s] .. first[s + 1] - 1: the other stage, and the lag.
-    """
-
-    first: Array
-    stage: Array
-    lag: Array
 
 
 class Stages(NamedTuple):

@@ -273,12 +273,12 @@ def _own(instance: PipelineSchedule) -> list[list[int]]:
     return found
 
 
-def depths(instance: PipelineSchedule) -> list[int]:
+def depths(instance: PipelineSchedule) -> Array:
     """Return the stages on the longest chain from each stage to an end, itself included."""
-    depth = [1] * instance.p
+    first, consumers = instance.consumers.first.tolist(), instance.consumers.stage
+    depth = np.ones(instance.p, dtype=np.int64)
     for s in reversed(instance.order):
-        for consumer, _ in instance.consumers[s]:
-            depth[s] = max(depth[s], depth[consumer] + 1)
+        depth[s] += depth[consumers[first[s] : first[s + 1]]].max(initial=0)
     return depth
 
 
@@ -310,17 +310,17 @@ def _ramped(instance: PipelineSchedule, look: Look, warm_up: Array, lag: Array) 
 
 
 def _one_f_one_b(instance: PipelineSchedule, look: Look) -> Array:
-    depth = np.array(depths(instance))
+    depth = depths(instance)
     return _ramped(instance, look, depth, 0 * depth)
 
 
 def _zb_h1(instance: PipelineSchedule, look: Look) -> Array:
-    depth = np.array(depths(instance))
+    depth = depths(instance)
     return _ramped(instance, look, depth, depth.max() - depth)
 
 
 def _zb_h2(instance: PipelineSchedule, look: Look) -> Array:
-    depth = np.array(depths(instance))
+    depth = depths(instance)
     return _ramped(instance, look, 2 * depth - 1, 2 * (depth.max() - depth))
 
 
@@ -339,7 +339,8 @@ def _split(instance: PipelineSchedule) -> str:
 
 
 def _chain(instance: PipelineSchedule) -> str:
-    if sorted(instance.edges) != [(s, s + 1) for s in range(instance.p - 1)]:
+    ends = instance.ends
+    if len(ends) != instance.p - 1 or (ends[:, 1] - ends[:, 0] != 1).any():
         return "needs the chain of stages 0, 1, 2, ..."
     return ""
 

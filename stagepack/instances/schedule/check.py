@@ -408,8 +408,7 @@ def _dependencies(rows: Rows, start: Array) -> list[Violation]:
 def _needs(rows: Rows) -> tuple[Array, Array, Array]:
     """Return rows (needed, then) and a lag for every rule that one waits for the other."""
     instance, kinds = rows.instance, rows.kinds
-    ends = np.array(instance.edges, dtype=np.int64).reshape(-1, 2)
-    a, b = ends[:, 0], ends[:, 1]
+    a, b = instance.ends.T
     lag = np.where(instance.devices[a] == instance.devices[b], 0, instance.latency)
     stages = np.arange(instance.p)
     pairs = [(a * kinds, b * kinds, lag)]

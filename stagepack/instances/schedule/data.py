@@ -18,15 +18,30 @@ The rules, with s a stage, i a microbatch, (a, b) an edge of lag c:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from stagepack.instances.fields import array_parts, digest_of
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.words import KIND, Objective
+
+
+class Edges(NamedTuple):
+    """The edges of each stage; int64 arrays.
+
+    Attributes
+    ----------
+    first, stage, lag : ndarray, shape (p + 1,), (edges,), (edges,)
+        Those of stage s, first[s] .. first[s + 1] - 1: the other stage, and the latency that
+        counts.
+    """
+
+    first: Array
+    stage: Array
+    lag: Array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -114,40 +129,51 @@ class ScheduleData:
         return ("F", "B", "W")[: 1 + self.training + self.split]
 
     @cached_property
+    def ends(self) -> Array:
+        """The edges as an array, shape (edges, 2)."""
+        return np.array(self.edges, dtype=np.int64).reshape(-1, 2)
+
+    @cached_property
     def lag(self) -> Array:
         """Latency that counts, shape (edges,): none between stages of one device."""
-        ends = np.array(self.edges, dtype=np.int64).reshape(-1, 2)
-        apart = self.devices[ends[:, 0]] != self.devices[ends[:, 1]]
-        return np.where(apart, self.latency, 0)
+        devices = self.devices[self.ends]
+        return np.where(devices[:, 0] != devices[:, 1], self.latency, 0)
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The stages so that producers come before their consumers."""
-        return tuple(topological(self.p, self.edges)[0])
+        """The stages so that producers come before their consumers; of a cycle none is here.
+
+        Where several can be next, the least number comes first.  O(edges + p * log(p)).
+        """
+        waits = np.diff(self.producers.first)
+        first, consumers = self.consumers.first.tolist(), self.consumers.stage
+        ready = np.flatnonzero(waits == 0).tolist()
+        order = []
+        while ready:  # a heap
+            stage = heapq.heappop(ready)
+            order.append(stage)
+            then = consumers[first[stage] : first[stage + 1]]
+            waits[then] -= 1
+            for consumer in then[waits[then] == 0].tolist():
+                heapq.heappush(ready, consumer)
+        return tuple(order)
 
     @cached_property
-    def consumers(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """For each stage its consumers, each with the latency that counts."""
-        found: list[list[tuple[int, int]]] = [[] for _ in range(self.p)]
-        for (producer, consumer), lag in zip(self.edges, self.lag.tolist(), strict=True):
-            found[producer].append((consumer, lag))
-        return tuple(map(tuple, found))
+    def consumers(self) -> Edges:
+        """The edges by their producers."""
+        return self._edges(0)
 
     @cached_property
-    def _above(self) -> tuple[int, ...]:
-        """For each stage the set of stages on paths that lead to it; bit a is stage a."""
-        found = [0] * self.p
-        for stage in self.order:
-            reached = found[stage] | 1 << stage
-            for consumer, _ in self.consumers[stage]:
-                found[consumer] |= reached
-        return tuple(found)
+    def producers(self) -> Edges:
+        """The edges by their consumers."""
+        return self._edges(1)
 
-    def above(self, stage: int, among: Array) -> Array:
-        """Return which of the stages `among` are on paths that lead to `stage`, as booleans."""
-        size = self.p + 7 >> 3
-        packed = np.frombuffer(self._above[stage].to_bytes(size, "little"), dtype=np.uint8)
-        return np.unpackbits(packed, bitorder="little")[among].astype(bool)
+    def _edges(self, end: int) -> Edges:
+        """Return the edges by their stage at `end`: 0, the producer, or 1, the consumer."""
+        here, there = self.ends[:, end], self.ends[:, 1 - end]
+        by = np.argsort(here, kind="stable")
+        first = np.concatenate([[0], np.cumsum(np.bincount(here, minlength=self.p))])
+        return Edges(first, there[by], self.lag[by])
 
     @cached_property
     def work(self) -> Array:
@@ -199,36 +225,3 @@ class ScheduleData:
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.p} stages, {self.d} devices, {self.objective}"
-
-
-def topological(p: int, edges: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Return the stages so that producers come first (least numbers first), or else a cycle.
-
-    O((p + edges) log(p)).
-    """
-    waits = [0] * p
-    consumers: list[list[int]] = [[] for _ in range(p)]
-    for producer, consumer in edges:
-        waits[consumer] += 1
-        consumers[producer].append(consumer)
-    ready = [stage for stage in range(p) if not waits[stage]]
-    order = []
-    while ready:  # a heap
-        stage = heapq.heappop(ready)
-        order.append(stage)
-        for consumer in consumers[stage]:
-            waits[consumer] -= 1
-            if not waits[consumer]:
-                heapq.heappush(ready, consumer)
-    if len(order) == p:
-        return order, []
-    before: dict[int, int] = {}  # every stage left waits for another one left
-    for producer, consumer in edges:
-        if waits[producer]:
-            before.setdefault(consumer, producer)
-    walk, seen = [next(stage for stage in range(p) if waits[stage])], set()
-    while walk[-1] not in seen:
-        seen.add(walk[-1])
-        walk.append(before[walk[-1]])
-    cycle = walk[walk.index(walk[-1]) :]
-    return [], cycle[::-1]

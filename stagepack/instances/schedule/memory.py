@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.instances.profile import Array
+from stagepack.instances.schedule.ancestors import Ancestors
 from stagepack.instances.schedule.instance import PipelineSchedule
 
 TOGETHER = 64
@@ -135,8 +136,9 @@ def _claims(instance: PipelineSchedule, look: Callable[[int], object]) -> Claims
     own, low = f.copy(), least.copy()  # of a stage and those above it, on its device
     above = [np.stack([np.flatnonzero(alone[instance.devices])] * 2)]
     for device in np.flatnonzero(few & ~alone).tolist():
+        ancestors = Ancestors.of(instance, look)
         stages = np.array(instance.stages_of(device))
-        upper = np.stack([instance.above(s, stages) for s in stages.tolist()])
+        upper = np.stack([ancestors.above(s, stages) for s in stages.tolist()])
         upper |= stages[:, None] == stages
         own[stages], low[stages] = upper @ f[stages], upper @ least[stages]
         below, over = np.nonzero(upper)

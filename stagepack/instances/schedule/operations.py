@@ -147,7 +147,7 @@ class Operations:
         deltas = [instance.memory_forward, instance.memory_backward, instance.memory_weight]
         count = np.repeat(m, kinds)
         rows = np.arange(len(count))
-        a, b = np.array(instance.edges, dtype=np.int64).reshape(-1, 2).T * kinds
+        a, b = instance.ends.T * kinds
         none = np.zeros(len(count), dtype=np.int64)
         pairs = [(a, b, instance.lag)]
         if kinds > 1:

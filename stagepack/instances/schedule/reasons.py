@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from stagepack.instances.profile import Array
+from stagepack.instances.schedule.ancestors import Ancestors
 from stagepack.instances.schedule.instance import PipelineSchedule
+from stagepack.progress import Stopped
 
 
 def reasons(
@@ -71,15 +73,13 @@ def _needs(instance: PipelineSchedule, keep_going: Callable[[], bool] | None) ->
     started = held[1:].min(axis=0) if kinds > 1 else np.zeros_like(least)  # once B has run
     earlier = instance.microbatches - 1
     # What stages of the device hold besides that come before, or after: of one microbatch.
-    above, above_least, below = (np.zeros(instance.p, dtype=np.int64) for _ in range(3))
-    for device in range(instance.d if instance.d < instance.p else 0):
-        stages = np.array(instance.stages_of(device))
-        for s in stages if len(stages) > 1 else ():
-            if keep_going is not None and not keep_going():
-                return _Needs(*np.zeros((4, instance.d), dtype=np.int64))
-            row = stages[instance.above(s, stages)]
+    above, above_least, below = np.zeros((3, instance.p), dtype=np.int64)
+    try:
+        for s, row in _above(instance, keep_going) if instance.d < instance.p else ():
             above[s], above_least[s] = held[0][row].sum(), least[row].sum()
             below[row] += started[s]
+    except Stopped:
+        return _Needs(*np.zeros((4, instance.d), dtype=np.int64))
     lone = np.empty((instance.p, kinds), dtype=np.int64)
     need = np.empty_like(lone)
     for kind in range(kinds):
@@ -95,3 +95,20 @@ def _needs(instance: PipelineSchedule, keep_going: Callable[[], bool] | None) ->
     stage = by[np.searchsorted(instance.devices[by], np.arange(instance.d))]
     worst = kind[stage]
     return _Needs(np.maximum(0, most[stage]), stage, worst, lone[stage, worst])
+
+
+def _above(
+    instance: PipelineSchedule, keep_going: Callable[[], bool] | None
+) -> Iterator[tuple[int, Array]]:
+    """Yield every stage that shares its device, and which of the others there are above it."""
+
+    def look(_: int) -> None:
+        if keep_going is not None and not keep_going():
+            raise Stopped
+
+    ancestors = Ancestors.of(instance, look)
+    for device in range(instance.d):
+        stages = np.array(instance.stages_of(device))
+        for s in stages.tolist() if len(stages) > 1 else ():
+            look(0)
+            yield s, stages[ancestors.above(s, stages)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule.data import ScheduleData, topological
+from stagepack.instances.schedule.data import ScheduleData
 from stagepack.instances.words import LARGEST
 
 MOST_OPERATIONS = 2**23
@@ -24,7 +24,7 @@ def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
     Raises
     ------
     InputError
-        For an edge to no stage, one given twice, and a cycle, which is spelt out.
+        For an edge to no stage, and one given twice.
     """
     if values is None:
         return tuple((s, s + 1) for s in range(p - 1))
@@ -32,39 +32,38 @@ def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
         raise InputError(
             f"{values!r} is no list", field="edges", remedy="give pairs (producer, consumer)"
         )
-    found: list[tuple[int, int]] = []
-    for at, value in enumerate(values):
-        try:
-            producer, consumer = map(operator.index, value)
-        except (TypeError, ValueError):
-            raise InputError(
-                f"{value!r} is no edge",
-                field=f"edges[{at}]",
-                remedy="give (producer stage, consumer stage)",
-            ) from None
-        for stage in (producer, consumer):
-            if not 0 <= stage < p:
-                raise InputError(
-                    f"{stage} is no stage",
-                    field=f"edges[{at}]",
-                    remedy=f"give stages from 0 to {p - 1}",
-                )
-        found.append((producer, consumer))
-    known: set[tuple[int, int]] = set()
-    for at, edge in enumerate(found):
-        if edge in known:
-            raise InputError(
-                f"{edge} is given twice", field=f"edges[{at}]", remedy="give each edge once"
-            )
-        known.add(edge)
-    _, cycle = topological(p, found)
-    if cycle:
+    found = tuple(_edge(at, value) for at, value in enumerate(values))
+    try:
+        ends = np.array(found, dtype=np.int64).reshape(-1, 2)
+    except OverflowError:
+        ends = np.clip(np.array(found, dtype=object), -1, p).astype(np.int64)
+    outside = (ends < 0) | (ends >= p)
+    for at in np.flatnonzero(outside.any(axis=1))[:1].tolist():
         raise InputError(
-            "has the cycle " + " -> ".join(map(str, cycle)),
-            field="edges",
-            remedy="leave out one of these edges: data flows one way",
+            f"{found[at][int(outside[at].argmax())]} is no stage",
+            field=f"edges[{at}]",
+            remedy=f"give stages from 0 to {p - 1}",
         )
-    return tuple(found)
+    number = ends[:, 0] * p + ends[:, 1]
+    first = np.unique(number, return_index=True)[1]
+    for at in np.setdiff1d(np.arange(len(found)), first)[:1].tolist():
+        raise InputError(
+            f"{found[at]} is given twice", field=f"edges[{at}]", remedy="give each edge once"
+        )
+    return found
+
+
+def _edge(at: int, value: Any) -> tuple[int, int]:
+    """Return one edge as whole numbers."""
+    try:
+        producer, consumer = map(operator.index, value)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{value!r} is no edge",
+            field=f"edges[{at}]",
+            remedy="give (producer stage, consumer stage)",
+        ) from None
+    return producer, consumer
 
 
 def names(values: Iterable[Any] | None, name: str, n: int, per: str) -> tuple[str, ...] | None:
@@ -121,15 +120,16 @@ def instance(built: ScheduleData) -> None:
     InputError
         Naming the field.
     """
-    for at, (producer, consumer) in enumerate(built.edges):
-        here, there = int(built.microbatches[producer]), int(built.microbatches[consumer])
-        if here != there:
-            raise InputError(
-                f"stage {producer} has {here} and stage {consumer} has {there}, joined by "
-                f"edges[{at}]",
-                field="microbatches",
-                remedy="give the two ends of an edge as many",
-            )
+    _require_order(built)
+    here, there = built.microbatches[built.ends.T]
+    for at in np.flatnonzero(here != there)[:1].tolist():
+        producer, consumer = built.edges[at]
+        raise InputError(
+            f"stage {producer} has {here[at]} and stage {consumer} has {there[at]}, joined by "
+            f"edges[{at}]",
+            field="microbatches",
+            remedy="give the two ends of an edge as many",
+        )
     f, b, w = built.memory_forward, built.memory_backward, built.memory_weight
     for name, left in (
         ("memory_forward", f),
@@ -156,6 +156,26 @@ def instance(built: ScheduleData) -> None:
     _require_range(built)
 
 
+def _require_order(built: ScheduleData) -> None:
+    """Refuse a cycle of edges, which is spelt out."""
+    if len(built.order) == built.p:
+        return
+    left = np.ones(built.p, dtype=bool)  # each of these waits for another one of them
+    left[list(built.order)] = False
+    first, stages = built.producers.first, built.producers.stage
+    walk, seen = [int(left.argmax())], set[int]()
+    while walk[-1] not in seen:
+        seen.add(walk[-1])
+        before = stages[first[walk[-1]] : first[walk[-1] + 1]]
+        walk.append(int(before[left[before]][0]))
+    cycle = walk[walk.index(walk[-1]) :]
+    raise InputError(
+        "has the cycle " + " -> ".join(map(str, reversed(cycle))),
+        field="edges",
+        remedy="leave out one of these edges: data flows one way",
+    )
+
+
 def _require_range(built: ScheduleData) -> None:
     """Refuse what would overflow 64 bits: total cycles, total bytes, number of operations.
 
@@ -173,18 +193,17 @@ def _require_range(built: ScheduleData) -> None:
     for column in (built.forward, built.backward, built.weight):
         if column is not None:
             cycles += sum(a * b for a, b in zip(column.tolist(), m, strict=True))
-    ends = zip(built.edges, built.latency.tolist(), strict=True)
-    cycles += sum(2 * lag * m[a] for (a, _), lag in ends)
+    carried = built.microbatches[built.ends[:, 0]].tolist()
+    cycles += sum(2 * a * b for a, b in zip(built.latency.tolist(), carried, strict=True))
     if (cycles + int(built.optimizer.max())) * max(built.steps, built.d + 1) >= LARGEST:
         raise InputError(
             "the cycles of all steps, or of a step for every device and one more, exceed 2**62",
             field="forward",
             remedy="use a coarser unit",
         )
-    carried = sum(m[a] for a, _ in built.edges)
-    if carried >= MOST_OPERATIONS:
+    if sum(carried) >= MOST_OPERATIONS:
         raise InputError(
-            f"{carried:,} results cross edges",
+            f"{sum(carried):,} results cross edges",
             field="edges",
             remedy=f"give fewer edges or microbatches: below {MOST_OPERATIONS:,} results",
         )

@@ -13,6 +13,7 @@ from stagepack.instances.schedule import (
     ScheduleSolution,
     least_memory,
 )
+from stagepack.instances.schedule.ancestors import STAGE, Ancestors
 from stagepack.instances.schedule.reasons import reasons
 from tests.random_schedules import by_list, random_schedule
 
@@ -255,6 +256,56 @@ def test_more_stages_operations_and_results_than_anything_is_made_for() -> None:
         PipelineSchedule.from_arrays([1] * 130, microbatches=1001, edges=every)
 
 
+def stages_above(instance: PipelineSchedule, stage: int) -> set[int]:
+    found: set[int] = set()
+    walk = [stage]
+    while walk:
+        here = walk.pop()
+        walk += [a for a, b in instance.edges if b == here and a not in found]
+        found.update(walk)
+    return found
+
+
+@pytest.mark.parametrize("together", [1, 64])
+def test_ancestors_agree_with_walks_along_edges(
+    together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stagepack.instances.schedule.ancestors.TOGETHER", together)
+    draw = np.random.default_rng(together)
+    for p in range(1, 40, 3):
+        edges = np.argwhere(np.triu(draw.random((p, p)) < draw.random(), 1))
+        names = draw.permutation(p)
+        instance = PipelineSchedule.from_arrays([1] * p, microbatches=1, edges=names[edges])
+        ancestors, everywhere = Ancestors.of(instance, lambda _: None), np.arange(p)
+        for s in range(p):
+            found = set(np.flatnonzero(ancestors.above(s, everywhere)).tolist())
+            assert found == stages_above(instance, s)
+
+
+def test_producers_above_others_are_left_out_of_ancestors() -> None:
+    p, looked = 600, list[int]()
+    edges = np.argwhere(np.triu(np.ones((p, p), dtype=bool), 1))
+    instance = PipelineSchedule.from_arrays([1] * p, microbatches=1, edges=edges)
+    Ancestors.of(instance, looked.append)
+    assert 64 * (p - 64) < 8 * (sum(looked) - STAGE * p) / 75 < 64 * p  # of up to 599 producers
+
+
+def test_edges_are_given_by_both_ends() -> None:
+    instance = PipelineSchedule.from_arrays(
+        [1] * 4, microbatches=1, edges=[(2, 3), (0, 3), (0, 1)], latency=[5, 6, 7]
+    )
+    assert [column.tolist() for column in instance.consumers] == [
+        [0, 2, 2, 3, 3],
+        [3, 1, 3],
+        [6, 7, 5],
+    ]
+    assert [column.tolist() for column in instance.producers] == [
+        [0, 0, 1, 1, 3],
+        [0, 2, 0],
+        [7, 5, 6],
+    ]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_the_memory_that_is_needed_agrees_with_its_definition(seed: int) -> None:
     instance = random_schedule(seed)
@@ -266,8 +317,8 @@ def test_the_memory_that_is_needed_agrees_with_its_definition(seed: int) -> None
         most = 0
         stages = instance.stages_of(device)
         for s in stages:
-            above = [a for a in stages if instance.above(s, np.array([a]))[0]]
-            below = [b for b in stages if instance.above(b, np.array([s]))[0]]
+            above = [a for a in stages if a in stages_above(instance, s)]
+            below = [b for b in stages if s in stages_above(instance, b)]
             for k in range(kinds):
                 need = max(int(columns[k][s]), 0) + (int(held[k - 1, s]) if k else 0)
                 need += sum(int(held[0, a] if k < 2 else held[:, a].min()) for a in above)
