@@ -23,8 +23,8 @@ PART = 500_000
 Going = Callable[[int], bool]
 """Whether to go on, asked several times a second with the steps since the last time."""
 
-OFFER, CHECK = 100_000, 6
-"""Steps of checking a solution, and for each of its operations."""
+OFFER, CHECK = 100_000, 3
+"""Steps of checking a solution, and for each of its operations and of the arcs between them."""
 
 LONG = RATE // 10
 """Steps of a check from which on it must end before the run, where there is a solution."""
@@ -54,15 +54,18 @@ class Effort:
     progress : Progress
     seconds : float
         Of work, from now on.
+    arcs : int
+        Those of the instance that are checked.
     """
 
-    def __init__(self, progress: Progress[Any], seconds: float = math.inf) -> None:
+    def __init__(self, progress: Progress[Any], seconds: float = math.inf, arcs: int = 0) -> None:
         self.progress = progress
+        self.arcs = arcs
         self._end = effort.spent() + seconds
 
     def part(self, seconds: float) -> Effort:
         """Return an effort that ends after work of some seconds, or with this one."""
-        return Effort(self.progress, min(seconds, self._end - effort.spent()))
+        return Effort(self.progress, min(seconds, self._end - effort.spent()), self.arcs)
 
     @property
     def left(self) -> float:
@@ -74,7 +77,8 @@ class Effort:
 
         Where there is one already, and not the time for a long check, the run is over.
         """
-        steps, progress = OFFER + CHECK * len(solution.start), self.progress
+        progress = self.progress
+        steps = OFFER + CHECK * (len(solution.start) + self.arcs)
         if steps > LONG and progress.solution is not None and progress.remaining < steps / RATE:
             progress.stop(Termination.TIME_LIMIT)
             return False

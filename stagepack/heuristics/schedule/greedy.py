@@ -115,6 +115,8 @@ class Lists:
             order=np.zeros(n, dtype=np.int64),
             end=np.zeros(n, dtype=np.int64),
             done=np.zeros((self.instance.p, 3), dtype=np.int64),
+            met=np.zeros((self.instance.p, 3), dtype=np.int64),
+            latest=np.zeros((self.instance.p, 3), dtype=np.int64),
             place=self.timing.ptr[:-1].copy(),
             held=np.zeros(d, dtype=np.int64),
             free=np.zeros(d, dtype=np.int64),

@@ -71,6 +71,9 @@ class Plan(NamedTuple):
         What each device runs: order[ptr[d] : ptr[d + 1]], and the end of each operation.
     done : ndarray, shape (p, 3)
         Operations that have been placed, by stage and kind.
+    met, latest : ndarray, shape (p, 3)
+        Of the next F and B of each stage: on how many of its edges what it waits for has been
+        placed, and when the last of these results is there.
     place, held, free : ndarray, shape (d,)
         Of each device: where its next operation goes in `order`, memory, and when it is free.
     turn, first : ndarray, shape (l,), (2 l,)
@@ -84,6 +87,8 @@ class Plan(NamedTuple):
     order: Array
     end: Array
     done: Array
+    met: Array
+    latest: Array
     place: Array
     held: Array
     free: Array
@@ -118,27 +123,57 @@ class Policy(NamedTuple):
 
 
 @inner
-def _ready(shop: Shop, s: int, k: int, i: int, done: Array, end: Array) -> Any:
-    """Return when operation (s, k, i) could start as its predecessors see it; FAR: not known."""
-    m, at = shop.microbatches[s], shop.base[s]
-    ready = 0
-    if k == F:
-        for edge in range(shop.in_first[s], shop.in_first[s + 1]):
-            a = shop.in_stage[edge]
-            if done[a, F] <= i:
-                return FAR
-            ready = max(ready, end[shop.base[a] + i] + shop.in_lag[edge])
+def _ready(shop: Shop, plan: Plan, s: int, k: int) -> Any:
+    """Return when the next operation k of stage s could start; FAR: not known."""
+    i, ready = plan.done[s, k], 0
+    if k > F:
+        if plan.done[s, k - 1] <= i:
+            return FAR
+        ready = plan.end[shop.base[s] + (k - 1) * shop.microbatches[s] + i]
+    if k == W:
         return ready
-    if done[s, k - 1] <= i:
+    edges = shop.in_first if k == F else shop.out_first
+    if plan.met[s, k] < edges[s + 1] - edges[s]:
         return FAR
-    ready = end[at + (k - 1) * m + i]
-    if k == B:
-        for edge in range(shop.out_first[s], shop.out_first[s + 1]):
-            b = shop.out_stage[edge]
-            if done[b, B] <= i:
-                return FAR
-            ready = max(ready, end[shop.base[b] + shop.microbatches[b] + i] + shop.out_lag[edge])
-    return ready
+    return max(ready, plan.latest[s, k])
+
+
+@inner
+def _look_back(
+    shop: Shop, plan: Plan, s: int, k: int, first: Array, stage: Array, lag: Array
+) -> None:
+    """Set what the next operation k of stage s has met on its edges, first to lag."""
+    i = plan.done[s, k]
+    plan.met[s, k] = plan.latest[s, k] = 0
+    plan.work[0] += first[s + 1] - first[s]
+    for edge in range(first[s], first[s + 1]):
+        a = stage[edge]
+        if plan.done[a, k] > i:
+            plan.met[s, k] += 1
+            arrives = plan.end[shop.base[a] + k * shop.microbatches[a] + i] + lag[edge]
+            plan.latest[s, k] = max(plan.latest[s, k], arrives)
+
+
+@inner
+def _tell(
+    shop: Shop, plan: Plan, v: int, s: int, k: int, now: int, ways: tuple[Array, ...]
+) -> None:
+    """Let operation v, k of stage s, be met on its edges; who lacks no other may think again.
+
+    `ways` are its edges to them, and how many each of them waits on.
+    """
+    first, stage, lag, waits = ways
+    i = plan.done[s, k] - 1
+    plan.work[0] += first[s + 1] - first[s]
+    for edge in range(first[s], first[s + 1]):
+        b = stage[edge]
+        if plan.done[b, k] < i:
+            continue
+        plan.met[b, k] += 1
+        plan.latest[b, k] = max(plan.latest[b, k], plan.end[v] + lag[edge])
+        if plan.met[b, k] == waits[b + 1] - waits[b]:
+            other = shop.device[b]
+            _set(plan.turn, plan.first, other, max(plan.free[other], now))
 
 
 @inner
@@ -187,10 +222,9 @@ def _safe(shop: Shop, d: int, s: int, k: int, done: Array, held: int, work: Arra
 
 
 @inner
-def _choose(
-    shop: Shop, policy: Policy, d: int, now: int, held: int, done: Array, end: Array, work: Array
-) -> tuple[int, int, int]:
+def _choose(shop: Shop, policy: Policy, plan: Plan, d: int, now: int) -> tuple[int, int, int]:
     """Return (stage, kind, now) of what device d starts now, or (-1, 0, when to ask again)."""
+    held, done, work = plan.held[d], plan.done, plan.work
     best_s, best_k, best_rank = -1, 0, -FAR
     again, full = FAR, False
     work[0] += 50 + 2 * shop.kinds * (shop.own_first[d + 1] - shop.own_first[d])
@@ -204,7 +238,7 @@ def _choose(
                     continue
                 if k == F and shop.kinds > 1 and i - done[s, B] >= policy.cap[s]:
                     continue
-                ready = _ready(shop, s, k, i, done, end)
+                ready = _ready(shop, plan, s, k)
                 if ready == FAR:
                     continue
                 rank = policy.rank[s, k]
@@ -229,7 +263,7 @@ def _choose(
                     for k in range(W, shop.kinds):
                         i = done[s, k]
                         waiting = i < done[s, B] and best_k != W
-                        if waiting and _ready(shop, s, k, i, done, end) <= now:
+                        if waiting and _ready(shop, plan, s, k) <= now:
                             best_s, best_k = s, k
                             best_rank = policy.rank[s, k] + (1 << 30)
             if best_s < 0:
@@ -257,8 +291,8 @@ def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) 
     """Place more operations, and return how many; -1 when none can start anything.
 
     The device that can decide first does; it starts the operation of highest rank.  O(log d +
-    stages of a device) an operation, and what :func:`_safe` takes where a device has several
-    stages or an unusual memory.
+    stages of a device) an operation, O(log d) for each of its edges, and what :func:`_safe` takes
+    where a device has several stages or an unusual memory.
 
     Parameters
     ----------
@@ -280,9 +314,7 @@ def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) 
             now = turn[d]
             if now == FAR:
                 return -1
-            s, k, again = _choose(
-                shop, policy, d, now, plan.held[d], plan.done, plan.end, plan.work
-            )
+            s, k, again = _choose(shop, policy, plan, d, now)
             if s >= 0:
                 break
             _set(turn, first, d, again)
@@ -294,13 +326,12 @@ def list_schedule(shop: Shop, policy: Policy, plan: Plan, most: int, work: int) 
         plan.held[d] += shop.delta[s, k]
         plan.free[d] = plan.end[v]
         _set(turn, first, d, plan.end[v])
-        # Whoever waits for this may think again.
         if k == F:
-            for edge in range(shop.out_first[s], shop.out_first[s + 1]):
-                other = shop.device[shop.out_stage[edge]]
-                _set(turn, first, other, max(plan.free[other], now))
+            _look_back(shop, plan, s, k, shop.in_first, shop.in_stage, shop.in_lag)
+            forth = (shop.out_first, shop.out_stage, shop.out_lag, shop.in_first)
+            _tell(shop, plan, v, s, k, now, forth)
         elif k == B:
-            for edge in range(shop.in_first[s], shop.in_first[s + 1]):
-                other = shop.device[shop.in_stage[edge]]
-                _set(turn, first, other, max(plan.free[other], now))
+            _look_back(shop, plan, s, k, shop.out_first, shop.out_stage, shop.out_lag)
+            back = (shop.in_first, shop.in_stage, shop.in_lag, shop.out_first)
+            _tell(shop, plan, v, s, k, now, back)
     return most

@@ -148,7 +148,8 @@ def place_best(
     """Look for placings of one microbatch that all may repeat with `period`; keep the shortest.
 
     The shortest is that of least passage: from the first start to the last end, W aside.  Returns
-    the pairs of operations on a device that were looked at; a call goes on where the last ended.
+    the pairs of operations on a device, or of an edge, that were looked at; a call goes on where
+    the last ended.
 
     Parameters
     ----------
@@ -181,6 +182,9 @@ def place_best(
             close, early = 25 * (trial % 5), 50 * (trial // 5 % 3)
             fits = _step(shop, period, close, early, random, time, s, turn)
             looked += LEAST + shop.kinds * (shop.own_first[d + 1] - shop.own_first[d])
+            if turn < W:
+                edges = shop.in_first if turn == F else shop.out_first
+                looked += (edges[s + 1] - edges[s]) // 2
         else:
             d = step - operations
             fits = not _overfull(shop, period, time, d)

@@ -146,27 +146,41 @@ class Operations:
         durations = [instance.forward, instance.backward, instance.weight]
         deltas = [instance.memory_forward, instance.memory_backward, instance.memory_weight]
         count = np.repeat(m, kinds)
-        rows = np.arange(len(count))
-        a, b = instance.ends.T * kinds
-        none = np.zeros(len(count), dtype=np.int64)
-        pairs = [(a, b, instance.lag)]
-        if kinds > 1:
-            pairs.append((b + 1, a + 1, instance.lag))
-        own = rows[rows % kinds != kinds - 1]
-        pairs += [(own, own + 1, none[: len(own)]), (rows, rows, none)]
-        before, after, lag = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
-        by = np.argsort(before, kind="stable")
+        first, after, lag = _arcs(instance)
         return cls(
             base=np.concatenate([[0], np.cumsum(m * kinds)]),
             microbatches=m,
             kinds=kinds,
             count=count,
             origin=np.concatenate([[0], np.cumsum(count)]),
-            first=np.concatenate([[0], np.cumsum(np.bincount(before, minlength=len(count)))]),
-            after=after[by],
-            lag=lag[by].astype(np.int64),
+            first=first,
+            after=after,
+            lag=lag,
             _turn=np.argsort(instance.order),
             row_device=np.repeat(instance.devices, kinds),
             row_duration=np.stack([c for c in durations[:kinds] if c is not None], 1).ravel(),
             row_delta=np.stack(deltas[:kinds], 1).ravel(),
         )
+
+
+def _arcs(instance: ScheduleData) -> tuple[Array, Array, Array]:
+    """Return the arcs of rows, `first`, `after` and `lag`: along edges, within stages, to itself.
+
+    O(rows + edges).
+    """
+    kinds = len(instance.kinds)
+    rows = np.arange(instance.p * kinds)
+    more = rows % kinds < kinds - 1
+    degree = np.zeros((instance.p, kinds), dtype=np.int64)
+    ways = (instance.consumers, instance.producers)[: min(kinds, 2)]
+    for kind, edges in enumerate(ways):
+        degree[:, kind] = np.diff(edges.first)
+    last = np.cumsum(degree.ravel() + more + 1) - 1  # of each row: the arc to itself
+    first = np.concatenate([[0], last + 1])
+    after, lag = np.empty(first[-1], dtype=np.int64), np.zeros(first[-1], dtype=np.int64)
+    after[last], after[last[more] - 1] = rows, rows[more] + 1
+    for kind, edges in enumerate(ways):
+        at = np.arange(len(edges.stage))
+        at += np.repeat(first[kind:-1:kinds] - edges.first[:-1], degree[:, kind])
+        after[at], lag[at] = edges.stage * kinds + kind, edges.lag
+    return first, after, lag

@@ -32,6 +32,8 @@ def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
         raise InputError(
             f"{values!r} is no list", field="edges", remedy="give pairs (producer, consumer)"
         )
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
     found = tuple(_edge(at, value) for at, value in enumerate(values))
     try:
         ends = np.array(found, dtype=np.int64).reshape(-1, 2)
@@ -45,8 +47,8 @@ def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
             remedy=f"give stages from 0 to {p - 1}",
         )
     number = ends[:, 0] * p + ends[:, 1]
-    first = np.unique(number, return_index=True)[1]
-    for at in np.setdiff1d(np.arange(len(found)), first)[:1].tolist():
+    by = np.argsort(number, kind="stable")
+    for at in np.sort(by[1:][np.diff(number[by]) == 0])[:1].tolist():
         raise InputError(
             f"{found[at]} is given twice", field=f"edges[{at}]", remedy="give each edge once"
         )

@@ -62,6 +62,7 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> Effort:
     effort = Effort(progress)
     effort.look(len(instance.order))  # both are found here, once for all that follows
     effort.look(len(instance.operations.count))
+    effort.arcs = instance.operations.arcs
     return effort
 
 

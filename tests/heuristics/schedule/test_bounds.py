@@ -62,7 +62,7 @@ def test_bounds_of_fewer_devices_where_time_is_short(instance: PipelineSchedule)
     asked: list[bool] = []
 
     def going(_: int) -> bool:
-        asked.append(len(asked) < 15)
+        asked.append(len(asked) < 25)
         return asked[-1]
 
     assert 0 < window_bound(instance, going) <= window_bound(instance)

@@ -90,6 +90,10 @@ def test_a_check_is_work_and_the_clock_is_asked_when_work_is_spent() -> None:
     with effort.counting():
         assert whole.offer(lone_microbatches(INSTANCE), "test")
         assert effort.spent() == (OFFER + CHECK * 4) / RATE
+    whole.arcs = 3
+    with effort.counting():
+        whole.offer(lone_microbatches(INSTANCE), "test")
+        assert effort.spent() == (OFFER + CHECK * 7) / RATE
     asked: list[str] = []
 
     def going() -> bool:

@@ -216,3 +216,19 @@ def test_lists_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = iter([True, True, False])
     assert parts.order(chosen[0], lambda _: next(asked)) is None
     assert next(asked, None) is None
+
+
+def test_devices_think_again_only_once_nothing_else_is_lacking() -> None:
+    """With edges between all stages every placing woke all devices, which looked at all edges."""
+    p, steps = 200, []
+
+    def going(more: int) -> bool:
+        steps.append(more)
+        return True
+
+    edges = np.argwhere(np.triu(np.ones((p, p), dtype=bool), 1))
+    instance = PipelineSchedule.from_arrays([1] * p, [2] * p, microbatches=1, edges=edges)
+    lists = greedy.Lists(instance)
+    order = lists.order(next(greedy.policies(instance, 1)), going)
+    assert order is not None
+    assert sum(steps) < 5 * len(edges) + 300 * p

@@ -105,3 +105,22 @@ def test_a_single_placing_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     time = np.zeros((instance.p, 3), dtype=np.int64)
     assert modulo.placed(shop_of(instance), order, 15, 1, random, time, going)
     assert len(looked) == 4 * 3 + 4  # each operation, and the memory of each device
+
+
+def test_edges_count_in_a_placing() -> None:
+    p, looked = 60, []
+
+    def going(steps: int) -> bool:
+        looked.append(steps)
+        return True
+
+    edges = np.argwhere(np.triu(np.ones((p, p), dtype=bool), 1))
+    for instance in (
+        PipelineSchedule.from_arrays([1] * p, microbatches=2),
+        PipelineSchedule.from_arrays([1] * p, microbatches=2, edges=edges),
+    ):
+        order, random = np.arange(p), np.ones(1, dtype=np.uint64)
+        time = np.zeros((p, 3), dtype=np.int64)
+        modulo.placed(shop_of(instance), order, 1, 1, random, time, going)
+    few, many = looked
+    assert many - few > modulo.COST * (len(edges) // 2 - p)

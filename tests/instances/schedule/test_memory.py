@@ -69,7 +69,7 @@ def test_all_stages_of_devices_are_compared_at_once(monkeypatch: pytest.MonkeyPa
     )  # fmt: skip
     looks: list[int] = []
     assert len(memory_arcs(instance, looks.append)[0])
-    assert len(looks) == 4  # one a device, and two for all
+    assert len(looks) == 5  # one a device, and three for all
 
 
 def test_many_pairs_are_left_out_and_looks_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
