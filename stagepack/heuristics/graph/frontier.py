@@ -21,7 +21,7 @@ of relaxed decision diagrams.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,7 +39,7 @@ MEMORY = 2**30
 """Bytes that labels and tables may take."""
 TRIED, PAIRS = 30_000, 500_000
 """Labels and pairs between two looks at the clock."""
-LABEL, PAIR = 1.2e-6, 5e-8
+LABEL, PAIR = 4e-7, 1.5e-8
 """Seconds of work for one."""
 BUCKETS = 64
 """The most buckets of loads in tables."""
@@ -65,6 +65,8 @@ class Guide:
     ----------
     windows : tuple of ndarray
         Lowest and highest stage of each block.
+    limit : int
+        Ticks; all but the table is true of lower limits, too.
     table : ndarray, optional
         See :class:`.frontier_kernels.Question`.
     kept : dict of int to tuple of ndarray
@@ -72,8 +74,9 @@ class Guide:
     """
 
     windows: Windows
-    table: Array | None
-    kept: dict[int, tuple[Array, Array]]
+    limit: int
+    table: Array | None = None
+    kept: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +128,10 @@ class Sweeps:
         high = self.model.stages - np.maximum(-(-self.below // limit), 1)
         return low, high
 
+    def guide(self, limit: int) -> Guide:
+        """Return what is known of partitions within a limit before the first sweep."""
+        return Guide(self.windows(limit), limit)
+
     def run(
         self,
         reverse: bool,
@@ -151,20 +158,13 @@ class Sweeps:
         work : float
             Seconds of work after which to give up.
         """
-        k, (low, high) = self.model.stages, guide.windows
-        if (low > high).any():
-            return Swept(state.EMPTY)
-        plan, other = self.plans[reverse], self.plans[not reverse]
+        return self.begin(reverse, limit, delta, guide, beam).go_on(work)
+
+    def begin(self, reverse: bool, limit: int, delta: int, guide: Guide, beam: int = 0) -> Sweep:
+        """Return a sweep of which nothing is done yet; the parameters are those of :meth:`run`."""
         ask = self._question(reverse, limit, delta, guide, beam)
-        run = _Run(plan, ask, other, reverse, guide, self._memory // 4)
-        status = run.finish(self._pause, effort.spent() + work)
-        if status != state.DONE:
-            return Swept(status)
-        stages = run.stages() if beam else None
-        if stages is not None and reverse:
-            stages = k - 1 - stages
-        seen = (k - 1 - ask.highest, k - 1 - ask.lowest) if reverse else (ask.lowest, ask.highest)
-        return Swept(status, None if beam else Guide(seen, ask.made, run.keeps), stages)
+        plan, other = self.plans[reverse], self.plans[not reverse]
+        return Sweep(plan, ask, other, reverse, limit, guide, self._memory // 6, self._pause)
 
     def _question(self, reverse: bool, limit: int, delta: int, guide: Guide, beam: int) -> Question:
         """Return what the kernel is asked."""
@@ -184,6 +184,7 @@ class Sweeps:
         source_low[:n] = np.where(sources[order], low[order], k)
         source_low = np.minimum.accumulate(source_low[::-1])[::-1]
         bucket, buckets = self._buckets(limit)
+        table = guide.table if guide.limit == limit else None
         made = np.zeros((1, 1, 1, 1), dtype=np.int32)
         if not beam:
             made = np.full((n + 1, k, buckets, buckets), UNREACHED, dtype=np.int32)
@@ -205,9 +206,9 @@ class Sweeps:
             onward,
             np.ascontiguousarray(source_low),
             finest,
-            made if guide.table is None else guide.table,
+            made if table is None else table,
             made,
-            guide.table is not None,
+            table is not None,
             not beam,
             np.full(n, k, dtype=np.int64),
             np.full(n, -1, dtype=np.int64),
@@ -220,22 +221,30 @@ class Sweeps:
     def _buckets(self, limit: int) -> tuple[int, int]:
         """Return by how many bits loads are shifted in tables, and the buckets there."""
         each = (self.model.blocks + 1) * self.model.stages * 4
-        most = min(BUCKETS, max(4, int((self._memory / 5 / each) ** 0.5)))
+        most = min(BUCKETS, max(4, int((self._memory / 8 / each) ** 0.5)))
         bucket = 0
         while (limit >> bucket) + 1 > most:
             bucket += 1
         return bucket, (limit >> bucket) + 1
 
 
-class _Run:
-    """A sweep under way."""
+class Sweep:
+    """A sweep under way, which can be interrupted: see :meth:`Sweeps.begin`."""
 
     def __init__(
-        self, plan: Plan, ask: Question, other: Plan, reverse: bool, guide: Guide, memory: int
+        self,
+        plan: Plan,
+        ask: Question,
+        other: Plan,
+        reverse: bool,
+        limit: int,
+        guide: Guide,
+        memory: int,
+        pause: Callable[[], object],
     ) -> None:
-        self._plan, self._ask, self._other = plan, ask, other
-        self._reverse, self._given = reverse, guide.kept
-        self.keeps: dict[int, tuple[Array, Array]] = {}
+        self._plan, self._ask, self._other, self._pause = plan, ask, other, pause
+        self._reverse, self._given, self._limit = reverse, guide.kept, limit
+        self._keeps: dict[int, tuple[Array, Array]] = {}
         self._labels = _labels(plan, FIRST, FIRST if ask.beam else 1)
         self._labels.alive[0, 0] = 1
         self._labels.entry[0, 0] = -1
@@ -245,18 +254,32 @@ class _Run:
         self._most = memory // (8 * (2 * plan.words + 3 * width + 6))
         self._room = memory
 
-    def finish(self, pause: Callable[[], object], until: float) -> int:
-        """Go on to the end; return `DONE`, `EMPTY`, `FULL` or `LATE`."""
+    def go_on(self, work: float = np.inf) -> Swept:
+        """Sweep on to the end, or for so many seconds of work: then the status is `LATE`."""
+        ask, k = self._ask, self._plan.stages
+        status = self._finish(effort.spent() + work) if (ask.low <= ask.high).all() else state.EMPTY
+        if status != state.DONE:
+            return Swept(status)
+        if ask.beam:
+            stages = self._stages()
+            return Swept(status, stages=k - 1 - stages if self._reverse else stages)
+        seen = ask.lowest, ask.highest
+        if self._reverse:
+            seen = k - 1 - ask.highest, k - 1 - ask.lowest
+        return Swept(status, Guide(seen, self._limit, ask.made, self._keeps))
+
+    def _finish(self, until: float) -> int:
+        """Go on; return `DONE`, `EMPTY`, `FULL` or `LATE`."""
         control = self._control
         while True:
             tried = kernels.sweep(self._plan, self._ask, self._labels, control, TRIED)
             effort.spend(LABEL * tried)
-            pause()
+            self._pause()
             status = int(control[state.STATUS])
             if status in (state.DONE, state.EMPTY):
                 return status
             if status == state.PAUSED:
-                self._meet(pause)
+                self._meet()
             elif status == state.WIDE:
                 self._thin()
             elif status == state.OVERFLOW:
@@ -266,7 +289,7 @@ class _Run:
             if effort.spent() > until:
                 return LATE
 
-    def stages(self) -> Array:
+    def _stages(self) -> Array:
         """Return the stages of the blocks in the first label that is left."""
         labels, control = self._labels, self._control
         side = int(control[state.SIDE])
@@ -278,7 +301,7 @@ class _Run:
             row = int(labels.log_entry[row])
         return found
 
-    def _meet(self, pause: Callable[[], object]) -> None:
+    def _meet(self) -> None:
         """Drop labels that nothing kept by the other direction completes; keep the others."""
         labels, control = self._labels, self._control
         side, new = 1 - int(control[state.SIDE]), int(control[state.NEW])
@@ -302,12 +325,12 @@ class _Run:
                     PAIRS,
                 )
                 effort.spend(PAIR * min(PAIRS, count))
-                pause()
+                self._pause()
         left = np.flatnonzero(alive)
         size = len(left) * (labels.words.shape[2] + labels.loads.shape[2]) * 8
         if not self._ask.beam and len(left) <= KEPT and size <= self._room:
             self._room -= size
-            self.keeps[cut] = labels.words[side, left], labels.loads[side, left]
+            self._keeps[cut] = labels.words[side, left], labels.loads[side, left]
 
     def _thin(self) -> None:
         """Let only the most promising labels live, as many as the beam is wide."""
@@ -369,7 +392,7 @@ def warm_up() -> None:
     both, nothing = np.ones(2, dtype=np.int64), np.zeros((0, 2), dtype=np.int64)
     model = Model(both, network, np.ones((1, 2, 3), dtype=np.int64), both, nothing)
     sweeps = Sweeps(model, lambda: None, 0)
-    first = sweeps.run(False, 4, 1, Guide(sweeps.windows(4), None, {}))
+    first = sweeps.run(False, 4, 1, sweeps.guide(4))
     assert first.guide is not None
     sweeps.run(True, 4, 1, first.guide, beam=1)
     kernels.link(_labels(sweeps.plans[0], 1, 1), 0)

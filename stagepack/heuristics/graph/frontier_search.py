@@ -1,9 +1,10 @@
 """The search of the frontier method: partitions from above, bounds from below, until they meet.
 
-Partitions come from :mod:`.window_search`.  Between the bound and the best of them limits are
-decided by sweeps that merge less and less: no label left raises the bound, a beam that gets through
-is a better partition, and what took too much work is left for a limit nearer to the bound.  Rounds
-of this and of window search take turns, each with twice the work of the one before.
+A limit is decided by sweeps that merge less and less: no label left raises the bound, a beam that
+gets through is a better partition.  Most work goes to the limit just below the best partition,
+which proves it or betters it, and is taken up again in every round where it was left.  Beside it
+rounds try limits nearer to the bound, for which less will do, and :mod:`.window_search`; each has
+twice the work of the one before.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.heuristics import effort
 from stagepack.heuristics.graph import frontier_state as state
 from stagepack.heuristics.graph import window_search
-from stagepack.heuristics.graph.frontier import Guide, Sweeps
+from stagepack.heuristics.graph.frontier import Sweep, Sweeps
 from stagepack.instances.profile import Array
 
 DELTAS = (0.08, 0.04, 0.02, 0.01, 0.005, 0.0025, 0.00125, 0.0, 0.0)
@@ -23,12 +25,97 @@ BEAM, WIDE = 1000, 200_000
 """Labels of a beam; of one where nothing was merged any more."""
 LOOKED_FOR = 0.02
 """Merging up to which a beam looks for a partition after each sweep."""
+STEPS = (0.0, 0.02, 0.005, 0.001)
+"""Parts by which a beam that found a partition is to better it."""
 SHARES = (0.5, 0.25, 0.125, 0.0625)
 """Where limits are tried between the bound and the best partition."""
-ROUND = 4.0
-"""Seconds of work of one limit in the first round, on a graph of a thousand blocks."""
-LAST = 3
-"""The last round with window search: there blocks may move by two stages, before by one."""
+ROUND, ASIDE = 1.0, 0.25
+"""Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
+best partition; the part of it that each limit nearer to the bound gets."""
+
+
+class Decision:
+    """Whether there is a partition within a limit, sweep after sweep.
+
+    Parameters
+    ----------
+    sweeps : Sweeps
+    limit : int
+        Ticks.
+    take : callable
+        Told of stages that a beam found; returns their ticks, None if they break a rule.
+    reverse : bool
+        Whether the first sweep is from the last block to the first.
+    eager : bool
+        Whether beams look for a partition from the first sweep on.
+
+    Attributes
+    ----------
+    limit : int
+        May be lowered: what is known stays true.
+    stuck : bool
+        Whether labels take too much room, or no sweep is left.
+    """
+
+    def __init__(
+        self,
+        sweeps: Sweeps,
+        limit: int,
+        take: Callable[[Array], int | None],
+        reverse: bool,
+        eager: bool = False,
+    ) -> None:
+        self.limit, self.stuck = limit, False
+        self._sweeps, self._take, self._reverse = sweeps, take, reverse
+        self._coarsest = 1.0 if eager else LOOKED_FOR
+        self._turn = 0
+        self._guide = sweeps.guide(limit)
+        self._sweep: Sweep | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether a sweep came to its end."""
+        return self._turn > 0
+
+    def go_on(self, work: float = np.inf) -> bool | None:
+        """Sweep for about so many seconds of work; return the answer, None if there is none yet.
+
+        If there is a partition the limit is then below the best one.
+        """
+        until = effort.spent() + work
+        while not self.stuck and effort.spent() < until:
+            part, reverse = DELTAS[self._turn], self._reverse ^ (self._turn % 2 == 1)
+            if self._sweep is None:
+                delta = int(part * self.limit)
+                self._sweep = self._sweeps.begin(reverse, self.limit, delta, self._guide)
+            swept = self._sweep.go_on(until - effort.spent())
+            if swept.status == state.EMPTY:
+                return False
+            if swept.guide is None:
+                self.stuck = swept.status == state.FULL
+                continue
+            self._guide, self._sweep = swept.guide, None
+            self._turn += 1
+            self.stuck = self._turn == len(DELTAS)
+            if part <= self._coarsest and self._look(not reverse, BEAM if part > 0 else WIDE):
+                return True
+        return None
+
+    def _look(self, reverse: bool, beam: int) -> bool:
+        """Let a beam look for partitions, and for ever better ones."""
+        before = self.limit
+        for step in STEPS:
+            while True:
+                limit = min(self.limit, int((1 - step) * (self.limit + 1)))
+                found = self._sweeps.run(reverse, limit, 0, self._guide, beam=beam)
+                # Labels know less than the rules where stashes, or empty stages, count.
+                value = None if found.stages is None else self._take(found.stages)
+                if value is None or value > limit:
+                    break
+                self.limit = value - 1
+            if self.limit == before:
+                return False
+        return True
 
 
 class Search:
@@ -66,7 +153,7 @@ class Search:
         model = sweeps.model
         self.value = int(model.work[0].max(axis=0).sum()) + sum(model.network.cost) + 1
         self.impossible = False
-        self._crowded = False
+        self._reverse = True  # where to begin aside: changed when a first sweep takes too long
 
     def take(self, stages: Array) -> int | None:
         """Offer stages; keep them if they are the best.  Return their ticks, if they are valid."""
@@ -77,62 +164,45 @@ class Search:
 
     def run(self) -> None:
         """Search until the bound is met, or labels take too much room."""
-        scale = ROUND * max(1.0, self.sweeps.model.blocks / 1000)
         if self.best is None:
-            self._decide(self.value - 1, np.inf)
+            limit = self.value - 1
+            self._settle(Decision(self.sweeps, limit, self.take, False, eager=True), np.inf)
+        work = ROUND * max(1.0, self.sweeps.model.blocks / 1000)
         turn = 0
-        if self.best is not None:
-            self._close(scale)  # most of the way is short
-        while self.bound < self.value and not self.impossible:
-            if self.best is not None and turn <= LAST:
-                window_search.search(
-                    self.sweeps,
-                    self.best,
-                    self.value,
-                    self.take,
-                    lambda: self.bound,
-                    reach=1 + turn // LAST,
-                    steps=2 * (turn + 1),
-                )
-            self._crowded = False
+        crowded = self._approach(ASIDE * work)
+        last = Decision(self.sweeps, self.value - 1, self.take, True)
+        while self.best is not None and self.bound < self.value:
             before = self.bound, self.value
-            self._close(scale * 2**turn)
-            if self._crowded and before == (self.bound, self.value):
+            last.limit = self.value - 1
+            if self._settle(last, work):
+                continue
+            window_search.search(self.sweeps, self.best, self.value, self.take, self.bound, turn)
+            if crowded and last.stuck and before == (self.bound, self.value):
                 return
-            turn += 1
+            turn, work = turn + 1 if self.value == before[1] else 0, 2 * work
+            crowded = self._approach(ASIDE * work)
 
-    def _close(self, work: float) -> None:
-        """Try limits between the bound and the best partition."""
+    def _approach(self, work: float) -> bool:
+        """Try limits between the bound and the best partition; return whether room is lacking."""
+        stuck = True
         for share in SHARES:
-            while self.bound < self.value and not self.impossible:
+            while True:
                 limit = self.bound + int(share * (self.value - self.bound))
-                if not self._decide(min(limit, self.value - 1), work):
+                if limit + 1 >= self.value:
                     break
+                decision = Decision(self.sweeps, limit, self.take, self._reverse)
+                if not self._settle(decision, work):
+                    stuck &= decision.stuck
+                    self._reverse ^= not decision.begun
+                    break
+        return stuck
 
-    def _decide(self, limit: int, work: float) -> bool:
+    def _settle(self, decision: Decision, work: float) -> bool:
         """Raise the bound beyond a limit, or find a partition within it; False: neither."""
-        sweeps = self.sweeps
-        guide = Guide(sweeps.windows(limit), None, {})
-        for turn, part in enumerate(DELTAS):
-            reverse = turn % 2 == 1
-            swept = sweeps.run(reverse, limit, int(part * limit), guide, work=work)
-            if swept.status == state.EMPTY:
-                self._raise(limit + 1)
-                return True
-            if swept.guide is None:
-                self._crowded |= swept.status == state.FULL
-                return False
-            guide = swept.guide
-            if part <= LOOKED_FOR or self.best is None:
-                beam = BEAM if part > 0 else WIDE
-                found = sweeps.run(not reverse, limit, 0, guide, beam=beam)
-                if found.stages is not None:
-                    # Labels know less than the rules where stashes, or empty stages, count.
-                    value = self.take(found.stages)
-                    if value is not None and value <= limit:
-                        return True
-        self._crowded = True  # what is left breaks rules that labels do not know, or beams miss it
-        return False
+        answer = decision.go_on(work)
+        if answer is False:
+            self._raise(decision.limit + 1)
+        return answer is not None
 
     def _raise(self, bound: int) -> None:
         self.bound = bound

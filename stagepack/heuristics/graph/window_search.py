@@ -4,7 +4,7 @@ The best partition known gives every block a window of stages: its own, and for 
 of each stage, those that have least work before them or after them, the next one.  Whether some
 partition within the windows is better by a step is decided by the sweeps of :mod:`.frontier`, first
 coarsely and then finely, each followed by a beam that looks for it.  Parts grow while nothing is
-found, then steps shrink.
+found; steps shrink from turn to turn, and begin anew where blocks may move by two stages.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ PARTS = (0.5, 0.8)
 """Parts of the blocks of a stage that may move to the next one."""
 DELTAS = (0.1, 0.03, 0.01)
 """Parts of the limit within which loads are merged, sweep after sweep."""
-STEPS = (0.03, 0.015, 0.008, 0.004, 0.002, 0.001)
+STEPS = (0.03, 0.01, 0.003, 0.001)
 """Parts of the objective by which to improve it."""
+REACH = 2
+"""Stages by which blocks may move at most."""
 BEAM, FINE = 500, 0.005
 """Labels of a beam, and the part of the limit by which they differ."""
-PATIENCE = 1.0
+PATIENCE = 0.35
 """Seconds of work of one sweep, on a graph of a thousand blocks."""
 
 
@@ -66,7 +68,7 @@ def improved(sweeps: Sweeps, limit: int, around: Windows, beam: int, work: float
         Seconds of work of a sweep at most.
     """
     low, high = sweeps.windows(limit)
-    guide = Guide((np.maximum(low, around[0]), np.minimum(high, around[1])), None, {})
+    guide = Guide((np.maximum(low, around[0]), np.minimum(high, around[1])), limit)
     for turn, delta in enumerate(DELTAS):
         reverse = turn % 2 == 1
         swept = sweeps.run(reverse, limit, int(delta * limit), guide, work=work)
@@ -84,11 +86,10 @@ def search(
     start: Array,
     value: int,
     offer: Callable[[Array], int | None],
-    bound: Callable[[], int],
-    reach: int,
-    steps: int,
+    bound: int,
+    turn: int,
 ) -> None:
-    """Improve a partition until no step helps.
+    """Improve a partition until the step of this turn does not help.
 
     Parameters
     ----------
@@ -98,17 +99,16 @@ def search(
         Ticks of the partition.
     offer : callable
         Told of every better one; returns its ticks, None if it breaks a rule.
-    bound : callable
+    bound : int
         Ticks below which nothing is known to be possible.
-    reach : int
-        Stages by which blocks may move.
-    steps : int
-        How many of `STEPS` to try.
+    turn : int
+        How often this partition was searched before; there are twice as many as `STEPS`.
     """
+    reach, step = 1 + turn // len(STEPS), turn % len(STEPS)
     patience = PATIENCE * max(1.0, sweeps.model.blocks / 1000)
-    step, part = 0, 0
-    while step < min(steps, len(STEPS)):
-        limit = max(bound(), value - max(1, int(STEPS[step] * value)))
+    part = 0
+    while part < len(PARTS) and reach <= REACH:
+        limit = max(bound, value - max(1, int(STEPS[step] * value)))
         if limit >= value:
             return
         around = windows(sweeps, start, PARTS[part], reach)
@@ -116,7 +116,5 @@ def search(
         better = None if found is None else offer(found)
         if found is not None and better is not None and better < value:
             start, value, part = found, better, 0
-            continue
-        part += 1
-        if part == len(PARTS):
-            step, part = step + 1, 0
+        else:
+            part += 1

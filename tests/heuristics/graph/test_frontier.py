@@ -9,10 +9,12 @@ import pytest
 
 import stagepack as sp
 from stagepack.heuristics.graph import frontier_state as state
-from stagepack.heuristics.graph.frontier import Guide, Sweeps
+from stagepack.heuristics.graph.frontier import Sweeps
 from stagepack.heuristics.graph.frontier_model import Model, unsupported
 from stagepack.heuristics.graph.frontier_plan import reduced
+from stagepack.heuristics.graph.frontier_search import Decision
 from stagepack.instances.graph import Compact, GraphPartition
+from stagepack.instances.profile import Array
 from tests.random_graphs import brute_force, random_instance
 
 REPEATING = {"deterministic": True}
@@ -88,7 +90,7 @@ def test_sweeps_in_turns_lose_no_partition(delta: int, first: bool) -> None:
             continue
         limit = math.ceil(best[0] * compact.scale) + compact.rounding
         sweeps = Sweeps(Model.of(compact), lambda: None, seed)
-        guide = Guide(sweeps.windows(limit), None, {})
+        guide = sweeps.guide(limit)
         for reverse in itertools.islice(itertools.cycle((first, not first)), 5):
             swept = sweeps.run(reverse, limit, delta, guide)
             assert swept.status == state.DONE, seed
@@ -114,13 +116,57 @@ def test_bounds_are_safe_and_runs_repeat_on_a_branchy_graph() -> None:
     assert results[0].bound <= results[0].objective
 
 
+def test_decisions_that_are_interrupted_end_as_others() -> None:
+    compact = Compact.of(branchy(np.random.default_rng(3), 8, 3))
+    sweeps = Sweeps(Model.of(compact), lambda: None, 0)
+    work = int(sweeps.model.work[0].max(axis=0).sum())
+    answers = []
+    for limit in range(work // 3, work, work // 20):
+        found: list[int] = []
+
+        def take(stages: Array, found: list[int] = found) -> int:
+            found.append(int(compact.loads(stages, sweeps.model.classes).max()))
+            return found[-1]
+
+        at_once = Decision(sweeps, limit, take, True)
+        answer = at_once.go_on()
+        bit_by_bit = Decision(sweeps, limit, take, True)
+        while bit_by_bit.go_on(1e-9) is None and not bit_by_bit.stuck:
+            pass
+        assert answer is not None
+        assert answer == (bit_by_bit.limit < limit)
+        assert at_once.limit == bit_by_bit.limit
+        assert not answer or at_once.limit == min(found) - 1
+        answers.append(answer)
+    assert answers == sorted(answers)
+    assert len(set(answers)) == 2
+
+
+def test_limits_may_fall_while_they_are_decided() -> None:
+    # What is known of partitions within a limit is true of those within a lower one.
+    compact = Compact.of(branchy(np.random.default_rng(4), 8, 3))
+    model = Model.of(compact)
+    sweeps = Sweeps(model, lambda: None, 0)
+
+    def take(stages: Array) -> int:
+        return int(compact.loads(stages, model.classes).max())
+
+    decision = Decision(sweeps, int(model.work[0].max(axis=0).sum()), take, True, eager=True)
+    while decision.go_on():
+        pass
+    least = decision.limit + 1
+    assert not decision.stuck
+    assert Decision(sweeps, least - 1, take, False).go_on() is False
+    assert Decision(sweeps, least, take, False).go_on() is True
+
+
 def test_little_room_for_labels_weakens_but_never_breaks_bounds() -> None:
     compact = Compact.of(branchy(np.random.default_rng(2), 12, 3))
     ample = Sweeps(Model.of(compact), lambda: None, 0)
     scarce = Sweeps(Model.of(compact), lambda: None, 0, memory=2**20)
     loads = compact.loads(np.zeros(compact.blocks, dtype=np.int64), ample.model.classes)
     for limit in range(int(loads.max()) // 3, int(loads.max()), 40):
-        guide = Guide(ample.windows(limit), None, {})
+        guide = ample.guide(limit)
         if ample.run(False, limit, 4, guide).status == state.DONE:
             assert scarce.run(False, limit, 4, guide).status in (state.DONE, state.FULL)
 
