@@ -517,6 +517,8 @@ def main() -> int:
     modes = [False, True] if given.mode is None else [given.mode == "deterministic"]
     kinds = list(FAMILIES) if given.kind is None else [given.kind]
     report = soak(kinds, given.method, given.family, given.limit, modes)
+    if not report.cells:
+        parser.error("no family or no method is called so: see benchmarks/hostile")
     summarise(report, given.limit)
     wrong = report.wrong(given.limit)
     print(f"{sum(map(len, report.cells.values()))} cells, {wrong} reported")

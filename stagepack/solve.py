@@ -130,8 +130,11 @@ def solve(
     warm_start : str or solution or Result or None
         Where engines start: "auto" (greedy rules), a method's name, a solution or what an earlier
         run returned, or None.
-    threads, seed : int
-        For the engines; on one thread equal seeds give equal answers.
+    threads : int
+        For the engines.
+    seed : int
+        For the engines and for what is drawn at random; on one thread equal seeds give equal
+        answers.
     on_incumbent : callable, optional
         Called with (solution, objective, bound) at each improvement.
     on_bound : callable, optional
@@ -161,12 +164,10 @@ def solve(
     reason = chosen.unsupported(instance)
     if reason:
         raise InputError(reason, field=f"method {method}")
-    # Some methods without an engine have nothing to limit but the clock.
-    measured = bool(chosen.engines) or chosen.limited_by_work
     progress: Progress[SolutionT] = Progress(
         instance.evaluate,
         instance.check,
-        time_limit=None if settings.deterministic and measured else time_limit,
+        time_limit=None if settings.deterministic else time_limit,
         target=_goal(instance) if target is None else target,
         gap=gap,
         tolerance=instance.tolerance,
@@ -459,12 +460,14 @@ def _settings(
             )
     if isinstance(warm_start, str) and warm_start == "none":
         warm_start = None
+    # A method that counts no work has nothing to limit but the clock.
+    measured = bool(method.engines) or method.limited_by_work
     return Settings(
         engine=engine,
         warm_start=warm_start,
         threads=threads,
         seed=seed,
-        deterministic=bool((options or {}).get("deterministic", False)),
+        deterministic=measured and bool((options or {}).get("deterministic", False)),
         time_limit=time_limit,
     )
 

@@ -228,6 +228,8 @@ def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["valid"]
     done = run("check", instance, result)
     assert "bound, status, termination, trace: cannot be recomputed from a file" in done.stdout
+    done = run("check", instance, result, "--prove")
+    assert "events: unverified" in done.stdout, "what stays open is told"
     result.write_text(json.dumps({**TRUE["pipeline"], "objective": "\x1b[31mzero", "bound": 12}))
     done = run("check", instance, result)
     assert done.returncode == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from stagepack.cli import app
 from stagepack.instances import catalog
 from stagepack.instances.problem import PROBLEMS
 from stagepack.kinds import KINDS, by_family, kind_of
+from stagepack.methods import Deferred
 from stagepack.solve import REGISTRY
 
 NAMES = [(name, kind) for kind, known in KINDS.items() for name in (known.family, kind)]
@@ -21,6 +23,19 @@ ENTRIES = {entry.kind: entry.name for entry in reversed(catalog.entries())}
 
 def test_all_problems_are_listed() -> None:
     assert set(KINDS) == set(REGISTRY) == {p.kind for p in PROBLEMS.values()} == set(ENTRIES)
+
+
+def test_every_method_that_is_loaded_late_has_something_to_run() -> None:
+    """A method is named in `METHODS`, and what it does in `RUNS` of the module that it names."""
+    tables: dict[str, set[str]] = {}
+    for methods in REGISTRY.values():
+        for method in methods:
+            if isinstance(method.run, Deferred):
+                assert method.run.name == method.name
+                tables.setdefault(method.run.module, set()).add(method.name)
+    for module, named in tables.items():
+        runs = set(importlib.import_module(module).RUNS)
+        assert named == runs, f"METHODS and RUNS of {module} do not name the same methods"
 
 
 @pytest.mark.parametrize(("name", "kind"), NAMES)

@@ -34,6 +34,15 @@ def test_a_cell(kind: str, family: str, method: str) -> None:
     assert {"building", "reading", "check of an answer"} <= set(report.outside[kind, family])
 
 
+def test_cells_that_there_are_not_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["soak_limits", "--kind", "lmem-packing", "--family", "none"])
+    with pytest.raises(SystemExit):
+        soak_limits.main()
+    assert "no family or no method is called so" in capsys.readouterr().err
+
+
 def test_what_is_wrong() -> None:
     assert verdict(Cell(method="m", deterministic=False, cpu=1.4, silence=0.1), 1.0) == ""
     assert "used 1.60 s" in verdict(Cell(method="m", deterministic=False, cpu=1.6), 1.0)

@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 
 from stagepack.heuristics.packing.constructive.rules import RULES
-from stagepack.instances.formats import read
-from stagepack.instances.packing import Objective as PackingObjective
+from stagepack.instances.formats import FORMATS, read
+from stagepack.instances.packing import KIND as PACKING
+from stagepack.instances.phases import KIND as PHASES
 from stagepack.instances.phases import Mode
-from stagepack.instances.phases import Objective as PhaseObjective
-from stagepack.instances.pipeline import Objective
-from stagepack.instances.schedule import Objective as ScheduleObjective
+from stagepack.instances.problem import PROBLEMS
 from stagepack.solve import REGISTRY, solve
 
 ROOT = Path(__file__).parent.parent
@@ -60,12 +59,20 @@ def test_the_profile_is_read_and_solved(tmp_path: Path) -> None:
 
 
 def test_every_method_and_objective_is_described() -> None:
-    for methods in REGISTRY.values():
-        for method in methods:
-            if method.name not in RULES or method.name == "bank-aware":
-                assert f"`{method.name}`" in README, (method.kind, method.name)
-    for objective in (*Objective, *PackingObjective, *ScheduleObjective, *PhaseObjective, *Mode):
-        assert f"`{objective}`" in README
+    named = [(m.kind, m.name) for methods in REGISTRY.values() for m in methods]
+    rules = {(PACKING, name) for name in RULES} - {(PACKING, "bank-aware")}
+    named += [(kind, word) for kind, known in PROBLEMS.items() for word in known.objectives]
+    named += [(PHASES, mode) for mode in Mode]
+    for kind, name in named:
+        if (kind, name) not in rules:
+            assert f"`{name}`" in README, f"{name} of {kind} is in no table of README.md"
+
+
+def test_every_format_and_benchmark_is_named() -> None:
+    for known in FORMATS:
+        assert f"`{known.name}`" in README, f"README.md does not name the format {known.name}"
+    for path in sorted((ROOT / "benchmarks").glob("soak*.py")):
+        assert f"`.{path.stem}`" in README, f"README.md does not name benchmarks.{path.stem}"
 
 
 def test_links_and_pictures_exist() -> None:

@@ -14,8 +14,11 @@ from typer.testing import CliRunner
 import stagepack as sp
 from stagepack.cli import app
 from stagepack.kinds import KINDS, Kind
+from stagepack.methods import Method, Settings
+from stagepack.methods.effort import counted
 from stagepack.report.view import view
 from tests.toy_kind.instances.toy import KIND, Knapsack, KnapsackSolution
+from tests.toy_kind.methods import toy
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +94,20 @@ def test_limits_end_a_search(bag: Knapsack) -> None:
     result = sp.solve(many, target=sp.solve(many, "greedy").objective)
     assert str(result.termination) == "TARGET"
     assert result.bound is None
+
+
+def test_a_method_that_counts_no_work_ends_by_the_clock(
+    bag: Knapsack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(instance: Knapsack, progress: Any, settings: Settings) -> None:
+        while progress.keep_going():
+            assert progress.elapsed < 30, "the limit never comes"
+            toy.greedy(instance, progress, settings)
+
+    method = Method(name="endless", kind=KIND, exact=False, description="", run=counted(endless))
+    monkeypatch.setattr(toy, "METHODS", (method,))
+    result = sp.solve(bag, "endless", time_limit=0.05, options={"deterministic": True})
+    assert str(result.termination) == "TIME_LIMIT"
 
 
 def test_its_solutions_are_written_read_and_checked(bag: Knapsack, tmp_path: Path) -> None:

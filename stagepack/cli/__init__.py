@@ -32,8 +32,8 @@ from stagepack.files import NO_MEMORY
 app = typer.Typer(
     name="stagepack",
     cls=Group,
-    help="Optimal pipeline stages, schedules, phases and memory maps for neural networks on "
-    "accelerators, with certificates.",
+    help="Optimal pipeline stages, graph cuts, schedules, phases, layer groups and memory maps for "
+    "neural networks on accelerators, with certificates.",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -34,7 +34,7 @@ def check(
     time_limit: Annotated[float, limit_option("Seconds of --prove; 0: no limit.", CLAIMS)] = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """Check a solution, or every claim of a result: 0 valid, 4 violations or false claims."""
+    """Check a solution, a program or a whole result: 0 valid, 4 violations or false claims."""
     from stagepack.claims import check_result
     from stagepack.report.shown import check_lines
 

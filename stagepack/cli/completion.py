@@ -70,6 +70,14 @@ def formats(incomplete: str) -> Offer:
     return _beginning(((known.name, known.description) for known in FORMATS), incomplete)
 
 
+def writers(incomplete: str) -> Offer:
+    """Return formats that are written."""
+    from stagepack.instances.formats import FORMATS
+
+    found = ((known.name, known.description) for known in FORMATS if known.writes)
+    return _beginning(found, incomplete)
+
+
 def clusters(incomplete: str) -> Offer:
     """Return clusters of the catalog."""
     from stagepack.instances.catalog import clusters

@@ -10,7 +10,7 @@ import typer
 from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
-from stagepack.cli.options import EXIT_INPUT, AsJson, Instance
+from stagepack.cli.options import EXIT_INPUT, OUTPUT, AsJson, Instance, option
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import print_json, terminal
 from stagepack.contracts import JsonObject
@@ -75,17 +75,35 @@ def _under(name: str, entries: list[Entry]) -> list[Entry]:
 def convert(
     instance: Instance,
     target: Annotated[
-        Path, typer.Argument(metavar="TARGET", help="File to write (.json or .json.gz).")
+        Path,
+        typer.Argument(
+            metavar="TARGET",
+            help="File to write: .json or .json.gz for native files, .csv for MiniMalloc's.",
+        ),
     ],
     context: JsonObject,
+    to: Annotated[
+        str | None,
+        option(
+            OUTPUT,
+            "Format to write; by default that of TARGET's ending.",
+            "--to",
+            metavar="NAME",
+            autocompletion=completion.writers,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read an instance in any format and write it as native JSON."""
+    """Read an instance in any format and write it in another one, by default as native JSON."""
     from stagepack.instances import formats
 
     require_writable(target)
     problem = instance_of(instance, context)
-    data = formats.dump(problem, target)
+    try:
+        data = formats.dump(problem, target, to)
+    except InputError as error:
+        error.field = "--to" if error.field == "format" else error.field
+        raise
     rescue = Rescue()
     rescue.attempt(lambda path: files.write(path, data), target)
     if rescue:
@@ -104,7 +122,7 @@ def methods(
         str | None,
         typer.Argument(
             metavar="INSTANCE",
-            help="An instance, to see which methods can solve it.",
+            help="An instance, to see which methods can solve it; or a kind.",
             autocompletion=completion.entries,
         ),
     ] = None,

@@ -103,7 +103,7 @@ Instance = Annotated[
         autocompletion=completion.instances,
     ),
 ]
-SOLUTION_HELP = "A solution or a result, as JSON."
+SOLUTION_HELP = "A solution, or a result that holds one: JSON, or CSV of a packing or a schedule."
 Solution = Annotated[Path, typer.Argument(metavar="SOLUTION", help=SOLUTION_HELP)]
 AsJson = Annotated[bool, option(OUTPUT, "Print one JSON document instead of text.", "--json")]
 Output = Annotated[

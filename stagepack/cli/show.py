@@ -82,7 +82,7 @@ def plot(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a solution: map of stages or memory, chart of a schedule; .html is interactive."""
+    """Draw a solution: stages, graphs, groups, phases, schedules, memory; .html is interactive."""
     require_writable(output)
     problem, answer = instance_and_solution(instance, solution, context)
     require_drawable(problem, output, "--output")

@@ -55,7 +55,9 @@ def solve(
         ),
     ] = "auto",
     threads: Annotated[int, option(METHOD, "Threads of the engine.", metavar="N")] = 1,
-    seed: Annotated[int, option(METHOD, "Seed of the engine.", metavar="N")] = 0,
+    seed: Annotated[
+        int, option(METHOD, "Seed of the engine, and of what is drawn at random.", metavar="N")
+    ] = 0,
     time_limit: Annotated[float, limit_option("Seconds of solving; 0: no limit.")] = 10.0,
     target: Annotated[
         float | None, option(LIMITS, "At an objective this good.", metavar="VALUE")

@@ -25,10 +25,12 @@ class Settings:
         Engine to use; None for the method's own choice.
     warm_start : str or solution or None
         "auto", None, the name of a method of the same problem, or a solution.
-    threads, seed : int
+    threads : int
         For the engines.
+    seed : int
+        For the engines and for what is drawn at random.
     deterministic : bool
-        Limit engines by work instead of the clock.
+        Limit work instead of time; of methods that count their work, or leave it to an engine.
     time_limit : float or None
         The limit of the run, for turning it into work.
     """
@@ -61,7 +63,8 @@ class Method(Generic[InstanceT, SolutionT]):
     engines : tuple of str
         Engines it can use, its own choice first; empty when it needs none.
     limited_by_work : bool
-        Whether it keeps to work instead of the clock when runs are to repeat.
+        Whether it counts its work (:mod:`stagepack.heuristics.effort`), and so can keep to that
+        instead of the clock when runs are to repeat.
     default : bool
         Whether comparisons run it unasked.
     """

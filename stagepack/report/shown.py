@@ -193,7 +193,7 @@ def check_lines(found: ResultCheck) -> list[str]:
         names = ", ".join(claim.name for claim in open_ones)
         lines.append(f"{names}: cannot be recomputed from a file; --prove solves again")
     if found.proof is not None:
-        lines += [str(claim) for claim in open_ones if claim.name in ("bound", "status")]
+        lines += map(str, open_ones)
         proof = found.proof
         value, bound = value_of(proof.objective), value_of(proof.bound)
         status = as_text.standing(proof.status, proof.objective, problem)

@@ -195,6 +195,12 @@ def test_show_list_methods_schema_and_convert(chain: Path, tmp_path: Path) -> No
     assert json.loads(run("schema", "pipeline").stdout)
     target = tmp_path / "again.json.gz"
     assert run("convert", chain, target).returncode == 0
+    graph = tmp_path / "graph.json"
+    assert run("convert", "graph/alexnet", graph, "--to", "dnn-partitioning").returncode == 0
+    assert "fpgaLatency" in json.loads(graph.read_text())["nodes"][0]
+    assert (
+        "--to: pipedream files can only" in run("convert", chain, graph, "--to", "pipedream").stderr
+    )
     first, again = (json.loads(run("solve", p, "--json").stdout) for p in (chain, target))
     assert first["digest"] == again["digest"]
 

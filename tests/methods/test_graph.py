@@ -133,14 +133,14 @@ def test_best_known_values_of_public_graphs(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_methods_agree_with_trying_everything(seed: int) -> None:
-    """Every method of the kind, on every sort of graph; engines on some."""
+    """Every method of the kind, on every sort of graph; engines on some, rules for a moment."""
     rng = np.random.default_rng([seed, 1000])
     instance = random_instance(rng, int(rng.integers(2, 6)))
     best = brute_force(instance)
     for info in sp.methods(instance):
-        if not info.available or info.name == "local-search" or (info.engines and seed % 5):
+        if not info.available or (info.engines and seed % 5):
             continue
-        result = sp.solve(instance, info.name, time_limit=20)
+        result = sp.solve(instance, info.name, time_limit=20 if info.exact else 0.05)
         if best is None:
             assert result.objective is None, info.name
             continue

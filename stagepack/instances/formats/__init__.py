@@ -241,31 +241,24 @@ def dump(
     """
     require_instance(instance)
     path = Path(path)
-    writers = [candidate for candidate in FORMATS if candidate.writes]
+    writers = [known for known in FORMATS if known.writes and instance.kind in known.kinds]
     if format is None:
-        fitting = [f for f in writers if instance.kind in f.kinds]
-        found = [f for f in fitting if path.name.lower().endswith(f.extensions)]
-        if not found:
-            ends = sorted({end for writer in fitting for end in writer.extensions})
+        chosen = max(writers, key=lambda writer: writer.ending(path.name))
+        if not chosen.ending(path.name):
+            ends = sorted({end for writer in writers for end in writer.extensions})
             raise InputError(
                 f"no format for {instance.kind} is written to files named like {path.name!r}",
                 file=path,
-                remedy=f"end the name in {' or '.join(ends)}, or name the format (--format)",
+                remedy=f"end the name in {' or '.join(ends)}, or name the format (--to)",
             )
-        chosen = found[0]
     else:
         chosen = by_name(format)
-    if chosen.dump is None:
+    if chosen.dump is None or instance.kind not in chosen.kinds:
+        only = chosen.dump is None
         raise InputError(
-            f"{chosen.name} files can only be read",
+            f"{chosen.name} files " + ("can only be read" if only else f"hold no {instance.kind}"),
             field="format",
             remedy="write " + " or ".join(writer.name for writer in writers),
-        )
-    if instance.kind not in chosen.kinds:
-        raise InputError(
-            f"{chosen.name} files hold no {instance.kind}",
-            field="format",
-            remedy="write " + " or ".join(w.name for w in writers if instance.kind in w.kinds),
         )
     try:
         data = chosen.dump(instance, path.name)

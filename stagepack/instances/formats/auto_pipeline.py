@@ -68,10 +68,10 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _sniff(data: bytes) -> bool:
-    """Whether `data` is JSON with the words of a case file and none of a native one."""
+    """Whether `data` is JSON with the words of a case file."""
     start = strict.first_byte(data)
     if start == b"{":
-        return b'"problem"' not in data and b'"connection"' in data
+        return b'"connection"' in data
     return start == b"[" and (b'"connection"' in data or b'"cycles"' in data)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stagepack.errors import InputError, suggest
+from stagepack.instances.documents import strict
 from stagepack.instances.formats import (
     auto_pipeline,
     dnn_partitioning,
@@ -48,12 +49,17 @@ def by_name(name: str) -> Format:
 def by_content(data: bytes) -> Format:
     """Return the format that `data` is written in.
 
+    JSON that says its problem is native, whatever else it looks like; so is JSON that nothing
+    recognises, and then told what it lacks.
+
     Raises
     ------
     InputError
         When no format or several recognise it.
     """
     found = [known for known in FORMATS if known.sniff(data)]
+    if native.FORMAT in found or (not found and strict.first_byte(data) in (b"{", b"[")):
+        return native.FORMAT
     if len(found) == 1:
         return found[0]
     if found:

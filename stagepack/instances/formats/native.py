@@ -21,8 +21,6 @@ from stagepack.instances.problem import PROBLEMS, word
 from stagepack.kinds import ByKind, kind_of
 
 VERSION = 1
-FOREIGN = (b'"connection"', b'"cycles"', b'"timestep_table"', b'"fpgaLatency"')
-"""Words of other formats in JSON."""
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -56,10 +54,8 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def _sniff(data: bytes) -> bool:
-    """Whether `data` is JSON that says which problem it is (or nothing better)."""
-    if strict.first_byte(data) not in (b"{", b"["):
-        return False
-    return b'"problem"' in data or not any(word in data for word in FOREIGN)
+    """Whether `data` is JSON that says which problem it is."""
+    return strict.first_byte(data) == b"{" and b'"problem"' in data
 
 
 def _tell(data: bytes) -> str:

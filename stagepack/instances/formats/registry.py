@@ -11,7 +11,7 @@ from stagepack.errors import InputError
 Parse = Callable[[bytes, Mapping[str, Any], str], list[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Format:
     """One file format: what it holds, and the functions that read and write it.
 
@@ -22,7 +22,7 @@ class Format:
         The kinds of problem it can describe, and for each what may be said beside the file: words
         of :data:`stagepack.instances.problem.VOCABULARY`.
     extensions : tuple of str
-        Usual ends of file names; reading goes by content, writing by these.
+        Usual ends of file names, in lower case; reading goes by content, writing by these.
     description : str
         One line.
     sniff : callable
@@ -57,6 +57,9 @@ class Format:
     solution: Callable[[bytes, Any], Any] | None = None
     dump_solution: Callable[..., bytes] | None = None
 
+    def __repr__(self) -> str:
+        return f"<Format {self.name}: {self.description}>"
+
     @property
     def kinds(self) -> tuple[str, ...]:
         """Problems it can describe."""
@@ -76,6 +79,11 @@ class Format:
     def writes(self) -> bool:
         """Whether the format can be written."""
         return self.dump is not None
+
+    def ending(self, name: str) -> int:
+        """Return how long the end of a file's name is that tells this format: 0 for none."""
+        ends = (end for end in self.extensions if name.lower().endswith(end))
+        return max(map(len, ends), default=0)
 
     def kind_of(self, data: bytes, wanted: str | None) -> str:
         """Return the kind of problem that `data` holds.

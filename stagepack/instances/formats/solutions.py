@@ -179,10 +179,11 @@ def write_solution(
             f"{type(path).__name__} is no path", field="path", remedy="name the file to write"
         )
     name = Path(path).name.lower()
-    writers = [known for known in FORMATS if known.dump_solution is not None]
-    if any(name.endswith(known.extensions) for known in writers):
+    writers = [known for known in FORMATS if known.dump_solution and known.ending(name)]
+    if writers:
         kind = None if instance is None else instance.kind
-        writer = next((known for known in writers if kind in known.kinds), None)
+        fitting = (known for known in writers if kind in known.kinds)
+        writer = max(fitting, key=lambda known: known.ending(name), default=None)
         if writer is None or writer.dump_solution is None:
             raise InputError(
                 "such files take solutions of "

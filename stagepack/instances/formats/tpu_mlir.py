@@ -58,9 +58,7 @@ class Document(msgspec.Struct, frozen=True):
 
 def _sniff(data: bytes) -> bool:
     """Whether `data` is a JSON object with the words of layer groups."""
-    return (
-        strict.first_byte(data) == b"{" and b'"timestep_table"' in data and b'"problem"' not in data
-    )
+    return strict.first_byte(data) == b"{" and b'"timestep_table"' in data
 
 
 def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]:

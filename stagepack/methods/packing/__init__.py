@@ -25,7 +25,8 @@ class _PeakOnly:
 
         if instance.objective not in (Objective.PEAK, Objective.FIT):
             return f"looks at the peak, not at {instance.objective}; use cp-sat"
-        return REFUSALS[self.name](Blocks.of(instance))
+        refusal = REFUSALS.get(self.name)
+        return "" if refusal is None else refusal(Blocks.of(instance))
 
 
 def _one_memory(instance: LmemPacking) -> str:

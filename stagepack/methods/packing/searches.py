@@ -315,4 +315,4 @@ REFUSALS: dict[str, Callable[[Blocks], str]] = {
     "anneal": annealing.unsupported,
     "exact": exact.unknown_rule,
 }
-"""Why the methods that look at the peak alone cannot take some blocks, or ''."""
+"""Why some methods that look at the peak alone cannot take some blocks, or ''."""

@@ -25,17 +25,17 @@ PRINTED = 24  # offsets of a solution alone
 COLUMNS = ("buffer", "size", "lifetime", "offset", "top")
 FEATURES = (
     ("Circular", "period", "lifetimes modulo {}"),
-    ("Conflict graph", "conflicts", "{} pairs in place of lifetimes"),
-    ("Gaps", "gaps", "{} times in which buffers shrink"),
-    ("Fixed", "fixed", "{} buffers"),
-    ("Limited to ranges", "allowed", "{} buffers"),
-    ("Reserved", "reserved_bytes", "{} bytes"),
-    ("Colocated", "colocated", "{} groups"),
-    ("In place", "in_place", "{} pairs"),
-    ("Placed before", "previous", "{} buffers"),
-    ("Hints", "hints", "{} buffers"),
+    ("Conflict graph", "conflicts", "{} pair{s} in place of lifetimes"),
+    ("Gaps", "gaps", "{} time{s} in which buffers shrink"),
+    ("Fixed", "fixed", "{} buffer{s}"),
+    ("Limited to ranges", "allowed", "{} buffer{s}"),
+    ("Reserved", "reserved_bytes", "{} byte{s}"),
+    ("Colocated", "colocated", "{} group{s}"),
+    ("In place", "in_place", "{} pair{s}"),
+    ("Placed before", "previous", "{} buffer{s}"),
+    ("Hints", "hints", "{} buffer{s}"),
 )
-"""What an instance may have: how it is called, its fact, and that in words."""
+"""What an instance may have: how it is called, its fact, and that in words, `s` if several."""
 
 
 class PackingView(View[LmemPacking, PackingSolution]):
@@ -144,7 +144,9 @@ class PackingView(View[LmemPacking, PackingSolution]):
         if given["banks"] is not None:
             found.append(("Banks", _banks(given["banks"])))
         found += [
-            (what, text.format(number(given[key]))) for what, key, text in FEATURES if given[key]
+            (what, text.format(number(given[key]), s="" if given[key] == 1 else "s"))
+            for what, key, text in FEATURES
+            if given[key]
         ]
         return found
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from stagepack.errors import InputError
 from stagepack.instances import formats
+from stagepack.instances.formats import known, solutions
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -124,8 +125,6 @@ def test_writing(tmp_path: Path) -> None:
         formats.write(instance, tmp_path / "file.txt")
     formats.write(instance, tmp_path / "file.txt", format="native")
     assert formats.read(tmp_path / "file.txt").digest == instance.digest
-    with pytest.raises(InputError, match="can only be read"):
-        formats.write(instance, tmp_path / "file.txt", format="pipedream")
     with pytest.raises(InputError, match="cannot be written"):
         formats.write(instance, tmp_path / "no" / "file.json")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file.txt"]
@@ -200,11 +199,47 @@ def test_solutions_of_packings(tmp_path: Path) -> None:
         formats.read_solution(path, chain)
 
 
+def test_a_format_more_needs_no_word_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON in other words, whose longer ending decides, with solutions of its own."""
+    chain, packing = full(), LmemPacking.from_arrays([4], [0], [2])
+    more = formats.Format(
+        name="chains",
+        contexts={"pipeline-partition": frozenset(), "lmem-packing": frozenset()},
+        extensions=(".chain.json",),
+        description="chains",
+        sniff=lambda data: b'"chain"' in data,
+        parse=lambda data, given, file: [chain],
+        dump=lambda instance, file: b'{"chain": 1}',
+        dump_solution=lambda solution, instance: b"in chains",
+    )
+    all_formats = (*known.FORMATS, more)
+    for module in (formats, known, solutions):
+        monkeypatch.setattr(module, "FORMATS", all_formats)
+    assert repr(more) == "<Format chains: chains>"
+    path = tmp_path / "three.chain.json"
+    formats.write(chain, path)
+    assert path.read_text() == '{"chain": 1}'
+    assert formats.read(path).digest == chain.digest
+    formats.write_solution(packing, PackingSolution.of(packing, [0]), path)
+    assert path.read_text() == "in chains"
+    formats.write(chain, tmp_path / "three.json")
+    assert formats.read(tmp_path / "three.json").digest == chain.digest
+    path.write_text('{"links": 1}')
+    with pytest.raises(InputError, match='write "problem": "KIND"'):
+        formats.read(path)
+
+
 def test_writing_goes_by_the_kind_too(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no format for pipeline-partition is written to files"):
         formats.write(full(), tmp_path / "file.csv")
-    with pytest.raises(InputError, match="minimalloc files hold no pipeline-partition"):
-        formats.write(full(), tmp_path / "file.csv", format="minimalloc")
+    for name, why in (
+        ("minimalloc", "minimalloc files hold no pipeline-partition"),
+        ("pipedream", "pipedream files can only be read"),
+    ):
+        with pytest.raises(InputError, match=rf"{why}; write native$"):
+            formats.write(full(), tmp_path / "file.csv", format=name)
     with pytest.raises(InputError, match=r"end the name in \.csv or \.csv\.gz or \.json"):
         formats.write(LmemPacking.from_arrays([4], [0], [2]), tmp_path / "file.txt")
     with pytest.raises(InputError, match="with the instance"):

@@ -44,7 +44,7 @@ def test_facts_for_people() -> None:
     lines = dict(summary.lines(gapped()))
     assert lines["Capacity"] == "no limit"
     assert lines["Gaps"] == "2 times in which buffers shrink"
-    assert lines["Fixed"] == "1 buffers"
+    assert lines["Fixed"] == "1 buffer"
     lines = dict(summary.lines(spilling()))
     assert lines["Memory dram"] == "no limit, 10 an access"
     assert "Load bound" not in lines
