@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 LONGEST = 500  # characters of one part of a message
 
@@ -78,7 +77,7 @@ class InputError(StagepackError):
         text = f"{where}: {problem}" if where else problem
         return f"{text}; {shown(self.remedy, LONGEST)}" if self.remedy else text
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild_input_error, (self.problem, self.file, self.field, self.remedy))
 
     def at(self, file: str | Path) -> InputError:

@@ -337,12 +337,12 @@ def finite(data: Any) -> Any:
     return data
 
 
-def _flat(values: Iterable[Any]) -> bool:
+def _flat(values: Iterable[object]) -> bool:
     """Tell whether all values are integers, strings or None: millions of them at once."""
     return {int, str, bool, type(None)}.issuperset(map(type, values))
 
 
-def json_text(data: Any, indent: str = "") -> str:
+def json_text(data: object, indent: str = "") -> str:
     """Return what :func:`finite` returned as ``json.dumps(data, indent=2)`` does, but sooner.
 
     The standard library indents in Python; what holds no containers is left to its compiled part.
@@ -362,7 +362,7 @@ def json_text(data: Any, indent: str = "") -> str:
     return f"{opening}\n{inner}{body}\n{indent}{closing}"
 
 
-def csv_text(header: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
+def csv_text(header: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:
     """Return rows as CSV with a header and Unix line ends; names are :func:`guarded`."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")

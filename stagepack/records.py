@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from stagepack.contracts import JsonObject
+from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.result import Result, Status, Termination
 
-NOTHING: Result[Any] = Result(status=Status.UNKNOWN, termination=Termination.FINISHED)
+NOTHING: Result[Solution] = Result(status=Status.UNKNOWN, termination=Termination.FINISHED)
 FIELDS = (*NOTHING.to_dict(), "command")
 """What results are written with; the command by ``stagepack solve`` alone."""
 Seconds = Annotated[float, msgspec.Meta(ge=0)]

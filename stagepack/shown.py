@@ -89,7 +89,7 @@ def presenter() -> Any:
     return importlib.import_module(PRESENTER)
 
 
-def some(values: Iterable[Any]) -> str:
+def some(values: Iterable[object]) -> str:
     """Return a sequence in short: ``0, 2, 4, ..., 60``.
 
     >>> some(range(100))
@@ -103,7 +103,7 @@ def some(values: Iterable[Any]) -> str:
     return ", ".join([*texts, *map(str, known[FEW - 1 :][-1:])])
 
 
-def dataframe(columns: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def dataframe(columns: Mapping[str, object] | Iterable[Mapping[str, object]]) -> pd.DataFrame:
     """Return columns, or rows, as a table of pandas.
 
     Raises

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
-from stagepack.contracts import JsonObject
+from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.fields import fields_of
 from stagepack.instances.violation import Violation
@@ -129,7 +129,7 @@ class Answered(Shown, Generic[S, V]):
         return found
 
 
-def _solution_in(instance: Any, given: Any, expected: type[S], field: str) -> S:
+def _solution_in(instance: Any, given: object, expected: type[S], field: str) -> S:
     """Return the solution in `given`, of the class `expected`.
 
     Its ``malformed()`` names the field that is of no use, or "".
@@ -160,7 +160,7 @@ def _solution_in(instance: Any, given: Any, expected: type[S], field: str) -> S:
     return found
 
 
-def require_instance(given: Any, kind: str = "", field: str = "instance") -> None:
+def require_instance(given: object, kind: str = "", field: str = "instance") -> None:
     """Refuse what is no instance, or none of the `kind` of problem that is wanted.
 
     Parameters
@@ -187,7 +187,7 @@ def require_instance(given: Any, kind: str = "", field: str = "instance") -> Non
         )
 
 
-def _require_same(instance: Any, result: Result[Any], field: str) -> None:
+def _require_same(instance: Instance, result: Result[S], field: str) -> None:
     """Refuse the result of another instance; the same one with another objective will do."""
     if not result.digest or result.digest == instance.digest:
         return
@@ -205,7 +205,7 @@ def _require_same(instance: Any, result: Result[Any], field: str) -> None:
     )
 
 
-def _what(given: Any) -> str:
+def _what(given: object) -> str:
     return "None" if given is None else f"a {type(given).__name__}"
 
 
@@ -222,7 +222,7 @@ def former_order(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         @functools.wraps(function)
         def called(*arguments: P.args, **keywords: P.kwargs) -> R:
             given: JsonObject = dict(keywords)
-            first: Any = arguments[0] if arguments else None
+            first: object = arguments[0] if arguments else None
             solution_first = hasattr(first, "to_dict") and not hasattr(first, "evaluate")
             if not solution_first and (arguments or "instance" in given):
                 return function(*arguments, **keywords)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from stagepack import kinds
-from stagepack.contracts import JsonObject
-from stagepack.instances.words import SHARED, Parameter
+from stagepack.contracts import Instance, JsonObject
+from stagepack.instances.words import SHARED, Parameter, Words
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Generator:
     """A function from parameters to an instance, their defaults, and what it is good for."""
 
     make: Callable[..., Any]
-    parameters: Mapping[str, Any]
+    parameters: Words
     description: str
 
 
@@ -86,7 +86,7 @@ class Native(Protocol):
     Document: type
     GIVEN: frozenset[str]
 
-    def parse(self, document: Any, given: Mapping[str, Any]) -> Any:
+    def parse(self, document: Any, given: Words) -> Instance:
         """Return the instance of a `Document`, changed as is `given` of `GIVEN` beside it."""
 
     def dump(self, instance: Any) -> JsonObject:
@@ -203,7 +203,7 @@ def choices(word: Parameter, kind: str) -> tuple[str, ...]:
     return PROBLEMS[kind].objectives if word.name == "objective" else word.choices
 
 
-def coerce(name: str, value: Any, kind: str) -> Any:
+def coerce(name: str, value: object, kind: str) -> Any:
     """Return `value` as the type that a word of the vocabulary has.
 
     Parameters

@@ -18,6 +18,9 @@ from stagepack.errors import InputError
 
 LARGEST = 2**62
 
+Words = Mapping[str, Any]
+"""What is said beside a file, or of an entry of the catalog: words and their values."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -51,7 +54,7 @@ class Parameter:
     unit: str = ""
     option: str = ""
 
-    def of(self, value: Any, choices: tuple[str, ...] = (), whose: str = "") -> Any:
+    def of(self, value: object, choices: tuple[str, ...] = (), whose: str = "") -> Any:
         """Return `value` as the type that the word has.
 
         Parameters
@@ -93,7 +96,7 @@ class Parameter:
             )
         return str(value)
 
-    def _number(self, value: Any, wanted: Any) -> int | float:
+    def _number(self, value: Any, wanted: object) -> int | float:
         number: int | float
         try:
             if isinstance(value, bool):
@@ -118,7 +121,7 @@ class Parameter:
             raise self._refusal(value)
         return number
 
-    def _truth(self, value: Any) -> bool:
+    def _truth(self, value: object) -> bool:
         if isinstance(value, bool):
             return value
         word = value.strip().lower() if isinstance(value, str) else None
@@ -128,7 +131,7 @@ class Parameter:
             return False
         raise self._refusal(value)
 
-    def _refusal(self, value: Any) -> InputError:
+    def _refusal(self, value: object) -> InputError:
         if self.type is bool:
             want = "true or false"
         elif self.type is str:
@@ -194,7 +197,7 @@ SHARED = (
 """Words of more than one problem."""
 
 
-def require_known(given: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+def require_known(given: Words, known: Iterable[str], what: str) -> None:
     """Refuse a parameter that `what` does not know, by name.
 
     Parameters

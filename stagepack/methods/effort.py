@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stagepack.heuristics import effort
 from stagepack.methods import Settings
@@ -17,7 +17,7 @@ SolutionT = TypeVar("SolutionT")
 
 @contextlib.contextmanager
 def counting(
-    progress: Progress[Any], settings: Settings, *, planned: bool = False
+    progress: Progress[SolutionT], settings: Settings, *, planned: bool = False
 ) -> Iterator[None]:
     """Count the work of the block, and let `progress` end by it where runs are to repeat.
 

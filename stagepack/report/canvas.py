@@ -14,6 +14,7 @@ from stagepack.errors import InputError, shown
 from stagepack.report.extra import Axes, Figure, extra
 from stagepack.report.html import write_figure
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED
+from stagepack.result import Result
 
 SHORTEST = 12  # letters to which a name in a title may be cut
 LONGEST = 32  # and those of a label in a legend
@@ -174,7 +175,7 @@ def as_written(name: str) -> str:
 def finish(
     ax: Axes,
     instance: InstanceOf[Solution],
-    solution: Solution,
+    solution: Solution | Result[Solution],
     path: str | Path | None,
     title: str | None,
     words: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,8 @@ Axes = Any
 """Those of matplotlib, which is there when something is drawn, and not before."""
 Figure = Any
 """One of matplotlib or plotly."""
+Target = str | os.PathLike[str] | Axes | None
+"""Where to draw: a file, or axes in its place; None: on a figure of its own."""
 
 
 def extra(module: str, who: str = "the report needs") -> ModuleType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stagepack.errors import shown
 from stagepack.report import format as as_text
@@ -12,7 +12,9 @@ from stagepack.report import format as as_text
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
+    from rich.text import Text
 
+    from stagepack.instances.catalog import Entry
     from stagepack.solve import MethodInfo
 
 SPACE = 2  # columns between columns
@@ -170,7 +172,7 @@ class Sheet:
             table.add_row(*texts)
         return table
 
-    def _cell(self, at: int, column: int) -> Any:
+    def _cell(self, at: int, column: int) -> Text:
         name, text = self.header[column], shown(self.rows[at][column])
         if self.widths and name in self.words:
             text = shown(text, self.widths[column])
@@ -263,7 +265,7 @@ def methods_table(methods: Iterable[MethodInfo]) -> RenderableType:
     return table
 
 
-def catalog_table(entries: Iterable[Any]) -> RenderableType:
+def catalog_table(entries: Iterable[Entry]) -> RenderableType:
     """Return the catalog's entries: name and what it is."""
     table = _plain(("name", "what it is"))
     for entry in entries:
@@ -271,7 +273,7 @@ def catalog_table(entries: Iterable[Any]) -> RenderableType:
     return table
 
 
-def parameters_table(entry: Any) -> RenderableType:
+def parameters_table(entry: Entry) -> RenderableType:
     """Return the parameters of one entry of the catalog: name, default, meaning."""
     from stagepack.instances.problem import choices, word
 
@@ -312,7 +314,7 @@ def _empty(header: bool = True) -> Table:
     return Table(box=None, pad_edge=False, padding=(0, SPACE, 0, 0), show_header=header)
 
 
-def cell(content: str, style: str = "") -> Any:
+def cell(content: str, style: str = "") -> Text:
     """Return a cell that shows `content` as it is."""
     from rich.text import Text
 

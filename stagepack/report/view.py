@@ -86,7 +86,7 @@ class View(Generic[InstanceT, SolutionT]):
         """Return sizes, totals and simple bounds as plain data."""
         return {}
 
-    def lines(self, given: Mapping[str, object]) -> list[tuple[str, str]]:
+    def lines(self, given: JsonObject) -> list[tuple[str, str]]:
         """Return facts as (what, text) for people."""
         return []
 

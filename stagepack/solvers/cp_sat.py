@@ -6,8 +6,9 @@ int64.  With one thread, or with a work limit, the same seed gives the same answ
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from stagepack.solvers.engine import (
     agrees,
     checked_hint,
 )
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel, CpSolver, CpSolverSolutionCallback
 
 # Printed before presolve, and only when every variable is hinted.
 HINT_IS_FEASIBLE = "The solution hint is complete and is feasible"
@@ -48,7 +52,7 @@ class CpSatEngine(Engine):
     def load(self) -> None:
         """Import OR-Tools (about 2 s the first time)."""
         super().load()
-        _import()
+        importlib.import_module("ortools.sat.python.cp_model")
 
     def job(self, task: Task) -> Job:
         """Return the run of a CpModel."""
@@ -59,11 +63,10 @@ class _Run:
     """One run of CP-SAT."""
 
     def __init__(self, task: Task) -> None:
-        cp_model, model = _import(), task.model
-        _require_minimisation(cp_model, model)
+        model = _minimisation(task.model)
         self.relay, self.log = task.relay, list[str]()
         self.start = checked_hint(task.hint, len(model.proto.variables))
-        self.solver = solver = _configured(cp_model, task.limits)
+        self.solver = solver = _configured(task.limits)
         for name, value in task.parameters.items():
             setattr(solver.parameters, name, value)
         if self.start is not None:
@@ -75,7 +78,7 @@ class _Run:
         self.valued = proto.has_objective() or proto.has_floating_point_objective()
         if self.valued:
             solver.best_bound_callback = self.relay.lower
-        self.incumbents = _incumbents(cp_model, self.relay, self.valued)
+        self.incumbents = _incumbents(self.relay, self.valued)
 
     def run(self) -> Outcome:
         """Solve the model."""
@@ -85,7 +88,7 @@ class _Run:
             # OR-Tools 9.15: presolve now and then looks up what it has removed.
             self.solver.parameters.cp_model_presolve = False
             self.solver.solve(self.model, self.incumbents)
-        outcome = _read(_import(), self.model, self.solver.response_proto)
+        outcome = _read(self.model, self.solver)
         if not self.valued:
             outcome.objective = outcome.bound = None
         return outcome
@@ -102,13 +105,10 @@ class _Run:
         return FIRST_AGREES if agreed else ""
 
 
-def _import() -> Any:
+def _minimisation(model: object) -> CpModel:
+    """Return a model that CP-SAT takes; refuse all others."""
     from ortools.sat.python import cp_model
 
-    return cp_model
-
-
-def _require_minimisation(cp_model: Any, model: Any) -> None:
     if not isinstance(model, cp_model.CpModel):
         raise StagepackError(f"engine cp-sat takes a CpModel, not a {type(model).__name__}")
     proto = model.proto
@@ -117,9 +117,12 @@ def _require_minimisation(cp_model: Any, model: Any) -> None:
     )
     if maximises:
         raise StagepackError("the model maximises; minimise the negated objective")
+    return model
 
 
-def _configured(cp_model: Any, limits: Limits) -> Any:
+def _configured(limits: Limits) -> CpSolver:
+    from ortools.sat.python import cp_model
+
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.num_workers = limits.threads
@@ -136,21 +139,23 @@ def _configured(cp_model: Any, limits: Limits) -> Any:
     return solver
 
 
-def _hinted(model: Any, hint: Array) -> Any:
+def _hinted(model: CpModel, hint: Array) -> CpModel:
     """Return a copy of `model` with `hint`: the model itself is never changed."""
     indices = np.flatnonzero(~np.isnan(hint))
     values = np.rint(hint[indices])
     if (np.abs(values) > 2.0**62).any():
         raise InputError("holds a value beyond 2**62", field="hint")
     clone = model.clone()
-    clone.clear_hints()
+    clone.proto.clear_solution_hint()
     clone.proto.solution_hint.vars.extend(indices.tolist())
     clone.proto.solution_hint.values.extend(values.astype(np.int64).tolist())
     return clone
 
 
-def _incumbents(cp_model: Any, relay: Relay, has_objective: bool) -> Any:
-    class Incumbents(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+def _incumbents(relay: Relay, has_objective: bool) -> CpSolverSolutionCallback:
+    from ortools.sat.python import cp_model
+
+    class Incumbents(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
             objective = None
             if has_objective:
@@ -163,12 +168,15 @@ def _incumbents(cp_model: Any, relay: Relay, has_objective: bool) -> Any:
     return Incumbents()
 
 
-def _read(cp_model: Any, model: Any, response: Any) -> Outcome:
+def _read(model: CpModel, solver: CpSolver) -> Outcome:
     """Return what the response says."""
+    from ortools.sat.python import cp_model
+
+    response = solver.response_proto
     status, outcome = response.status, Outcome(status=Status.UNKNOWN)
     if status == cp_model.MODEL_INVALID:
         raise StagepackError(f"CP-SAT rejects the model: {model.validate() or 'invalid'}")
-    outcome.message = cp_model.CpSolver().status_name(status)
+    outcome.message = solver.status_name(status)
     outcome.nodes = int(response.num_branches)
     outcome.work = float(response.deterministic_time)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):

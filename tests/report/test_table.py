@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from stagepack.instances.catalog import Entry
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.report import format as as_text
 from stagepack.report import summary
@@ -83,9 +83,7 @@ def test_other_tables() -> None:
         )
     ]
     assert "fast (not here: no)" in printed(methods_table(methods), 80)
-    entry = SimpleNamespace(
-        name="bert", kind="pipeline-partition", description="a network", parameters={"batch": 1}
-    )
+    entry = Entry("bert", "pipeline-partition", "a network", {"batch": 1})
     assert "a network" in printed(catalog_table([entry]), 80)
     text = printed(parameters_table(entry), 80)
     assert "batch" in text

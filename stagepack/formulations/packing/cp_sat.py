@@ -54,7 +54,7 @@ Source
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -67,6 +67,9 @@ from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.solution import PackingSolution
 from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import Domain, IntVar
 
 LARGEST_AREA = 2**62
 """Sections times height: CP-SAT adds areas up in 64 bits."""
@@ -95,7 +98,7 @@ class CpSat(PackingModel):
 
     def build(self) -> None:
         """Build the model."""
-        self.parameters: dict[str, Any] = {}
+        self.parameters: dict[str, object] = {}
         self._require_exact()
         self._build_model()
 
@@ -149,7 +152,7 @@ class CpSat(PackingModel):
         if self.frame.blocks.pairs > PRESOLVED_PAIRS or rows > PRESOLVED_ROWS:
             self.parameters["cp_model_presolve"] = False
 
-    def _domain(self, runs: list[Interval]) -> Any:
+    def _domain(self, runs: list[Interval]) -> Domain:
         return self._cp.Domain.from_intervals([list(run) for run in runs])
 
     def _offsets(self) -> None:
@@ -167,7 +170,7 @@ class CpSat(PackingModel):
     def _memories(self) -> None:
         """Sum over k of m_ik = 1; o_i + size_i <= limit_k where m_ik; loads within limit_k."""
         frame, model = self.frame, self.model
-        self.m: list[list[Any]] = []
+        self.m: list[list[IntVar]] = []
         if not frame.several:
             return
         for i in range(frame.blocks.b):
@@ -215,7 +218,7 @@ class CpSat(PackingModel):
     def _pairs(self) -> None:
         """Let o_j - o_i lie in the run of D_ij that x_ijt chooses, within one memory."""
         frame, model = self.frame, self.model
-        self.x: dict[tuple[int, int], list[tuple[Interval, Any]]] = {}
+        self.x: dict[tuple[int, int], list[tuple[Interval, IntVar]]] = {}
         for i, j in frame.neighbours() if frame.sharing else ():
             if i not in frame.sharing and j not in frame.sharing:
                 continue
@@ -253,7 +256,7 @@ class CpSat(PackingModel):
             self._spend(ROW)
             self.model.add(self.z >= self.o[i] + int(frame.size[i]))
 
-    def _minimise(self, weights: list[int], variables: list[Any], constant: int) -> None:
+    def _minimise(self, weights: list[int], variables: list[IntVar], constant: int) -> None:
         """Minimise a sum in multiples of `gain`, between `least` and `upper`."""
         frame = self.frame
         weights = [weight // frame.gain for weight in weights]
@@ -280,9 +283,9 @@ class CpSat(PackingModel):
     def _banks(self) -> None:
         """o_i = bank f_i + r_i, and g_ia where r_i + (a - 1) mod bank >= bank."""
         frame, model, bank = self.frame, self.model, self.frame.bank
-        self.f: dict[int, Any] = {}
-        self.r: dict[int, Any] = {}
-        self.g: dict[Item, Any] = {}
+        self.f: dict[int, IntVar] = {}
+        self.r: dict[int, IntVar] = {}
+        self.g: dict[Item, IntVar] = {}
         for i in sorted({i for i, _ in frame.bank_items}):
             first, last = frame.places[i][0][0], frame.places[i][-1][1]
             self.f[i] = model.new_int_var(first // bank, last // bank, f"f{i}")
@@ -303,7 +306,7 @@ class CpSat(PackingModel):
             (i, size): self.f[i] + (size - 1) // bank + self.g.get((i, size), 0)
             for i, size in frame.bank_items
         }
-        self.conflicts: dict[Any, tuple[Any, Any, Any]] = {}
+        self.conflicts: dict[tuple[Item, Item], tuple[IntVar, IntVar, IntVar]] = {}
         for e, (one, other) in enumerate(frame.bank_pairs):
             self._spend(BANK_PAIR)
             below, above, c = (model.new_bool_var(f"{name}{e}") for name in ("b", "a", "c"))
@@ -322,13 +325,13 @@ class CpSat(PackingModel):
         """Banks of the buffers of a clique do not overlap where p_ia, and z covers them."""
         frame, model, bank = self.frame, self.model, self.frame.bank
         cliques = [clique for clique in frame.bank_cliques if len(clique) > 2]  # two are told above
-        smaller: dict[Item, list[Any]] = {item: [] for clique in cliques for item in clique}
+        smaller: dict[Item, list[IntVar]] = {item: [] for clique in cliques for item in clique}
         for pair, (_, _, c) in self.conflicts.items():
             if (item := smaller_item(*pair)) in smaller:
                 smaller[item].append(c)
         banks = {}
-        self.p: dict[Item, tuple[Any, list[Any]]] = {}
-        self.taken: dict[Item, Any] = {}
+        self.p: dict[Item, tuple[IntVar, list[IntVar]]] = {}
+        self.taken: dict[Item, IntVar] = {}
         for item, conflicts in smaller.items():
             self._spend(ROW * (4 + len(conflicts)))
             p = model.new_bool_var(f"p{item}")

@@ -32,7 +32,7 @@ On the clock a phase takes one cycle more, so that the memory of an empty one co
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from stagepack.formulations.phases.groups import BACKWARD, FORWARD, GroupModel, 
 from stagepack.formulations.whole import LARGEST_SUM, WholeProgram
 from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel, IntervalVar, IntVar, LinearExpr
 
 
 class CpSat(GroupModel):
@@ -65,7 +68,7 @@ class CpSat(GroupModel):
 class _Clock:
     """The phases of one table on the clock."""
 
-    def __init__(self, model: Any, part: Part) -> None:
+    def __init__(self, model: CpModel, part: Part) -> None:
         from ortools.sat.python import cp_model
 
         self.cp, self.model, self.part = cp_model, model, part
@@ -79,13 +82,13 @@ class _Clock:
                 field="size",
                 remedy="give cycles in a coarser unit",
             )
-        self.compute: list[Any] = []
-        self.io: list[Any] = []
-        self.held: list[tuple[Any, Any]] = []
+        self.compute: list[IntervalVar] = []
+        self.io: list[IntervalVar] = []
+        self.held: list[tuple[IntervalVar, IntVar]] = []
         # By first layer: (begin, end) of the forward phase, the backward one, the last of both.
-        self.forward: dict[int, tuple[Any, Any]] = {}
-        self.backward: dict[int, tuple[Any, Any]] = {}
-        self.last: dict[int, tuple[Any, Any]] = {}
+        self.forward: dict[int, tuple[IntVar, IntVar]] = {}
+        self.backward: dict[int, tuple[IntVar, IntVar]] = {}
+        self.last: dict[int, tuple[IntVar, IntVar]] = {}
         for first in range(part.n):
             if part.starting[first]:
                 self._phases(first)
@@ -96,26 +99,26 @@ class _Clock:
 
     # ------------------------------------------------------------------ expressions
 
-    def _sum(self, terms: list[tuple[int, int]]) -> Any:
+    def _sum(self, terms: list[tuple[int, int]]) -> LinearExpr:
         x = [self.model.get_int_var_from_proto_index(column) for column, _ in terms]
         return self.cp.LinearExpr.weighted_sum(x, [value for _, value in terms])
 
-    def _chosen(self, terms: list[tuple[int, int]]) -> Any:
+    def _chosen(self, terms: list[tuple[int, int]]) -> IntVar:
         """Return a variable that equals a sum over columns of which one at most is 1."""
         variable = self.model.new_int_var(0, max((v for _, v in terms), default=0), "")
         self.model.add(variable == self._sum(terms))
         return variable
 
-    def _any(self, options: list[int]) -> Any:
+    def _any(self, options: list[int]) -> IntVar:
         """Return a literal: one of some options, of which one at most can be, is chosen."""
         literal = self.model.new_bool_var("")
         self.model.add(literal == self._sum([(self.part.y[o], 1) for o in options]))
         return literal
 
-    def _instant(self) -> Any:
+    def _instant(self) -> IntVar:
         return self.model.new_int_var(0, self.longest, "")
 
-    def _exposed(self, cut: int, direction: int) -> Any:
+    def _exposed(self, cut: int, direction: int) -> IntVar | int:
         """Return e, 0 where nothing can be hidden."""
         column = self.part.exposed.get((cut, direction))
         return 0 if column is None else self.model.get_int_var_from_proto_index(column)
@@ -157,7 +160,7 @@ class _Clock:
             for variable, other in zip(self.last[first], phase, strict=True):
                 model.add(variable == other).only_enforce_if(literal)
 
-    def _work(self, options: list[int], direction: int) -> tuple[Any, Any]:
+    def _work(self, options: list[int], direction: int) -> tuple[IntVar, IntVar]:
         part = self.part
         begin, end = self._instant(), self._instant()
         length = self._chosen([(part.y[o], self._length(o, direction)) for o in options])

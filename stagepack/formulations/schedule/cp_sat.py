@@ -50,7 +50,7 @@ where memory is tight, against retentions.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -65,6 +65,9 @@ from stagepack.instances.schedule import (
     memory_arcs,
 )
 from stagepack.instances.schedule.reasons import reasons
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import IntVar, LinearExpr
 
 LONGEST_COUNT = 16
 """Microbatches up to which memory is counted at each F: variables grow with the square."""
@@ -161,12 +164,12 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
     def _arcs(self) -> None:
         """t_v + x_de >= t_u + dur_u + lag_uv along edges between devices, both ways."""
         instance, frame, t = self.instance, self.frame, self.t
-        self.x: dict[tuple[int, int], Any] = {}
+        self.x: dict[tuple[int, int], IntVar] = {}
         for (a, b), lag in zip(instance.edges, frame.lag.tolist(), strict=True):
             d, e = int(instance.devices[a]), int(instance.devices[b])
             if d == e:
                 continue  # among the steps
-            x: Any = self._shift(d, e)
+            x = self._shift(d, e)
             for i in range(int(instance.microbatches[a])):
                 u, v = self._op((a, 0), i), self._op((b, 0), i)
                 self.model.add(t[v] + x >= t[u] + self._duration[u] + lag)
@@ -174,7 +177,7 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
                     u, v = self._op((b, 1), i), self._op((a, 1), i)
                     self.model.add(t[v] >= t[u] + x + self._duration[u] + lag)
 
-    def _shift(self, d: int, e: int) -> Any:
+    def _shift(self, d: int, e: int) -> LinearExpr | int:
         """Return o_e - o_d."""
         if not self._origins_free:
             return 0
@@ -187,7 +190,7 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
 
     def _origins(self) -> None:
         """x_de = o_e - o_d, where the pairs of devices have a cycle."""
-        self.o: list[Any] = []
+        self.o: list[IntVar] = []
         tree = _forest(self.instance.d, list(self.x))
         if len(tree) == len(self.x):
             return
@@ -217,8 +220,8 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
     def _memory(self) -> None:
         """Bytes held on a device at a time <= limit_d."""
         instance, frame, model = self.instance, self.frame, self.model
-        self.lengths: list[tuple[Any, int, int]] = []
-        self.y: dict[tuple[int, int], Any] = {}
+        self.lengths: list[tuple[IntVar, int, int]] = []
+        self.y: dict[tuple[int, int], IntVar] = {}
         for device in range(instance.d):
             if not frame.binds(device):
                 continue

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
@@ -17,7 +16,7 @@ from stagepack.errors import InputError, suggest
 from stagepack.instances.catalog.best_known import BEST_KNOWN, BestKnown, best_known
 from stagepack.instances.catalog.clusters import cluster, preset
 from stagepack.instances.problem import PROBLEMS, VOCABULARY, Generator, coerce
-from stagepack.instances.words import require_known
+from stagepack.instances.words import Words, require_known
 from stagepack.kinds import KINDS, by_family, kind_of
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class Entry:
     name: str
     kind: str
     description: str
-    parameters: Mapping[str, Any]
+    parameters: Words
 
 
 def entries(kind: str | None = None) -> list[Entry]:
@@ -103,20 +102,20 @@ def entry(name: str) -> Entry:
 
 
 @overload
-def load(name: PipelineName, **parameters: Any) -> PipelinePartition: ...
+def load(name: PipelineName, **parameters: object) -> PipelinePartition: ...
 @overload
-def load(name: PackingName, **parameters: Any) -> LmemPacking: ...
+def load(name: PackingName, **parameters: object) -> LmemPacking: ...
 @overload
-def load(name: ScheduleName, **parameters: Any) -> PipelineSchedule: ...
+def load(name: ScheduleName, **parameters: object) -> PipelineSchedule: ...
 @overload
-def load(name: PhaseName, **parameters: Any) -> PhaseSchedule: ...
+def load(name: PhaseName, **parameters: object) -> PhaseSchedule: ...
 @overload
-def load(name: GroupingName, **parameters: Any) -> LayerGrouping: ...
+def load(name: GroupingName, **parameters: object) -> LayerGrouping: ...
 @overload
-def load(name: GraphName, **parameters: Any) -> GraphPartition: ...
+def load(name: GraphName, **parameters: object) -> GraphPartition: ...
 @overload
-def load(name: str, **parameters: Any) -> Any: ...
-def load(name: str, **parameters: Any) -> Any:
+def load(name: str, **parameters: object) -> Any: ...
+def load(name: str, **parameters: object) -> Any:
     """Return an instance of the catalog.
 
     Parameters

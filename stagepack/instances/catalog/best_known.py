@@ -11,9 +11,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from stagepack.contracts import Number
+from stagepack.contracts import Instance, Number
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ BEST_KNOWN = tuple(_recorded())
 """The lines of ``best_known.csv``, beside this file."""
 
 
-def best_known(instance: Any) -> BestKnown | None:
+def best_known(instance: Instance) -> BestKnown | None:
     """Return what is known of exactly this instance, or None."""
     digest = instance.digest
     for known in BEST_KNOWN:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import msgspec
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.instances.profile import Cluster, Device, Link
+from stagepack.instances.words import Words
 
 MACHINE = frozenset({"devices", "cluster", "bandwidth", "capacity", "speed"})
 """Words that say on what a pipeline runs."""
@@ -146,7 +147,7 @@ def changed(
     )
 
 
-def asked(given: Mapping[str, Any], clock: float, base: Cluster | None = None) -> Cluster:
+def asked(given: Words, clock: float, base: Cluster | None = None) -> Cluster:
     """Return the cluster to use: the one asked for, else `base`, changed as asked.
 
     Parameters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,11 +15,11 @@ class Rows(JsonObject):
     """An object of which each entry has a line."""
 
 
-class Items(list[Any]):
+class Items(list[object]):
     """A list of which each item has a line."""
 
 
-def lines(data: Mapping[str, Any], indent: str = "") -> str:
+def lines(data: Mapping[str, object], indent: str = "") -> str:
     """Encode an object with a line for each entry that is not None, and so entries of `Rows`."""
     rows = []
     for key, value in data.items():
@@ -37,23 +36,23 @@ def lines(data: Mapping[str, Any], indent: str = "") -> str:
     return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
 
 
-def _line(value: Any) -> str:
+def _line(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=_plain).decode()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(f"{type(value)} is not JSON data")
 
 
-def unless(column: Array, usual: Any = 0) -> Array | None:
+def unless(column: Array, usual: int | Array = 0) -> Array | None:
     """Return a column, or None where its default, integers `usual`, says the same."""
     same = column.dtype.kind == "i" and bool((column == usual).all())
     return None if same else column
 
 
-def unusual(instance: Any, document: type[msgspec.Struct], names: Iterable[str]) -> JsonObject:
+def unusual(instance: object, document: type[msgspec.Struct], names: Iterable[str]) -> JsonObject:
     """Return fields of an instance by name, None for those with the default of its document.
 
     Parameters

@@ -83,7 +83,7 @@ def decode(data: bytes, shape: type[T]) -> T:
     return decoded
 
 
-def convert(given: Any, shape: type[DataT]) -> DataT:
+def convert(given: object, shape: type[DataT]) -> DataT:
     """Return plain data as `shape`, as :func:`decode` does for JSON; unknown fields are refused.
 
     Parameters

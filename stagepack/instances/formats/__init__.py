@@ -9,7 +9,7 @@ arguments: words of the vocabulary.  To add a format, write a module with a
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -25,6 +25,7 @@ from stagepack.instances.formats.registry import Format
 from stagepack.instances.formats.solutions import read_solution, write_solution
 from stagepack.instances.problem import VOCABULARY, coerce
 from stagepack.instances.profile import Cluster
+from stagepack.instances.words import Words
 from stagepack.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def read_all(
         found = chosen.kind_of(data, kind)
         parse = chosen.parsers.get(found, chosen.parse)
         instances = parse(data, _said(context, chosen, found), file.name)
-    return instances if name is None else [_select(instances, name, file)]
+    return list(instances) if name is None else [_select(instances, name, file)]
 
 
 def write(
@@ -269,7 +270,7 @@ def dump(
     return data
 
 
-def _said(given: Mapping[str, Any], chosen: Format, kind: str) -> JsonObject:
+def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
     """Return what was said beside a file of a `kind`, checked and converted; None: nothing.
 
     Raises
@@ -307,7 +308,7 @@ def _split(path: str | Path) -> tuple[Path, str | None]:
     return (Path(text), None) if exists else (Path(file), name)
 
 
-def _select(instances: list[Any], name: str, file: Path) -> Any:
+def _select(instances: Sequence[Instance], name: str, file: Path) -> Instance:
     names = [instance.name for instance in instances]
     found = [instance for instance in instances if instance.name == name]
     if len(found) == 1:

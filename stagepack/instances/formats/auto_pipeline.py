@@ -14,8 +14,7 @@ device's receive link and the last one's send link, and every device waits for i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -26,6 +25,7 @@ from stagepack.instances.formats.registry import Format
 from stagepack.instances.pipeline import KIND, Objective, PipelinePartition, Variable
 from stagepack.instances.pipeline.native import GIVEN, job
 from stagepack.instances.profile import Bytes, Cluster, Cycles, Device, Link, Positive
+from stagepack.instances.words import Words
 
 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +75,7 @@ def _sniff(data: bytes) -> bool:
     return start == b"[" and (b'"connection"' in data or b'"cycles"' in data)
 
 
-def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePartition]:
+def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
     """Return the instances of a case file, in its order.
 
     Raises
@@ -99,7 +99,7 @@ def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePar
     return instances
 
 
-def _build(case: Case, given: Mapping[str, Any]) -> PipelinePartition:
+def _build(case: Case, given: Words) -> PipelinePartition:
     """Return the instance of one case.
 
     Raises

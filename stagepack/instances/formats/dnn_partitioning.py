@@ -28,6 +28,7 @@ from stagepack.instances.documents.lines import Items, lines
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.graph import KIND, GraphPartition
 from stagepack.instances.graph.native import FEW_IDS, GIVEN, Amount, changes
+from stagepack.instances.words import Words
 
 Id = int | str
 Flag = bool | Annotated[int, msgspec.Meta(ge=0, le=1)]
@@ -74,7 +75,7 @@ def _sniff(data: bytes) -> bool:
     return strict.first_byte(data) == b"{" and b'"fpgaLatency"' in data
 
 
-def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[GraphPartition]:
+def _parse(data: bytes, given: Words, file: str) -> list[GraphPartition]:
     """Return the one instance of a file, named after it.
 
     Raises

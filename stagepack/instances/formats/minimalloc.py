@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -34,7 +33,7 @@ from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.packing.native import GIVEN, aligned
 from stagepack.instances.profile import Array
-from stagepack.instances.words import LARGEST
+from stagepack.instances.words import LARGEST, Words
 
 NEEDED = ("id", "lower", "upper", "size")
 COLUMNS = (*NEEDED, "alignment", "hint", "gaps", "offset")
@@ -200,7 +199,7 @@ def _gaps(
     return found
 
 
-def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]:
+def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
     """Return the one instance of a file, its name and capacity from the file's name.
 
     Raises
@@ -404,7 +403,7 @@ def _dump(instance: LmemPacking, file: str) -> bytes:
             raise InputError(
                 "cannot be said in CSV", field=name, remedy="write .json, or leave it out"
             )
-    columns: dict[str, Iterable[Any]] = {}
+    columns: dict[str, Iterable[object]] = {}
     if (instance.hint >= 0).any():
         columns["hint"] = instance.hint.tolist()
     return _csv(instance, columns)
@@ -423,7 +422,7 @@ def _dump_offsets(solution: PackingSolution, instance: LmemPacking) -> bytes:
     return _csv(instance, {"offset": solution.offsets.tolist()})
 
 
-def _csv(instance: LmemPacking, more: dict[str, Iterable[Any]]) -> bytes:
+def _csv(instance: LmemPacking, more: dict[str, Iterable[object]]) -> bytes:
     for name in instance.ids or ():
         if not name or set(name) & set(",\r\n\0") or name != name.strip():
             raise InputError(
@@ -431,7 +430,7 @@ def _csv(instance: LmemPacking, more: dict[str, Iterable[Any]]) -> bytes:
                 field="ids",
                 remedy="write .json, or rename the buffer",
             )
-    columns: dict[str, Iterable[Any]] = {
+    columns: dict[str, Iterable[object]] = {
         "id": map(files.guarded, instance.ids) if instance.ids else range(instance.n),
         "lower": instance.start.tolist(),
         "upper": instance.end.tolist(),

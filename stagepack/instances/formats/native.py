@@ -7,29 +7,28 @@ Each kind of problem has its own fields, described in its module ``native`` and,
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
-from stagepack.contracts import Instance
+from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.documents.lines import lines
 from stagepack.instances.formats.registry import Format
 from stagepack.instances.problem import PROBLEMS, word
+from stagepack.instances.words import Words
 from stagepack.kinds import ByKind, kind_of
 
 VERSION = 1
 
 
 class _Header(msgspec.Struct, frozen=True):
-    problem: Any = None
-    version: Any = None
-    status: Any = None
+    problem: object = None
+    version: object = None
+    status: object = None
 
 
-def schema(kind: str) -> dict[str, Any]:
+def schema(kind: str) -> JsonObject:
     """Return the JSON Schema of the native files of a kind of problem (or family: "packing").
 
     Raises
@@ -39,7 +38,7 @@ def schema(kind: str) -> dict[str, Any]:
     """
     kind = kind_of(kind)
     native = PROBLEMS[kind].native
-    made: dict[str, Any] = {
+    made: JsonObject = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Stagepack {kind}, version {VERSION}",
         **msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(native.Document))),
@@ -98,7 +97,7 @@ def _tell(data: bytes) -> str:
     return header.problem
 
 
-def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[Any]:
+def _parse(data: bytes, given: Words, file: str) -> list[Instance]:
     """Return the one instance of a native file.
 
     Raises

@@ -33,6 +33,7 @@ from stagepack.instances.groups import (
 )
 from stagepack.instances.groups.chip import GENERIC
 from stagepack.instances.groups.native import GIVEN, changed
+from stagepack.instances.words import Words
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -547,7 +548,7 @@ def _sniff(data: bytes) -> bool:
     return len(data) > 4 and data[0] == 0x08 and data[1] < 0x20 and data[2] in b"\x12\x1a\x22\x3a"
 
 
-def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LayerGrouping]:
+def _parse(data: bytes, given: Words, file: str) -> list[LayerGrouping]:
     """Return the network of a file on a chip, by default the generic one.
 
     Raises

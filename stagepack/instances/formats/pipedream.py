@@ -39,12 +39,11 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
-from typing import Any
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters
 from stagepack.instances.documents import strict
@@ -56,7 +55,7 @@ from stagepack.instances.graph.native import changes
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.instances.pipeline.native import GIVEN, job
 from stagepack.instances.profile import LayerProfile, ModelProfile
-from stagepack.instances.words import LARGEST
+from stagepack.instances.words import LARGEST, Words
 
 NODE = re.compile(r"(\S+) -- (.*) -- (forward_compute_time=.*?)(?: -- stage_id=[-\w]*)?")
 NUMBER = re.compile(r"[0-9]{1,25}(\.[0-9]{0,25})?([eE][+-]?[0-9]{1,2})?")
@@ -94,7 +93,7 @@ def _sniff(data: bytes) -> bool:
     return b"forward_compute_time=" in data and b" -- " in data and strict.first_byte(data) != b"{"
 
 
-def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelinePartition]:
+def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
     """Return the one instance of a profile, named after its file.
 
     Raises
@@ -304,7 +303,7 @@ def _chain(order: list[Node], unit: str, *, training: bool) -> ModelProfile:
     return ModelProfile(layers=tuple(layers), tensors=tensors)
 
 
-def _parse_graph(data: bytes, given: Mapping[str, Any], file: str) -> list[GraphPartition]:
+def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
     """Return the graph of a profile, named after its file.
 
     Raises
@@ -328,7 +327,7 @@ def _parse_graph(data: bytes, given: Mapping[str, Any], file: str) -> list[Graph
                 readers[name].append(at)
     times = [_times(node, unit) for node in nodes]
     pace = Fraction(given.get("bandwidth", 1)) * 2**30 / CLOCK[unit]
-    whole: dict[str, Any] = {
+    whole: JsonObject = {
         "time": [sum(both) if training else both[0] for both in times],
         "memory": [(1 + training) * node.parameters for node in nodes],
         "stash": [training * sum(node.sizes) for node in nodes],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stagepack.contracts import Instance, Solution
 from stagepack.errors import InputError
+from stagepack.instances.words import Words
 
-Parse = Callable[[bytes, Mapping[str, Any], str], list[Any]]
+Parse = Callable[[bytes, Words, str], Sequence[Instance]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +56,7 @@ class Format:
     dump: Callable[[Any, str], bytes] | None = None
     binary: bool = False
     tell: Callable[[bytes], str] | None = None
-    solution: Callable[[bytes, Any], Any] | None = None
+    solution: Callable[[bytes, Any], Solution] | None = None
     dump_solution: Callable[..., bytes] | None = None
 
     def __repr__(self) -> str:

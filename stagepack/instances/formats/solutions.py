@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from stagepack import files
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.answer import former_order, require_instance
 from stagepack.instances.documents import strict
@@ -48,10 +49,12 @@ def read_solution(
     """
     data = strict.load(path, max_bytes)
     with strict.located(path):
-        return cast("Solution", solution_in(data, instance))
+        return solution_in(data, instance)
 
 
-def solution_in(data: bytes, instance: Any = None, *, any_digest: bool = False) -> Any:
+def solution_in(
+    data: bytes, instance: Instance | None = None, *, any_digest: bool = False
+) -> Solution:
     """Return the solution in the bytes of a file, as :func:`read_solution` does.
 
     Parameters
@@ -70,7 +73,7 @@ def solution_in(data: bytes, instance: Any = None, *, any_digest: bool = False) 
         if known.solution is not None and known.sniff(data):
             _require_kind(PROBLEMS[known.kinds[0]], instance)
             return known.solution(data, instance)
-    document = strict.decode(data, dict[str, Any])
+    document = strict.decode(data, JsonObject)
     if str(document.get("problem")) in PROBLEMS and "version" in document:
         raise InputError(
             f"holds an instance of {document['problem']}, no solution",
@@ -98,13 +101,14 @@ def solution_in(data: bytes, instance: Any = None, *, any_digest: bool = False) 
         )
     _require_kind(told, instance)
     try:
-        return told.solution.from_dict(given, instance)
+        found: Solution = told.solution.from_dict(given, instance)
     except InputError as error:
         error.field = f"solution.{error.field}" if inside else error.field
         raise
+    return found
 
 
-def _told(given: Any, instance: Any) -> Problem | None:
+def _told(given: object, instance: Instance | None) -> Problem | None:
     """Return the problem whose solution a document is by its fields, that of the instance first."""
     there = {name for name in given if given[name] is not None} if type(given) is dict else set()
     own = None if instance is None else PROBLEMS[instance.kind]
@@ -114,7 +118,7 @@ def _told(given: Any, instance: Any) -> Problem | None:
     return max(found, key=lambda known: len(known.solution_fields), default=None)
 
 
-def _require_kind(told: Problem, instance: Any) -> None:
+def _require_kind(told: Problem, instance: Instance | None) -> None:
     """Refuse a solution that cannot be of `instance`, or that cannot be read without one."""
     field = told.solution_fields[0]
     if instance is None and told.needs_instance:
@@ -131,7 +135,7 @@ def _require_kind(told: Problem, instance: Any) -> None:
         )
 
 
-def _require_digest(digest: Any, instance: Any) -> None:
+def _require_digest(digest: object, instance: Instance) -> None:
     if isinstance(digest, str) and digest and digest != instance.digest:
         raise InputError(
             f"is a result for another instance ({digest}, not {instance.digest})",
@@ -143,9 +147,9 @@ def _require_digest(digest: Any, instance: Any) -> None:
 @former_order("solution", "path", "instance")
 def write_solution(
     instance: Instance | None,
-    solution: Solution | Result[Any],
+    solution: Solution | Result[Solution],
     path: str | Path,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Write a solution, whole or not at all; names that end in ``.gz`` are compressed.
 
@@ -169,7 +173,7 @@ def write_solution(
     """
     if instance is not None:
         require_instance(instance)
-        solution = instance.solution_in(cast("Any", solution), shaped=False)
+        solution = instance.solution_in(solution, shaped=False)
     elif isinstance(solution, Result) or not hasattr(solution, "to_dict"):
         raise InputError(
             "is missing", field="instance", remedy="write_solution(instance, solution, path)"

@@ -18,9 +18,8 @@ Source: ``torch/distributed/pipelining/schedules.py``, ``_Action`` and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.schedule import KIND, PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.native import GIVEN, changes
 from stagepack.instances.schedule.timing import longest_path
+from stagepack.instances.words import Words
 
 WORK = ("F", "B", "I", "W")
 OTHER = (
@@ -105,7 +105,7 @@ def _work(cell: str, where: str) -> Iterator[Work]:
             yield Work(int(found[1]), found[2], int(found[3]), where)
 
 
-def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[PipelineSchedule]:
+def _parse(data: bytes, given: Words, file: str) -> list[PipelineSchedule]:
     """Return the instance whose stages, devices and microbatches are those of the file.
 
     Raises

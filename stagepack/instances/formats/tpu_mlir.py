@@ -12,8 +12,7 @@ the buffers that compute and DMA touch at once; they should not share a bank.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -23,6 +22,7 @@ from stagepack.instances.documents import strict
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.packing import KIND, Banks, LmemPacking
 from stagepack.instances.packing.native import GIVEN
+from stagepack.instances.words import Words
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 Timestep = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
@@ -41,7 +41,7 @@ class Group(msgspec.Struct, frozen=True):
     """One layer group; what it says of its operations is not needed here."""
 
     group: int
-    timestep_table: Annotated[list[Any], msgspec.Meta(min_length=1)]
+    timestep_table: Annotated[list[object], msgspec.Meta(min_length=1)]
     lmem_bytes: Positive
     banks: Positive
     eu_bytes: Positive
@@ -61,7 +61,7 @@ def _sniff(data: bytes) -> bool:
     return strict.first_byte(data) == b"{" and b'"timestep_table"' in data
 
 
-def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking]:
+def _parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
     """Return an instance for each group, named after the model and the group's number.
 
     Raises
@@ -81,7 +81,7 @@ def _parse(data: bytes, given: Mapping[str, Any], file: str) -> list[LmemPacking
     return instances
 
 
-def _build(group: Group, given: Mapping[str, Any], name: str, source: str) -> LmemPacking:
+def _build(group: Group, given: Words, name: str, source: str) -> LmemPacking:
     """Return the instance of one group.
 
     Raises

@@ -22,7 +22,7 @@ from stagepack.instances.groups.check import alone_cycles
 from stagepack.instances.problem import Generator
 from stagepack.instances.profile import Array
 
-MACHINE: dict[str, Any] = {
+MACHINE: JsonObject = {
     "devices": 4,
     "cpus": 0,
     "capacity": None,
@@ -155,7 +155,7 @@ GENERATORS: dict[str, Generator] = {
     ),
 }
 
-SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("resnet50", {}),
     ("inception-v1", {"training": True}),
     ("random/blocks", {}),

@@ -20,6 +20,7 @@ from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.graph.words import DeviceOrder, Objective
 from stagepack.instances.profile import Array, Bytes
+from stagepack.instances.words import Words
 
 Amount = (
     Annotated[int, msgspec.Meta(ge=0, le=2**62)] | Annotated[float, msgspec.Meta(ge=0, le=2.0**62)]
@@ -97,7 +98,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 # ---------------------------------------------------------------------- reading
 
 
-def parse(document: Document, given: Mapping[str, Any]) -> GraphPartition:
+def parse(document: Document, given: Words) -> GraphPartition:
     """Return the instance of a document, changed as is `given` beside it.
 
     Raises
@@ -139,7 +140,7 @@ def parse(document: Document, given: Mapping[str, Any]) -> GraphPartition:
     return GraphPartition.from_arrays(**{**whole, **changes(given, whole)})
 
 
-def changes(given: Mapping[str, Any], known: Mapping[str, Any]) -> JsonObject:
+def changes(given: Words, known: Words) -> JsonObject:
     """Return what was said beside a file as arguments of a constructor.
 
     Parameters

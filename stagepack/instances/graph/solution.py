@@ -14,6 +14,7 @@ from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.profile import Array
+from stagepack.instances.words import Words
 from stagepack.shown import ShownSolution, some
 
 FEW_IDS = 1000  # among which a misspelt one is looked for
@@ -117,7 +118,7 @@ class GraphSolution(ShownSolution):
         return f"{len(self.assignment)} nodes, devices {some(self.assignment)}"
 
 
-def _devices(given: Mapping[str, Any], instance: GraphData) -> list[int]:
+def _devices(given: Words, instance: GraphData) -> list[int]:
     """Return the devices of nodes by id, in the order of the nodes."""
     ids = instance.ids or tuple(map(str, range(instance.n)))
     known = set(ids)

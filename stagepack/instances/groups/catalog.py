@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source, Weight
 from stagepack.instances.groups.chips import preset
@@ -32,7 +33,7 @@ NETWORKS = {
     "vgg19": "VGG-19: 16 convolutions, 3 fully connected layers",
     "zfnet512": "ZFNet-512: 5 wide convolutions, 3 fully connected layers",
 }
-MACHINE: dict[str, Any] = {
+MACHINE: JsonObject = {
     "chip": "bm1684x",
     "slicing": "n-then-h",
     "standalone": "any",
@@ -71,7 +72,7 @@ def _network(name: str, **given: Any) -> LayerGrouping:
     return parse(grown, {**_given(given), "name": f"{name}-{given['chip']}"})
 
 
-def _given(given: dict[str, Any]) -> dict[str, Any]:
+def _given(given: JsonObject) -> JsonObject:
     """Return what is said of a chip and of groups, as changes of an instance."""
     said = {**given, "chip": preset(given["chip"])}
     if said["capacity"] is None:
@@ -135,7 +136,7 @@ GENERATORS: dict[str, Generator] = {
     ),
 }
 
-SUITE: tuple[tuple[str, dict[str, Any]], ...] = (
+SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("squeezenet", {"chip": "cv184x"}),
     ("resnet50", {}),
     ("shufflenet", {"chip": "cv184x"}),

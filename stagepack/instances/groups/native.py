@@ -6,18 +6,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.documents.lines import Items, unusual
 from stagepack.instances.groups.chip import GENERIC, LaneChip
 from stagepack.instances.groups.data import HALF, Source
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import Operator, Size
 from stagepack.instances.groups.words import Objective, Order, Slicing, Standalone, Timesteps
+from stagepack.instances.words import Words
 
 Part = Annotated[float, msgspec.Meta(ge=0, le=2**31)]
 
@@ -56,7 +57,7 @@ GIVEN = frozenset({"capacity", "objective", *CHANGED})
 """What may be said beside a file."""
 
 
-def parse(document: Document, given: Mapping[str, Any]) -> LayerGrouping:
+def parse(document: Document, given: Words) -> LayerGrouping:
     """Return the instance of a document, changed as is `given` beside it.
 
     Raises
@@ -69,7 +70,7 @@ def parse(document: Document, given: Mapping[str, Any]) -> LayerGrouping:
     return changed(LayerGrouping.from_arrays(**fields), given)
 
 
-def changed(instance: LayerGrouping, given: Mapping[str, Any]) -> LayerGrouping:
+def changed(instance: LayerGrouping, given: Words) -> LayerGrouping:
     """Return an instance as is said beside its file."""
     said = dict(given)
     if "capacity" in said:
@@ -78,7 +79,7 @@ def changed(instance: LayerGrouping, given: Mapping[str, Any]) -> LayerGrouping:
     return instance.replace(**said) if said else instance
 
 
-def dump(instance: LayerGrouping) -> dict[str, Any]:
+def dump(instance: LayerGrouping) -> JsonObject:
     """Return what the document of an instance says: an operator a line, defaults left out."""
     return {
         "chip": None if instance.chip == GENERIC else brief(instance.chip),
@@ -90,7 +91,7 @@ def dump(instance: LayerGrouping) -> dict[str, Any]:
     }
 
 
-def brief(struct: msgspec.Struct) -> dict[str, Any]:
+def brief(struct: msgspec.Struct) -> JsonObject:
     """Return the fields of a struct that are not what they are by default."""
     found = {}
     for name, default in _defaults(type(struct)):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.regions import Cut, Regions
@@ -100,7 +101,7 @@ class GroupingSolution(ShownSolution):
         """
         return strict.convert(data, cls)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return it as JSON data; what says nothing is left out."""
         known = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {

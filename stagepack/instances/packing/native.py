@@ -9,7 +9,7 @@ given.  Fields, units and defaults are those of :class:`stagepack.instances.pack
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -22,6 +22,7 @@ from stagepack.instances.packing.data import Banks, Gap
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Bytes
+from stagepack.instances.words import Words
 
 Moment = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
@@ -139,7 +140,7 @@ COLUMNS = ("ids", "size", "start", "end", "alignment", "fixed", "accesses", "pre
 # ---------------------------------------------------------------------- reading
 
 
-def parse(document: Document, given: Mapping[str, Any]) -> LmemPacking:
+def parse(document: Document, given: Words) -> LmemPacking:
     """Return the instance of a document, changed as is `given` beside it.
 
     Raises
@@ -219,7 +220,7 @@ def _limits(columns: Columns, index: _Index) -> JsonObject:
     }
 
 
-def aligned(own: Any, n: int, given: Mapping[str, Any]) -> Any:
+def aligned(own: Any, n: int, given: Words) -> Any:
     """Return alignments of n buffers: what is `given` for those that have none of their own.
 
     Parameters
@@ -236,7 +237,7 @@ def aligned(own: Any, n: int, given: Mapping[str, Any]) -> Any:
     return np.where(own == 1, given["alignment"], own)
 
 
-def _columns(buffers: Any) -> dict[str, Any]:
+def _columns(buffers: Any) -> JsonObject:
     """Return a list of buffer objects as columns, gaps and ranges by index."""
     ids = [buffer.id for buffer in buffers]
     unnamed = [at for at, name in enumerate(ids) if name is None]
@@ -279,7 +280,7 @@ def _columns(buffers: Any) -> dict[str, Any]:
     }
 
 
-def _of_columns(columns: Columns) -> dict[str, Any]:
+def _of_columns(columns: Columns) -> JsonObject:
     given = {name: getattr(columns, name) for name in COLUMNS}
     if columns.ids is not None:
         given["ids"] = [str(name) for name in columns.ids]
@@ -327,11 +328,11 @@ class _Index:
 # ---------------------------------------------------------------------- writing
 
 
-def dump(instance: LmemPacking) -> dict[str, Any]:
+def dump(instance: LmemPacking) -> JsonObject:
     """Return what the document of an instance says: columns, defaults left out."""
     name = instance.buffer_id
     alive = instance.conflicts is None
-    columns: dict[str, Any] = {
+    columns: JsonObject = {
         "ids": instance.ids,
         "size": instance.size,
         "start": instance.start if alive else None,
@@ -368,7 +369,7 @@ def dump(instance: LmemPacking) -> dict[str, Any]:
     }
 
 
-def _gap(gap: Gap, name: str) -> dict[str, Any]:
+def _gap(gap: Gap, name: str) -> JsonObject:
     whole = {"buffer": name, "start": gap.start, "end": gap.end, "low": gap.low, "high": gap.high}
     return {key: value for key, value in whole.items() if value or key not in ("low", "high")}
 
@@ -377,7 +378,7 @@ def _named(instance: LmemPacking, pairs: Iterable[Any]) -> list[list[str]]:
     return [[instance.buffer_id(int(i)) for i in pair] for pair in pairs]
 
 
-def _banks(instance: LmemPacking) -> dict[str, Any] | None:
+def _banks(instance: LmemPacking) -> JsonObject | None:
     banks = instance.banks
     if banks is None:
         return None

@@ -8,12 +8,12 @@ All other fields, their units and defaults are those of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.documents.lines import Rows, unless, unusual
 from stagepack.instances.phases.data import Policy
@@ -21,6 +21,7 @@ from stagepack.instances.phases.instance import PhaseSchedule
 from stagepack.instances.phases.modes import Mode
 from stagepack.instances.phases.words import Objective
 from stagepack.instances.profile import Bytes, Chip
+from stagepack.instances.words import Words
 
 Cycles = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
@@ -113,7 +114,7 @@ COLUMNS = (
 )
 
 
-def parse(document: Document, given: Mapping[str, Any]) -> PhaseSchedule:
+def parse(document: Document, given: Words) -> PhaseSchedule:
     """Return the instance of a document, changed as is `given` beside it.
 
     Raises
@@ -143,13 +144,13 @@ def parse(document: Document, given: Mapping[str, Any]) -> PhaseSchedule:
     return PhaseSchedule.from_arrays(**fields)
 
 
-def _columns(layers: list[Layer], first: int | None) -> dict[str, Any]:
+def _columns(layers: list[Layer], first: int | None) -> JsonObject:
     """Return layer objects as columns."""
     if not layers:
         raise InputError("no layers", field="layers", remedy="give at least one layer")
     if first is None:
         raise InputError("is missing", field="input", remedy="give the bytes of the input x_0")
-    found: dict[str, Any] = {
+    found: JsonObject = {
         name: [getattr(layer, name) for layer in layers]
         for name in ("variables", "forward", *COLUMNS)
     }
@@ -170,10 +171,10 @@ def _columns(layers: list[Layer], first: int | None) -> dict[str, Any]:
     return found
 
 
-def dump(instance: PhaseSchedule) -> dict[str, Any]:
+def dump(instance: PhaseSchedule) -> JsonObject:
     """Return what the document of an instance says: columns, defaults left out."""
     usual = {"sharding": np.ones(instance.n), "layer_class": np.arange(instance.n)}
-    columns: dict[str, Any] = {
+    columns: JsonObject = {
         "names": instance.layer_names,
         "variables": instance.variables,
         "forward": instance.forward,

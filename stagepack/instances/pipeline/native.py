@@ -9,12 +9,12 @@ fields, their units and defaults are those of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters
 from stagepack.instances.documents.lines import Rows, unless, unusual
@@ -23,6 +23,7 @@ from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.words import Objective
 from stagepack.instances.profile import Array, Bytes, Cluster, LayerProfile, ModelProfile
+from stagepack.instances.words import Words
 
 Time = (
     Annotated[int, msgspec.Meta(ge=0, le=2**62)] | Annotated[float, msgspec.Meta(ge=0, le=2.0**62)]
@@ -110,12 +111,12 @@ class Document(
 # ---------------------------------------------------------------------- reading
 
 
-def job(given: Mapping[str, Any]) -> dict[str, Any]:
+def job(given: Words) -> JsonObject:
     """Return what was said of the work alone, not of the machine."""
     return {name: value for name, value in given.items() if name in JOB}
 
 
-def parse(document: Document, given: Mapping[str, Any]) -> PipelinePartition:
+def parse(document: Document, given: Words) -> PipelinePartition:
     """Return the instance that a document describes, changed as is `given` beside it.
 
     Raises
@@ -132,7 +133,7 @@ def parse(document: Document, given: Mapping[str, Any]) -> PipelinePartition:
                 field=name,
                 remedy="leave out --bandwidth",
             )
-    options: dict[str, Any] = {
+    options: JsonObject = {
         **{
             name: getattr(document, name)
             for name in ("name", "source", "forbidden_cuts", "fixed_cuts", *JOB)
@@ -164,7 +165,7 @@ def parse(document: Document, given: Mapping[str, Any]) -> PipelinePartition:
 
 
 def _from_columns(
-    document: Document, columns: Columns, cluster: Cluster, options: dict[str, Any]
+    document: Document, columns: Columns, cluster: Cluster, options: JsonObject
 ) -> PipelinePartition:
     for name, empty in (("tensors", {}), ("results", None)):
         if getattr(document, name) != empty:
@@ -242,7 +243,7 @@ def _require_small_sum(values: Any, field: str) -> None:
 # ---------------------------------------------------------------------- writing
 
 
-def dump(instance: PipelinePartition) -> dict[str, Any]:
+def dump(instance: PipelinePartition) -> JsonObject:
     """Return what the document of an instance says: columns, defaults left out.
 
     Raises
@@ -278,7 +279,7 @@ def dump(instance: PipelinePartition) -> dict[str, Any]:
     }
 
 
-def _shared_object(shared: SharedBytes) -> dict[str, Any] | None:
+def _shared_object(shared: SharedBytes) -> JsonObject | None:
     if len(set(shared.names)) < len(shared.names):
         raise InputError(
             "two keys have one name", field="shared", remedy="give every key a name of its own"
@@ -293,9 +294,9 @@ def _shared_object(shared: SharedBytes) -> dict[str, Any] | None:
     } or None
 
 
-def _lean(struct: msgspec.Struct) -> dict[str, Any]:
+def _lean(struct: msgspec.Struct) -> JsonObject:
     """Return a struct as JSON data without the fields that have their default (1 is not 1.0)."""
-    lean: dict[str, Any] = {}
+    lean: JsonObject = {}
     for field in msgspec.structs.fields(struct):
         value = getattr(struct, field.name)
         if type(value) is type(field.default) and value == field.default:

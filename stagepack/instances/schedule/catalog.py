@@ -21,6 +21,7 @@ from stagepack.instances.pipeline import catalog as pipelines
 from stagepack.instances.pipeline.check import stage_compute, stage_memory
 from stagepack.instances.problem import Generator
 from stagepack.instances.schedule import PipelineSchedule
+from stagepack.instances.words import Words
 
 UNITS: Mapping[str, Any] = {"forward": 1, "backward": 1, "weight": 1, "latency": 0}
 # Where the networks that do not train on four IPUs are trained.
@@ -311,7 +312,7 @@ def _limited(
 
 
 def _made(
-    make: Callable[..., PipelineSchedule], own: Mapping[str, Any], given: Mapping[str, Any]
+    make: Callable[..., PipelineSchedule], own: Mapping[str, Any], given: Words
 ) -> Callable[..., PipelineSchedule]:
     """Return a function of all parameters: those of `make`, and those that change any schedule."""
 
@@ -327,7 +328,7 @@ def _entry(
     make: Callable[..., PipelineSchedule],
     own: Mapping[str, Any],
     description: str,
-    given: Mapping[str, Any] = _LIMITED,
+    given: Words = _LIMITED,
 ) -> Generator:
     return Generator(_made(make, own, given), {**given, **own}, description)
 

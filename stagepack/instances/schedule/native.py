@@ -7,15 +7,16 @@ device, a lone number stands for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from stagepack.contracts import JsonObject
 from stagepack.instances.documents.lines import unusual
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.instance import PipelineSchedule
 from stagepack.instances.schedule.words import Objective
+from stagepack.instances.words import Words
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Cycles = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
@@ -61,7 +62,7 @@ class Document(
     device_names: list[str] | None = None
 
 
-def parse(document: Document, given: Mapping[str, Any]) -> PipelineSchedule:
+def parse(document: Document, given: Words) -> PipelineSchedule:
     """Return the instance of a document, changed as is `given` beside it.
 
     Raises
@@ -74,12 +75,12 @@ def parse(document: Document, given: Mapping[str, Any]) -> PipelineSchedule:
     return PipelineSchedule.from_arrays(**{**fields, **changes(given)})
 
 
-def changes(given: Mapping[str, Any]) -> dict[str, Any]:
+def changes(given: Words) -> JsonObject:
     """Return what was said of a schedule as arguments of its constructor."""
     return {"limit" if name == "capacity" else name: value for name, value in given.items()}
 
 
-def dump(instance: PipelineSchedule) -> dict[str, Any]:
+def dump(instance: PipelineSchedule) -> JsonObject:
     """Return what the document of an instance says: columns, defaults left out."""
     chain = tuple((stage, stage + 1) for stage in range(instance.p - 1))
     alone = instance.devices.tolist() == list(range(instance.p))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import as_written, axes, engineering, finish, quiet, short, target
-from stagepack.report.extra import Axes, extra
+from stagepack.report.extra import Axes, Target, extra
 from stagepack.report.format import number
 from stagepack.report.graph.layers import Layered, layered
 from stagepack.report.graph.numbers import (
@@ -29,7 +29,8 @@ from stagepack.report.graph.numbers import (
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED, byte_unit
 
 if TYPE_CHECKING:
-    from stagepack.instances.graph import GraphPartition
+    from stagepack.instances.graph import GraphPartition, GraphSolution
+    from stagepack.result import Result
 
 WIDTH, HIGHEST = 11.0, 7.0  # inches, of the graph
 TALLEST = 0.44  # inches, of a node
@@ -43,8 +44,8 @@ SHORT = 6  # letters that are left of a name at least
 
 def partition_chart(
     instance: GraphPartition,
-    solution: Any,
-    path: Any = None,
+    solution: GraphSolution | Result[GraphSolution],
+    path: Target = None,
     ax: Axes = None,
     *,
     title: str | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -59,7 +58,7 @@ class GraphView(View[GraphPartition, GraphSolution]):
             "microbatches": instance.microbatches,
         }
 
-    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def lines(self, given: JsonObject) -> list[tuple[str, str]]:
         """Return facts as (what, text) for people."""
         number = as_text.number
         nodes = number(given["nodes"])

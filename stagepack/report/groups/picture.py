@@ -15,7 +15,7 @@ from stagepack.report.canvas import (
     stacked,
     target,
 )
-from stagepack.report.extra import Axes
+from stagepack.report.extra import Axes, Target
 from stagepack.report.groups.numbers import (
     ALONE,
     ARCS,
@@ -39,7 +39,8 @@ from stagepack.report.groups.numbers import (
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED, byte_step, byte_unit
 
 if TYPE_CHECKING:
-    from stagepack.instances.groups import LayerGrouping
+    from stagepack.instances.groups import GroupingSolution, LayerGrouping
+    from stagepack.result import Result
 
 WIDTH = 11.0  # inches
 POINTS = 700  # across the columns, about
@@ -55,8 +56,8 @@ Span = tuple[int, int]
 
 def group_chart(
     instance: LayerGrouping,
-    solution: Any,
-    path: Any = None,
+    solution: GroupingSolution | Result[GroupingSolution],
+    path: Target = None,
     ax: Axes = None,
     *,
     title: str | None = None,
@@ -93,8 +94,8 @@ def group_chart(
 
 def group_rows(
     instance: LayerGrouping,
-    solution: Any,
-    path: Any = None,
+    solution: GroupingSolution | Result[GroupingSolution],
+    path: Target = None,
     *,
     group: int = 0,
     title: str | None = None,

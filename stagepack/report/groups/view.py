@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.check import alone_row, group_cycles
@@ -41,7 +42,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
     chosen = "Plan of"
     things = (GroupingSolution,)
 
-    def facts(self, instance: LayerGrouping) -> dict[str, Any]:
+    def facts(self, instance: LayerGrouping) -> JsonObject:
         """Return sizes and totals as plain data."""
         chip = instance.chip
         kinds = Counter(str(operator.kind) for operator in instance.operators)
@@ -66,7 +67,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             "standalone": str(instance.standalone),
         }
 
-    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def lines(self, given: JsonObject) -> list[tuple[str, str]]:
         """Return facts as (what, text) for people."""
         number, quantity = as_text.number, as_text.quantity
         kinds = ", ".join(f"{count} {name}" for name, count in given["kinds"].items())
@@ -101,7 +102,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
         chip = instance.chip.name or "a chip"
         return f"{as_text.plural(instance.n, 'operator')} on {shown(chip)}, {instance.objective}"
 
-    def rows(self, instance: LayerGrouping, solution: GroupingSolution) -> list[dict[str, Any]]:
+    def rows(self, instance: LayerGrouping, solution: GroupingSolution) -> list[JsonObject]:
         """Return what each group amounts to."""
         found = []
         cycles = group_cycles(instance, solution)
@@ -132,11 +133,11 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             )
         return found
 
-    def solution_facts(self, instance: LayerGrouping, solution: GroupingSolution) -> dict[str, Any]:
+    def solution_facts(self, instance: LayerGrouping, solution: GroupingSolution) -> JsonObject:
         """Return what a plan amounts to, as plain data under the names it has in JSON."""
         return {"groups": self.rows(instance, solution)}
 
-    def columns(self, instance: LayerGrouping, solution: GroupingSolution) -> list[dict[str, Any]]:
+    def columns(self, instance: LayerGrouping, solution: GroupingSolution) -> list[JsonObject]:
         """Return a row a group."""
         return self.rows(instance, solution)
 

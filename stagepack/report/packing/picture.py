@@ -9,7 +9,7 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import as_written, axes, finish, quiet, target
-from stagepack.report.extra import Axes
+from stagepack.report.extra import Axes, Target
 from stagepack.report.packing.numbers import (
     CLASH,
     COLOURS,
@@ -25,7 +25,8 @@ from stagepack.report.packing.numbers import (
 from stagepack.report.style import GRID, INK, MUTED, byte_step, byte_unit
 
 if TYPE_CHECKING:
-    from stagepack.instances.packing import LmemPacking
+    from stagepack.instances.packing import LmemPacking, PackingSolution
+    from stagepack.result import Result
 
 FEW = 1500  # up to so many rectangles, each has a border and, where there is room, its name
 LETTERS = 90  # that numbers below the map may have in all
@@ -36,8 +37,8 @@ WIDTHS = {"solid": 1.8, "dash": 1.3, "dot": 1.5}
 
 def memory_map(
     instance: LmemPacking,
-    solution: Any,
-    path: Any = None,
+    solution: PackingSolution | Result[PackingSolution],
+    path: Target = None,
     ax: Axes = None,
     *,
     scale: str = "auto",

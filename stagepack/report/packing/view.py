@@ -97,7 +97,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
             ],
         }
 
-    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def lines(self, given: JsonObject) -> list[tuple[str, str]]:
         """Return facts as (what, text) for people."""
         number, quantity = as_text.number, as_text.quantity
         load, largest = given["largest_load"], given["largest_buffer"]

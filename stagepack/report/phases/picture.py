@@ -15,7 +15,7 @@ from stagepack.report.canvas import (
     target,
     time_axis,
 )
-from stagepack.report.extra import Axes
+from stagepack.report.extra import Axes, Target
 from stagepack.report.phases.numbers import (
     COLOURS,
     ROWS,
@@ -27,13 +27,14 @@ from stagepack.report.phases.numbers import (
 from stagepack.report.style import GRID, INK, byte_unit
 
 if TYPE_CHECKING:
-    from stagepack.instances.phases import PhaseSchedule
+    from stagepack.instances.phases import PhaseSchedule, PhaseSolution
+    from stagepack.result import Result
 
 
 def phase_chart(
     instance: PhaseSchedule,
-    solution: Any,
-    path: Any = None,
+    solution: PhaseSolution | Result[PhaseSolution],
+    path: Target = None,
     ax: Axes = None,
     *,
     title: str | None = None,

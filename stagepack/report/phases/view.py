@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from stagepack.contracts import JsonObject
@@ -66,7 +65,7 @@ class PhaseView(View[PhaseSchedule, PhaseSolution]):
             "clock": float(chip.clock),
         }
 
-    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def lines(self, given: JsonObject) -> list[tuple[str, str]]:
         """Return facts as (what, text) for people."""
         number, quantity = as_text.number, as_text.quantity
         batches, least = given["microbatches"], given["least_memory"]

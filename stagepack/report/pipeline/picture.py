@@ -21,7 +21,7 @@ from stagepack.report.canvas import (
     short,
     target,
 )
-from stagepack.report.extra import Axes
+from stagepack.report.extra import Axes, Target
 from stagepack.report.pipeline.numbers import (
     Stack,
     capacities,
@@ -40,7 +40,7 @@ FEW_LAYERS = 60  # up to so many layers, their borders are drawn too
 def stage_map(
     instance: PipelinePartition,
     solutions: Any,
-    path: Any = None,
+    path: Target = None,
     ax: Axes = None,
     *,
     scale: str = "cycles",
@@ -119,7 +119,7 @@ def stage_map(
 def device_bars(
     instance: PipelinePartition | Estimate | None = None,
     solution: Any = None,
-    path: Any = None,
+    path: Target = None,
     ax: Axes = None,
     *,
     title: str | None = None,
@@ -156,7 +156,7 @@ def device_bars(
 def memory_bars(
     instance: PipelinePartition | Estimate | None = None,
     solution: Any = None,
-    path: Any = None,
+    path: Target = None,
     ax: Axes = None,
     *,
     title: str | None = None,
@@ -198,7 +198,7 @@ def _bars(
     words: str,
     instance: Any,
     solution: Any,
-    path: Any,
+    path: Target,
     ax: Axes,
     title: str | None,
 ) -> Axes:

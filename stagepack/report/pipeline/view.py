@@ -80,7 +80,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             found["compute_bound"] = None
         return found
 
-    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def lines(self, given: JsonObject) -> list[tuple[str, str]]:
         """Return facts as (what, text) for people."""
         number, quantity = as_text.number, as_text.quantity
         mode = "inference"

@@ -18,7 +18,7 @@ from stagepack.report.canvas import (
     target,
     time_axis,
 )
-from stagepack.report.extra import Axes
+from stagepack.report.extra import Axes, Target
 from stagepack.report.schedule.numbers import (
     COLOURS,
     ScheduleBars,
@@ -30,15 +30,16 @@ from stagepack.report.schedule.numbers import (
 from stagepack.report.style import INK, line_colour
 
 if TYPE_CHECKING:
-    from stagepack.instances.schedule import PipelineSchedule
+    from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+    from stagepack.result import Result
 
 FEW = 1500  # up to so many operations, each has a border and, where there is room, its number
 
 
 def schedule_chart(
     instance: PipelineSchedule,
-    solution: Any,
-    path: Any = None,
+    solution: ScheduleSolution | Result[ScheduleSolution],
+    path: Target = None,
     ax: Axes = None,
     *,
     title: str | None = None,

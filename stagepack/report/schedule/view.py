@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,7 +57,7 @@ class ScheduleView(View[PipelineSchedule, ScheduleSolution]):
             "bound_source": source,
         }
 
-    def lines(self, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def lines(self, given: JsonObject) -> list[tuple[str, str]]:
         """Return facts as (what, text) for people."""
         number = as_text.number
         mode = "inference"

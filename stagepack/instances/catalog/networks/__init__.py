@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from stagepack.instances.catalog.networks import convolutional, transformers
 from stagepack.instances.catalog.networks.network import Block, Network
@@ -18,7 +17,7 @@ class Recipe:
     """How to make a network: its function, what that takes, and what it usually runs on."""
 
     make: Callable[..., Network]
-    shape: Mapping[str, Any]
+    shape: Mapping[str, object]
     description: str
     cluster: str = "ipu-pod4"
     state_bytes: int = 4  # two moments in half precision
@@ -69,7 +68,7 @@ NETWORKS: dict[str, Recipe] = {
 }
 
 
-def network(name: str, **parameters: Any) -> Network:
+def network(name: str, **parameters: object) -> Network:
     """Return a network without any hardware; parameters left out have their defaults."""
     recipe = NETWORKS[name]
     return recipe.make(**{"training": False, **recipe.shape, **parameters})
