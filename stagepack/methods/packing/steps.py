@@ -34,9 +34,6 @@ FIRST = 1.0
 RIGID = 0.5
 """Seconds of work for blocks that are kept from shrinking and sharing."""
 
-LEG = 0.1
-"""Seconds of work of a kernel call of annealing at most."""
-
 TURN, WINDOWS = 6.0, 2.0
 """Seconds of work for annealing and for packing windows anew, by turns."""
 
@@ -226,7 +223,7 @@ def improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = mat
             target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
             seed=seed + turn * TURNS,
             # How long it may take decides how fast it cools.
-            legs=None if math.isinf(seconds) else max(1, round(min(TURN, seconds) / LEG)),
+            legs=None if math.isinf(seconds) else max(1, round(min(TURN, seconds) / annealing.LEG)),
             keep_going=_both(keep_going, attempt.for_a_while(TURN)),
             on_solution=lambda offsets: attempt.offer(offsets, "anneal"),
         )

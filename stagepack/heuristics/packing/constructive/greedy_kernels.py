@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.packing.constructive.rules import BANKS, BEST, FIRST, TOP
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 NOWHERE = -1
@@ -246,7 +246,7 @@ class Lists(NamedTuple):
     shift: int
 
 
-@inner
+@step
 def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: Array) -> int:
     """Add an interval to the heap; return its new length.
 
@@ -271,7 +271,7 @@ def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: 
     return filled + 1
 
 
-@inner
+@step
 def pop_interval(filled: int, heap_low: Array, heap_high: Array) -> int:
     """Take the lowest interval off the heap; return its new length.
 
@@ -301,7 +301,7 @@ def pop_interval(filled: int, heap_low: Array, heap_high: Array) -> int:
     return filled
 
 
-@inner
+@step
 def _forbid(i: int, ceiling: int, pieces: Pieces, lists: Lists, offsets: Array) -> tuple[int, int]:
     """Fill the heap with the offsets block i may not take; return its length and the work done."""
     heap_low, heap_high, shift = lists.heap_low, lists.heap_high, lists.shift
@@ -337,7 +337,7 @@ def _forbid(i: int, ceiling: int, pieces: Pieces, lists: Lists, offsets: Array) 
     return filled, work
 
 
-@inner
+@step
 def _bank_cost(i: int, offset: int, pieces: Pieces, offsets: Array) -> int:
     """Return twice the partners of block i in its banks, plus 1 if it straddles without need."""
     nbytes, size = pieces.bank_bytes, pieces.size[i]

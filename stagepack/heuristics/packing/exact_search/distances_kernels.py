@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 
@@ -75,7 +75,7 @@ def forbidden(
     return used
 
 
-@inner
+@step
 def _without_zero(low: Array, high: Array, begin: int, used: int) -> int:
     """Take zero out of the runs begin .. used - 1; return where they end."""
     for k in range(begin, used):

@@ -74,13 +74,13 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     SELECT,
     Record,
 )
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 # ---------------------------------------------------------------------- places
 
 
-@inner
+@step
 def _legal(block: Record, at: int, ranges: Array) -> int:
     """Return the lowest offset from `at` up that the block's ranges allow, or NOWHERE."""
     at = max(0, (at + block.step - 1) // block.step * block.step)
@@ -92,7 +92,7 @@ def _legal(block: Record, at: int, ranges: Array) -> int:
     return NOWHERE
 
 
-@inner
+@step
 def _forbids(entry: Record, distance: int, runs: Array) -> int:
     """Return the run of an entry of `near` that holds a distance, or -1."""
     for r in range(entry.run, entry.run_end):
@@ -101,7 +101,7 @@ def _forbids(entry: Record, distance: int, runs: Array) -> int:
     return -1
 
 
-@inner
+@step
 def _free(block: Record, at: int, shapes: Shapes, control: Array) -> int:
     """Return the lowest legal offset from `at` up that no placed block forbids, or NOWHERE."""
     while True:
@@ -121,7 +121,7 @@ def _free(block: Record, at: int, shapes: Shapes, control: Array) -> int:
             return at
 
 
-@inner
+@step
 def _resting(block: Record, at: int, shapes: Shapes, control: Array) -> int:
     """Return the lowest free offset from `at` up where the block may rest, or NOWHERE.
 
@@ -165,7 +165,7 @@ def _resting(block: Record, at: int, shapes: Shapes, control: Array) -> int:
 # ---------------------------------------------------------------------- facts
 
 
-@inner
+@step
 def _remember(what: int, index: int, old: int, trail: Array, control: Array) -> None:
     top = control[TRAIL]
     trail[top, 0] = what
@@ -174,7 +174,7 @@ def _remember(what: int, index: int, old: int, trail: Array, control: Array) -> 
     control[TRAIL] = top + 1
 
 
-@inner
+@step
 def _undo(mark: int, blocks: Array, trail: Array, control: Array) -> None:
     for top in range(control[TRAIL] - 1, mark - 1, -1):
         block, old = blocks[trail[top, 1]], trail[top, 2]
@@ -187,13 +187,13 @@ def _undo(mark: int, blocks: Array, trail: Array, control: Array) -> None:
     control[TRAIL] = mark
 
 
-@inner
+@step
 def _cut(height: int, control: Array) -> None:
     """Note that the tree is cut here, because what is below it has at least this height."""
     control[LEAST] = min(control[LEAST], height)
 
 
-@inner
+@step
 def _await(i: int, blocks: Array, queue: Array, control: Array) -> None:
     block = blocks[i]
     if block.offset < 0 and not block.waiting:
@@ -202,7 +202,7 @@ def _await(i: int, blocks: Array, queue: Array, control: Array) -> None:
         control[WAITING] += 1
 
 
-@inner
+@step
 def _touch(block: Record, shapes: Shapes, control: Array) -> None:
     """Have the sections and neighbours of a block looked at."""
     for r in range(block.section, block.section_end):
@@ -217,7 +217,7 @@ def _touch(block: Record, shapes: Shapes, control: Array) -> None:
         _await(block.after, shapes.blocks, shapes.queue, control)
 
 
-@inner
+@step
 def _absorbed(member: Record, blocks: Array, partners: Array) -> bool:
     """Return whether an unplaced member may lie within what another one of its section holds."""
     i = member.block
@@ -231,7 +231,7 @@ def _absorbed(member: Record, blocks: Array, partners: Array) -> bool:
     return False
 
 
-@inner
+@step
 def _top(s: int, shapes: Shapes, control: Array) -> int:
     """Return how high a section must reach: unplaced pieces cut to slices fill what is free."""
     blocks, members, order = shapes.blocks, shapes.members, shapes.order
@@ -267,7 +267,7 @@ def _top(s: int, shapes: Shapes, control: Array) -> int:
     return filled + waiting
 
 
-@inner
+@step
 def _deduce(count: int, capacity: int, shapes: Shapes, trail: Array, control: Array) -> bool:
     """Raise lowest places until they hold, then look at the sections touched; False: failure."""
     raises, fits, until = 0, True, control[WORK] + STEPS
@@ -304,7 +304,7 @@ def _deduce(count: int, capacity: int, shapes: Shapes, trail: Array, control: Ar
     return fits
 
 
-@inner
+@step
 def _blockable(block: Record, shapes: Shapes, control: Array) -> bool:
     """Return whether something may still keep an unplaced block from its excluded place."""
     control[WORK] += block.near_end - block.near
@@ -321,7 +321,7 @@ def _blockable(block: Record, shapes: Shapes, control: Array) -> bool:
     return False
 
 
-@inner
+@step
 def _exclude(i: int, capacity: int, shapes: Shapes, trail: Array, control: Array) -> bool:
     """Raise an unplaced block from its lowest place, which something must forbid in the end."""
     block = shapes.blocks[i]
@@ -358,7 +358,7 @@ def least_peak(shapes: Shapes, control: Array) -> int:
     return peak
 
 
-@inner
+@step
 def _chosen(begin: int, end: int, focus: int, shapes: Shapes, lists: Array) -> int:
     """Return the block of lists[begin : end] of the lowest place, then of the least rank.
 
@@ -383,7 +383,7 @@ def _chosen(begin: int, end: int, focus: int, shapes: Shapes, lists: Array) -> i
     return best
 
 
-@inner
+@step
 def _divide(frame: Array, shapes: Shapes, lists: Array, parts: Array, control: Array) -> None:
     """Write the connected parts of a frame's unplaced blocks to `lists` and `parts`."""
     blocks = shapes.blocks

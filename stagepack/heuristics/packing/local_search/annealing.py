@@ -34,10 +34,13 @@ WORDS = 512
 """Words of 64 units of memory that first fit marks; a heap where memory has more units."""
 
 BUDGET = 8_000_000
-"""Steps of a kernel call: about a tenth of a second."""
+"""Steps of a kernel call: less than a tenth of a second."""
 
-STEP = 0.1 / BUDGET
+STEP = 5e-9
 """Seconds of a step."""
+
+LEG = STEP * BUDGET
+"""Seconds of work of a kernel call at most."""
 
 MADE, ENTRY, PAIR = 3e-4, 1e-7, 1e-8
 """Seconds of making a search, of an entry of its rows, and of a pair looked at for them."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stagepack.heuristics.packing.constructive.greedy_kernels import pop_interval, push_interval
-from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 
@@ -71,6 +71,9 @@ class Annealing(NamedTuple):
 TRIAL = 48
 """Steps that any trial is worth, however few blocks there are: its numbers are drawn."""
 
+BIT, HEAP = 2, 8
+"""Steps of a block in the way of another: its units are marked, or it goes through a heap."""
+
 TARGET, ENERGY, TRIALS = range(3)
 
 REORDERED, RETARGETED = -1, -2
@@ -120,7 +123,7 @@ def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Arr
     return ptr, other
 
 
-@inner
+@step
 def _draw(search: Annealing, below: int) -> int:
     """Return a random number in [0, below): xorshift64*, Vigna 2016."""
     x = search.random[0]
@@ -132,7 +135,7 @@ def _draw(search: Annealing, below: int) -> int:
     return np.int64(high) % below  # type: ignore[return-value]
 
 
-@inner
+@step
 def _trailing_zeros(x: Any) -> int:
     """Return the number of zeros below the lowest one of a word that is not 0."""
     count, width = 0, 32
@@ -144,7 +147,7 @@ def _trailing_zeros(x: Any) -> int:
     return count
 
 
-@inner
+@step
 def _next(bits: Array, at: int, end: int, flip: Any) -> int:
     """Return the first bit from `at` on that differs from those of `flip`, at most `end`."""
     word = at >> 6
@@ -160,8 +163,8 @@ def _next(bits: Array, at: int, end: int, flip: Any) -> int:
     return end
 
 
-@inner
-def _fit_bits(i: int, search: Annealing) -> Any:
+@step
+def _fit_bits(i: int, search: Annealing) -> int:
     """Return the lowest offset of block i beside those before it, by marking units of memory."""
     ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
     full = ~np.uint64(0)
@@ -198,7 +201,7 @@ def _fit_bits(i: int, search: Annealing) -> Any:
             j = other[r]
             if place[j] < at:
                 lowest = max(lowest, offsets[j] + search.size[j])
-        return (lowest + step - 1) // step * step
+        return int((lowest + step - 1) // step * step)
     while lowest < top:
         lowest = _next(bits, lowest, top, full)
         lowest = (lowest + step - 1) // step * step
@@ -211,7 +214,7 @@ def _fit_bits(i: int, search: Annealing) -> Any:
     return lowest
 
 
-@inner
+@step
 def _fit_heap(i: int, search: Annealing) -> int:
     """Return the lowest offset of block i beside those before it, by a heap of what they take."""
     ptr, other, offsets, place = search.ptr, search.other, search.offsets, search.place
@@ -231,14 +234,23 @@ def _fit_heap(i: int, search: Annealing) -> int:
     return lowest
 
 
-@inner
-def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int]:
-    """Count what block i sticks out above the target; return the energy and highest excess."""
-    excess = search.excess
+@step
+def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int, int]:
+    """Count what block i sticks out above the target.
+
+    Returns
+    -------
+    cost, peak : int
+        The energy and the highest excess with it.
+    sections : int
+        That were looked at.
+    """
+    excess, sections = search.excess, 0
     height = search.offsets[i] + search.size[i] - search.state[TARGET]
     if height <= 0:
-        return cost, peak
+        return cost, peak, sections
     for p in range(search.piece_ptr[i], search.piece_ptr[i + 1]):
+        sections += search.end[p] - search.first[p]
         for s in range(search.first[p], search.end[p]):
             if excess[s] < height:
                 cost += height - excess[s]
@@ -246,10 +258,10 @@ def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int]:
     if height > peak:
         cost += 3 * (height - peak)
         peak = height
-    return cost, peak
+    return cost, peak, sections
 
 
-@inner
+@step
 def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
     """Place the marked blocks from `begin` on again, and those their moves concern.
 
@@ -270,12 +282,13 @@ def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
     )
     trial = search.state[TRIALS]
     search.excess[:] = 0
-    cost, peak, moved, work = 0, 0, 0, len(search.excess) // 8 + len(order)
+    marked = len(search.bits) > 0
+    cost, peak, moved, work = 0, 0, 0, len(search.excess) // 8
     for at in range(len(order)):
         i = order[at]
         if at >= begin and mark[i] == trial:
-            offset = _fit_bits(i, search) if len(search.bits) else _fit_heap(i, search)
-            work += 2 * (ptr[i + 1] - ptr[i])
+            offset = _fit_bits(i, search) if marked else _fit_heap(i, search)
+            work += (BIT if marked else HEAP) * (ptr[i + 1] - ptr[i])
             before = offsets[i]
             if offset != before:
                 search.undo_block[moved] = i
@@ -289,13 +302,14 @@ def _replace(begin: int, limit: int, search: Annealing) -> tuple[int, int, int]:
                     low = offsets[j]
                     if before < low or (low < top and offset < low + search.size[j]):
                         mark[j] = trial
-        cost, peak = _raise(i, cost, peak, search)
+        cost, peak, sections = _raise(i, cost, peak, search)
+        work += 1 + sections // 4
         if cost > limit:
             break
     return cost, moved, work
 
 
-@inner
+@step
 def _shift(source: int, target: int, search: Annealing) -> None:
     """Move the block at `source` in the order to `target`."""
     order, place = search.order, search.place
@@ -311,8 +325,8 @@ def _shift(source: int, target: int, search: Annealing) -> None:
     place[i] = target
 
 
-@inner
-def _choose(search: Annealing) -> Any:
+@step
+def _choose(search: Annealing) -> int:
     """Return a block to move: any, one above the target, or one that meets such a block."""
     offsets, other = search.offsets, search.other
     order, ptr = search.order, search.ptr
@@ -320,7 +334,7 @@ def _choose(search: Annealing) -> Any:
     i = order[at]
     kind = _draw(search, 4)
     if kind == 3:
-        return i
+        return int(i)
     for _ in range(len(order)):
         i = order[at]
         if offsets[i] + search.size[i] > search.state[TARGET]:
@@ -330,7 +344,7 @@ def _choose(search: Annealing) -> Any:
         j = other[ptr[i] + _draw(search, ptr[i + 1] - ptr[i])]
         if search.place[j] >= 0:
             i = j
-    return i
+    return int(i)
 
 
 @compiled

@@ -10,6 +10,7 @@ from stagepack.heuristics.packing.local_search.annealing_kernels import (
     ENERGY,
     RETARGETED,
     TARGET,
+    TRIALS,
     Annealing,
     anneal,
 )
@@ -145,6 +146,21 @@ def test_valid_with_circular_time_graphs_alignment_and_fixed_offsets() -> None:
         assert (offsets + blocks.size).max() <= (start + blocks.size).max()
         moved += not np.array_equal(offsets, start)
     assert moved
+
+
+@pytest.mark.parametrize("alive", [10, 60])
+def test_a_heap_counts_more_than_marks(monkeypatch: pytest.MonkeyPatch, alive: int) -> None:
+    def trials(words: int) -> int:
+        monkeypatch.setattr(annealing, "WORDS", words)
+        n, start = 400, np.arange(400)
+        size = np.random.default_rng(4).integers(1, 9, n)
+        blocks = Blocks.of(LmemPacking.from_arrays(size, start, start + alive))
+        search = annealing._search(blocks, poor(blocks), np.ones(n, dtype=bool), 1, 0)
+        search.state[TARGET], search.state[ENERGY] = blocks.load.max() - 1, RETARGETED
+        anneal(search, 1e-9, 400_000)
+        return int(search.state[TRIALS])
+
+    assert trials(1) < 0.8 * trials(512)  # of the same budget
 
 
 def test_finds_the_optimum_above_the_load() -> None:
