@@ -35,7 +35,16 @@ LARGEST_COEFFICIENT = 2**10
 
 
 def add(terms: Terms, column: int, value: int) -> None:
-    """Add `value` to the coefficient of a column."""
+    """Add to the coefficient of a column.
+
+    Parameters
+    ----------
+    terms : Terms
+        The row, which is changed.
+    column : int
+    value : int
+        Nothing is entered for 0.
+    """
     if value:
         terms[column] = terms.get(column, 0) + value
 

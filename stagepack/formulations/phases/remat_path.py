@@ -132,7 +132,15 @@ class RematPath(RematProgram):
         return self.step.x[first] if first and source != KEPT else 0
 
     def run_bytes(self, first: int, end: int, source: int) -> int:
-        """Return what is there of a run just before the backward pass of layer `end`."""
+        """Return what is there of a run just before the backward pass of layer `end`.
+
+        Parameters
+        ----------
+        first, end : int
+            Layers of the run, half-open.
+        source : int
+            What becomes of the layer before it.
+        """
         step = self.step
         return (
             self.base_of(first, source)
@@ -141,7 +149,15 @@ class RematPath(RematProgram):
         )
 
     def run_again(self, first: int, end: int, source: int) -> int:
-        """Return the most bytes of a run, gradients included, while it is computed again."""
+        """Return the most bytes of a run, gradients included, while it is computed again.
+
+        Parameters
+        ----------
+        first, end : int
+            Layers of the run, half-open.
+        source : int
+            What becomes of the layer before it.
+        """
         step = self.step
         stage = end if self.ties(end) else end - 1
         last = end if self.ties(end) or step.tape[end - 1] else end - 1
@@ -153,7 +169,15 @@ class RematPath(RematProgram):
         return most
 
     def run_peak(self, first: int, end: int, source: int) -> int:
-        """Return the most bytes of a run, gradients included, in backward passes of its own."""
+        """Return the most bytes of a run, gradients included, in backward passes of its own.
+
+        Parameters
+        ----------
+        first, end : int
+            Layers of the run, half-open.
+        source : int
+            What becomes of the layer before it.
+        """
         step = self.step
         held = self.base_of(first, source)
         most = 0 if self.ties(end) else self.run_again(first, end, source)

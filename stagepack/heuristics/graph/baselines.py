@@ -1,7 +1,7 @@
 """What is done by hand: stages of equal work, or of equal bytes, along one topological order.
 
 Accelerators take their shares in their order, each in proportion to its speed; nothing is searched,
-so that memory, CPUs and traffic are met or not.  O(blocks).
+so that memory, CPUs and traffic are met or not.  O(blocks).  Source: common practice.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ pays for the net.  So it costs at least the time of v and the least cut that par
 a flow out of v through its nets into the work of their members, of which every block takes as much
 as it works.  Any flow is a bound; the one pushed here looks at the direct members only.
 
-O(classes * blocks + nets of the heaviest blocks).
+O(classes * blocks + nets of the heaviest blocks).  Source: own work.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ Stages keep their order and their class of device; a block moves to another stag
 stands in its way, where memory suffices and no stage is left empty that must not be.  What is
 lowered is a norm of all loads that is little more than the largest: it tells moves apart that leave
 the largest as it is.
+
+Cost: a move looks at the nets and neighbours of the blocks that go along, of which there is a most.
+Source: Kirkpatrick et al., *Optimization by Simulated Annealing*, Science 1983; moves are our own.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 The rule is that of the seed, which is TPU-MLIR's: what is alive longest first, of those the
 largest.  Where it finds no place below the capacity the exact search of LMEM packing decides.  The
 same rule minding banks may need more room: what it finds is preferred, but nothing depends on it.
+
+Cost: a greedy placement by either rule; the exact search, where it runs, ends by its limit of work.
+Source: TPU-MLIR, as the seed tells it; what follows the rule is ours.
 """
 
 from __future__ import annotations

@@ -210,7 +210,16 @@ def _window(operator: Operator, axis: int) -> tuple[int, int, int]:
 
 
 def needs_all(operator: Operator, which: int, axis: int) -> bool:
-    """Whether every part of the output along an axis needs all of an input."""
+    """Whether every part of the output along an axis needs all of an input.
+
+    Parameters
+    ----------
+    operator : Operator
+    which : int
+        The input, from 0.
+    axis : int
+        Out of N, C, D, H, W.
+    """
     kind = operator.kind
     if AXES[axis] in operator.whole or axis == D:
         return True
@@ -286,7 +295,15 @@ def compute_cycles(
 
 
 def buffer_bytes(operator: Operator, part: Shape, chip: LaneChip) -> int:
-    """Return the bytes in every lane that computing a part of the output takes besides."""
+    """Return the bytes in every lane that computing takes besides inputs and output.
+
+    Parameters
+    ----------
+    operator : Operator
+    part : Shape
+        Of the output that is computed.
+    chip : LaneChip
+    """
     share = -(-operator.buffer * _values(part) // _values(operator.full))
     return aligned(share, chip.eu_bytes)
 

@@ -58,7 +58,15 @@ def dealt(size: int, parts: int) -> list[Range]:
 
 
 def share(size: int, parts: int, at: int) -> Range:
-    """Return one of the ranges that :func:`dealt` returns."""
+    """Return one of the ranges that :func:`dealt` returns.
+
+    Parameters
+    ----------
+    size, parts : int
+        As there.
+    at : int
+        Which, from 0.
+    """
     least, longer = divmod(size, parts)
     return at * least + min(at, longer), least + (at < longer)
 

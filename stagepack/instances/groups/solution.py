@@ -76,7 +76,14 @@ class GroupingSolution(ShownSolution):
         spills: tuple[tuple[int, int, int], ...],
         offsets: tuple[int, ...],
     ) -> GroupingSolution:
-        """Return the plan with other timesteps and addresses in one group."""
+        """Return the plan with other timesteps and addresses in one group.
+
+        Parameters
+        ----------
+        group : int
+        positions, spills, offsets : tuple
+            What the plan is to say of it.
+        """
         given = {"positions": positions, "spills": spills, "offsets": offsets}
         changed = {}
         for name, value in given.items():

@@ -203,7 +203,14 @@ class Timetable:
         return tuple(found)
 
     def row_cycles(self, row: int, stages: Sequence[int], first: int = -1) -> int:
-        """Return the cycles of a row when some stages run, as :meth:`iteration`."""
+        """Return the cycles of one row when some stages run.
+
+        Parameters
+        ----------
+        row : int
+        stages, first
+            As for :meth:`iteration`.
+        """
         chip, rows = self.regions.instance.chip, self.rows
         moving = sum(self.transfers[stage * rows + row] for stage in stages)
         moving += self.once[first * rows + row] if first >= 0 else 0

@@ -34,7 +34,21 @@ WordT = TypeVar("WordT", bound=StrEnum)
 
 
 def word(given: str, words: type[WordT], name: str) -> WordT:
-    """Return a word of a vocabulary."""
+    """Return a word of a vocabulary.
+
+    Parameters
+    ----------
+    given : str
+    words : type of enumeration
+        The vocabulary.
+    name : str
+        Of the field, for the message.
+
+    Raises
+    ------
+    InputError
+        For another word, with those that there are.
+    """
     if given not in list(words):
         raise InputError(
             f"unknown {str(given)[:40]!r}", field=name, remedy="choose from " + ", ".join(words)

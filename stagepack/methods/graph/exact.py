@@ -91,7 +91,17 @@ class Search:
         return broken
 
     def along_orders(self, orders: int, patience: int, seconds: float) -> None:
-        """Look for partitions along many orders, of which the first is cut in equal shares."""
+        """Look for partitions along many orders, of which the first is cut in equal shares.
+
+        Parameters
+        ----------
+        orders : int
+            To begin with.
+        patience : int
+            Changes of the best of them that may fail in a row.
+        seconds : float
+            Of work, after which to end.
+        """
         if self.progress.solution is None:
             self.equal_work()
         self.hunt(lambda hunt: hunt.search(orders, patience, seconds), "linear-dp")
