@@ -94,7 +94,7 @@ class Search:
         Stopped
             Once the clock says no.
         """
-        paths = _Paths(known, upper)
+        paths = Paths(known, upper)
         for size in range(1, self._network.n + 1):
             for at in paths.levels[size]:
                 self._require_time()
@@ -106,7 +106,7 @@ class Search:
             standing = [self._stands(paths, *pair) for pair in groups]
             if all(standing):
                 return self._placements.plan(
-                    [(_members(paths.group(*pair)), paths.cut(*pair)) for pair in groups]
+                    [(members(paths.group(*pair)), paths.cut(*pair)) for pair in groups]
                 )
             self._relabel(paths)
         self._tell(on_bound, upper)
@@ -120,7 +120,7 @@ class Search:
         if self._placements.decided and cycles < FAR:
             on_bound(cycles)
 
-    def _arrive(self, paths: _Paths, end: int) -> None:
+    def _arrive(self, paths: Paths, end: int) -> None:
         """Price the groups that complete an ideal."""
         starts = paths.starts(end, self._oracle.instance.max_group, self._network.lone)
         spend(ARRIVED + GROUPED * len(starts))
@@ -142,26 +142,26 @@ class Search:
         banned = [frozenset[int]()] * len(way)
         if self._oracle.bans:
             for at, group in zip(asked, groups, strict=True):
-                banned[at] = self._oracle.banned(_members(group))
+                banned[at] = self._oracle.banned(members(group))
         cycles, chosen = self._oracle.price(way, banned, below=below)
         return cycles[asked], chosen[asked]
 
-    def _stands(self, paths: _Paths, start: int, end: int) -> bool:
+    def _stands(self, paths: Paths, start: int, end: int) -> bool:
         """Whether the buffers of a group can be placed; if not, it is priced anew."""
         group = paths.group(start, end)
-        if self._placements.stands(_members(group), paths.cut(start, end)):
+        if self._placements.stands(members(group), paths.cut(start, end)):
             return True
-        paths.change(start, end, *self._oracle.again(_members(group)))
+        paths.change(start, end, *self._oracle.again(members(group)))
         return False
 
-    def _relabel(self, paths: _Paths) -> None:
+    def _relabel(self, paths: Paths) -> None:
         for level in paths.levels[1:]:
             for at in level:
                 paths.label(at)
             self._require_time()
 
 
-class _Paths:
+class Paths:
     """Ideals and the arcs between them that may be part of a better plan.
 
     Attributes
@@ -287,7 +287,7 @@ class _Paths:
         return int(np.flatnonzero(self._arcs[end].start == start)[0])
 
 
-def _members(group: int) -> tuple[int, ...]:
+def members(group: int) -> tuple[int, ...]:
     """Return the operators of a set of bits, rising."""
     return tuple(at for at in range(group.bit_length()) if group >> at & 1)
 

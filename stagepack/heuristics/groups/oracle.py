@@ -324,11 +324,15 @@ def _slots(rows: int, tensors: int) -> Slots:
     )
 
 
-def load_kernels() -> None:
-    """Compile or load what :class:`Oracle` runs, on a network of one operator."""
-    tiny = LayerGrouping.from_arrays(
+def tiny() -> LayerGrouping:
+    """Return a network of one operator."""
+    return LayerGrouping.from_arrays(
         [Operator(name="y", kind=OperatorKind.ELEMENTWISE, inputs=("x",), shape=(1, 1, 1, 1))],
         [Source(name="x", shape=(1, 1, 1, 1))],
         chip=GENERIC,
     )
-    Oracle(tiny).ends(1)
+
+
+def load_kernels() -> None:
+    """Compile or load what :class:`Oracle` runs, on a network of one operator."""
+    Oracle(tiny()).ends(1)

@@ -9,6 +9,8 @@ from stagepack.heuristics.groups import dag as convex
 from stagepack.heuristics.groups import dp as search
 from stagepack.heuristics.groups import ideals
 from stagepack.heuristics.groups.dp import FAR, Partition
+from stagepack.heuristics.groups.free import FreeOracle, load_free_kernels
+from stagepack.heuristics.groups.lazy import Choices
 from stagepack.heuristics.groups.least import behind
 from stagepack.heuristics.groups.network import machine, network
 from stagepack.heuristics.groups.oracle import Oracle, load_kernels
@@ -19,11 +21,12 @@ from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.groups.apart import spread
 from stagepack.methods.groups.explain import explain
-from stagepack.methods.groups.inside import improve
+from stagepack.methods.groups.joint import Joint
 from stagepack.methods.models import load_engine
 from stagepack.methods.packing.attempt import warm_up
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
+from stagepack.solvers import Engine
 
 GroupingProgress = Progress[GroupingSolution]
 Run = Callable[[LayerGrouping, GroupingProgress, Settings], None]
@@ -210,17 +213,43 @@ def _over_orders(instance: LayerGrouping) -> str:
 
 
 def cp_sat(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
-    """Improve what happens inside the groups of the best plan by the rule."""
-    before_search = _load(progress)
-    progress.raise_bound(
-        max(ideals.Network(instance).all_left()), "compute, or transfers, of all operators"
-    )
+    """Prove the least cycles of groups, cuts, timesteps, spills and addresses together."""
+    engine = load_engine("cp-sat", progress, settings)
     WORKING[_over_orders(instance)](instance, progress, settings)
-    if progress.keep_going() and progress.solution is None:
-        why = explain(instance, progress.keep_going)
-        progress.reason = f"no plan by the rule to begin with: {why}"
-    elif progress.keep_going():
-        improve(instance, progress, settings, before_search)
+    try:
+        found = _search_free(instance, progress, settings, engine)
+    except Stopped:
+        return
+    if not found:
+        progress.prove_infeasible(explain(instance, progress.keep_going))
+
+
+def _search_free(
+    instance: LayerGrouping, progress: GroupingProgress, settings: Settings, engine: Engine
+) -> bool:
+    """Look at all that may be part of a better plan; return False where there is none at all."""
+    progress.require_time()
+    before_search, operators = _load(progress), ideals.Network(instance)
+    orders = ideals.orders(operators)
+    known, proves = ideals.chains(operators, orders[:1]), _over_orders(instance) == "dp"
+    if not proves:
+        every = ideals.lattice(operators, MOST_IDEALS, progress.keep_going)
+        known, proves = every or ideals.chains(operators, orders), every is not None
+    upper = FAR if progress.objective is None else int(progress.objective) + 1
+    choices = Choices(known, upper)
+    oracle = FreeOracle(instance, branching=True, ask=progress.require_time)
+    with progress.setup("loading kernels"):
+        load_free_kernels()
+
+    def bound(cycles: int) -> None:
+        if proves:
+            progress.raise_bound(min(cycles, upper - 1), "shortest path, whatever the timesteps")
+
+    choices.find(operators, oracle, progress.require_time, bound)
+    run = Joint(
+        instance, choices, oracle.cuts, progress, settings, engine, before_search, proves
+    )
+    return run.run() or not proves
 
 
 def _auto(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:

@@ -1,0 +1,69 @@
+"""What groups take at least where loads and stores are free: every cut of many sets of operators.
+
+Cost: O(parts * edges) for ranges and O(rows * moves) for every cut, a group.  Source: ours.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.groups import free_kernels as kernels
+from stagepack.heuristics.groups.oracle import NONE, STEP, STEPS, Oracle, tiny
+from stagepack.instances.profile import Array
+
+
+class FreeOracle(Oracle):
+    """An oracle that knows what groups take at least, whatever their timesteps."""
+
+    def floors(self, steps: Array, below: Array) -> Array:
+        """Return the least cycles of groups in every cut; `NONE` where it is of no use.
+
+        No timesteps, spills and addresses take less; a cut is left out where no spills let its
+        bytes fit.
+
+        Parameters
+        ----------
+        steps : ndarray of int64, shape (groups, 4)
+            As in :meth:`.Oracle.price`.
+        below : ndarray of int64, shape (groups,)
+            Cycles that are of no use, nor are any more.
+        """
+        found = np.full((len(steps), len(self.cuts)), NONE)
+        net, moves = self._net, len(self._net.weights) + 2 * len(self._net.size)
+        room = kernels.Falling(
+            np.zeros(self.longest, np.int64),
+            np.zeros(moves, np.int64),
+            np.zeros(moves, np.int64),
+            np.zeros(self.longest, np.int64),
+            np.zeros(len(net.size), np.int64),
+            np.zeros(5, np.int64),
+        )
+        for tracks, past, _, first, cuts in self._room.portions():
+            place = np.array([0, -1])
+            part = np.full((len(steps), len(cuts)), NONE)
+            while place[0] < len(steps):
+                done = kernels.floors(
+                    net,
+                    self._machine,
+                    tracks,
+                    self._slots,
+                    past,
+                    self._rows,
+                    room,
+                    cuts,
+                    steps,
+                    below,
+                    part,
+                    place,
+                    STEPS,
+                )
+                spend(STEP * done)
+                self._ask()
+            found[:, first : first + len(cuts)] = part
+        return found
+
+
+def load_free_kernels() -> None:
+    """Compile or load what :meth:`FreeOracle.floors` runs, on a network of one operator."""
+    FreeOracle(tiny(), branching=True).floors(np.array([[0, 0, 0, 1]]), np.array([NONE]))

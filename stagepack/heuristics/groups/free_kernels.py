@@ -1,0 +1,385 @@
+"""Kernels of groups in which loads and stores are free: what cuts take at least, of many groups.
+
+What no timesteps, no spills and no addresses can be better than, in a group of T rows that is cut
+into L slices a core.  Iterations run one after the other; in those that compute, row r takes its
+compute c_r at least, and its transfers.  So with several slices
+
+    the first two    sum of c_r + what of the first slice's loads cannot hide beside compute
+    the last two     sum of c_r + what of the last slice's stores cannot
+    L - 2 others     sum of c_r + what of all that moves with every slice cannot
+
+and one slice is like the first two and the last two with one compute between them.  Loads that
+operator k and those before it need hide in the rows before k, stores in rows behind; transfers are
+not divided: the j longest are in j rows at most, so that what hides of them is at most the j
+longest computes among these.
+
+Bytes are those that are alive whatever is spilled: what an operator reads and writes, what it reads
+in the row before, what it writes in the row after, and what is resident.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stagepack.heuristics.groups.group_kernels import (
+    NONE,
+    C,
+    D,
+    Rows,
+    _arrive,
+    _bad,
+    _bytes,
+    _constant,
+    _empty,
+    _live,
+    _loaded,
+    _values,
+    _written,
+    compute,
+    lane_bytes,
+    moved,
+)
+from stagepack.heuristics.groups.growth_kernels import (
+    Past,
+    Slots,
+    Tracks,
+    ceil,
+    clear,
+    retract,
+    stored,
+)
+from stagepack.heuristics.groups.network_state import Machine, Network
+from stagepack.instances.compiled import compiled, step
+from stagepack.instances.profile import Array
+
+PRICED = 8
+"""Elementary steps of an operator, or of a tensor, where a bound is found."""
+
+
+class Falling(NamedTuple):
+    """Room for what is known of a group.
+
+    Attributes
+    ----------
+    rows : ndarray of int64, shape (rows,)
+        Compute, the longest first.
+    moves, every : ndarray of int64, shape (moves,)
+        Transfers of one kind, and of both, the longest first.
+    head : ndarray of int64, shape (rows,)
+        What cannot hide of the loads that operators up to each row need.
+    known : ndarray of int64, shape (tensors,)
+        The last position in which a tensor is known to be alive, by slot; -1: none.
+    totals : ndarray of int64, shape (5,)
+        How many are in `moves` and in `every`; cycles that move with every slice, and with the
+        first alone; bytes that are alive all the time.
+    """
+
+    rows: Array
+    moves: Array
+    every: Array
+    head: Array
+    known: Array
+    totals: Array
+
+
+@step
+def _insert(falling: Array, count: int, value: int) -> None:
+    """Insert a value into so many in falling order."""
+    at = count
+    while at > 0 and falling[at - 1] < value:
+        falling[at] = falling[at - 1]
+        at -= 1
+    falling[at] = value
+
+
+@step
+def _unhidden(moves: Array, count: int, rows: Array, many: int) -> int:
+    """Return the cycles of so many transfers that cannot hide in so many rows."""
+    most = open_ = 0
+    for at in range(count):
+        open_ += moves[at]
+        if at < many:
+            open_ -= rows[at]
+        most = max(most, open_)
+    return int(most)
+
+
+@step
+def _load(room: Falling, rows: Rows, way: tuple[int, bool], at: int, cycles: int, held: int) -> None:
+    """Take a load into account that the operator at a position is the first to need.
+
+    Parameters
+    ----------
+    way : (int, bool)
+        The period, and whether it is resident.
+    cycles, held : int
+        Of it, and bytes in every lane.
+    """
+    period, resident = way
+    _insert(room.moves, room.totals[0], cycles)
+    room.totals[0] += 1
+    if resident:
+        room.totals[3] += cycles
+    else:
+        room.totals[2] += cycles
+        _insert(room.every, room.totals[1], cycles)
+        room.totals[1] += 1
+    if resident and period:
+        room.totals[4] += held
+    else:
+        room.totals[4] += _live(rows, period, at - 1, at, held)
+
+
+@step
+def _read(
+    net: Network,
+    machine: Machine,
+    tracks: Tracks,
+    slots: Slots,
+    rows: Rows,
+    room: Falling,
+    cut: Array,
+    way: tuple[int, int, bool],
+) -> bool:
+    """Take what an operator reads into account; return whether the group may be cut so.
+
+    `way`: its age, the period, and whether there are several slices.
+    """
+    age, period, several = way
+    k, at = slots.member[age], 2 * slots.met[0] - 1 - age
+    for edge in range(net.edge[k], net.edge[k + 1]):
+        tensor = net.read[edge]
+        slot = slots.of[tensor]
+        outside = slots.written[slot] < 0
+        resident = outside and several and _constant(tracks, cut, slot)
+        nbytes = _bytes(net, machine, tracks, slots, cut, slot)
+        if room.known[slot] < 0:
+            for track in (cut[2], cut[3]):
+                size = net.size[tensor, tracks.axis[track]]
+                again = tracks.total[track, slot] - size
+                over = again * machine.limit[1] > machine.limit[0] * size
+                if machine.limit[0] >= 0 and over and not tracks.constant[track, slot]:
+                    return False
+            values = tracks.longest[cut[0], slot] * tracks.longest[cut[1], slot]
+            values *= tracks.longest[cut[2], slot] * tracks.longest[cut[3], slot]
+            whole = values * net.size[tensor, D] * net.width[tensor]
+            cycles = moved(whole, machine.load_latency, machine.load)
+            _load(room, rows, (period, resident), at, cycles, nbytes)
+        elif room.known[slot] < at and not (resident and period):
+            first = max(room.known[slot] + 1, at - 1)
+            room.totals[4] += _live(rows, period, first, at, nbytes)
+        room.known[slot] = max(at, room.known[slot])
+    return True
+
+
+@step
+def _write(
+    net: Network,
+    machine: Machine,
+    tracks: Tracks,
+    slots: Slots,
+    rows: Rows,
+    room: Falling,
+    cut: Array,
+    way: tuple[int, int, bool],
+) -> None:
+    """Take what an operator writes, its working bytes and its weights into account."""
+    age, period, several = way
+    k, at = slots.member[age], 2 * slots.met[0] - 1 - age
+    own, row = slots.of[k], slots.met[0] - 1 - age
+    n, c = tracks.longest[cut[0], own], tracks.longest[cut[1], own]
+    h, w, d = tracks.longest[cut[2], own], tracks.longest[cut[3], own], net.size[k, D]
+    rows.compute[row] = compute(net, machine, k, n, c, d, h, w)
+    nbytes = lane_bytes(machine, n, c, d, h * w * net.width[k])
+    room.totals[4] += _live(rows, period, at, at + 1, nbytes)
+    room.known[own] = at + 1
+    if net.buffer[k] > 0:
+        share = ceil(net.buffer[k] * (n * c * d * h * w), _values(net, k))
+        room.totals[4] += _live(rows, period, at, at, lane_bytes(machine, 1, 1, 1, share))
+    if net.in_place[k] and net.edge[k] < net.edge[k + 1]:
+        old = slots.of[net.read[net.edge[k]]]
+        if slots.written[old] >= 0:
+            stays = stored(net, slots, old)
+        else:
+            stays = several and _constant(tracks, cut, old)
+        alike = nbytes == _bytes(net, machine, tracks, slots, cut, old)
+        if alike and not stays and slots.last[old] == age:
+            room.totals[4] += _live(rows, period, at, at, -nbytes)  # not twice
+    resident = several and tracks.constant[cut[1], own]
+    for weight in range(net.weight[k], net.weight[k + 1]):
+        cycles, held = _loaded(net, machine, weight, c, net.size[k, C])
+        _load(room, rows, (period, resident), at, cycles, held)
+
+
+@step
+def _heads(
+    net: Network,
+    machine: Machine,
+    tracks: Tracks,
+    slots: Slots,
+    rows: Rows,
+    room: Falling,
+    cut: Array,
+    way: tuple[int, bool],
+) -> bool:
+    """Go through the rows of a group; return whether it may be cut so."""
+    period, several = way
+    count = slots.met[0]
+    for at in range(5):
+        room.totals[at] = 0
+    for slot in range(slots.met[1]):
+        room.known[slot] = -1
+    for row in range(count):
+        age = count - 1 - row
+        if not _read(net, machine, tracks, slots, rows, room, cut, (age, period, several)):
+            return False
+        _write(net, machine, tracks, slots, rows, room, cut, (age, period, several))
+        room.head[row] = _unhidden(room.moves, room.totals[0], room.rows, row)
+        _insert(room.rows, row, rows.compute[row])
+    return True
+
+
+@step
+def least(
+    net: Network,
+    machine: Machine,
+    tracks: Tracks,
+    slots: Slots,
+    rows: Rows,
+    room: Falling,
+    cut: Array,
+) -> tuple[int, int]:
+    """Return the least cycles of the group in one cut, and the least bytes that a lane must hold.
+
+    `NONE` cycles where slices read more again than the limit allows.
+    """
+    count, slices = slots.met[0], 1
+    for track in cut:
+        slices *= tracks.parts[track]
+    rounds = ceil(slices, machine.cores)
+    period = count if rounds > 1 else 0
+    _empty(rows, count)
+    if not _heads(net, machine, tracks, slots, rows, room, cut, (period, slices > 1)):
+        return NONE, 0
+    work = 0
+    for row in range(count):
+        work += rows.compute[row]
+        own = slots.of[slots.member[count - 1 - row]]
+        if stored(net, slots, own):
+            cycles = _written(net, machine, tracks, cut, slots.member[count - 1 - row])
+            _insert(room.every, room.totals[1], cycles)
+            room.totals[1] += 1
+            room.totals[2] += cycles
+            rows.moving[2, row] = cycles
+    kernel = _unhidden(room.every, room.totals[1], room.rows, count)
+    head = both = tail = stores = 0
+    for row in range(count):
+        head = max(head, room.head[row])
+        room.head[row] = head
+    for row in range(count - 1, -1, -1):
+        if rows.moving[2, row] > 0:
+            _insert(room.moves, stores, rows.moving[2, row])
+            stores += 1
+            tail = max(tail, _unhidden(room.moves, stores, room.rows, count - 1 - row))
+        both = max(both, room.head[row] + tail)
+        _insert(room.rows, count - 1 - row, rows.compute[row])
+    found = _span(machine, (rounds, work), room.totals, (kernel, head, tail, both))
+    peak, alive = 0, 0
+    for row in range(period if period else 3 * count):
+        alive += rows.alive[row]
+        peak = max(peak, alive)
+    return found, peak + room.totals[4]
+
+
+@step
+def _span(
+    machine: Machine, way: tuple[int, int], totals: Array, open_: tuple[int, int, int, int]
+) -> int:
+    """Return the least cycles of a group.
+
+    Parameters
+    ----------
+    way : (int, int)
+        Slices of a core, and the compute of one.
+    totals : ndarray of int64
+        See :class:`Falling`.
+    open_ : (int, int, int, int)
+        What cannot hide: of all that moves with a slice; of loads before compute and of stores
+        behind it, each alone, and both beside the same compute.
+    """
+    (rounds, work), (kernel, head, tail, both) = way, open_
+    every, once = totals[2], totals[3]
+    if rounds == 1:
+        best = work + max(both, kernel)
+    else:
+        ends = max(2 * work + head + tail, 2 * every + once)
+        best = ends + (rounds - 2) * (work + kernel)
+    whole = rounds * (work + every) + once
+    hidden = whole - best
+    return int(whole - machine.overlap[0] * hidden // machine.overlap[1])
+
+
+@compiled
+def floors(
+    net: Network,
+    machine: Machine,
+    tracks: Tracks,
+    slots: Slots,
+    past: Past,
+    rows: Rows,
+    room: Falling,
+    cuts: Array,
+    steps: Array,
+    below: Array,
+    found: Array,
+    place: Array,
+    most: int,
+) -> int:
+    """Find what some cuts of many groups take at least, each group grown from the one before.
+
+    Parameters
+    ----------
+    cuts : ndarray of int64, shape (cuts, 4)
+        Tracks along n, c, h and w.
+    steps : ndarray of int64, shape (groups, 4)
+        As in :func:`.group_kernels.sweep`.
+    below : ndarray of int64, shape (groups,)
+        Cycles from which on they are of no use.
+    found : ndarray of int64, shape (groups, cuts)
+        Gets the cycles of every cut that is of use and may fit; else it is left as it is.
+    place : ndarray of int64, shape (2,)
+        The group and the cut to go on with; -1 for a cut: its operator is not taken in yet.
+    most : int
+        Elementary steps after which to return, to be called again until all groups are done.
+
+    Returns
+    -------
+    int
+        Elementary steps.
+    """
+    done = 0
+    while place[0] < len(steps) and done < most:
+        at, which = place[0], place[1]
+        operator, age = steps[at, 0], steps[at, 1]
+        if which < 0:
+            if age == 0 and slots.met[0] > 0:
+                done += slots.met[1]
+                clear(tracks, slots)
+            elif slots.met[0] > age:
+                done += past.slot.shape[1] * len(tracks.parts)
+                retract(tracks, slots, past)
+            else:
+                done += _arrive(net, tracks, slots, past, operator, steps[at, 2] > 0)
+                place[1] = 0 if steps[at, 3] and not net.alone[operator] else len(cuts)
+        elif which == len(cuts):
+            place[0], place[1] = at + 1, -1
+        else:
+            place[1] += 1
+            done += 1
+            if _bad(tracks, cuts[which]):
+                continue
+            done += PRICED * (slots.met[0] + slots.met[1])
+            cycles, held = least(net, machine, tracks, slots, rows, room, cuts[which])
+            if held <= machine.memory and cycles < below[at]:
+                found[at, which] = cycles
+    return done

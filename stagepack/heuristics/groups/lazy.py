@@ -1,0 +1,190 @@
+"""The best plan where it takes long to know what a group costs: a lazy shortest path over ideals.
+
+Of every group in every cut it is known what it takes at least (:mod:`.free`).  The shortest path of
+these is a bound on all plans.  What is on it is looked at more closely, so that its least cycles
+rise or a way is found in which it takes no more; then the path is sought anew.  Once all of it takes
+what it takes at least it is a best plan; what no better plan can pass through is left out on the
+way.
+
+Cost: O(groups in cuts) a path.  Source: lazy evaluation of edges as in LazySP (Dellin and Srinivasa,
+2016), with bounds on both sides in place of edges that are known or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.groups.dag import Arcs, Paths, members, steps
+from stagepack.heuristics.groups.dp import FAR
+from stagepack.heuristics.groups.free import FreeOracle
+from stagepack.heuristics.groups.ideals import Lattice, Network
+from stagepack.heuristics.groups.oracle import ALONE, NONE
+from stagepack.instances.groups import GroupingSolution
+from stagepack.instances.groups.check import alone_cycles
+from stagepack.instances.groups.regions import Cut
+from stagepack.instances.profile import Array
+
+UNKNOWN = FAR // 4
+"""Cycles of what no way is known for; three of them still are an integer."""
+
+LABELLED = 4e-6
+"""Seconds of an ideal, where the shortest path is sought."""
+
+
+class Choice(NamedTuple):
+    """Operators as a group in a cut, between two ideals."""
+
+    start: int
+    end: int
+    cut: int
+
+
+class Choices:
+    """Groups in cuts that may be part of a better plan.
+
+    Parameters
+    ----------
+    known : Lattice
+        The ideals that plans pass through.
+    upper : int
+        What a plan takes that is known; `FAR` where none is.
+
+    Attributes
+    ----------
+    columns : ndarray of int64, shape (3, choices)
+        Their starts, ends and cuts.
+    low, high : ndarray of int64, shape (choices,)
+        What they take at least, and as far as is known.
+    useful : ndarray of int64, shape (choices,)
+        The cycles from which on no better plan passes through them.
+    """
+
+    def __init__(self, known: Lattice, upper: int) -> None:
+        self.paths = Paths(known, upper)
+        self._node = {mask: at for at, mask in enumerate(known)}
+        self.columns = np.zeros((3, 0), np.int64)
+        self.low = self.high = self.useful = np.zeros(0, np.int64)
+
+    def find(
+        self,
+        network: Network,
+        oracle: FreeOracle,
+        ask: Callable[[], None],
+        on_bound: Callable[[int], None],
+    ) -> None:
+        """Find all that may be part of a better plan, by what they take at least.
+
+        Parameters
+        ----------
+        network : Network
+        oracle : FreeOracle
+            A branching one.
+        ask : callable
+            Called several times a second; raises where the run is over.
+        on_bound : callable
+            Told the cycles below which no plan through the ideals can be.
+        """
+        found = []
+        for size, level in enumerate(self.paths.levels[1:], 1):
+            for end in level:
+                ask()
+                found.append(self._into(end, network, oracle))
+            least = min(self.paths.least(size, oracle.instance.max_group), self.paths.upper)
+            if least < FAR:
+                on_bound(least)
+        self.columns = np.concatenate([columns for columns, _ in found], axis=1)
+        self.low = np.concatenate([low for _, low in found])
+        self.high = np.where(self.columns[2] == ALONE, self.low, UNKNOWN)
+
+    def _into(self, end: int, network: Network, oracle: FreeOracle) -> tuple[Array, Array]:
+        """Return what completes an ideal, and the least cycles of that."""
+        instance, paths = oracle.instance, self.paths
+        starts = paths.starts(end, instance.max_group, network.lone)
+        starts.sort(key=lambda start: paths.group(start, end))
+        if not starts:
+            return np.zeros((3, 0), np.int64), np.zeros(0, np.int64)
+        groups = [paths.group(start, end) for start in starts]
+        way, given = steps(groups), np.array(starts, np.int64)
+        asked = np.flatnonzero(way[:, 3])
+        below = np.zeros(len(way), np.int64)
+        below[asked] = paths.useless(given, end)
+        floors = oracle.floors(way, below)[asked]
+        row, cut = np.nonzero(floors < NONE)
+        start, low = given[row], floors[row, cut]
+        for one, group in zip(starts, groups, strict=True):
+            at = group.bit_length() - 1
+            if group == 1 << at and instance.stands(at):
+                start, cut = np.append(start, one), np.append(cut, ALONE)
+                low = np.append(low, alone_cycles(instance, at))
+        paths.join(end, Arcs(start, low, cut))
+        return np.stack([start, np.full(len(start), end), cut]), low
+
+    def members(self, choice: Choice) -> tuple[int, ...]:
+        """Return the operators of a group."""
+        return members(self.paths.group(choice.start, choice.end))
+
+    def choice(self, at: int) -> Choice:
+        """Return one of them."""
+        start, end, cut = self.columns[:, at]
+        return Choice(int(start), int(end), int(cut))
+
+    def along(self, plan: GroupingSolution, cuts: Sequence[Cut]) -> list[int]:
+        """Return the choices that a plan makes, as far as they are among these."""
+        found, ideal = [], 0
+        for group, counts in enumerate(plan.slices):
+            before = self._node.get(ideal, -1)
+            ideal |= sum(1 << at for at in plan.operators(group))
+            cut = cuts.index(Cut(*counts)) if counts else ALONE
+            wanted = np.array([[before], [self._node.get(ideal, -1)], [cut]])
+            found += np.flatnonzero((self.columns == wanted).all(axis=0)).tolist()
+        return found
+
+    def shortest(self, cycles: Array) -> tuple[int, list[int]]:
+        """Return the least sum of cycles, and the choices on that path.
+
+        From `UNKNOWN` on no way is known; `FAR` and [] where there is no path at all.
+        """
+        start, end, _ = self.columns
+        spend(LABELLED * len(self._node))
+        reach, before = self._labels(start, end, cycles, forward=True)
+        if reach[-1] >= FAR:
+            return FAR, []
+        found, at = [], len(self._node) - 1
+        while at:
+            found.append(int(before[at]))
+            at = int(start[found[-1]])
+        return int(reach[-1]), found[::-1]
+
+    def narrow(self, upper: int) -> Array:
+        """Leave out what no plan below `upper` passes through; return what stays, as numbers."""
+        start, end, _ = self.columns
+        spend(2 * LABELLED * len(self._node))
+        reach, _ = self._labels(start, end, self.low, forward=True)
+        rest, _ = self._labels(start, end, self.low, forward=False)
+        self.useful = upper - reach[start] - rest[end]
+        stay = np.flatnonzero(self.low < self.useful)
+        self.columns, self.useful = self.columns[:, stay], self.useful[stay]
+        self.low, self.high = self.low[stay], self.high[stay]
+        return stay
+
+    def _labels(
+        self, start: Array, end: Array, cycles: Array, *, forward: bool
+    ) -> tuple[Array, Array]:
+        """Return the least cycles from no operators to each ideal, or from each to all."""
+        count = len(self._node)
+        label, via = np.full(count, FAR), np.zeros(count, np.int64)
+        label[0 if forward else -1] = 0
+        here, there = (end, start) if forward else (start, end)
+        order = np.argsort(here, kind="stable")
+        at, first = np.unique(here[order], return_index=True)
+        ends = [*first[1:].tolist(), len(order)]
+        pieces = [(node, order[a:b]) for node, a, b in zip(at, first, ends, strict=False)]
+        for node, which in pieces if forward else pieces[::-1]:
+            total = np.minimum(label[there[which]] + cycles[which], FAR)
+            best = int(total.argmin())
+            label[node], via[node] = total[best], which[best]
+        return label, via

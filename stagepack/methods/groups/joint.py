@@ -1,0 +1,288 @@
+"""Groups, cuts, timesteps, spills and addresses together, where loads and stores are free.
+
+The shortest path over what groups take at least (:mod:`stagepack.heuristics.groups.lazy`) says
+which of them are worth a closer look, with CP-SAT: first at timesteps alone, placed as they are
+found; where these cannot be placed, at timesteps and addresses together.  So are those of the best
+plan known.  The group of which most is still open comes first, and each time it comes it gets twice
+the work.  Groups that are alike are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from stagepack.errors import CheckError, InputError
+from stagepack.formulations.groups import CpSat
+from stagepack.formulations.groups.frame import Frame
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.groups.lazy import UNKNOWN, Choices
+from stagepack.heuristics.groups.oracle import ALONE
+from stagepack.heuristics.groups.placement import Offsets, place, place_by_rule
+from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.groups.regions import Cut, Regions
+from stagepack.instances.groups.timesteps import Timetable
+from stagepack.methods import Settings
+from stagepack.methods.models import run_model
+from stagepack.progress import Progress
+from stagepack.result import Status, Termination
+from stagepack.solvers import Engine
+
+WORK = 0.05
+"""Work of CP-SAT on a group when it first comes, about half a second."""
+
+
+@dataclass
+class Group:
+    """Groups in cuts that are alike.
+
+    Attributes
+    ----------
+    plan : GroupingSolution
+        Of the first of them alone, the best that is known; without addresses: none is.
+    low, high : int
+        What it takes at least, and in `plan`.
+    work : float
+        What it gets when it comes next.
+    together : bool
+        Whether timesteps and addresses are to be found together.
+    """
+
+    plan: GroupingSolution
+    low: int
+    high: int = UNKNOWN
+    work: float = WORK
+    together: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not known what it takes."""
+        return self.low < self.high
+
+
+class Inside(Progress[GroupingSolution]):
+    """A run of the model of a group within a run of the method, which has the clock.
+
+    Parameters
+    ----------
+    instance : LayerGrouping
+    whole : Progress
+        The run of the method.
+    """
+
+    def __init__(self, instance: LayerGrouping, whole: Progress[GroupingSolution]) -> None:
+        super().__init__(lambda plan: plan.timetable(instance, 0).cycles, lambda _: ())
+        self.whole = whole
+
+    def offer(self, solution: GroupingSolution, source: str) -> bool:
+        """Keep what was placed, if it is better."""
+        return bool(solution.offsets) and super().offer(solution, source)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left of the whole run."""
+        return self.whole.remaining
+
+    def stop_reason(self) -> Termination | None:
+        """Return why to stop: the run of the method should, or the group is as good as can be."""
+        return self.whole.stop_reason() or super().stop_reason()
+
+
+@dataclass
+class Joint:
+    """A run that looks more closely at what may be part of the best plan.
+
+    Parameters
+    ----------
+    instance : LayerGrouping
+        With free timesteps.
+    choices : Choices
+        All that may be part of a better plan.
+    cuts : list of Cut
+        That choices are numbers of.
+    progress, settings, engine
+        Of the run.
+    before_search : callable
+        See :func:`.placement.place`.
+    proves : bool
+        Whether all plans pass through the ideals of `choices`.
+    """
+
+    instance: LayerGrouping
+    choices: Choices
+    cuts: list[Cut]
+    progress: Progress[GroupingSolution]
+    settings: Settings
+    engine: Engine
+    before_search: Callable[[bool], None]
+    proves: bool
+
+    def __post_init__(self) -> None:
+        self._alike: dict[object, int] = {}
+        self._groups: list[Group] = []
+        self._number = np.full(len(self.choices.low), -1)
+
+    def run(self) -> bool:
+        """Look on until the best plan is known, or the time is over; return whether there is any.
+
+        Where some groups are too large for the model, what is left open of them stays open.
+        """
+        self._begin()
+        while True:
+            value = UNKNOWN if self.progress.objective is None else int(self.progress.objective)
+            self._number = self._number[self.choices.narrow(value)]
+            bound, path = self.choices.shortest(self.choices.low)
+            if self.proves:
+                self.progress.raise_bound(min(bound, value), "shortest path, CP-SAT in groups")
+            if bound >= value:
+                return value < UNKNOWN
+            if not self.progress.keep_going():
+                return True
+            for at in path:
+                self._known(at)
+            least, best = self.choices.shortest(self.choices.high)
+            if least < value:
+                self.progress.offer(self._plan(best), self.engine.name)
+                continue
+            at = self._most_open([*path, *(best if least < UNKNOWN else ())])
+            if at < 0:
+                return True
+            self._turn(at)
+
+    def _begin(self) -> None:
+        """Get to know the groups of the best plan."""
+        plan = self.progress.solution
+        for at in () if plan is None else self.choices.along(plan, self.cuts):
+            self._known(at)
+
+    def _known(self, at: int) -> None:
+        """Get to know a choice: those that are alike, and its rows by the rule."""
+        choice = self.choices.choice(at)
+        if self._number[at] >= 0 or choice.cut == ALONE:
+            return
+        members = self.choices.members(choice)
+        plan = GroupingSolution((0, len(members)), (tuple(self.cuts[choice.cut]),), order=members)
+        table = plan.timetable(self.instance, 0)
+        signature = Frame(table).signature
+        if signature not in self._alike:
+            self._alike[signature] = len(self._groups)
+            group = Group(plan, int(self.choices.low[at]))
+            self._groups.append(group)
+            offsets = place_by_rule(table, self.progress.keep_going)
+            if offsets is not None:
+                group.plan, group.high = plan.with_group(0, (), (), offsets), table.cycles
+        self._number[at] = self._alike[signature]
+        self._tell(self._alike[signature])
+
+    def _tell(self, number: int) -> None:
+        """Tell the choices that are a group what is known of it."""
+        group, those = self._groups[number], self._number == number
+        self.choices.low[those], self.choices.high[those] = group.low, group.high
+
+    def _most_open(self, path: list[int]) -> int:
+        """Return the choice of which most is open for the work that it would get; -1: none."""
+        slack: dict[int, int] = {}
+        first: dict[int, int] = {}
+        for at in dict.fromkeys(path):
+            number = int(self._number[at])
+            if number >= 0 and self._groups[number].open:
+                useful = min(int(self.choices.high[at]), int(self.choices.useful[at]))
+                slack[number] = slack.get(number, 0) + useful - int(self.choices.low[at])
+                first.setdefault(number, at)
+        if not first:
+            return -1
+        number = max(first, key=lambda number: slack[number] / self._groups[number].work)
+        return first[number] if self._groups[number].work < np.inf else -1
+
+    def _turn(self, at: int) -> None:
+        """Look at a group for a while."""
+        number, useful = int(self._number[at]), int(self.choices.useful[at])
+        group = self._groups[number]
+        known = group.high <= useful
+        upper = group.high if known else useful - 1
+        inner, unplaced = Inside(self.instance, self.progress), list[Timetable]()
+
+        def placed(table: Timetable) -> Offsets | None:
+            offsets = place_by_rule(table, self.progress.keep_going)
+            if offsets is None:
+                unplaced.append(table)
+            return offsets
+
+        def build() -> CpSat:
+            free = None if group.together else placed
+            return CpSat(self.instance, group.plan, 0, upper=upper, place=free)
+
+        def infeasible() -> None:
+            if known:
+                raise CheckError("the model of a group has no solution, although one is known")
+            group.low = useful
+
+        try:
+            seconds = run_model(
+                self.engine,
+                build,
+                "CpSat",
+                inner,
+                self.settings,
+                start=group.plan if known else None,
+                work=group.work,
+                conclude_infeasible=infeasible,
+            )
+        except InputError as error:
+            self.progress.reason = str(error)
+            group.work = np.inf
+            return
+        spend(seconds)
+        group.work *= 2
+        if inner.interrupted:
+            self.progress.interrupt()
+        self.progress.engine = inner.engine
+        if unplaced and self.progress.keep_going():
+            group.together = not self._place(unplaced[-1], group, inner)
+        if inner.bound is not None:
+            group.low = max(group.low, min(int(inner.bound), upper + 1))
+        if inner.solution is not None and inner.objective < group.high:
+            group.plan, group.high = inner.solution, int(inner.objective)
+        self._tell(number)
+
+    def _place(self, table: Timetable, group: Group, inner: Inside) -> bool:
+        """Place the last timesteps found, for which the rule did not do; return whether it did."""
+        status, offsets = place(table, self.progress.keep_going, self.before_search)
+        if status is not Status.FEASIBLE:
+            return False
+        spills = tuple((spill.tensor, spill.store, spill.load) for spill in table.spills)
+        inner.offer(group.plan.with_group(0, table.positions, spills, offsets), "timesteps")
+        return True
+
+    def _plan(self, path: list[int]) -> GroupingSolution:
+        """Return the plan that makes some choices, which are all known."""
+        chosen = [self.choices.choice(at) for at in path]
+        groups = [self._groups[self._number[at]].plan if self._number[at] >= 0 else None for at in path]
+        members = [self.choices.members(choice) for choice in chosen]
+        order = tuple(at for some in members for at in some)
+        spills = [self._spills(*pair) for pair in zip(members, groups, strict=True)]
+        positions = [own.positions[0] if own and own.positions else () for own in groups]
+        return GroupingSolution(
+            tuple(accumulate(map(len, members), initial=0)),
+            tuple(own.slices[0] if own else () for own in groups),
+            order=() if order == tuple(range(len(order))) else order,
+            positions=tuple(positions) if any(positions) else (),
+            spills=tuple(spills) if any(spills) else (),
+            offsets=tuple(own.offsets[0] if own else () for own in groups),
+        )
+
+    def _spills(
+        self, members: tuple[int, ...], plan: GroupingSolution | None
+    ) -> tuple[tuple[int, int, int], ...]:
+        """Return the spills of a plan for operators that are like its own."""
+        if plan is None or not plan.spills:
+            return ()
+        own, like = (
+            [life.tensor for life in Frame(Timetable(Regions(self.instance, some, cut))).lives]
+            for cut in [Cut(*plan.slices[0])]
+            for some in (plan.operators(0), members)
+        )
+        return tuple((like[own.index(t)], store, load) for t, store, load in plan.spills[0])
