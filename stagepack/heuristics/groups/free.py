@@ -31,14 +31,21 @@ class FreeOracle(Oracle):
         """
         found = np.full((len(steps), len(self.cuts)), NONE)
         net, moves = self._net, len(self._net.weights) + 2 * len(self._net.size)
-        room = kernels.Falling(
-            np.zeros(self.longest, np.int64),
-            np.zeros(moves, np.int64),
-            np.zeros(moves, np.int64),
-            np.zeros(self.longest, np.int64),
-            np.zeros(len(net.size), np.int64),
-            np.zeros(5, np.int64),
-        )
+        prices = kernels.PRICES
+        shapes = [
+            self.longest,
+            moves,
+            moves,
+            self.longest,
+            len(net.size),
+            (3, moves),
+            self.longest,
+            (prices, self.longest),
+            (prices, self.longest),
+            (prices, 2),
+            6,
+        ]
+        room = kernels.Falling(*(np.zeros(shape, np.int64) for shape in shapes))
         for tracks, past, _, first, cuts in self._room.portions():
             place = np.array([0, -1])
             part = np.full((len(steps), len(cuts)), NONE)

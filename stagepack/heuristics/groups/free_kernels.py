@@ -8,10 +8,14 @@ compute c_r at least, and its transfers.  So with several slices
     the last two     sum of c_r + what of the last slice's stores cannot
     L - 2 others     sum of c_r + what of all that moves with every slice cannot
 
-and one slice is like the first two and the last two with one compute between them.  Loads that
-operator k and those before it need hide in the rows before k, stores in rows behind; transfers are
-not divided: the j longest are in j rows at most, so that what hides of them is at most the j
-longest computes among these.
+and one slice is like the first two and the last two with one compute between them.  What cannot
+hide is the most of
+
+    ahead     loads that operator k and those before it need hide in the rows before k, stores in
+              rows behind
+    whole     transfers are not divided: the j longest are in j rows at most, so that what hides of
+              them is at most the j longest computes
+    near      loads cannot be far ahead of use where memory is short, see :func:`_windows`
 
 Bytes are those that are alive whatever is spilled: what an operator reads and writes, what it reads
 in the row before, what it writes in the row after, and what is resident.
@@ -52,8 +56,11 @@ from stagepack.heuristics.groups.network_state import Machine, Network
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
-PRICED = 8
+PRICED = 12
 """Elementary steps of an operator, or of a tensor, where a bound is found."""
+FAR = 2**61
+PRICES, FINE = 3, 2**10
+"""How many prices of a byte are tried, and the parts of a cycle that they are in."""
 
 
 class Falling(NamedTuple):
@@ -69,9 +76,16 @@ class Falling(NamedTuple):
         What cannot hide of the loads that operators up to each row need.
     known : ndarray of int64, shape (tensors,)
         The last position in which a tensor is known to be alive, by slot; -1: none.
-    totals : ndarray of int64, shape (5,)
+    loads : ndarray of int64, shape (3, moves)
+        Of every load the position that needs it first, rising, cycles, and bytes; -1: it stays.
+    free : ndarray of int64, shape (rows,)
+        Bytes in a row beside those that are alive in any case.
+    late, paid : ndarray of int64, shape (PRICES, rows)
+        See :func:`_windows`: the price of what a row needs first, and of what is free in it.
+    state : ndarray of int64, shape (PRICES, 2)
+    totals : ndarray of int64, shape (6,)
         How many are in `moves` and in `every`; cycles that move with every slice, and with the
-        first alone; bytes that are alive all the time.
+        first alone; bytes that are alive all the time; how many are in `loads`.
     """
 
     rows: Array
@@ -79,6 +93,11 @@ class Falling(NamedTuple):
     every: Array
     head: Array
     known: Array
+    loads: Array
+    free: Array
+    late: Array
+    paid: Array
+    state: Array
     totals: Array
 
 
@@ -105,7 +124,9 @@ def _unhidden(moves: Array, count: int, rows: Array, many: int) -> int:
 
 
 @step
-def _load(room: Falling, rows: Rows, way: tuple[int, bool], at: int, cycles: int, held: int) -> None:
+def _load(
+    room: Falling, rows: Rows, way: tuple[int, bool], at: int, cycles: int, held: int
+) -> None:
     """Take a load into account that the operator at a position is the first to need.
 
     Parameters
@@ -124,8 +145,12 @@ def _load(room: Falling, rows: Rows, way: tuple[int, bool], at: int, cycles: int
         room.totals[2] += cycles
         _insert(room.every, room.totals[1], cycles)
         room.totals[1] += 1
+    load = room.totals[5]
+    room.loads[0, load], room.loads[1, load], room.loads[2, load] = at, cycles, held
+    room.totals[5] += 1
     if resident and period:
         room.totals[4] += held
+        room.loads[2, load] = -1
     else:
         room.totals[4] += _live(rows, period, at - 1, at, held)
 
@@ -225,7 +250,7 @@ def _heads(
     """Go through the rows of a group; return whether it may be cut so."""
     period, several = way
     count = slots.met[0]
-    for at in range(5):
+    for at in range(6):
         room.totals[at] = 0
     for slot in range(slots.met[1]):
         room.known[slot] = -1
@@ -237,6 +262,49 @@ def _heads(
         room.head[row] = _unhidden(room.moves, room.totals[0], room.rows, row)
         _insert(room.rows, row, rows.compute[row])
     return True
+
+
+@step
+def _late(machine: Machine, room: Falling, count: int) -> None:
+    """Find what loads for every row cost, at a few prices of a byte ahead of it."""
+    usual = ceil(machine.lanes * machine.load[1] * FINE, machine.load[0])
+    for which in range(PRICES):
+        price = usual << which >> 1
+        for row in range(count):
+            room.late[which, row] = 0
+            room.paid[which, row] = ceil(price * room.free[row], FINE)
+        for load in range(room.totals[5]):
+            row, held = room.loads[0, load] - count, room.loads[2, load]
+            if held >= 0:
+                room.late[which, row] += min(room.loads[1, load], price * held // FINE)
+
+
+@step
+def _windows(rows: Rows, room: Falling, count: int, first: bool) -> int:
+    """Return what cannot hide beside the rows of a slice, since loads cannot be far ahead.
+
+    Let some of what operators p + 1 to k need first be loaded ahead of row p + 1: it is alive in
+    row p, in the bytes that are free there.  The rest hides in rows p + 1 to k - 1.  Whatever the
+    price of a byte, what is ahead takes no more cycles than all free bytes at that price, and what
+    loads take beyond the price of their own bytes.  Windows (p, k] that do not overlap add up.
+
+    `first`: whether it is the first slice, of which `head` is known; it is raised.
+    """
+    best, work = 0, 0
+    for which in range(PRICES):
+        room.state[which, 0], room.state[which, 1] = 0, -FAR
+    for row in range(count):
+        for which in range(PRICES):
+            room.state[which, 0] += room.late[which, row]
+            best = max(best, room.state[which, 1] + room.state[which, 0] - work)
+        if first:
+            best = max(best, room.head[row])
+            room.head[row] = best
+        work += rows.compute[row]
+        for which in range(PRICES):
+            since = best + work - room.state[which, 0] - room.paid[which, row]
+            room.state[which, 1] = max(room.state[which, 1], since)
+    return int(best)
 
 
 @step
@@ -271,11 +339,30 @@ def least(
             room.totals[1] += 1
             room.totals[2] += cycles
             rows.moving[2, row] = cycles
-    kernel = _unhidden(room.every, room.totals[1], room.rows, count)
-    head = both = tail = stores = 0
-    for row in range(count):
-        head = max(head, room.head[row])
-        room.head[row] = head
+    held = _free(machine, rows, room, count, period)
+    if held > machine.memory:
+        return NONE, held
+    _late(machine, room, count)
+    every = _windows(rows, room, count, False)
+    head = _windows(rows, room, count, True)
+    kernel = max(every, _unhidden(room.every, room.totals[1], room.rows, count))
+    tail = 0 if rounds == 1 else every
+    head = max(head, _split(rows, room, count, False))
+    head, tail, both = _ends(rows, room, count, (head, tail))
+    if rounds == 1:
+        both = max(both, _split(rows, room, count, True))
+    found = _span(machine, (rounds, work), room.totals, (kernel, head, tail, both))
+    return found, held
+
+
+@step
+def _ends(rows: Rows, room: Falling, count: int, open_: tuple[int, int]) -> tuple[int, int, int]:
+    """Return what cannot hide of loads before compute, of stores behind, and of both at once.
+
+    `open_`: of the first two as far as is known; and of every row up to it, in `head`.
+    """
+    head, tail = open_
+    both = stores = 0
     for row in range(count - 1, -1, -1):
         if rows.moving[2, row] > 0:
             _insert(room.moves, stores, rows.moving[2, row])
@@ -283,12 +370,51 @@ def least(
             tail = max(tail, _unhidden(room.moves, stores, room.rows, count - 1 - row))
         both = max(both, room.head[row] + tail)
         _insert(room.rows, count - 1 - row, rows.compute[row])
-    found = _span(machine, (rounds, work), room.totals, (kernel, head, tail, both))
-    peak, alive = 0, 0
-    for row in range(period if period else 3 * count):
+    return head, tail, both
+
+
+@step
+def _split(rows: Rows, room: Falling, count: int, stores: bool) -> int:
+    """Return what cannot hide where loads are few and long, or rows are.
+
+    All loads up to operator k, and compute of all rows before it; with the longest of other loads
+    (and `stores`, perhaps) beside the longest of other rows.
+    """
+    moves = best = 0
+    for row in range(count if stores else 0):
+        if rows.moving[2, row] > 0:
+            _insert(room.moves, moves, rows.moving[2, row])
+            moves += 1
+    ahead, load = 0, room.totals[5] - 1
+    for at in range(load + 1):
+        ahead += room.loads[1, at]
+    for row in range(count):
+        ahead -= rows.compute[row]
+    for row in range(count - 1, -1, -1):
+        ahead += rows.compute[row]
+        _insert(room.rows, count - 1 - row, rows.compute[row])
+        while load >= 0 and room.loads[0, load] > count + row:
+            ahead -= room.loads[1, load]
+            _insert(room.moves, moves, room.loads[1, load])
+            moves += 1
+            load -= 1
+        best = max(best, ahead + _unhidden(room.moves, moves, room.rows, count - row))
+    return int(best)
+
+
+@step
+def _free(machine: Machine, rows: Rows, room: Falling, count: int, period: int) -> int:
+    """Find the bytes that are free in every row; return those that a lane must hold."""
+    peak, alive, first = 0, 0, 0 if period else count
+    for row in range(first + count if period else 3 * count):
         alive += rows.alive[row]
         peak = max(peak, alive)
-    return found, peak + room.totals[4]
+        if first <= row < first + count:
+            room.free[row - first] = machine.memory - alive - room.totals[4]
+    for load in range(room.totals[5]):
+        if room.loads[0, load] > count and room.loads[2, load] >= 0:
+            room.free[room.loads[0, load] - count - 1] += room.loads[2, load]
+    return int(peak + room.totals[4])
 
 
 @step

@@ -1,13 +1,12 @@
 """The best plan where it takes long to know what a group costs: a lazy shortest path over ideals.
 
-Of every group in every cut it is known what it takes at least (:mod:`.free`).  The shortest path of
-these is a bound on all plans.  What is on it is looked at more closely, so that its least cycles
-rise or a way is found in which it takes no more; then the path is sought anew.  Once all of it takes
-what it takes at least it is a best plan; what no better plan can pass through is left out on the
-way.
+Of every group in every cut it is known what it takes at least (:mod:`.free`).  The shortest path
+of these is a bound on all plans.  What is on it is looked at more closely, so that its least cycles
+rise or a way is found in which it takes no more; then the path is sought anew.  Once all of it
+takes what it takes at least it is a best plan.  What no better plan can pass through is left out.
 
-Cost: O(groups in cuts) a path.  Source: lazy evaluation of edges as in LazySP (Dellin and Srinivasa,
-2016), with bounds on both sides in place of edges that are known or not.
+Cost: O(groups in cuts) a path.  Source: lazy evaluation of edges as in LazySP (Dellin and
+Srinivasa, 2016), with bounds on both sides in place of edges that are known or not.
 """
 
 from __future__ import annotations

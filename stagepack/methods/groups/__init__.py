@@ -73,8 +73,9 @@ METHODS: tuple[GroupingMethod, ...] = (
     ),
     TABLE.method(
         "cp-sat",
-        exact=False,
-        description="dp or dag, then rows of transfers, spills and addresses inside every group",
+        exact=True,
+        description="dp or dag, then groups, cuts, timesteps, spills and addresses together: "
+        "a lazy shortest path over what groups take at least, CP-SAT where it passes",
         unsupported=_free,
         engines=("cp-sat",),
     ),

@@ -2,13 +2,14 @@
 
 The shortest path over what groups take at least (:mod:`stagepack.heuristics.groups.lazy`) says
 which of them are worth a closer look, with CP-SAT: first at timesteps alone, placed as they are
-found; where these cannot be placed, at timesteps and addresses together.  So are those of the best
-plan known.  The group of which most is still open comes first, and each time it comes it gets twice
-the work.  Groups that are alike are one.
+found; where these cannot be placed, at timesteps and addresses together.  It takes turns with the
+best path over what is known, which leads to better plans.  On each the group of which most is still
+open comes first, and each time it comes it gets twice the work.  Groups that are alike are one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
@@ -124,6 +125,7 @@ class Joint:
         self._alike: dict[object, int] = {}
         self._groups: list[Group] = []
         self._number = np.full(len(self.choices.low), -1)
+        self._turns = 0
 
     def run(self) -> bool:
         """Look on until the best plan is known, or the time is over; return whether there is any.
@@ -147,7 +149,10 @@ class Joint:
             if least < value:
                 self.progress.offer(self._plan(best), self.engine.name)
                 continue
-            at = self._most_open([*path, *(best if least < UNKNOWN else ())])
+            turns = [path, best if least < UNKNOWN else path]
+            if self._turns % len(turns):
+                turns.reverse()
+            at = next((at for at in map(self._most_open, turns) if at >= 0), -1)
             if at < 0:
                 return True
             self._turn(at)
@@ -195,15 +200,15 @@ class Joint:
         if not first:
             return -1
         number = max(first, key=lambda number: slack[number] / self._groups[number].work)
-        return first[number] if self._groups[number].work < np.inf else -1
+        return first[number] if self._groups[number].work < math.inf else -1
 
     def _turn(self, at: int) -> None:
-        """Look at a group for a while."""
+        """Look at a group for a while: whether it takes less than what is of use."""
         number, useful = int(self._number[at]), int(self.choices.useful[at])
         group = self._groups[number]
-        known = group.high <= useful
-        upper = group.high if known else useful - 1
+        self._turns += 1
         inner, unplaced = Inside(self.instance, self.progress), list[Timetable]()
+        upper = min(group.high, useful - 1)
 
         def placed(table: Timetable) -> Offsets | None:
             offsets = place_by_rule(table, self.progress.keep_going)
@@ -216,7 +221,7 @@ class Joint:
             return CpSat(self.instance, group.plan, 0, upper=upper, place=free)
 
         def infeasible() -> None:
-            if known:
+            if group.high <= upper:
                 raise CheckError("the model of a group has no solution, although one is known")
             group.low = useful
 
@@ -227,26 +232,32 @@ class Joint:
                 "CpSat",
                 inner,
                 self.settings,
-                start=group.plan if known else None,
+                start=group.plan if group.plan.offsets else None,
                 work=group.work,
                 conclude_infeasible=infeasible,
             )
-        except InputError as error:
+        except InputError as error:  # figures beyond what the engine counts to
             self.progress.reason = str(error)
-            group.work = np.inf
+            group.work = math.inf
             return
         spend(seconds)
         group.work *= 2
-        if inner.interrupted:
-            self.progress.interrupt()
-        self.progress.engine = inner.engine
         if unplaced and self.progress.keep_going():
             group.together = not self._place(unplaced[-1], group, inner)
+        self._learn(group, inner, upper)
+        self._tell(number)
+
+    def _learn(self, group: Group, inner: Inside, upper: int) -> None:
+        """Note what a run of the model found; its bound holds for what takes no more than upper."""
+        self.progress.engine = inner.engine
+        if inner.interrupted:
+            self.progress.interrupt()
         if inner.bound is not None:
             group.low = max(group.low, min(int(inner.bound), upper + 1))
-        if inner.solution is not None and inner.objective < group.high:
-            group.plan, group.high = inner.solution, int(inner.objective)
-        self._tell(number)
+        if inner.solution is not None and inner.objective is not None:
+            cycles = int(inner.objective)
+            if cycles < group.high:
+                group.plan, group.high = inner.solution, cycles
 
     def _place(self, table: Timetable, group: Group, inner: Inside) -> bool:
         """Place the last timesteps found, for which the rule did not do; return whether it did."""
@@ -258,19 +269,19 @@ class Joint:
         return True
 
     def _plan(self, path: list[int]) -> GroupingSolution:
-        """Return the plan that makes some choices, which are all known."""
-        chosen = [self.choices.choice(at) for at in path]
-        groups = [self._groups[self._number[at]].plan if self._number[at] >= 0 else None for at in path]
-        members = [self.choices.members(choice) for choice in chosen]
+        """Return the plan that makes some choices, of all of which a way is known."""
+        members = [self.choices.members(self.choices.choice(at)) for at in path]
+        numbers = [int(self._number[at]) for at in path]
+        groups = [self._groups[at].plan if at >= 0 else None for at in numbers]
         order = tuple(at for some in members for at in some)
-        spills = [self._spills(*pair) for pair in zip(members, groups, strict=True)]
-        positions = [own.positions[0] if own and own.positions else () for own in groups]
+        positions = tuple(own.positions[0] if own and own.positions else () for own in groups)
+        spills = tuple(self._spills(*pair) for pair in zip(members, groups, strict=True))
         return GroupingSolution(
             tuple(accumulate(map(len, members), initial=0)),
             tuple(own.slices[0] if own else () for own in groups),
             order=() if order == tuple(range(len(order))) else order,
-            positions=tuple(positions) if any(positions) else (),
-            spills=tuple(spills) if any(spills) else (),
+            positions=positions if any(positions) else (),
+            spills=spills if any(spills) else (),
             offsets=tuple(own.offsets[0] if own else () for own in groups),
         )
 

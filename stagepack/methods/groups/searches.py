@@ -246,9 +246,7 @@ def _search_free(
             progress.raise_bound(min(cycles, upper - 1), "shortest path, whatever the timesteps")
 
     choices.find(operators, oracle, progress.require_time, bound)
-    run = Joint(
-        instance, choices, oracle.cuts, progress, settings, engine, before_search, proves
-    )
+    run = Joint(instance, choices, oracle.cuts, progress, settings, engine, before_search, proves)
     return run.run() or not proves
 
 

@@ -32,7 +32,7 @@ def floors(whole: LayerGrouping, members: range) -> list[int]:
     st.sampled_from([1.0, 0.5]),
     st.sampled_from([1, 2]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_model_of_a_group_never_takes_less(
     network: LayerGrouping, units: int, overlap: float, cores: int
 ) -> None:
@@ -50,7 +50,7 @@ def test_the_model_of_a_group_never_takes_less(
 
 
 @given(networks(most=5, max_slices=5), st.sampled_from([1.0, 0.5]), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_timetable_takes_less(
     network: LayerGrouping, overlap: float, data: st.DataObject
 ) -> None:
