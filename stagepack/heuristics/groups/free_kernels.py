@@ -319,7 +319,19 @@ def least(
 ) -> tuple[int, int]:
     """Return the least cycles of the group in one cut, and the least bytes that a lane must hold.
 
-    `NONE` cycles where slices read more again than the limit allows.
+    Parameters
+    ----------
+    net, machine, tracks, slots
+        The group and what is known of it, see :mod:`.growth_kernels`.
+    rows, room
+        Room.
+    cut : ndarray of int64, shape (4,)
+        Its tracks along n, c, h and w.
+
+    Returns
+    -------
+    (int, int)
+        `NONE` cycles where slices read more again than the limit allows.
     """
     count, slices = slots.met[0], 1
     for track in cut:
@@ -465,6 +477,8 @@ def floors(
 
     Parameters
     ----------
+    net, machine, tracks, slots, past, rows, room
+        As in :func:`least`, and the way back to what a group was.
     cuts : ndarray of int64, shape (cuts, 4)
         Tracks along n, c, h and w.
     steps : ndarray of int64, shape (groups, 4)
