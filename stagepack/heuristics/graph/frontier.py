@@ -20,7 +20,7 @@ of relaxed decision diagrams.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,6 +33,7 @@ from stagepack.heuristics.graph.frontier_model import Model
 from stagepack.heuristics.graph.frontier_orders import narrow_order
 from stagepack.heuristics.graph.frontier_plan import Network, Rows, plans
 from stagepack.heuristics.graph.frontier_state import UNREACHED, Labels, Plan, Question
+from stagepack.instances.graph.compact import FORBIDDEN
 from stagepack.instances.profile import Array
 
 MEMORY = 2**30
@@ -63,6 +64,8 @@ class Guide:
 
     Attributes
     ----------
+    model : Model
+        Of the order of devices that is looked at.
     windows : tuple of ndarray
         Lowest and highest stage of each block.
     limit : int
@@ -73,6 +76,7 @@ class Guide:
         Words and loads of labels, by the number of blocks before the cut.
     """
 
+    model: Model
     windows: Windows
     limit: int
     table: Array | None = None
@@ -103,7 +107,8 @@ class Sweeps:
 
     Parameters
     ----------
-    model : Model
+    models : sequence of Model
+        Of the orders of devices to look at; the graph is the same.
     pause : callable
         Called between chunks of work; what it raises ends the sweep.
     seed : int
@@ -112,25 +117,39 @@ class Sweeps:
     """
 
     def __init__(
-        self, model: Model, pause: Callable[[], object], seed: int, memory: int = MEMORY
+        self,
+        models: Sequence[Model],
+        pause: Callable[[], object],
+        seed: int,
+        memory: int = MEMORY,
     ) -> None:
-        self.model, self._pause, self._memory = model, pause, memory
-        network = model.network
+        self.models, self._pause, self._memory = models, pause, memory
+        model = models[0]
+        self.stages, self.blocks, network = model.stages, model.blocks, model.network
         order = narrow_order(network, seed, pause).tolist()
-        self.plans = plans(network, order, model.stages, len(model.work), pause)
-        least = model.work[0].min(axis=0)
+        self.plans = plans(network, order, model.stages, len(model.work), model.apart, pause)
+        least = np.min([model.work[0].min(axis=0) for model in models], axis=0)
         self.above = _reached(network.before, order, least)
         self.below = _reached(network.after, order[::-1], least)
+
+    @property
+    def most(self) -> int:
+        """Ticks that all partitions stay below."""
+        times = [np.where(model.work[0] < FORBIDDEN, model.work[0], 0) for model in self.models]
+        return int(np.max(times, axis=(0, 1)).sum()) + sum(self.models[0].network.cost) + 1
 
     def windows(self, limit: int) -> Windows:
         """Return the lowest and highest stage of blocks that work before and after them allows."""
         low = np.maximum(-(-self.above // limit) - 1, 0)
-        high = self.model.stages - np.maximum(-(-self.below // limit), 1)
+        high = self.stages - np.maximum(-(-self.below // limit), 1)
         return low, high
 
-    def guide(self, limit: int) -> Guide:
-        """Return what is known of partitions within a limit before the first sweep."""
-        return Guide(self.windows(limit), limit)
+    def guide(self, limit: int, model: Model | None = None) -> Guide:
+        """Return what is known of partitions within a limit before the first sweep.
+
+        `model` is one of several, the first one if left out.
+        """
+        return Guide(model or self.models[0], self.windows(limit), limit)
 
     def run(
         self,
@@ -168,7 +187,7 @@ class Sweeps:
 
     def _question(self, reverse: bool, limit: int, delta: int, guide: Guide, beam: int) -> Question:
         """Return what the kernel is asked."""
-        model, plan, n, k = self.model, self.plans[reverse], self.model.blocks, self.model.stages
+        model, plan, n, k = guide.model, self.plans[reverse], self.blocks, self.stages
         low, high = guide.windows
         turn = slice(None, None, -1) if reverse else slice(None)
         if reverse:
@@ -189,11 +208,13 @@ class Sweeps:
         if not beam:
             made = np.full((n + 1, k, buckets, buckets), UNREACHED, dtype=np.int32)
             made[0] = 0
-        limits = np.concatenate((np.full((1, k), limit), model.room))[:, turn]
-        finest = np.zeros(len(model.work), dtype=np.int64)
-        finest[0] = delta
+        timed = len(model.work) - len(model.room)
+        limits = np.concatenate((np.full((timed, k), limit), model.room))[:, turn]
+        finest = np.full(len(model.work), delta)
         # Bytes are merged as loads are, in proportion.
-        finest[1:] = [int(room) * delta // max(1, limit) // 2 for room in limits[1:].min(axis=1)]
+        finest[timed:] = [
+            int(room) * delta // max(1, limit) // 2 for room in model.room.min(axis=1)
+        ]
         cut = np.arange(n - 1, -1, -1) if reverse else np.arange(1, n + 1)
         return Question(
             np.ascontiguousarray(model.work[:, turn]),
@@ -220,7 +241,7 @@ class Sweeps:
 
     def _buckets(self, limit: int) -> tuple[int, int]:
         """Return by how many bits loads are shifted in tables, and the buckets there."""
-        each = (self.model.blocks + 1) * self.model.stages * 4
+        each = (self.blocks + 1) * self.stages * 4
         most = min(BUCKETS, max(4, int((self._memory / 8 / each) ** 0.5)))
         bucket = 0
         while (limit >> bucket) + 1 > most:
@@ -244,6 +265,7 @@ class Sweep:
     ) -> None:
         self._plan, self._ask, self._other, self._pause = plan, ask, other, pause
         self._reverse, self._given, self._limit = reverse, guide.kept, limit
+        self._model = guide.model
         self._keeps: dict[int, tuple[Array, Array]] = {}
         self._labels = _labels(plan, FIRST, FIRST if ask.beam else 1)
         self._labels.alive[0, 0] = 1
@@ -266,7 +288,7 @@ class Sweep:
         seen = ask.lowest, ask.highest
         if self._reverse:
             seen = k - 1 - ask.highest, k - 1 - ask.lowest
-        return Swept(status, Guide(seen, self._limit, ask.made, self._keeps))
+        return Swept(status, Guide(self._model, seen, self._limit, ask.made, self._keeps))
 
     def _finish(self, until: float) -> int:
         """Go on; return `DONE`, `EMPTY`, `FULL` or `LATE`."""
@@ -390,8 +412,8 @@ def warm_up() -> None:
     """Compile the kernels, or load them: both ways over a chain of three blocks."""
     network = Network([[], [0], [1]], [[1], [2], []], [[0, 1], [1, 2]], [1, 1])
     both, nothing = np.ones(2, dtype=np.int64), np.zeros((0, 2), dtype=np.int64)
-    model = Model(both, network, np.ones((1, 2, 3), dtype=np.int64), both, nothing)
-    sweeps = Sweeps(model, lambda: None, 0)
+    model = Model(both, network, np.ones((1, 2, 3), dtype=np.int64), False, both, nothing)
+    sweeps = Sweeps([model], lambda: None, 0)
     first = sweeps.run(False, 4, 1, sweeps.guide(4))
     assert first.guide is not None
     sweeps.run(True, 4, 1, first.guide, beam=1)

@@ -18,6 +18,7 @@ from stagepack.heuristics.graph.frontier_state import (
     EMPTY,
     FIRST,
     FULL,
+    KNOWN,
     LABEL,
     LAST,
     LOGGED,
@@ -25,8 +26,11 @@ from stagepack.heuristics.graph.frontier_state import (
     NEW,
     OVERFLOW,
     PAUSED,
+    PRODUCER,
+    RECEIVED,
     RESUMED,
     RUNNING,
+    SENT,
     SIDE,
     STAGE,
     STATUS,
@@ -77,21 +81,43 @@ def _lowest(bits: int) -> int:
 
 
 @step
+def _receive(plan: Plan, ask: Question, stages: int, cost: int, load: Array) -> None:
+    """Add what a net costs stages, as bits, that receive it."""
+    begin = RECEIVED * plan.stages * plan.apart
+    for y in range(plan.stages):
+        if (stages >> y) & 1:
+            load[begin + y] += cost * ask.pays[y]
+
+
+@step
+def _send(plan: Plan, ask: Question, field: int, cost: int, load: Array) -> None:
+    """Add what a net costs the stage that sends it, the lowest of its field."""
+    s = _lowest(field)
+    load[SENT * plan.stages * plan.apart + s] += cost * ask.pays[s]
+
+
+@step
 def _touch(plan: Plan, ask: Question, i: int, s: int, word: Array, load: Array) -> None:
-    """Let the nets of block i touch stage s."""
-    cut = 1 << plan.stages
+    """Let the nets of block i touch stage s.
+
+    Where loads count apart, stages pay for what they receive once the producer is known not to be
+    with them.
+    """
+    cut, here = 1 << plan.stages, 1 << s
     for q in range(plan.touch_ptr[i], plan.touch_ptr[i + 1]):
         slot, cost, flags = plan.touch[q], plan.touch_cost[q], plan.touch_flags[q]
-        field = 1 << s
-        if not flags & FIRST:
-            field = _net(plan, word, slot)
-            if not (field >> s) & 1:
-                load[s] += cost * ask.pays[s]
-                if not field & cut:
-                    first = _lowest(field)
-                    load[first] += cost * ask.pays[first]
-                field |= cut | (1 << s)
-        _set_net(plan, word, slot, 0 if flags & LAST else field)
+        field = 0 if flags & FIRST else _net(plan, word, slot)
+        if plan.apart and flags & PRODUCER:
+            _receive(plan, ask, field & ~(cut | here), cost, load)
+            if field & ~here:
+                _send(plan, ask, here, cost, load)
+                field |= cut
+        elif field and not field & here and (not plan.apart or flags & KNOWN):
+            _receive(plan, ask, here, cost, load)
+            if not field & cut:
+                _send(plan, ask, field, cost, load)
+                field |= cut
+        _set_net(plan, word, slot, 0 if flags & LAST else field | here)
 
 
 @step
@@ -113,12 +139,15 @@ def _refresh(plan: Plan, ask: Question, i: int, word: Array, load: Array) -> boo
             _set_anchor(plan, word, slot, least)
             continue
         field = _net(plan, word, slot)
-        stages = field & (cut - 1)
-        if not field & cut and stages >> least == 0:
-            first = _lowest(stages)
-            load[first] += cost * ask.pays[first]
+        left = field & ((1 << least) - 1)
+        if plan.apart and not plan.item_flags[q] & KNOWN:
+            # The producer is on none of the stages that are left behind.
+            _receive(plan, ask, left, cost, load)
+            field |= cut if left else 0
+        elif left == field:
+            _send(plan, ask, field, cost, load)
             field |= cut
-        _set_net(plan, word, slot, (field >> least) << least)
+        _set_net(plan, word, slot, field & ~left)
     return True
 
 
@@ -135,6 +164,8 @@ def _lowest_open(plan: Plan, ask: Question, i: int, word: Array) -> int:
 def _owed(plan: Plan, ask: Question, i: int, word: Array) -> int:
     """Return what nets cost at least that are cut and touch no open stage yet."""
     owed = 0
+    if plan.apart:
+        return owed
     for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
         if _net(plan, word, plan.net[q]) == 1 << plan.stages:
             owed += plan.net_cost[q] * ask.all_pay
@@ -209,17 +240,25 @@ def _hash(plan: Plan, word: Array) -> int:
 
 
 @step
-def _surcharge(plan: Plan, ask: Question, field: int, other: int, cost: int, extra: Array) -> None:
-    """Add, by stage, what a net may cost more with `field` than with `other`, whatever comes."""
-    cut = 1 << plan.stages
-    more = other & ~field
-    if not other & cut:
-        more |= 0 if field & cut else field
+def _surcharge(plan: Plan, ask: Question, field: int, other: int, q: int, extra: Array) -> None:
+    """Add what net q may cost more with `field` than with `other`, whatever comes."""
+    cut, cost = 1 << plan.stages, plan.net_cost[q]
+    receives, sends = other & ~field, 0
+    if plan.apart and not plan.net_flags[q] & KNOWN:
+        receives = field & ~other
+        if not other & cut and other == 1 << _lowest(other):
+            sends = other
     elif not field & cut:
-        more |= field
+        sends = field
+    if not plan.apart:
+        receives |= sends
+        sends = 0
     for y in range(plan.stages):
-        if (more >> y) & 1:
-            extra[y] += cost * ask.pays[y]
+        more = cost * ask.pays[y]
+        if (receives >> y) & 1:
+            extra[RECEIVED * plan.stages * plan.apart + y] += more
+        if (sends >> y) & 1:
+            extra[SENT * plan.stages + y] += more
 
 
 @step
@@ -229,7 +268,7 @@ def _differences(
     """Let `extra` be what nets may cost more in label p than in that in scratch, or `turned`."""
     i, side, k = control[STEP], 1 - control[SIDE], plan.stages
     mask, alike = (2 << k) - 1, True
-    for y in range(k):
+    for y in range(plan.rows * k):
         labels.extra[y] = 0
     for w in range(plan.net_words):
         alike &= labels.words[side, p, w] == labels.word[w]
@@ -239,9 +278,9 @@ def _differences(
         at, shift = plan.net_word[plan.net[q]], plan.net_shift[plan.net[q]]
         old, new = (labels.words[side, p, at] >> shift) & mask, (labels.word[at] >> shift) & mask
         if old != new and turned:
-            _surcharge(plan, ask, new, old, plan.net_cost[q], labels.extra)
+            _surcharge(plan, ask, new, old, q, labels.extra)
         elif old != new:
-            _surcharge(plan, ask, old, new, plan.net_cost[q], labels.extra)
+            _surcharge(plan, ask, old, new, q, labels.extra)
 
 
 @step
@@ -250,9 +289,8 @@ def _covers(plan: Plan, ask: Question, labels: Labels, control: Array, p: int) -
     _differences(plan, ask, labels, control, p, False)
     k = plan.stages
     for y in range(plan.rows * k):
-        extra = labels.extra[y] if y < k else 0
         delta = ask.delta[y // k] << control[COARSER]
-        if labels.marks[p, y] + extra - labels.load[y] > delta:
+        if labels.marks[p, y] + labels.extra[y] - labels.load[y] > delta:
             return False
     return True
 
@@ -263,8 +301,7 @@ def _beats(plan: Plan, ask: Question, labels: Labels, control: Array, p: int) ->
     _differences(plan, ask, labels, control, p, True)
     side, k = 1 - control[SIDE], plan.stages
     for y in range(plan.rows * k):
-        extra = labels.extra[y] if y < k else 0
-        if labels.load[y] + extra > labels.loads[side, p, y]:
+        if labels.load[y] + labels.extra[y] > labels.loads[side, p, y]:
             return False
     return True
 
@@ -305,7 +342,7 @@ def _absorbed(plan: Plan, ask: Question, labels: Labels, control: Array, key: in
             if ask.beam == 0:
                 labels.chosen[p] |= control[MASK]
                 for y in range(plan.rows * k):
-                    less = labels.load[y] - (labels.extra[y] if y < k else 0)
+                    less = labels.load[y] - labels.extra[y]
                     labels.loads[side, p, y] = min(labels.loads[side, p, y], less)
             return True
         if may_beat and _beats(plan, ask, labels, control, p):
@@ -400,7 +437,7 @@ def _note(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
         # Both ways of counting may have charged nets that are live here.
         for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
             field = _net(plan, word, plan.net[q])
-            if field >> k:
+            if field >> k and not plan.apart:
                 for y in range(k):
                     if (field >> y) & 1:
                         least[y] -= plan.net_cost[q]

@@ -7,7 +7,17 @@ O(pairs * (stages + edges + nets)) at worst, as a rule O(labels).
 
 from __future__ import annotations
 
-from stagepack.heuristics.graph.frontier_state import NEW, SIDE, STEP, Labels, Plan, Question
+from stagepack.heuristics.graph.frontier_state import (
+    KNOWN,
+    NEW,
+    RECEIVED,
+    SENT,
+    SIDE,
+    STEP,
+    Labels,
+    Plan,
+    Question,
+)
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
@@ -42,6 +52,39 @@ def _ordered(
 
 
 @step
+def _mirrored(field: int, k: int) -> int:
+    """Return a net's field with its stages counted from the other end."""
+    found = field & (1 << k)
+    for y in range(k):
+        found |= ((field >> y) & 1) << (k - 1 - y)
+    return found
+
+
+@step
+def _join(plan: Plan, ask: Question, cost: int, here: int, beyond: int, total: Array) -> None:
+    """Add what a net costs both sides together more than each for itself."""
+    cut = 1 << plan.stages
+    for y in range(plan.stages):
+        mine, its = (here >> y) & 1, (beyond >> y) & 1
+        if mine and its:
+            if here & cut and beyond & cut:
+                total[y] -= cost * ask.pays[y]  # both counted it
+        elif (mine and not here & cut) or (its and not beyond & cut):
+            total[y] += cost * ask.pays[y]  # only now it is cut
+
+
+@step
+def _join_apart(plan: Plan, ask: Question, cost: int, known: int, other: int, total: Array) -> None:
+    """Do so where loads count apart; `known` is the field of the side that has the producer."""
+    k, cut = plan.stages, 1 << plan.stages
+    for y in range(k):
+        if ((other & ~known) >> y) & 1:
+            total[RECEIVED * k + y] += cost * ask.pays[y]
+        if (known >> y) & 1 and not known & cut and other & ~(1 << y):
+            total[SENT * k + y] += cost * ask.pays[y]
+
+
+@step
 def _within(
     plan: Plan,
     ask: Question,
@@ -56,22 +99,22 @@ def _within(
     """Whether the loads of label x and row r, taken together, are within limits."""
     i, side, k = control[STEP], 1 - control[SIDE], plan.stages
     there = other.net_ptr[len(plan.order) - 2 - i] - plan.net_ptr[i]
-    mask, cut, total = (2 << k) - 1, 1 << k, labels.extra
+    mask, total = (2 << k) - 1, labels.extra
     for row in range(plan.rows):
         for y in range(k):
             at = row * k + y
             total[at] = labels.loads[side, x, at] + loads[r, row * k + k - 1 - y]
     for q in range(plan.net_ptr[i], plan.net_ptr[i + 1]):
-        a, b, cost = plan.net[q], other.net[there + q], plan.net_cost[q]
+        a, b = plan.net[q], other.net[there + q]
         here = (labels.words[side, x, plan.net_word[a]] >> plan.net_shift[a]) & mask
         beyond = (words[r, other.net_word[b]] >> other.net_shift[b]) & mask
-        for y in range(k):
-            mine, its = (here >> y) & 1, (beyond >> (k - 1 - y)) & 1
-            if mine and its:
-                if here & cut and beyond & cut:
-                    total[y] -= cost * ask.pays[y]  # both counted it
-            elif (mine and not here & cut) or (its and not beyond & cut):
-                total[y] += cost * ask.pays[y]  # only now it is cut
+        beyond = _mirrored(beyond, k)
+        if not plan.apart:
+            _join(plan, ask, plan.net_cost[q], here, beyond, total)
+        elif plan.net_flags[q] & KNOWN:
+            _join_apart(plan, ask, plan.net_cost[q], here, beyond, total)
+        else:
+            _join_apart(plan, ask, plan.net_cost[q], beyond, here, total)
     over = 0
     for y in range(plan.rows * k):
         over += total[y] > ask.limit[y]
@@ -118,7 +161,7 @@ def match(
             a = plan.net[q]
             field = labels.words[side, x, plan.net_word[a]] >> plan.net_shift[a]
             for y in range(k):
-                if (field >> k) & (field >> y) & 1:
+                if (field >> k) & (field >> y) & 1 and not plan.apart:
                     room[y] += plan.net_cost[q]
         found = False
         for z in range(count):

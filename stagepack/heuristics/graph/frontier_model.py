@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from stagepack.heuristics.graph.frontier_plan import WORD_BITS, Network, reduced, rows
 from stagepack.instances.graph import Compact, Objective
-from stagepack.instances.graph.compact import UNLIMITED
+from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.words import DeviceOrder
 from stagepack.instances.profile import Array
 
+MOST_ORDERS = 24
+"""Orders of unlike devices that are tried one by one."""
+
 
 def unsupported(instance: GraphData) -> str:
     """Return why the method cannot answer for a graph, or ""."""
-    if instance.objective not in (Objective.SUM, Objective.MEMORY):
-        return f"the objective {instance.objective} is not supported, sum and memory are"
+    if instance.objective == Objective.REPLICATED:
+        return "stages may be replicated, but labels take each to be on one device"
     if not instance.contiguous:
         return "stages need not be contiguous, but labels take them to be"
     if not instance.uniform:
         return "links are unlike: traffic depends on the devices at both ends"
     if instance.devices >= WORD_BITS:
         return f"{instance.devices:,} devices are more than the {WORD_BITS - 1} that fit a label"
-    if instance.device_order == DeviceOrder.ANY and not _alike(instance):
-        return "devices are unlike, and their order is not fixed"
+    orders = _orders(instance)
+    if instance.device_order == DeviceOrder.ANY and orders > MOST_ORDERS:
+        return f"devices are unlike and their order is free: {orders:,} are too many"
     return ""
 
 
-def _alike(instance: GraphData) -> bool:
-    capacity = instance.capacity
-    kinds = bool(instance.accelerators) + bool(instance.cpus)
-    same = capacity is None or len(set(capacity.tolist())) <= 1
-    return kinds == 1 and same and len(set(instance.speeds.tolist())) <= 1
+def _orders(instance: GraphData) -> int:
+    """Return how many orders of the devices differ."""
+    capacity = np.zeros(instance.accelerators) if instance.capacity is None else instance.capacity
+    alike = Counter(zip(instance.speeds.tolist(), capacity.tolist(), strict=True))
+    counts = [*alike.values(), instance.cpus]
+    return math.factorial(sum(counts)) // math.prod(map(math.factorial, counts))
+
+
+def sequences(compact: Compact) -> list[tuple[int, ...]]:
+    """Return the orders of the devices to try, as the class of each stage."""
+    if compact.sequence is not None:
+        return [tuple(compact.sequence.tolist())]
+    found: list[tuple[int, ...]] = [()]
+    counts = compact.class_count.tolist()
+    for _ in range(compact.devices):
+        found = [(*row, c) for row in found for c in range(len(counts)) if row.count(c) < counts[c]]
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,45 +64,54 @@ class Model:
         Class of the device of each stage.
     network : Network
     work : ndarray of int64, shape (rows, stages, blocks)
-        Load of every block by stage: ticks, and bytes where memory is limited.
+        Load of every block by stage: ticks, and bytes where memory is limited; where what is
+        received and sent counts apart these come between, and are 0.
+    apart : bool
+        Whether they do.
     pays : ndarray of int64, shape (stages,)
         1 where traffic counts.
-    room : ndarray of int64, shape (rows - 1, stages)
-        Bytes of each stage.
+    room : ndarray of int64, shape (0 or 1, stages)
+        Bytes of each stage, where they are limited.
     """
 
     classes: Array
     network: Network
     work: Array
+    apart: bool
     pays: Array
     room: Array
 
     @classmethod
-    def of(cls, compact: Compact) -> Model:
-        """Return the model of a supported graph.
-
-        How often a stage holds its stashes depends on how many follow it: with empty devices it is
-        taken to be once, which is safe for bounds.
-        """
-        k = compact.devices
-        classes = np.zeros(k, np.int64) if compact.sequence is None else compact.sequence
+    def all_of(cls, compact: Compact) -> list[Model]:
+        """Return the models of a supported graph, one for each order of the devices."""
         before, after = reduced(rows(compact.before_ptr, compact.before))
         members = rows(compact.net_ptr, compact.net)
         network = Network(before, after, members, compact.net_cost.tolist())
+        return [cls._of(compact, network, np.array(each)) for each in sequences(compact)]
+
+    @classmethod
+    def _of(cls, compact: Compact, network: Network, classes: Array) -> Model:
+        """Return the model of one order, given as the class of the device of each stage.
+
+        How often a stage holds its stashes depends on how many follow it: with empty devices it is
+        taken to be once.  Under ``forward+backward`` the loads of both passes of a stage are added,
+        which may be less than the greatest of each.  Both are safe for bounds.
+        """
+        k = compact.devices
         flying = np.ones(k, dtype=np.int64)
         if compact.exact_stages:
             flying = np.minimum(compact.microbatches, k - np.arange(k))
         held = flying[:, None] * compact.stash
-        time = compact.time[0, classes]
-        room = compact.class_memory[classes][None]
-        if compact.objective == Objective.MEMORY:
-            work = (time + held)[None]
-        else:
-            work = np.stack((time, compact.size + held))
-        if compact.objective == Objective.MEMORY or (room == UNLIMITED).all():
-            work, room = work[:1], room[:0]
+        time = np.minimum(compact.time[:, classes].sum(axis=0), FORBIDDEN)
         pays = compact.class_pays[classes].astype(np.int64)
-        return cls(classes, network, work, pays, room)
+        room = compact.class_memory[classes][None]
+        if compact.objective == Objective.MEMORY or (room == UNLIMITED).all():
+            room = room[:0]
+        if compact.objective == Objective.MEMORY:
+            return cls(classes, network, (time + held)[None], False, pays, room)
+        apart = compact.objective == Objective.OVERLAP
+        loads = [time, *2 * apart * [np.zeros_like(time)], *len(room) * [compact.size + held]]
+        return cls(classes, network, np.stack(loads), apart, pays, room)
 
     @property
     def stages(self) -> int:

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagepack.heuristics.graph.frontier_state import FIRST, LAST, Plan
+from stagepack.heuristics.graph.frontier_state import FIRST, KNOWN, LAST, PRODUCER, Plan
 from stagepack.instances.profile import Array
 
 Rows = list[list[int]]
@@ -36,7 +36,7 @@ class Network:
     before, after : list of list of int
         Direct predecessors and successors of every block, without edges that others imply.
     members : list of list of int
-        Blocks of every net.
+        Blocks of every net, its producer first.
     cost : list of int
         Ticks of every net.
     """
@@ -159,6 +159,10 @@ class _Sweep:
         """Whether a predecessor of x remains after step i."""
         return any(self.position[u] > i for u in self.network.before[x])
 
+    def known_producer(self, t: int, i: int) -> int:
+        """Return the flag that says whether the producer of net t is swept after step i."""
+        return KNOWN if self.position[self.network.members[t][0]] <= i else 0
+
     def cross(self, other: _Sweep) -> None:
         """Take down the edges over every cut, with what the other direction calls them."""
         for i, here in enumerate(self.live):
@@ -195,6 +199,7 @@ class _Sweep:
         for t, slot in sorted(self.net_slot.items()):
             columns.add("net", slot)
             columns.add("net_cost", self.network.cost[t])
+            columns.add("net_flags", self.known_producer(t, i))
         columns.end("net")
         columns.add("anchor", *self.anchor_slot.values())
         columns.end("anchor")
@@ -204,7 +209,7 @@ class _Sweep:
         done = []
         for t in self.nets_of[self.order[i]]:
             places = [self.position[x] for x in self.network.members[t]]
-            flags = 0
+            flags = PRODUCER if places[0] == i else self.known_producer(t, i)
             if min(places) == i:
                 flags |= FIRST
                 self.net_slot[t] = self.nets.take()
@@ -237,6 +242,7 @@ class _Sweep:
             self.known[key] = terms
             self.columns.add("item", (self.net_slot if is_net else self.anchor_slot)[which])
             self.columns.add("item_cost", self.network.cost[which] if is_net else -1)
+            self.columns.add("item_flags", self.known_producer(which, i) if is_net else 0)
             for x, anchors in terms:
                 self.columns.add("term", x)
                 self.columns.add("bound", *(self.anchor_slot[u] for u in anchors))
@@ -246,7 +252,12 @@ class _Sweep:
 
 
 def plans(
-    network: Network, order: Sequence[int], stages: int, kinds: int, pause: Callable[[], object]
+    network: Network,
+    order: Sequence[int],
+    stages: int,
+    kinds: int,
+    apart: bool,
+    pause: Callable[[], object],
 ) -> tuple[Plan, Plan]:
     """Return what sweeps along a topological order, and against it, do.
 
@@ -258,6 +269,8 @@ def plans(
         At most `WORD_BITS` - 1.
     kinds : int
         Kinds of load.
+    apart : bool
+        Whether times, what is received and what is sent are kinds of their own.
     pause : callable
         Called at every step; what it raises ends the pass.
     """
@@ -269,10 +282,10 @@ def plans(
             one.step(i)
     for one, other in ((along, against), (against, along)):
         one.cross(other)
-    return _finished(along, stages, kinds), _finished(against, stages, kinds)
+    return _finished(along, stages, kinds, apart), _finished(against, stages, kinds, apart)
 
 
-def _finished(pass_: _Sweep, stages: int, kinds: int) -> Plan:
+def _finished(pass_: _Sweep, stages: int, kinds: int, apart: bool) -> Plan:
     """Return the arrays of a pass."""
     width = max(1, (stages - 1).bit_length())
     net_word, net_shift, net_words = pass_.nets.places(stages + 1, 0)
@@ -284,6 +297,7 @@ def _finished(pass_: _Sweep, stages: int, kinds: int) -> Plan:
         kinds,
         max(1, net_words + anchor_words),
         net_words,
+        int(apart),
         net_word,
         net_shift,
         anchor_word,
@@ -293,10 +307,10 @@ def _finished(pass_: _Sweep, stages: int, kinds: int) -> Plan:
         *columns.csr("touch", "touch_cost", "touch_flags"),
         *columns.csr("clear"),
         *columns.arrays("own"),
-        *columns.csr("item", "item_cost"),
+        *columns.csr("item", "item_cost", "item_flags"),
         *columns.csr("term"),
         *columns.csr("bound"),
-        *columns.csr("net", "net_cost"),
+        *columns.csr("net", "net_cost", "net_flags"),
         *columns.csr("anchor"),
         *columns.csr("edge_own", "edge_other", "edge_low", "edge_high"),
     )

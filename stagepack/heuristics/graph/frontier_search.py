@@ -17,6 +17,7 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.graph import frontier_state as state
 from stagepack.heuristics.graph import window_search
 from stagepack.heuristics.graph.frontier import Sweep, Sweeps
+from stagepack.heuristics.graph.frontier_model import Model
 from stagepack.instances.profile import Array
 
 DELTAS = (0.08, 0.04, 0.02, 0.01, 0.005, 0.0025, 0.00125, 0.0, 0.0)
@@ -34,6 +35,10 @@ ROUND, ASIDE = 1.0, 0.25
 best partition; the part of it that each limit nearer to the bound gets."""
 
 
+Take = Callable[[Array, Model], int | None]
+"""Told of stages on devices in the order of a model; returns ticks, None if they break a rule."""
+
+
 class Decision:
     """Whether there is a partition within a limit, sweep after sweep.
 
@@ -43,7 +48,7 @@ class Decision:
     limit : int
         Ticks.
     take : callable
-        Told of stages that a beam found; returns their ticks, None if they break a rule.
+        Told of what a beam found.
     reverse : bool
         Whether the first sweep is from the last block to the first.
     eager : bool
@@ -61,16 +66,25 @@ class Decision:
         self,
         sweeps: Sweeps,
         limit: int,
-        take: Callable[[Array], int | None],
+        take: Take,
         reverse: bool,
         eager: bool = False,
     ) -> None:
         self.limit, self.stuck = limit, False
         self._sweeps, self._take, self._reverse = sweeps, take, reverse
         self._coarsest = 1.0 if eager else LOOKED_FOR
-        self._turn = 0
-        self._guide = sweeps.guide(limit)
+        self._models = iter(sweeps.models)
         self._sweep: Sweep | None = None
+        self._next()
+
+    def _next(self) -> bool:
+        """Turn to the next order of devices; return whether there is one."""
+        model = next(self._models, None)
+        if model is None:
+            return False
+        self._turn, self._sweep = 0, None
+        self._guide = self._sweeps.guide(self.limit, model)
+        return True
 
     @property
     def begun(self) -> bool:
@@ -90,7 +104,9 @@ class Decision:
                 self._sweep = self._sweeps.begin(reverse, self.limit, delta, self._guide)
             swept = self._sweep.go_on(until - effort.spent())
             if swept.status == state.EMPTY:
-                return False
+                if not self._next():
+                    return False
+                continue
             if swept.guide is None:
                 self.stuck = swept.status == state.FULL
                 continue
@@ -109,7 +125,9 @@ class Decision:
                 limit = min(self.limit, int((1 - step) * (self.limit + 1)))
                 found = self._sweeps.run(reverse, limit, 0, self._guide, beam=beam)
                 # Labels know less than the rules where stashes, or empty stages, count.
-                value = None if found.stages is None else self._take(found.stages)
+                value = (
+                    None if found.stages is None else self._take(found.stages, self._guide.model)
+                )
                 if value is None or value > limit:
                     break
                 self.limit = value - 1
@@ -127,15 +145,16 @@ class Search:
     bound : int
         Ticks below which nothing is possible.
     offer : callable
-        Told of stages; returns their ticks, None if they break a rule.
+        Told of partitions.
     on_bound : callable
         Told of every better bound.
 
     Attributes
     ----------
     bound : int
-    best, value : ndarray of int64 or None, int
-        The stages of the best partition, and its ticks: a limit that all keep where there is none.
+    best, model, value : ndarray of int64 or None, Model, int
+        The stages of the best partition, on which devices, and its ticks: a limit that all keep
+        where there is none.
     impossible : bool
         Whether there is none at all.
     """
@@ -144,22 +163,22 @@ class Search:
         self,
         sweeps: Sweeps,
         bound: int,
-        offer: Callable[[Array], int | None],
+        offer: Take,
         on_bound: Callable[[int], object],
     ) -> None:
         self.sweeps, self.bound = sweeps, bound
         self._offer, self._on_bound = offer, on_bound
         self.best: Array | None = None
-        model = sweeps.model
-        self.value = int(model.work[0].max(axis=0).sum()) + sum(model.network.cost) + 1
+        self.model = sweeps.models[0]
+        self.value = sweeps.most
         self.impossible = False
         self._reverse = True  # where to begin aside: changed when a first sweep takes too long
 
-    def take(self, stages: Array) -> int | None:
+    def take(self, stages: Array, model: Model) -> int | None:
         """Offer stages; keep them if they are the best.  Return their ticks, if they are valid."""
-        value = self._offer(stages)
+        value = self._offer(stages, model)
         if value is not None and value < self.value:
-            self.best, self.value = stages, value
+            self.best, self.model, self.value = stages, model, value
         return value
 
     def run(self) -> None:
@@ -167,7 +186,7 @@ class Search:
         if self.best is None:
             limit = self.value - 1
             self._settle(Decision(self.sweeps, limit, self.take, False, eager=True), np.inf)
-        work = ROUND * max(1.0, self.sweeps.model.blocks / 1000)
+        work = ROUND * max(1.0, self.sweeps.blocks / 1000)
         turn = 0
         crowded = self._approach(ASIDE * work)
         last = Decision(self.sweeps, self.value - 1, self.take, True)
@@ -176,7 +195,9 @@ class Search:
             last.limit = self.value - 1
             if self._settle(last, work):
                 continue
-            window_search.search(self.sweeps, self.best, self.value, self.take, self.bound, turn)
+            window_search.search(
+                self.sweeps, self.best, self.model, self.value, self.take, self.bound, turn
+            )
             if crowded and last.stuck and before == (self.bound, self.value):
                 return
             turn, work = turn + 1 if self.value == before[1] else 0, 2 * work

@@ -15,8 +15,12 @@ STATUS, STEP, LABEL, STAGE, SIDE, NEW, COUNT, TOTAL, COARSER, LOGGED, RESUMED, M
 labels made on the other, labels read, all labels so far; how often `delta` was doubled in this
 step; rows of the log; whether a pause is over; stages that the new label stands for."""
 
-FIRST, LAST = 1, 2
-"""Flags of a touch: the block is the first, the last of its net to be swept."""
+FIRST, LAST, PRODUCER, KNOWN = 1, 2, 4, 8
+"""Flags of a net at a step: the block is its first, its last to be swept, its producer; the
+producer was swept before."""
+
+RECEIVED, SENT = 1, 2
+"""Kinds of load where what is received, what is sent and times count apart."""
 
 UNREACHED = 2**31 - 1
 """Entry of a table where the rest cannot be done."""
@@ -32,7 +36,10 @@ class Plan(NamedTuple):
     order : ndarray, shape (n,)
         Blocks as they are swept.
     stages, rows, words, net_words : int
-        Stages; kinds of load (1: time, 2: memory as well); words of a label; those with nets.
+        Stages; kinds of load; words of a label; those with nets.
+    apart : int
+        1 where times, what is received and what is sent are loads of their own (the first three
+        kinds), 0 where they are added (one kind); memory comes last.
     net_word, net_shift, anchor_word, anchor_shift : ndarray, shape (slots,)
         Where the fields of slots are.
     anchor_mask : int
@@ -40,19 +47,19 @@ class Plan(NamedTuple):
     pred_ptr, pred : ndarray
         Anchors of the predecessors of the block.
     touch_ptr, touch, touch_cost, touch_flags : ndarray
-        Nets of the block: slot, ticks, `FIRST` and `LAST`.
+        Nets of the block: slot, ticks, flags.
     clear_ptr, clear : ndarray
         Anchors that nobody needs any more.
     own : ndarray, shape (n,)
         The anchor of the block itself, -1: none.
-    item_ptr, item, item_cost : ndarray
-        Fields to be brought up to date: slot, ticks; cost -1: an anchor.
+    item_ptr, item, item_cost, item_flags : ndarray
+        Fields to be brought up to date: slot, ticks, flags; cost -1: an anchor.
     term_ptr, term : ndarray
         Remaining members or successors of each item.
     bound_ptr, bound : ndarray
         Anchors that bound each of these from below.
-    net_ptr, net, net_cost : ndarray
-        Live nets after the step.
+    net_ptr, net, net_cost, net_flags : ndarray
+        Live nets after the step: slot, ticks, flags.
     anchor_ptr, anchor : ndarray
         Live anchors after the step.
     edge_ptr, edge_own, edge_other, edge_low, edge_high : ndarray
@@ -65,6 +72,7 @@ class Plan(NamedTuple):
     rows: int
     words: int
     net_words: int
+    apart: int
     net_word: Array
     net_shift: Array
     anchor_word: Array
@@ -82,6 +90,7 @@ class Plan(NamedTuple):
     item_ptr: Array
     item: Array
     item_cost: Array
+    item_flags: Array
     term_ptr: Array
     term: Array
     bound_ptr: Array
@@ -89,6 +98,7 @@ class Plan(NamedTuple):
     net_ptr: Array
     net: Array
     net_cost: Array
+    net_flags: Array
     anchor_ptr: Array
     anchor: Array
     edge_ptr: Array
@@ -180,7 +190,7 @@ class Labels(NamedTuple):
         Stages, as bits, of the block in all that a new label stands for.
     log_entry, log_stage : ndarray of int32, int8, shape (rows of the log,)
     word, load, extra : ndarray, shape (words,), (rows * stages,), (rows * stages,)
-        Scratch: the new label, and what nets may cost it more than another.
+        Scratch: the new label, and what nets may cost it more than another, by kind and stage.
     """
 
     words: Array

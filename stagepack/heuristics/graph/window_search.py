@@ -15,6 +15,7 @@ import numpy as np
 
 from stagepack.heuristics.graph import frontier_state as state
 from stagepack.heuristics.graph.frontier import Guide, Sweeps, Windows
+from stagepack.heuristics.graph.frontier_model import Model
 from stagepack.instances.profile import Array
 
 PARTS = (0.5, 0.8)
@@ -44,21 +45,24 @@ def windows(sweeps: Sweeps, stages: Array, part: float, reach: int) -> Windows:
         Stages by which they may.
     """
     low, high = stages.copy(), stages.copy()
-    for s in range(sweeps.model.stages):
+    for s in range(sweeps.stages):
         own = np.flatnonzero(stages == s)
         rank = np.argsort(np.argsort(sweeps.above[own] - sweeps.below[own], kind="stable"))
         place = rank / max(1, len(own) - 1)
         low[own[place <= part]] -= reach
         high[own[place >= 1 - part]] += reach
-    return np.maximum(low, 0), np.minimum(high, sweeps.model.stages - 1)
+    return np.maximum(low, 0), np.minimum(high, sweeps.stages - 1)
 
 
-def improved(sweeps: Sweeps, limit: int, around: Windows, beam: int, work: float) -> Array | None:
+def improved(
+    sweeps: Sweeps, model: Model, limit: int, around: Windows, beam: int, work: float
+) -> Array | None:
     """Return stages within a limit and windows, or None where none were found.
 
     Parameters
     ----------
     sweeps : Sweeps
+    model : Model
     limit : int
         Ticks.
     around : tuple of ndarray
@@ -68,7 +72,7 @@ def improved(sweeps: Sweeps, limit: int, around: Windows, beam: int, work: float
         Seconds of work of a sweep at most.
     """
     low, high = sweeps.windows(limit)
-    guide = Guide((np.maximum(low, around[0]), np.minimum(high, around[1])), limit)
+    guide = Guide(model, (np.maximum(low, around[0]), np.minimum(high, around[1])), limit)
     for turn, delta in enumerate(DELTAS):
         reverse = turn % 2 == 1
         swept = sweeps.run(reverse, limit, int(delta * limit), guide, work=work)
@@ -84,8 +88,9 @@ def improved(sweeps: Sweeps, limit: int, around: Windows, beam: int, work: float
 def search(
     sweeps: Sweeps,
     start: Array,
+    model: Model,
     value: int,
-    offer: Callable[[Array], int | None],
+    offer: Callable[[Array, Model], int | None],
     bound: int,
     turn: int,
 ) -> None:
@@ -95,6 +100,8 @@ def search(
     ----------
     sweeps : Sweeps
     start : ndarray of int64, shape (blocks,)
+    model : Model
+        Of the order of its devices.
     value : int
         Ticks of the partition.
     offer : callable
@@ -105,15 +112,15 @@ def search(
         How often this partition was searched before; there are twice as many as `STEPS`.
     """
     reach, step = 1 + turn // len(STEPS), turn % len(STEPS)
-    patience = PATIENCE * max(1.0, sweeps.model.blocks / 1000)
+    patience = PATIENCE * max(1.0, sweeps.blocks / 1000)
     part = 0
     while part < len(PARTS) and reach <= REACH:
         limit = max(bound, value - max(1, int(STEPS[step] * value)))
         if limit >= value:
             return
         around = windows(sweeps, start, PARTS[part], reach)
-        found = improved(sweeps, limit, around, BEAM, patience)
-        better = None if found is None else offer(found)
+        found = improved(sweeps, model, limit, around, BEAM, patience)
+        better = None if found is None else offer(found, model)
         if found is not None and better is not None and better < value:
             start, value, part = found, better, 0
         else:

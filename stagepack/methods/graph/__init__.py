@@ -116,4 +116,12 @@ METHODS: tuple[GraphMethod, ...] = (
         limited_by_work=True,
         unsupported=_no_labels,
     ),
+    TABLE.method(
+        "beam",
+        exact=False,
+        description="partial partitions along a narrow order, of which the most promising live on",
+        limited_by_work=True,
+        unsupported=_no_labels,
+        default=False,
+    ),
 )

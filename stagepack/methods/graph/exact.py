@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+import numpy as np
+
+from stagepack.heuristics.graph import beam
 from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.bounds import objective_bound
@@ -173,27 +176,52 @@ class Search:
             self.progress.prove_infeasible(explain(self.compact))
 
     def by_labels(self) -> None:
-        """Improve the best partition by window search, and prove bounds, in turns."""
-        with self.progress.setup("loading kernels"):
-            warm_up()
-        compact, progress = self.compact, self.progress
-        model = Model.of(compact)
-
-        def offer(stages: Array) -> int | None:
-            if progress.offer_if_valid(compact.assignment(stages, model.classes), "frontier"):
-                return None
-            return int(compact.loads(stages, model.classes).max())
+        """Improve the best partition, and prove bounds, in turns."""
 
         def bound(ticks: int) -> None:
             self.raise_bound(ticks, "frontier labels")
 
-        sweeps = Sweeps(model, progress.require_time, self.settings.seed)
-        search = LabelSearch(sweeps, objective_bound(self.staging), offer, bound)
-        if progress.solution is not None:
-            search.take(compact.stages(progress.solution)[0])
+        search = LabelSearch(self._sweeps(), objective_bound(self.staging), self._take, bound)
+        if self.progress.solution is not None:
+            search.take(*self._placed(self.progress.solution, search.sweeps.models))
         search.run()
         if search.impossible:
-            progress.prove_infeasible(explain(compact))
+            self.progress.prove_infeasible(explain(self.compact))
+
+    def by_beams(self) -> None:
+        """Look for partitions with the most promising labels only."""
+        sweeps = self._sweeps()
+        value = min(self.known, sweeps.most)
+        beam.search(sweeps, objective_bound(self.staging), value, self._take)
+
+    def _sweeps(self) -> Sweeps:
+        with self.progress.setup("loading kernels"):
+            warm_up()
+        models = Model.all_of(self.compact)
+        return Sweeps(models, self.progress.require_time, self.settings.seed)
+
+    def _take(self, stages: Array, model: Model) -> int | None:
+        """Offer a partition; return its ticks, None if it breaks a rule that labels do not know."""
+        solution = self.compact.assignment(stages, model.classes)
+        if self.progress.offer_if_valid(solution, "frontier"):
+            return None
+        return int(self.compact.loads(stages, model.classes).max(axis=1).sum())
+
+    def _placed(self, solution: GraphSolution, models: Sequence[Model]) -> tuple[Array, Model]:
+        """Return the stages of a partition in the first order of devices that has its classes."""
+        stages, classes = self.compact.stages(solution)
+        for model in models:
+            at = 0
+            places = []
+            for c in classes.tolist():
+                rest = np.flatnonzero(model.classes[at:] == c)
+                if not len(rest):
+                    break
+                places.append(at + int(rest[0]))
+                at = places[-1] + 1
+            else:
+                return np.array(places)[stages], model
+        raise AssertionError("some order of the devices has all stages")
 
     def raise_bound(self, ticks: int, source: str) -> None:
         """Tell of a bound; where it is the value known up to rounding, of that value."""

@@ -60,6 +60,18 @@ def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Setti
     search.by_labels()
 
 
+def _beam(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+    """Place blocks one after the other, and go on from the most promising."""
+    search = Search(instance, progress, settings)
+    if search.impossible:
+        return
+    search.start()
+    progress.require_time()
+    search.by_beams()
+    if progress.solution is None:
+        progress.reason = "beam: no stages that fit were found"
+
+
 def _local_search(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Improve the best partition along a few orders by annealing."""
     compact = _start(instance, progress, settings)
@@ -162,6 +174,7 @@ RUNS: dict[str, Run] = {
         "linear-dp": linear_dp,
         "dp": dp,
         "frontier": _frontier,
+        "beam": _beam,
         "metis": _metis,
         "pipedream": _pipedream,
         "milp": on_engine(Milp, "highs", _start),

@@ -1,0 +1,61 @@
+"""Beam search: blocks are placed along a narrow order, and the most promising labels live on.
+
+A label is a partial partition as :mod:`.frontier` sees it; promising is what leaves much room
+within a limit, less what live nets will take of it.  Limits are halved between the bound and the
+best partition, for every width of the beam, in both directions.
+
+Cost: O(width * stages * (nets and edges of the blocks)) a sweep; memory linear in blocks and width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stagepack.heuristics.graph.frontier import Sweeps
+from stagepack.heuristics.graph.frontier_model import Model
+from stagepack.instances.profile import Array
+
+WIDTHS = tuple(50 * 4**power for power in range(6))
+"""Labels that live on, from round to round."""
+GRAIN = 1000
+"""Limits are tried until they are one part of so many above one that failed."""
+
+
+def search(
+    sweeps: Sweeps,
+    bound: int,
+    value: int,
+    take: Callable[[Array, Model], int | None],
+) -> None:
+    """Look for better and better partitions, until the bound is met or beams are widest.
+
+    Parameters
+    ----------
+    sweeps : Sweeps
+    bound : int
+        Ticks below which nothing is possible.
+    value : int
+        Ticks that are to be bettered.
+    take : callable
+        Told of stages on devices in the order of a model; returns ticks, None if they break a rule.
+    """
+    for width in WIDTHS:
+        low = bound
+        while value - low > value // GRAIN:
+            limit = low + (value - low - 1) // 2
+            found = _within(sweeps, limit, width, take)
+            value, low = (value, limit + 1) if found is None else (found, low)
+
+
+def _within(
+    sweeps: Sweeps, limit: int, width: int, take: Callable[[Array, Model], int | None]
+) -> int | None:
+    """Return the ticks of a partition within a limit, or None where beams find none."""
+    for model in sweeps.models:
+        for reverse in (False, True):
+            guide = sweeps.guide(limit, model)
+            stages = sweeps.run(reverse, limit, 0, guide, beam=width).stages
+            value = None if stages is None else take(stages, model)
+            if value is not None and value <= limit:
+                return value
+    return None
