@@ -77,7 +77,7 @@ def page(template: str, title: str, figures: Mapping[str, object], **given: obje
         policy=POLICY,
         style=_static("page.css"),
         figures=_embedded(figures),
-        scripts=[plotly.get_plotlyjs(), _static("painting.js") + _static("page.js")],
+        scripts=[plotly.get_plotlyjs(), _static("rectangles.js") + _static("page.js")],
         **given,
     )
     return str(html)

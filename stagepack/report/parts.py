@@ -108,7 +108,7 @@ def panel(
     drawn: JsonObject,
     *,
     start: int = 0,
-    painting: Mapping[str, object] | None = None,
+    rectangles: Mapping[str, object] | None = None,
 ) -> str:
     """Keep a figure (or one for every choice) for the script; return its place on the page.
 
@@ -121,8 +121,8 @@ def panel(
         Where figures are kept by the ids of their elements.
     start : int
         The first choice.
-    painting : mapping, optional
-        What the script paints below the figure, see ``static/painting.js``.
+    rectangles : mapping, optional
+        What the script paints below the figure, see ``static/rectangles.js``.
     """
     several = isinstance(figure, Sequence)
     plain = [json.loads(f.to_json()) for f in (figure if several else [figure])]
@@ -132,6 +132,6 @@ def panel(
     drawn[name] = {"data": plain[start]["data"], "layout": layout}
     if several:
         drawn[name]["choices"] = [f["data"] for f in plain]
-    if painting:
-        drawn[name]["painting"] = {**painting, "choice": start}
+    if rectangles:
+        drawn[name]["rectangles"] = {**rectangles, "choice": start}
     return part("panel", name, title, layout["height"], several)

@@ -26,12 +26,12 @@ class Charts(NamedTuple):
     Attributes
     ----------
     figures : list of plotly Figures
-    painting : mapping
+    rectangles : mapping
         What the page's script paints below them, if anything.
     """
 
     figures: list[Figure]
-    painting: Mapping[str, Any] = MappingProxyType({})
+    rectangles: Mapping[str, Any] = MappingProxyType({})
 
 
 class View(Generic[InstanceT, SolutionT]):
@@ -216,7 +216,7 @@ class View(Generic[InstanceT, SolutionT]):
         found = instance.solution_in(solution)
         drawn: JsonObject = {}
         parts = [
-            panel(name, charts.figures[0], drawn, painting=charts.painting)
+            panel(name, charts.figures[0], drawn, rectangles=charts.rectangles)
             for name, charts in self.charts(instance, [found], scale).items()
         ]
         return Section("\n".join([*parts, self.html(instance, found)]), drawn)
@@ -246,7 +246,7 @@ class View(Generic[InstanceT, SolutionT]):
         drawn: JsonObject = {}
         charts = {} if self._figures is None else self.charts(instance, solutions)
         panels = [
-            panel(f"{anchor}-{name}", one.figures, drawn, start=start, painting=one.painting)
+            panel(f"{anchor}-{name}", one.figures, drawn, start=start, rectangles=one.rectangles)
             for name, one in charts.items()
         ]
         accounts = [self.html(instance, solution) for solution in solutions]

@@ -61,10 +61,10 @@ def shape(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation
         if (given or name == "slices") and len(given) != solution.groups:
             detail = f"{len(given):,} entries for {solution.groups:,} groups"
             return (Violation(name, detail),)
-    return tuple(_misfits(instance, solution))[:1]
+    return tuple(_shape_violations(instance, solution))[:1]
 
 
-def _misfits(instance: GroupingData, solution: GroupingSolution) -> Iterator[Violation]:
+def _shape_violations(instance: GroupingData, solution: GroupingSolution) -> Iterator[Violation]:
     """Yield what is wrong in the shape of single groups."""
     for group, counts in enumerate(solution.slices):
         where, operators = f"group {group}", solution.operators(group)

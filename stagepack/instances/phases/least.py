@@ -88,7 +88,7 @@ def least_memory(instance: PhaseData) -> Least:
     return Least(layer, moment, need, io_tiles, microbatch, memory, plain)
 
 
-def misfit(instance: PhaseData) -> str:
+def infeasibility(instance: PhaseData) -> str:
     """Return why no plan can exist, in words for people; "" where nothing is known against it."""
     if instance.remote_memory is not None:
         replicas = instance.sharding

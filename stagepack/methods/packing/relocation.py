@@ -160,11 +160,11 @@ class MovingLittle:
                 start_value=value,
                 work=WORK if name == "auto" and unlimited else None,
                 overdue=self.attempt.overdue(settings.deterministic),
-                conclude_infeasible=lambda: self._misfit(engine.name),
+                conclude_infeasible=lambda: self._conclude_infeasible(engine.name),
             )
             effort.spend(seconds)
 
-    def _misfit(self, source: str) -> None:
+    def _conclude_infeasible(self, source: str) -> None:
         if self.progress.solution is not None:
             raise CheckError(f"{source} calls moves infeasible that a valid placement makes")
         self.infeasible_by = source

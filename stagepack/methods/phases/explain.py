@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stagepack.heuristics.phases.feasibility import enough_memory, fitting
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
-from stagepack.instances.phases.least import misfit
+from stagepack.instances.phases.least import infeasibility
 from stagepack.instances.phases.plan import plan
 from stagepack.progress import Progress, Stopped
 
@@ -27,7 +27,7 @@ def conclude_infeasible(instance: PhaseSchedule, progress: Progress[PhaseSolutio
     CheckError
         When there is a plan.
     """
-    alone = misfit(instance)
+    alone = infeasibility(instance)
     if alone:
         progress.prove_infeasible(alone)
         return

@@ -15,7 +15,7 @@ from stagepack.heuristics.phases.options import GRAPHS, REMOTE, OptionTable, ass
 from stagepack.heuristics.phases.policies import PolicyRows, find_policies
 from stagepack.heuristics.phases.ranges import RangeCosts
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution, Policy
-from stagepack.instances.phases.least import misfit
+from stagepack.instances.phases.least import infeasibility
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.models import load_engine, paced, run_model
@@ -44,7 +44,7 @@ def _begin(instance: PhaseSchedule, progress: PhaseProgress) -> Pairs:
     Stopped
         When some layer cannot fit.
     """
-    if misfit(instance):
+    if infeasibility(instance):
         conclude_infeasible(instance, progress)
         raise Stopped
     with progress.setup("loading kernels"):

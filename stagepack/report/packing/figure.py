@@ -1,7 +1,7 @@
 """The interactive map of a memory.
 
 Plotly draws axes, load and lines; the rectangles are painted below them by the page's script, as
-an image that is painted anew at every zoom (``painting.js``): a page with 30,000 shapes would
+an image that is painted anew at every zoom (``rectangles.js``): a page with 30,000 shapes would
 be large and slow.
 """
 
@@ -48,13 +48,13 @@ def memory_maps(
     Returns
     -------
     Charts
-        The painting is plain data: arrays in base64, what to write about each buffer.
+        The rectangles are plain data: arrays in base64, what to write about each buffer.
     """
     maps = [memory_map_of(instance, solution, scale) for solution in solutions]
     top = max(drawn.top for drawn in maps)
     factor, unit = byte_unit(top / 4)
     figures = [_figure(instance, drawn, top, factor, unit) for drawn in maps]
-    return Charts(figures, _painting(instance, solutions, maps, factor))
+    return Charts(figures, _rectangles(instance, solutions, maps, factor))
 
 
 def _figure(instance: LmemPacking, drawn: MemoryMap, top: int, factor: int, unit: str) -> Figure:
@@ -137,7 +137,7 @@ def _beside(instance: LmemPacking, drawn: MemoryMap, factor: int) -> list[JsonOb
 # ---------------------------------------------------------------------- what is painted
 
 
-def _painting(
+def _rectangles(
     instance: LmemPacking,
     solutions: Sequence[PackingSolution],
     maps: Sequence[MemoryMap],
@@ -146,7 +146,7 @@ def _painting(
     first = maps[0]
     buffers, place = np.unique(first.shown.buffer, return_inverse=True)
     whole = (first.shown.low == 0) & (first.shown.high == instance.size[first.shown.buffer])
-    painting: JsonObject = {
+    rectangles: JsonObject = {
         "colours": list(COLOURS),
         "number": _packed(buffers),
         "size": _packed(instance.size[buffers]),
@@ -167,18 +167,18 @@ def _painting(
         ],
     }
     if instance.conflicts is None:
-        painting["start"] = _packed(instance.start[buffers])
-        painting["end"] = _packed(instance.end[buffers])
+        rectangles["start"] = _packed(instance.start[buffers])
+        rectangles["end"] = _packed(instance.end[buffers])
     if not whole.all():
-        painting["low"] = _packed(first.shown.low)
-        painting["high"] = _packed(first.shown.high)
+        rectangles["low"] = _packed(first.shown.low)
+        rectangles["high"] = _packed(first.shown.high)
     if instance.ids is not None:
-        painting["ids"] = [safe(instance.ids[at]) for at in buffers.tolist()]
+        rectangles["ids"] = [safe(instance.ids[at]) for at in buffers.tolist()]
     if instance.banks is not None:
-        painting["banks"] = [instance.banks.count, instance.banks.nbytes]
+        rectangles["banks"] = [instance.banks.count, instance.banks.nbytes]
     if (instance.previous >= 0).any():
-        painting["previous"] = _packed(instance.previous[buffers])
-    return painting
+        rectangles["previous"] = _packed(instance.previous[buffers])
+    return rectangles
 
 
 def _on_axis(solution: PackingSolution, drawn: MemoryMap) -> Array:

@@ -3,7 +3,7 @@
   "use strict";
   var data = JSON.parse(document.getElementById("figures").textContent);
   var config = { displaylogo: false, responsive: true, displayModeBar: false };
-  var painter = paintings(), repaint = {};
+  var painter = rectanglePainter(), repaint = {};
   var waiting = Array.prototype.slice.call(document.querySelectorAll(".figure"));
   function draw(node) {
     var at = waiting.indexOf(node);
@@ -11,7 +11,7 @@
     waiting.splice(at, 1);
     var figure = data[node.id];
     Plotly.newPlot(node, figure.data, figure.layout, config);
-    if (figure.painting) { repaint[node.id] = painter.attach(node, figure); }
+    if (figure.rectangles) { repaint[node.id] = painter.attach(node, figure); }
   }
   function drawAll() { waiting.slice().forEach(draw); }
   if ("IntersectionObserver" in window) {

@@ -10,7 +10,7 @@ from stagepack.errors import InputError
 from stagepack.instances import catalog
 from stagepack.instances.phases import Mode, PhaseSchedule, PhaseSolution, Policy
 from stagepack.instances.phases.catalog import GC200, GENERATORS
-from stagepack.instances.phases.least import misfit
+from stagepack.instances.phases.least import infeasibility
 from stagepack.instances.phases.plan import plan
 
 
@@ -34,7 +34,7 @@ def alone(instance: PhaseSchedule, mode: str = "compute", io_tiles: int = 0) -> 
 
 @pytest.mark.parametrize("name", GENERATORS)
 def test_no_layer_is_too_large(name: str) -> None:
-    assert misfit(load(name)) == ""
+    assert infeasibility(load(name)) == ""
 
 
 def test_the_chip_has_the_published_figures() -> None:

@@ -113,17 +113,17 @@ def unpacked(packed: list[str]) -> Any:
     return np.frombuffer(base64.b64decode(packed[1]), dtype="<" + packed[0])
 
 
-def test_painting_holds_what_is_drawn() -> None:
+def test_rectangles_hold_what_is_drawn() -> None:
     instance = gapped()
     one, other = (PackingSolution.of(instance, offsets) for offsets in ([100, 40], [0, 40]))
-    figures, painting = memory_maps(instance, [one, other])
-    assert len(figures) == len(painting["choices"]) == 2
-    assert unpacked(painting["choices"][0]["offset"]).tolist() == [100, 40]
-    assert unpacked(painting["size"]).tolist() == [100, 60]
-    assert unpacked(painting["buffer"]).tolist() == [1, 0, 0, 0, 0]
-    assert unpacked(painting["low"]).tolist() == [0, 0, 0, 20, 0]
-    assert painting["fixed"] == [1]
-    assert painting["reserved"] == [[200, 220]]
+    figures, rectangles = memory_maps(instance, [one, other])
+    assert len(figures) == len(rectangles["choices"]) == 2
+    assert unpacked(rectangles["choices"][0]["offset"]).tolist() == [100, 40]
+    assert unpacked(rectangles["size"]).tolist() == [100, 60]
+    assert unpacked(rectangles["buffer"]).tolist() == [1, 0, 0, 0, 0]
+    assert unpacked(rectangles["low"]).tolist() == [0, 0, 0, 20, 0]
+    assert rectangles["fixed"] == [1]
+    assert rectangles["reserved"] == [[200, 220]]
     assert figures[0].layout.yaxis.range == figures[1].layout.yaxis.range
     names = [trace.name for trace in figures[1].data]
     assert "peak 100" in names
@@ -139,9 +139,9 @@ def test_numbers_in_a_legend_are_whole() -> None:
 
 def test_offsets_beyond_32_bits() -> None:
     instance = LmemPacking.from_arrays([2**40, 3], [0, 1], [2, 3])
-    _, painting = memory_maps(instance, [PackingSolution.of(instance, [0, 2**40])])
-    assert painting["choices"][0]["offset"][0] == "f8"
-    assert unpacked(painting["choices"][0]["offset"]).tolist() == [0, 2**40]
+    _, rectangles = memory_maps(instance, [PackingSolution.of(instance, [0, 2**40])])
+    assert rectangles["choices"][0]["offset"][0] == "f8"
+    assert unpacked(rectangles["choices"][0]["offset"]).tolist() == [0, 2**40]
 
 
 def test_many_buffers_make_a_small_page() -> None:
@@ -165,12 +165,12 @@ def test_report_of_both_kinds() -> None:
     page = Page(to_html(both))
     assert page.open == []
     drawn = json.loads(page.scripts[0])
-    painted = [name for name in drawn if "painting" in drawn[name]]
+    painted = [name for name in drawn if "rectangles" in drawn[name]]
     assert len(painted) == 1
     figure = drawn[painted[0]]
     assert len(figure["choices"]) == 2
-    assert figure["painting"]["choice"] == 0
-    assert figure["painting"]["ids"][0] == "t0"
+    assert figure["rectangles"]["choice"] == 0
+    assert figure["rectangles"]["ids"][0] == "t0"
     for words in ("Memory map of", "Unused at the peak", "Stages of"):
         assert words in page.text
     rows = page.text[: page.text.index("Memory map of")]
@@ -187,7 +187,7 @@ def test_page_of_one_solution(tmp_path: Path) -> None:
         write_figure(instance, stacked(instance), path)
         page = Page(path.read_text())
         assert page.open == []
-        assert "painting" in json.loads(page.scripts[0])["chart"]
+        assert "rectangles" in json.loads(page.scripts[0])["chart"]
         assert VIEW.headline(instance) in page.text
 
 
@@ -210,7 +210,7 @@ def test_names_cannot_break_out(tmp_path: Path) -> None:
     page = Page((tmp_path / "map.html").read_text())
     assert len(page.scripts) == 3
     assert not [tag for tag, _ in page.tags if tag == "img"]
-    assert json.loads(page.scripts[0])["chart"]["painting"]["ids"][0] == hostile
+    assert json.loads(page.scripts[0])["chart"]["rectangles"]["ids"][0] == hostile
 
 
 def test_nothing_is_measured() -> None:

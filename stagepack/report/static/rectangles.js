@@ -1,9 +1,9 @@
 // Paints the rectangles of a memory map, and tells what lies below the pointer.
 //
-// A figure with a `painting` (see packing/figure.py) gets an image behind its lines, as sharp as the
+// A figure with a `rectangles` (see packing/figure.py) gets an image behind its lines, as sharp as the
 // screen; every zoom paints a new one, so that small buffers get borders and names when they are
 // large enough.
-function paintings() {
+function rectanglePainter() {
   "use strict";
   var arrays = { i4: Int32Array, f8: Float64Array };
   function unpack(packed) {
@@ -12,7 +12,7 @@ function paintings() {
     return new arrays[packed[0]](bytes.buffer);
   }
   function unpacked(figure, choice) {
-    var p = figure.painting;
+    var p = figure.rectangles;
     if (!p.ready) {
       ["number", "size", "buffer", "left", "right", "start", "end", "low", "high", "previous"]
         .forEach(function (name) { if (p[name]) { p[name] = unpack(p[name]); } });
@@ -35,7 +35,7 @@ function paintings() {
   function label(p, b) { return p.ids ? p.ids[b] : String(p.number[b]); }
 
   function paint(node, figure, choice) {
-    var p = figure.painting, c = unpacked(figure, choice), v = view(node);
+    var p = figure.rectangles, c = unpacked(figure, choice), v = view(node);
     var sharp = Math.max(1, Math.min(2, window.devicePixelRatio || 1));
     var width = Math.round(v.x._length * sharp), height = Math.round(v.y._length * sharp);
     if (!(width > 0 && height > 0)) { return; }
@@ -109,7 +109,7 @@ function paintings() {
   }
 
   function found(node, figure, choice, event) {
-    var p = figure.painting, c = unpacked(figure, choice), v = view(node);
+    var p = figure.rectangles, c = unpacked(figure, choice), v = view(node);
     var box = node.getBoundingClientRect();
     var px = event.clientX - box.left - v.x._offset, py = event.clientY - box.top - v.y._offset;
     if (px < 0 || py < 0 || px > v.x._length || py > v.y._length) { return -1; }
@@ -128,7 +128,7 @@ function paintings() {
   }
 
   function describe(figure, choice, k) {
-    var p = figure.painting, c = unpacked(figure, choice), b = p.buffer[k];
+    var p = figure.rectangles, c = unpacked(figure, choice), b = p.buffer[k];
     var n = function (value) { return value.toLocaleString("en-US"); };
     var base = 0, memory = "";
     c.memories.forEach(function (m) { if (m[0] <= c.offset[b]) { base = m[0]; memory = m[1]; } });
@@ -159,7 +159,7 @@ function paintings() {
   tip.className = "tip"; tip.hidden = true;
   document.body.appendChild(tip);
   function attach(node, figure) {
-    var choice = figure.painting.choice;
+    var choice = figure.rectangles.choice;
     function again() { paint(node, figure, choice); }
     node.on("plotly_relayout", function (change) { if (!("images" in change)) { again(); } });
     node.addEventListener("mousemove", function (event) {
