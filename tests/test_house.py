@@ -118,6 +118,27 @@ def test_files_and_functions_are_short_or_say_why_not() -> None:
     assert found <= set(LONG), "in steps with names they read better"
 
 
+def test_heuristics_ask_whether_to_go_on_under_the_same_names() -> None:
+    """The normal form comes first; `keep_going` says no, `pause` raises, `progress` hears all."""
+    names = {"Callable[[], bool]": "keep_going", "Callable[[], None]": "pause",
+             "Callable[[], object]": "pause", "Progress": "progress"}  # fmt: skip
+    found = set()
+    for path in (PACKAGE / "heuristics").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+                continue
+            given = [arg for arg in node.args.args if arg.arg != "self"]
+            for place, arg in enumerate([*given, *node.args.kwonlyargs]):
+                kind = ast.unparse(arg.annotation).removesuffix(" | None") if arg.annotation else ""
+                kind = "Progress" if re.fullmatch(r"\w*Progress(\[.*\])?", kind) else kind
+                if kind in names:
+                    found.add((kind, arg.arg))
+                    assert arg.arg == names[kind], f"{path}: {node.name}({arg.arg}: {kind})"
+                    first = place == 0 and len(given) > 1
+                    assert not first, f"{path}: {node.name} takes {arg.arg} first"
+    assert len(found) >= len(names)
+
+
 def test_every_module_is_of_a_known_wing() -> None:
     assert {wing(name) for name in modules()} <= set(FLOORS)
 

@@ -1,4 +1,4 @@
-"""Reasons why buffers do not fit, beside one memory: who, when, by how much, and what would mend it."""
+"""Why buffers do not fit, beside one memory: who, when, by how much, and what would mend it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Partition:
     longest: int | None = None
 
     def __post_init__(self) -> None:
-        self._oracle = Oracle(self.instance, longest=self.longest, ask=self.look)
+        self._oracle = Oracle(self.instance, longest=self.longest, pause=self.look)
         self._ends: dict[int, Ends] = {}
         self._stops: Sequence[int] | None = None
         self._known = 0

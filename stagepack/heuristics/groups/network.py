@@ -46,21 +46,21 @@ PART = 1024
 """Operators between two questions whether to go on."""
 
 
-def network(instance: LayerGrouping, ask: Callable[[], None] = lambda: None) -> Network:
+def network(instance: LayerGrouping, pause: Callable[[], None] = lambda: None) -> Network:
     """Return the normal form of a network.
 
     Parameters
     ----------
     instance : LayerGrouping
-    ask : callable
+    pause : callable
         Called now and then; raises where the run is over.
     """
     if instance not in _made:
-        _made[instance] = _network(instance, ask)
+        _made[instance] = _network(instance, pause)
     return _made[instance]
 
 
-def _network(instance: LayerGrouping, ask: Callable[[], None]) -> Network:
+def _network(instance: LayerGrouping, pause: Callable[[], None]) -> Network:
     """Return the normal form, made anew."""
     n, tensors, operators = instance.n, instance.tensors, instance.operators
     readers = [
@@ -71,7 +71,7 @@ def _network(instance: LayerGrouping, ask: Callable[[], None]) -> Network:
     whole, window, models, cut, weights = [], [], [], [], []
     for at, operator in enumerate(operators):
         if at % PART == 0:
-            ask()
+            pause()
         sources = instance.sources(at)
         read += instance.reads[at]
         whole += [_whole(operator, which, source) for which, source in enumerate(sources)]

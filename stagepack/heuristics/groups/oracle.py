@@ -67,7 +67,7 @@ class Oracle:
         room to go back.
     longest : int, optional
         Operators of a group at most, where that is less than the instance allows.
-    ask : callable
+    pause : callable
         Called several times a second; raises where the run is over.
 
     Attributes
@@ -86,17 +86,17 @@ class Oracle:
         *,
         branching: bool = False,
         longest: int | None = None,
-        ask: Callable[[], None] = lambda: None,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
-        self.instance, self._ask = instance, ask
+        self.instance, self._pause = instance, pause
         self.cuts = ways(instance)
-        ask()
-        self._net, self._machine = network(instance, ask), machine(instance)
+        pause()
+        self._net, self._machine = network(instance, pause), machine(instance)
         self.longest = min(instance.n, instance.max_group, longest or instance.n)
         edges = int(np.sort(np.diff(self._net.edge))[-self.longest :].sum()) + self.longest
         slots = min(edges, len(instance.tensors))
         self._room = _Room(slots, self.longest, edges if branching else 0)
-        self._room.part(self.cuts, ask)
+        self._room.part(self.cuts, pause)
         self._slots = _slots(self.longest, len(instance.tensors))
         self._rows = kernels.Rows(
             np.zeros(self.longest, np.int64),
@@ -182,7 +182,7 @@ class Oracle:
                     STEPS,
                 )
                 spend(STEP * done)
-                self._ask()
+                self._pause()
         return cycles, chosen
 
     def again(self, members: Members, *, eager: bool = False) -> tuple[int, int]:
@@ -242,14 +242,14 @@ class _Room:
         self._cuts: Sequence[Cut] = ()
         self._kept: list[_Portion] = []
 
-    def part(self, cuts: Sequence[Cut], ask: Callable[[], None]) -> None:
+    def part(self, cuts: Sequence[Cut], pause: Callable[[], None]) -> None:
         """Part all cuts, as many at a time as there is room for, and one at least."""
         parted: list[tuple[range, list[tuple[int, int]]]] = []
         known: dict[tuple[int, int], None] = {}
         first, longest = 0, 1
         for at, cut in enumerate(cuts):
             if at % ASKED == 0:
-                ask()
+                pause()
             more = dict.fromkeys((axis, cut[which]) for which, axis in enumerate(ON))
             longest = max(longest, *cut)
             ranges = (self._slots + 2 * self._entries) * longest * len(known | more)

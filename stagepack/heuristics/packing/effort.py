@@ -7,9 +7,9 @@ from collections.abc import Callable
 from stagepack.heuristics.effort import carried, counting, left, spend, spent
 from stagepack.progress import Stopped
 
-__all__ = ["Ask", "asking", "carried", "counting", "left", "spend", "spent"]
+__all__ = ["Pause", "carried", "counting", "left", "pausing", "spend", "spent"]
 
-Ask = Callable[[], None]
+Pause = Callable[[], None]
 """Called now and then by what may take long; raises when it should end."""
 
 LOOK = 3e-5
@@ -25,11 +25,11 @@ ROW = 2e-6
 """Seconds of a row that Python itself goes through."""
 
 
-def asking(keep_going: Callable[[], bool] | None) -> Ask:
+def pausing(keep_going: Callable[[], bool] | None) -> Pause:
     """Return what raises :class:`~stagepack.progress.Stopped` once `keep_going` says no."""
 
-    def ask() -> None:
+    def pause() -> None:
         if keep_going is not None and not keep_going():
             raise Stopped
 
-    return ask
+    return pause

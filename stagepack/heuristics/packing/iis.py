@@ -15,7 +15,7 @@ import numpy as np
 
 from stagepack.heuristics.iis import reduce
 from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.effort import Ask, asking
+from stagepack.heuristics.packing.effort import Pause, pausing
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
@@ -78,8 +78,8 @@ def find(
         None: nothing was proved infeasible within the limits.
     """
     try:
-        ask = asking(keep_going)
-        simple = _misplaced(blocks, capacity, ask) or _overloaded(blocks, capacity, ask)
+        pause = pausing(keep_going)
+        simple = _misplaced(blocks, capacity, pause) or _overloaded(blocks, capacity, pause)
     except Stopped:
         return None
     if simple is not None:
@@ -87,11 +87,11 @@ def find(
     return _Filter(blocks, capacity, keep_going, node_limit).run(within)
 
 
-def _misplaced(blocks: Blocks, capacity: int, ask: Ask) -> InfeasibleBlocks | None:
+def _misplaced(blocks: Blocks, capacity: int, pause: Pause) -> InfeasibleBlocks | None:
     """Return a block that fits nowhere even alone, if any."""
     limited = (blocks.size > capacity) | (np.diff(blocks.range_ptr) > 0)
     for i in np.flatnonzero(limited).tolist():
-        ask()
+        pause()
         packing = exact.prepared(blocks, np.array([i]))
         if packing.bound > capacity:
             pieces = slice(blocks.piece_ptr[i], blocks.piece_ptr[i + 1])
@@ -101,7 +101,7 @@ def _misplaced(blocks: Blocks, capacity: int, ask: Ask) -> InfeasibleBlocks | No
     return None
 
 
-def _overloaded(blocks: Blocks, capacity: int, ask: Ask) -> InfeasibleBlocks | None:
+def _overloaded(blocks: Blocks, capacity: int, pause: Pause) -> InfeasibleBlocks | None:
     """Return the fewest free blocks of one section that exceed the capacity together, if any."""
     if not blocks.rigid:
         return None  # in a section a block may hold less than its size, or share it
@@ -110,7 +110,7 @@ def _overloaded(blocks: Blocks, capacity: int, ask: Ask) -> InfeasibleBlocks | N
     nbytes[blocks.alignment > 1] = 0  # what else may stand in their way is left to the search
     best: tuple[Array, int] | None = None
     for s in np.flatnonzero(blocks.load > capacity).tolist():
-        ask()
+        pause()
         effort.spend(effort.LOOK + SOUGHT * len(blocks.first))
         members = owner[(blocks.first <= s) & (s < blocks.end)]
         members = members[np.argsort(-nbytes[members], kind="stable")]

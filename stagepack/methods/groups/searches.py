@@ -147,7 +147,7 @@ def _search_ideals(
 ) -> None:
     """Search along a few topological orders, then along all of them where they are few enough."""
     before_search = _load(progress)
-    oracle = Oracle(instance, branching=True, ask=progress.require_time)
+    oracle = Oracle(instance, branching=True, pause=progress.require_time)
     placements = Placements(oracle, progress.keep_going, before_search)
     paths = convex.Search(operators, oracle, placements, progress.keep_going)
     ruled = instance.timesteps == Timesteps.NEAREST

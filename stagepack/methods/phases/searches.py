@@ -125,20 +125,20 @@ def _apply(
     known: tuple[int, PolicyRows] | None = None
     for at, (microbatch, io_tiles) in enumerate(ranked):
         # The very first plan is made to its end, however late.
-        going = pairs.insist if first and not at else pairs.keep_going
-        going()
+        keep_going = pairs.insist if first and not at else pairs.keep_going
+        keep_going()
         if few.inexact:
-            costs = _few(name, pairs, microbatch, io_tiles, going)
-            rows = None if costs is None else policies(costs, going)
+            costs = _few(name, pairs, microbatch, io_tiles, keep_going)
+            rows = None if costs is None else policies(costs, keep_going)
         else:
             costs = pairs.costs(microbatch)
             if known is None or known[0] != microbatch:
-                known = microbatch, policies(costs, going)
+                known = microbatch, policies(costs, keep_going)
             rows = known[1]
         if costs is None or rows is None:
             continue
-        table = OptionTable(costs, rows, io_tiles, keep_going=going)
-        chosen = cut(table, going)
+        table = OptionTable(costs, rows, io_tiles, keep_going=keep_going)
+        chosen = cut(table, keep_going)
         if chosen is None:
             continue
         solution = assemble(table, chosen, None if table.prefetch else ())
@@ -153,23 +153,23 @@ def _apply(
 
 
 def _few(
-    name: str, pairs: Pairs, microbatch: int, io_tiles: int, going: Callable[[], bool]
+    name: str, pairs: Pairs, microbatch: int, io_tiles: int, keep_going: Callable[[], bool]
 ) -> RangeCosts | None:
     """Return the costs of groups that a rule needs where all are too many; None: no plan."""
     instance = pairs.instance
     if name == "layer-per-phase":
-        return RangeCosts(instance, microbatch, cuts=range(instance.n + 1), keep_going=going)
+        return RangeCosts(instance, microbatch, cuts=range(instance.n + 1), keep_going=keep_going)
     if name == "sqrt-checkpoint":
-        return pairs.few(microbatch, going)
+        return pairs.few(microbatch, keep_going)
     policy = None
     if instance.training:
         policy = Policy.KEEP if name == "keep-all" else instance.policies[0]
     with pairs.progress.setup("loading kernels"):
         _warm_up_heads()
-    cuts = baselines.heads(instance, microbatch, io_tiles, policy, going)
+    cuts = baselines.heads(instance, microbatch, io_tiles, policy, keep_going)
     if cuts is None:
         return None
-    return RangeCosts(instance, microbatch, cuts=cuts, keep_going=going)
+    return RangeCosts(instance, microbatch, cuts=cuts, keep_going=keep_going)
 
 
 def _rule(name: str) -> Run:

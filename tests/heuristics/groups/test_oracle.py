@@ -38,7 +38,7 @@ def test_prices_do_not_depend_on_how_many_cuts_are_known_at_a_time(whole: LayerG
         many = Oracle(whole)
         patched.setattr(oracle, "RANGES", 40)
         patched.setattr(oracle, "STEPS", 100)
-        few = Oracle(whole, ask=lambda: asked.append(1))
+        few = Oracle(whole, pause=lambda: asked.append(1))
         for b in range(1, whole.n + 1):
             for eager in (False, True):
                 one, other = many.ends(b, eager=eager), few.ends(b, eager=eager)

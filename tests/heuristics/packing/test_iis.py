@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.packing import iis
-from stagepack.heuristics.packing.effort import asking
+from stagepack.heuristics.packing.effort import pausing
 from stagepack.heuristics.packing.exact_search.components import Packing
 from stagepack.heuristics.packing.exact_search.exact import decide_packing
 from stagepack.instances.packing import LmemPacking
@@ -70,9 +70,9 @@ def test_buffers_that_share_a_place_are_not_counted_twice() -> None:
     instance = LmemPacking.from_arrays([8, 8, 3, 6], [0] * 4, [1] * 4, in_place=[(0, 1)])
     blocks = Blocks.of(instance)
     assert blocks.load.max() == 17
-    assert iis._overloaded(blocks, 16, asking(None)) is None
+    assert iis._overloaded(blocks, 16, pausing(None)) is None
     apart = Blocks.of(instance.replace(in_place=()))
-    assert iis._overloaded(apart, 16, asking(None)) is not None
+    assert iis._overloaded(apart, 16, pausing(None)) is not None
 
 
 def test_stops_within_its_limits() -> None:

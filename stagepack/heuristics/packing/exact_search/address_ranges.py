@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.heuristics.packing.effort import Ask
+from stagepack.heuristics.packing.effort import Pause
 from stagepack.heuristics.packing.exact_search.csr import rows, transposed
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.instances.packing.blocks import Blocks
@@ -18,7 +18,7 @@ Spans = tuple[tuple[int, int], ...]
 """Offsets [lowest, highest] where a block may lie, ascending and disjoint."""
 
 
-def places(blocks: Blocks, section_ptr: Array, section_of: Array, ask: Ask) -> dict[int, Spans]:
+def places(blocks: Blocks, section_ptr: Array, section_of: Array, pause: Pause) -> dict[int, Spans]:
     """Return where blocks may lie that have ranges or conflict with a fixed block.
 
     Parameters
@@ -26,7 +26,7 @@ def places(blocks: Blocks, section_ptr: Array, section_of: Array, ask: Ask) -> d
     blocks : Blocks
     section_ptr, section_of : ndarray of int64
         Block i is alive in the sections section_of[section_ptr[i] : section_ptr[i + 1]].
-    ask : callable
+    pause : callable
         Called for every block that is looked at; it may raise.
     """
     places = {i: ranges_of(blocks, i) for i in np.flatnonzero(np.diff(blocks.range_ptr)).tolist()}
@@ -39,7 +39,7 @@ def places(blocks: Blocks, section_ptr: Array, section_of: Array, ask: Ask) -> d
         beside = members[held[members]]
         ptr = counted[ptr]  # the fixed ones of each section
         for i in np.flatnonzero(~held & (np.diff(section_ptr) > 0)).tolist():
-            ask()
+            pause()
             at, _ = rows(ptr, section_of[section_ptr[i] : section_ptr[i + 1]])
             near = np.unique(beside[at])
             if len(near):

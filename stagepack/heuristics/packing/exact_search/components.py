@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.effort import Ask, asking
+from stagepack.heuristics.packing.effort import Pause, pausing
 from stagepack.heuristics.packing.exact_search.address_ranges import (
     Spans,
     aligned,
@@ -172,7 +172,7 @@ def movable(
     which: Array | None = None,
     first: int = 0,
     end: int = -1,
-    ask: Ask = lambda: None,
+    pause: Pause = lambda: None,
 ) -> Group:
     """Return the group of the movable blocks of an instance.
 
@@ -184,7 +184,7 @@ def movable(
         Only these blocks, movable and fixed (default: all).
     first, end : int
         Only these sections [first, end); -1: to the last.
-    ask : callable, optional
+    pause : callable, optional
         Called now and then; may raise.
     """
     end = blocks.sections if end < 0 else end
@@ -212,7 +212,7 @@ def movable(
         duration,
         ptr,
         section_of,
-        places(blocks, ptr, section_of, ask),
+        places(blocks, ptr, section_of, pause),
         linear,
     )
     alive = np.diff(ptr) > 0
@@ -244,7 +244,7 @@ class Component:
         Bytes below it.
     bottom : list of (int, int)
         The blocks that hold these bytes, and their sizes; they conflict with all of the group.
-    ask : callable, optional
+    pause : callable, optional
         Called now and then; may raise.
 
     Attributes
@@ -262,20 +262,20 @@ class Component:
     """
 
     def __init__(
-        self, group: Group, lift: int, bottom: list[tuple[int, int]], ask: Ask = lambda: None
+        self, group: Group, lift: int, bottom: list[tuple[int, int]], pause: Pause = lambda: None
     ) -> None:
-        self.bottom, self._ask = bottom, ask
+        self.bottom, self._pause = bottom, pause
         self.group, self.lift, self.index, self.linear = group, lift, group.index, group.linear
         self.unit = unit = _unit(group)
         is_used = np.bincount(group.section_of) > 0
         used = int(is_used.sum())
         self.section_of = (np.cumsum(is_used) - 1)[group.section_of]
         self.section_ptr = group.section_ptr
-        ask()
+        pause()
         self.neighbour_ptr, self.neighbours = group.neighbours()
-        ask()
+        pause()
         self.member_ptr, self.members = transposed(self.section_ptr, self.section_of, used)
-        ask()
+        pause()
         self.blocks = blocks = np.zeros(group.b, dtype=BLOCK)
         blocks["size"] = group.size // unit
         blocks["step"] = np.where(unit % group.alignment == 0, 1, group.alignment // unit)
@@ -287,7 +287,7 @@ class Component:
         )
         self.spans = self._spans()
         self._families()
-        ask()
+        pause()
         self.sections = sections = np.zeros(used, dtype=SECTION)
         member = self.members
         sections["member"], sections["member_end"] = self.member_ptr[:-1], self.member_ptr[1:]
@@ -367,7 +367,7 @@ class Component:
         columns = zip(lives, blocks["size"].tolist(), blocks["step"].tolist(), strict=True)
         for i, (life, size, step) in enumerate(columns):
             if i % OFTEN == 0:
-                self._ask()
+                self._pause()
             places = group.places.get(i)
             if places is None and size % step == 0:
                 blocks["family"][i] = families.setdefault((life, step), len(families))
@@ -392,7 +392,7 @@ class Component:
         found: list[tuple[int, int]] = []
         places, sizes = self.group.places, self.group.size.tolist()
         for s in range(len(self.sections)) if places else ():
-            self._ask()
+            self._pause()
             members = self.members[self.member_ptr[s] : self.member_ptr[s + 1]].tolist()
             if any(i not in places for i in members):
                 continue
@@ -460,7 +460,7 @@ class Packing:
         end: int = -1,
         keep_going: Callable[[], bool] | None = None,
     ) -> None:
-        self._ask = asking(keep_going)
+        self._pause = pausing(keep_going)
         self.offsets = np.maximum(blocks.fixed, 0)
         self.clash = False
         held = np.flatnonzero(blocks.fixed >= 0)
@@ -474,13 +474,13 @@ class Packing:
                 for i in held.tolist()
             )
             skew = (blocks.fixed[held] % blocks.alignment[held]).any()
-            self.clash = outside or bool(skew) or _overlap(blocks, held, self._ask)
-        group = movable(blocks, which, first, end, self._ask)
+            self.clash = outside or bool(skew) or _overlap(blocks, held, self._pause)
+        group = movable(blocks, which, first, end, self._pause)
         waiting: list[tuple[Group, list[tuple[int, int]]]] = [(group, [])] if group.b else []
         while waiting:
             group, bottom = waiting.pop()
             for part in group.parts():
-                self._ask()
+                self._pause()
                 rest = self._bottom(group.take(part), bottom)
                 if rest is not None:
                     waiting.append(rest)
@@ -513,7 +513,7 @@ class Packing:
             return None
         lowest = part.at_bottom() if part.floating else np.zeros(part.b, dtype=bool)
         if not lowest.any():
-            self.components.append(Component(part, lift, bottom, self._ask))
+            self.components.append(Component(part, lift, bottom, self._pause))
             return None
         bottom = list(bottom)
         for i in np.flatnonzero(lowest).tolist():
@@ -533,7 +533,7 @@ class Packing:
             self._place(i, offset, int(blocks.size[i]))
 
 
-def _overlap(blocks: Blocks, held: Array, ask: Ask) -> bool:
+def _overlap(blocks: Blocks, held: Array, pause: Pause) -> bool:
     """Return whether two of these fixed blocks overlap."""
     at, ptr = rows(blocks.piece_ptr, held)
     owner = np.repeat(np.arange(len(held)), np.diff(ptr))
@@ -543,7 +543,7 @@ def _overlap(blocks: Blocks, held: Array, ask: Ask) -> bool:
     owner, first, end = owner[order], first[order], end[order]
     later = np.searchsorted(first, end, side="left")
     for q in range(len(owner)):
-        ask()
+        pause()
         i, others = owner[q], owner[q + 1 : later[q]]
         if ((others != i) & (low[others] < high[i]) & (low[i] < high[others])).any():
             return True

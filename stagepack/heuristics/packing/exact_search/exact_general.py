@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.heuristics.packing import effort
-from stagepack.heuristics.packing.effort import Ask, asking
+from stagepack.heuristics.packing.effort import Pause, pausing
 from stagepack.heuristics.packing.exact_search import distances_kernels
 from stagepack.heuristics.packing.exact_search import exact_general_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_general_state as general
@@ -72,7 +72,7 @@ class Component:
         The movable blocks.
     held : ndarray of int64
         The fixed blocks that share a section with them.
-    ask : callable, optional
+    pause : callable, optional
         Called now and then; may raise.
 
     Attributes
@@ -89,14 +89,16 @@ class Component:
         Lower bound on its peak in bytes; NOWHERE: no packing of any height.
     """
 
-    def __init__(self, blocks: Blocks, index: Array, held: Array, ask: Ask = lambda: None) -> None:
+    def __init__(
+        self, blocks: Blocks, index: Array, held: Array, pause: Pause = lambda: None
+    ) -> None:
         self.index, self.size = index, blocks.size[index]
         which = np.concatenate([index, held])
         at, piece_ptr = rows(blocks.piece_ptr, which)
         first, end = blocks.first[at], blocks.end[at]
         low, high = blocks.low[at], blocks.high[at]
         places = [spans_of(blocks, i) for i in which.tolist()]
-        ask()
+        pause()
         begins = [low for spans in places for low, _ in spans or () if low < NOWHERE]
         lengths = (self.size, low, high, np.array(begins, dtype=np.int64))
         unit = math.gcd(*(int(np.gcd.reduce(part)) for part in lengths if len(part)))
@@ -105,19 +107,19 @@ class Component:
         pieces = np.stack([first, end, low // unit, high // unit], axis=1)
         near_ptr, near = _neighbours(owner, first, end, len(which))
         share_ptr, share = _partners(blocks, which)
-        ask()
+        pause()
         run_ptr, runs = forbidden(near_ptr, near, piece_ptr, pieces, share_ptr, share)
-        ask()
+        pause()
         sections, piece, section = _incidences(first, end)
         member_ptr, entry = transposed(np.arange(len(piece) + 1), section, sections)
         piece, section = piece[entry], section[entry]
         member = owner[piece]
-        ask()
+        pause()
         partner_ptr, partners = _partners_here(member, section, share_ptr, share)
-        ask()
+        pause()
         meetings = np.stack(np.divmod(distinct(member * sections + section), sections))
         section_ptr = _pointer(meetings[0], len(which))
-        ask()
+        pause()
         range_ptr, ranges = _ranges(places, unit)
         step = blocks.alignment[which]
         self.shapes = general.Shapes(
@@ -158,7 +160,7 @@ class Component:
         self.area = np.zeros(len(which), dtype=np.int64)
         np.add.at(self.area, member, held_here)
         effort.spend(MADE + ENTRY * (len(near) + len(member) + len(runs)))
-        ask()
+        pause()
         self.bound = GeneralSearch(self).bound()
 
     @property
@@ -473,7 +475,7 @@ class ShapedPacking:
         end: int = -1,
         keep_going: Callable[[], bool] | None = None,
     ) -> None:
-        ask = asking(keep_going)
+        pause = pausing(keep_going)
         which = np.arange(blocks.b) if which is None else np.sort(which)
         blocks = _clipped(blocks, which, first, blocks.sections if end < 0 else end)
         self.offsets = np.maximum(blocks.fixed, 0)
@@ -485,9 +487,9 @@ class ShapedPacking:
         self.components: list[Component] = []
         for part, beside in self._parts(which, blocks.fixed >= 0, ptr, near):
             effort.spend(PART)
-            ask()
+            pause()
             if len(part) + len(beside) > 1:
-                self.components.append(Component(blocks, part, beside, ask))
+                self.components.append(Component(blocks, part, beside, pause))
                 continue
             alone = int(part[0])
             self.offsets[alone] = (spans_of(blocks, alone) or ((0, 0),))[0][0]

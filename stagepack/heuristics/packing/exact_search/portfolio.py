@@ -159,7 +159,7 @@ class Portfolio(abc.ABC):
     def _starts(self, capacity: int, number: int) -> Iterator[None]:
         """Start one search of a round after the other."""
 
-    def round(self, capacity: int, number: int, go_on: Callable[[], bool]) -> int:
+    def round(self, capacity: int, number: int, keep_going: Callable[[], bool]) -> int:
         """Search once in every order, with a limit of nodes that doubles from round to round.
 
         Parameters
@@ -168,7 +168,7 @@ class Portfolio(abc.ABC):
             In units, above the lift.
         number : int
             Of the round, from 0.
-        go_on : callable
+        keep_going : callable
             Asked between chunks of work.
 
         Returns
@@ -183,11 +183,11 @@ class Portfolio(abc.ABC):
             outcome = state.RUNNING
             while outcome == state.RUNNING:
                 outcome = self.search.run(limit)
-                if outcome == state.RUNNING and not go_on():
+                if outcome == state.RUNNING and not keep_going():
                     return state.RUNNING
             if outcome != state.LIMIT:
                 return outcome
-            if not go_on():
+            if not keep_going():
                 return state.RUNNING
             before = self.searched
         return state.LIMIT
