@@ -53,7 +53,7 @@ class Formulation(ABC, Generic[Instance, Solution]):
     upper: int | None = None
     scale = 1.0
     loading: float = 0.0
-    parameters: Mapping[str, Any] = MappingProxyType({})
+    parameters: Mapping[str, object] = MappingProxyType({})
 
     @staticmethod
     def unsupported(instance: Instance) -> str:

@@ -366,10 +366,10 @@ class _Again:
         What is told of all other exceptions that are lost.
     """
 
-    def __init__(self, hook: Callable[[Any], object]) -> None:
+    def __init__(self, hook: Callable[[sys.UnraisableHookArgs], object]) -> None:
         self._hook = hook
 
-    def __call__(self, unraisable: Any) -> None:
+    def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
         """Be told of an exception, in the thread that lost it."""
         if unraisable.exc_type is not Abandoned:
             self._hook(unraisable)
@@ -422,11 +422,14 @@ FIRST_AGREES = "its first solution is the start"
 NOT_CONFIRMED = "did not confirm the start"
 """`Outcome.hint_note` where the engine was given a hint and said nothing about it."""
 
+AGREEMENT = 1e-6
+"""Difference between a hint and a first solution that is called equal: relative, of 1 at least."""
+
 TAKES_NO_START = "takes no start"
 """`Outcome.hint_note` of an engine without the feature "warm-start"."""
 
 
-def agrees(first: Array | None, hint: Array, tolerance: float = 1e-6) -> bool:
+def agrees(first: Array | None, hint: Array) -> bool:
     """Whether a solver's first solution equals the hint wherever the hint has a value.
 
     Parameters
@@ -435,14 +438,12 @@ def agrees(first: Array | None, hint: Array, tolerance: float = 1e-6) -> bool:
         None: it found none.
     hint : ndarray, shape (columns,)
         NaN where there is no value.
-    tolerance : float
-        Relative, but absolute for values below 1.
     """
     if first is None:
         return False
     given = ~np.isnan(hint)
     scale = np.maximum(1.0, np.abs(hint[given]))
-    return bool((np.abs(first[given] - hint[given]) <= tolerance * scale).all())
+    return bool((np.abs(first[given] - hint[given]) <= AGREEMENT * scale).all())
 
 
 @dataclass(kw_only=True)
@@ -462,7 +463,7 @@ class Task:
     model: Any
     hint: Array | None
     limits: Limits
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     relay: Relay
     began: float
 
@@ -528,7 +529,7 @@ class Engine(ABC):
         on_solution: OnSolution | None = None,
         on_bound: OnBound | None = None,
         should_stop: ShouldStop | None = None,
-        parameters: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, object] | None = None,
     ) -> Outcome:
         """Minimise `model`.
 

@@ -52,6 +52,11 @@ ASSESSMENT = "Assessing feasibility of MIP"
 MISSES = re.compile(r"^(Col|Integer|Row)\s+infeasibilities\s+(\d+)\s", re.MULTILINE)
 START_IS = re.compile(r"MIP start solution is feasible, objective value is \S+")
 
+# What highspy makes: it tells no types.
+Highs = Any
+HighsLp = Any
+Event = Any
+
 FEASIBLE_POINT = 2  # HighsInfo.primal_solution_status
 
 
@@ -108,8 +113,8 @@ def _import() -> Any:
     return highspy
 
 
-def native(program: Linear) -> Any:
-    """Return a program as a `highspy.HighsLp`."""
+def native(program: Linear) -> HighsLp:
+    """Return a program as one of HiGHS's own."""
     highspy = _import()
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = program.rows, program.columns
@@ -141,7 +146,7 @@ class _Log:
         self._misses: dict[str, int] | None = None
         self._start = ""
 
-    def heed(self, event: Any) -> None:
+    def heed(self, event: Event) -> None:
         """Take a piece of the log."""
         message = event.message
         if self._misses is None:
@@ -173,13 +178,13 @@ class _Drive:
     limits: Limits
     cancelled: bool = False
     hint: Array | None = None
-    running: Any = None
+    running: Highs | None = None
     last_report: float = -math.inf
     loose: bool = False
     presolves: bool = True
     is_mip: bool = False
     program: Linear = field(init=False)
-    lp: Any = field(init=False)
+    lp: HighsLp = field(init=False)
     started: bool = False
     passed: bool = False
     log: _Log = field(default_factory=_Log)
@@ -267,7 +272,7 @@ class _Drive:
         finally:
             _release(solver)
 
-    def _loaded(self) -> Any:
+    def _loaded(self) -> Highs:
         """Return a solver that holds the program and the options of every run."""
         solver = _import().Highs()
         tolerance = 1e-6 if self.loose else TOLERANCE
@@ -286,7 +291,7 @@ class _Drive:
         _expect(solver.passModel(self.lp), "the model")
         return solver
 
-    def _limit_work(self, solver: Any) -> None:
+    def _limit_work(self, solver: Highs) -> None:
         if self.limits.work_limit is None:
             return
         option = "mip_max_nodes" if self.is_mip else "simplex_iteration_limit"
@@ -294,7 +299,7 @@ class _Drive:
         value = int(min(max(amount, 1), 2**31 - 1))
         _expect(solver.setOptionValue(option, value), f"option {option} = {value}")
 
-    def _run(self, solver: Any, share: float = 1.0) -> None:
+    def _run(self, solver: Highs, share: float = 1.0) -> None:
         """Run `solver` for at most `share` of the time that is left."""
         if self.limits.time_limit is not None:
             left = max(0.0, self.limits.time_limit - (time.perf_counter() - self.task.began))
@@ -308,7 +313,7 @@ class _Drive:
         finally:
             self.running = None
 
-    def _improved(self, event: Any) -> None:
+    def _improved(self, event: Event) -> None:
         data = event.data_out
         if not self.loose:
             self.relay.lower(data.mip_dual_bound)
@@ -317,7 +322,7 @@ class _Drive:
         )
         self._stop_if_asked(event)
 
-    def _tick(self, event: Any) -> None:
+    def _tick(self, event: Event) -> None:
         now = time.perf_counter()
         if event.callback_type == _import().cb.HighsCallbackType.kCallbackMipInterrupt and (
             now - self.last_report >= BOUND_PERIOD
@@ -327,7 +332,7 @@ class _Drive:
                 self.relay.lower(event.data_out.mip_dual_bound)
         self._stop_if_asked(event)
 
-    def _stop_if_asked(self, event: Any) -> None:
+    def _stop_if_asked(self, event: Event) -> None:
         if self.cancelled or self.relay.failure is not None:
             event.interrupt()
 
@@ -371,7 +376,7 @@ class _Drive:
         finally:
             _release(solver)
 
-    def _with_point(self, solver: Any, message: str) -> Outcome:
+    def _with_point(self, solver: Highs, message: str) -> Outcome:
         """Return the outcome of an unbounded model: a point at most, and never a bound."""
         outcome = Outcome(status=Status.UNKNOWN, message=message)
         outcome.values = _point(solver)
@@ -381,7 +386,7 @@ class _Drive:
             outcome.message = "Unbounded"
         return outcome
 
-    def _read(self, solver: Any) -> Outcome:
+    def _read(self, solver: Highs) -> Outcome:
         highspy = _import()
         statuses = highspy.HighsModelStatus
         status = solver.getModelStatus()
@@ -427,7 +432,7 @@ class _Drive:
         return outcome
 
 
-def _point(solver: Any) -> Array | None:
+def _point(solver: Highs) -> Array | None:
     """Return the feasible point that `solver` holds, of shape (columns,), or None."""
     if solver.getInfo().primal_solution_status != FEASIBLE_POINT:
         return None
@@ -435,14 +440,14 @@ def _point(solver: Any) -> Array | None:
     return np.array(solution.col_value, dtype=np.float64) if solution.value_valid else None
 
 
-def _release(solver: Any) -> None:
+def _release(solver: Highs) -> None:
     """Cut the cycle of solver and callbacks, which the garbage collector cannot see."""
     solver.clearCallbacks()
     solver.disableCallbacks()
     solver.clear()
 
 
-def _expect(status: Any, what: str) -> None:
+def _expect(status: object, what: str) -> None:
     """Raise a StagepackError when a HiGHS call answers kError; kWarning is an answer."""
     if status == _import().HighsStatus.kError:
         raise StagepackError(f"HiGHS rejects {what}")

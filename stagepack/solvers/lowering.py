@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TextIO
 
 import numpy as np
@@ -17,12 +18,18 @@ CHUNK = 2000
 
 _one_compiler = threading.Lock()
 
+# What Pyomo makes: it tells no types.
+Model = Any
+Column = Any
+Expression = Any
+StandardForm = Any
+
 
 class InfeasibleRowError(StagepackError):
     """A row without variables that cannot hold: the model is infeasible as it stands."""
 
 
-def require_pyomo_model(model: Any) -> None:
+def require_pyomo_model(model: Model) -> None:
     """Raise a StagepackError unless `model` is a concrete Pyomo model."""
     # The base classes are asked for by name, so that a wrong model does not import Pyomo.
     if not any(base.__name__ == "BlockData" for base in type(model).__mro__):
@@ -31,7 +38,7 @@ def require_pyomo_model(model: Any) -> None:
         )
 
 
-def variables(model: Any) -> list[Any]:
+def variables(model: Model) -> list[Column]:
     """Return the variables of a Pyomo model in the order of its values and hints.
 
     That is ``list(model.component_data_objects(pyo.Var, active=True))``: every variable of
@@ -42,7 +49,7 @@ def variables(model: Any) -> list[Any]:
     return list(model.component_data_objects(pyo.Var, active=True))
 
 
-def lower(model: Any) -> tuple[Linear, list[Any]]:
+def lower(model: Model) -> tuple[Linear, list[Column]]:
     """Lower a linear Pyomo model to arrays.
 
     Parameters
@@ -106,7 +113,7 @@ def lower(model: Any) -> tuple[Linear, list[Any]]:
     return program, columns
 
 
-def _standard_form(model: Any) -> Any:
+def _standard_form(model: Model) -> StandardForm:
     """Return what Pyomo makes of a linear model: matrix, sides, costs, and whose they are."""
     from pyomo.common.errors import InfeasibleConstraintException, PyomoException
     from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
@@ -122,7 +129,7 @@ def _standard_form(model: Any) -> Any:
         raise StagepackError(f"the Pyomo model cannot be lowered: {error}") from error
 
 
-def _domains(columns: list[Any]) -> tuple[Array, Array, Array]:
+def _domains(columns: list[Column]) -> tuple[Array, Array, Array]:
     """Return lower bounds, upper bounds and integrality, each of shape (columns,)."""
     lower_bounds = np.full(len(columns), -np.inf)
     upper_bounds = np.full(len(columns), np.inf)
@@ -143,7 +150,7 @@ def _domains(columns: list[Any]) -> tuple[Array, Array, Array]:
     return lower_bounds, upper_bounds, integral
 
 
-def lift(program: Linear, check: Callable[[], object] = lambda: None) -> Any:
+def lift(program: Linear, check: Callable[[], object] = lambda: None) -> Model:
     """Wrap arrays as a Pyomo model, so that every solver known to Pyomo can run them.
 
     Parameters
@@ -172,7 +179,7 @@ def lift(program: Linear, check: Callable[[], object] = lambda: None) -> Any:
         variable.setlb(_finite(program.lower[column]))
         variable.setub(_finite(program.upper[column]))
 
-    def expression(indices: Array, weights: Array, constant: float = 0.0) -> Any:
+    def expression(indices: Array, weights: Array, constant: float = 0.0) -> Expression:
         return LinearExpression(
             constant=constant,
             linear_coefs=weights.tolist(),
@@ -198,7 +205,7 @@ def lift(program: Linear, check: Callable[[], object] = lambda: None) -> Any:
     return model
 
 
-def _bound_nothing(model: Any, pyo: Any) -> None:
+def _bound_nothing(model: Model, pyo: ModuleType) -> None:
     """Give `model` a variable that is zero: Pyomo refuses rows without any variable."""
     if not hasattr(model, "zero"):
         model.zero = pyo.Var(bounds=(0, 0))

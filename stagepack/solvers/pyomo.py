@@ -33,12 +33,17 @@ from stagepack.result import Status
 from stagepack.solvers import lowering
 from stagepack.solvers.engine import Engine, Job, Limits, Outcome, Task, checked_hint
 from stagepack.solvers.highs import HighsEngine
-from stagepack.solvers.lowering import lift, lower, variables
+from stagepack.solvers.lowering import Column, Model, lift, lower, variables
 
 __all__ = ["PyomoHighsEngine", "PyomoSolverEngine", "lift", "lower", "variables"]
 
 START_TAKEN = re.compile(r"MIPStart provided solution with cost (\S+)")
 FIRST_INCUMBENT = re.compile(r"Integer solution of (\S+) found")
+
+# What Pyomo's own solvers are and return: it tells no types.
+Solver = Any
+Command = Any
+Results = Any
 
 NO_PYOMO = "Pyomo is not installed; run: pip install 'pyomo>=6.10'"
 
@@ -160,7 +165,7 @@ class PyomoSolverEngine(Engine):
             return f"Pyomo finds no working solver named {self.solver!r}; {remedy}"
         return ""
 
-    def _factory(self) -> Any:
+    def _factory(self) -> Solver:
         """Return a fresh Pyomo solver object, or None when it cannot run."""
         pyo = _import()
         with _quiet():
@@ -187,7 +192,7 @@ class _Call:
 
     name: str
     known: _Solver
-    solver: Any
+    solver: Solver
     task: Task
     limits: Limits
     process: subprocess.Popen[str] | None = None
@@ -226,7 +231,7 @@ class _Call:
             else:
                 self.process.terminate()
 
-    def _execute(self, command: Any) -> list[Any]:
+    def _execute(self, command: Command) -> list[int | str]:
         """Run a command as Pyomo would, but in a process group that can be cancelled."""
         with self.lock:
             self.check()
@@ -254,7 +259,7 @@ class _Call:
             return Outcome(status=Status.UNKNOWN, message=str(error))
 
     def _run(self) -> Outcome:
-        columns: list[Any] = []
+        columns: list[Column] = []
         model, relay = self.task.model, self.task.relay
         if isinstance(model, Linear):
             program, count = model, model.columns
@@ -281,7 +286,7 @@ class _Call:
             relay.incumbent(outcome.values, outcome.objective)
         return outcome
 
-    def _run_file(self, program: Linear, start: Array | None) -> tuple[Any, Array | None]:
+    def _run_file(self, program: Linear, start: Array | None) -> tuple[Results, Array | None]:
         """Solve by way of a file; return Pyomo's results and the value of every column."""
         from pyomo.common.tempfiles import TempfileManager
 
@@ -323,8 +328,8 @@ class _Call:
                 file.write(f"{number} x{column} {round(start[column])}\n")
 
     def _run_model(
-        self, model: Any, program: Linear, columns: list[Any], start: Array | None
-    ) -> tuple[Any, Array | None]:
+        self, model: Model, program: Linear, columns: list[Column], start: Array | None
+    ) -> tuple[Results, Array | None]:
         """Solve a Pyomo model; return Pyomo's results and the value of every column."""
         before = [(v, v.value, v.stale) for v in columns]
         options: JsonObject = {}
@@ -344,7 +349,7 @@ class _Call:
                 variable.set_value(value, skip_validation=True)
                 variable.stale = stale
 
-    def _solve(self, model: Any, options: JsonObject, reserve: float = 0.0) -> Any:
+    def _solve(self, model: Model, options: JsonObject, reserve: float = 0.0) -> Results:
         """Return Pyomo's results for a model or file.
 
         None when the solver fell to our own cancellation, or could not start for lack of time.
@@ -397,7 +402,7 @@ class _Call:
         )
         return said[0] if same else ""
 
-    def _read(self, results: Any, values: Array | None, program: Linear) -> Outcome:
+    def _read(self, results: Results, values: Array | None, program: Linear) -> Outcome:
         from pyomo.opt import TerminationCondition
 
         condition = results.solver.termination_condition
@@ -419,7 +424,9 @@ class _Call:
         return outcome
 
 
-def _loaded_values(model: Any, results: Any, columns: list[Any], program: Linear) -> Array | None:
+def _loaded_values(
+    model: Model, results: Results, columns: list[Column], program: Linear
+) -> Array | None:
     """Return the solution in `results` by column, or None without one."""
     if len(results.solution) == 0:
         return None
@@ -456,7 +463,7 @@ def _accepted(values: Array | None, program: Linear) -> Array | None:
     return values if program.violation(values) <= 1e-5 * largest else None
 
 
-def _lower_bound(results: Any, objective: float | None) -> float | None:
+def _lower_bound(results: Results, objective: float | None) -> float | None:
     """Return the bound that Pyomo parsed, unless it is missing or impossible."""
     try:
         bound = float(results.problem.lower_bound)

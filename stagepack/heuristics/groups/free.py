@@ -66,7 +66,7 @@ class FreeOracle(Oracle):
                     STEPS,
                 )
                 spend(STEP * done)
-                self._ask()
+                self._pause()
             found[:, first : first + len(cuts)] = part
         return found
 

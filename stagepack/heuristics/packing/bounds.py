@@ -27,6 +27,9 @@ CLIQUE_STEPS = 5_000
 CLIQUE_BLOCKS = 1_000
 """Blocks among which that clique is sought."""
 
+LISTED = 12
+"""Buffers that a reason names."""
+
 
 def clique_bound(
     instance: LmemPacking, blocks: Blocks, keep_going: Callable[[], bool] = lambda: True
@@ -200,12 +203,12 @@ def overload(instance: LmemPacking, blocks: Blocks) -> str:
     return ""
 
 
-def _listed(instance: LmemPacking, blocks: Blocks, members: Array, most: int = 12) -> str:
+def _listed(instance: LmemPacking, blocks: Blocks, members: Array) -> str:
     """Return the names of the buffers of some blocks, the largest first."""
     buffers = np.flatnonzero(np.isin(blocks.block, members))
     buffers = buffers[np.argsort(-instance.size[buffers], kind="stable")]
-    names = ", ".join(instance.buffer_id(int(i)) for i in buffers[:most])
+    names = ", ".join(instance.buffer_id(int(i)) for i in buffers[:LISTED])
     if len(buffers) == 1:
         return f"buffer {names}"
-    rest = f" and {len(buffers) - most:,} more" if len(buffers) > most else ""
+    rest = f" and {len(buffers) - LISTED:,} more" if len(buffers) > LISTED else ""
     return f"the {len(buffers):,} buffers {names}{rest}"

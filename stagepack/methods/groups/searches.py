@@ -237,7 +237,7 @@ def _search_free(
         known, proves = every or ideals.chains(operators, orders), every is not None
     upper = FAR if progress.objective is None else int(progress.objective) + 1
     choices = Choices(known, upper)
-    oracle = FreeOracle(instance, branching=True, ask=progress.require_time)
+    oracle = FreeOracle(instance, branching=True, pause=progress.require_time)
     with progress.setup("loading kernels"):
         load_free_kernels()
 
