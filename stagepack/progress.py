@@ -200,6 +200,20 @@ class Progress(Generic[SolutionT]):
                 self.stop(Termination.TIME_LIMIT)
             self._time_limit = whole
 
+    @contextlib.contextmanager
+    def lending(self, part: float, most: float) -> Iterator[None]:
+        """Give the block a part, of 1, of the time left, but at most so many seconds.
+
+        However the block ends, the run goes on.
+        """
+        whole, stopped = self._time_limit, self._stopped
+        self._time_limit = self.spent + min(part * max(0.0, self.remaining), most)
+        try:
+            with contextlib.suppress(Stopped):
+                yield
+        finally:
+            self._time_limit, self._stopped = whole, stopped
+
     @property
     def stale(self) -> bool:
         """Whether nothing was offered for a moment: a fast search need not report every step.

@@ -63,6 +63,18 @@ def left() -> float:
 
 
 @contextmanager
+def lending(part: float, most: float) -> Iterator[None]:
+    """Let the limit be a part, of 1, of what is left from here, but at most so many seconds."""
+    clock = _here.clock
+    before = clock.limit
+    clock.limit = clock.seconds + min(part * left(), most)
+    try:
+        yield
+    finally:
+        clock.limit = before
+
+
+@contextmanager
 def counting(limit: float | None = None) -> Iterator[None]:
     """Let the clock begin at 0, with so many seconds to go, and be what it was afterwards."""
     clock = _here.clock

@@ -7,8 +7,12 @@ from collections.abc import Callable, Mapping
 from stagepack import kinds
 from stagepack.contracts import InstanceOf, SolutionT
 from stagepack.errors import InputError
+from stagepack.heuristics import effort
 from stagepack.methods import Settings
 from stagepack.progress import Progress
+
+LENT = 0.5, 10.0
+"""The part of its time that a run gives to the method it starts from, and the most seconds."""
 
 
 def offer_start(
@@ -19,6 +23,8 @@ def offer_start(
     offer: Callable[[SolutionT, str], object] | None = None,
 ) -> None:
     """Offer the solution that the settings give, or run what they name.
+
+    A method that never ends by itself leaves the run its half of the time.
 
     Parameters
     ----------
@@ -57,6 +63,9 @@ def offer_start(
         reason = method.unsupported(instance) if method.name == wanted != "auto" else ""
         if reason:
             raise InputError(f"{wanted}: {reason}", field="warm_start")
-    starts[wanted]()
-    if wanted != "auto":
-        progress.reason = ""  # nobody asked for the answer of that method
+    if wanted == "auto":
+        starts[wanted]()
+        return
+    with progress.lending(*LENT), effort.lending(*LENT):
+        starts[wanted]()
+    progress.reason = ""  # nobody asked for the answer of that method

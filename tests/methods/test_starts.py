@@ -58,3 +58,15 @@ def test_a_start_that_does_not_apply_says_why() -> None:
         with pytest.raises(InputError) as caught:
             sp.solve(instance, method, warm_start=start)
         assert f"{start}: {known[start]}" in str(caught.value)
+
+
+@pytest.mark.parametrize("start", ["anneal", "dive", "repair"])
+def test_a_start_without_an_end_leaves_the_run_its_half_of_the_time(start: str) -> None:
+    result = sp.solve(
+        sp.load("packing/above-load"),
+        "exact",
+        warm_start=start,
+        time_limit=1.0,
+        options={"deterministic": True},
+    )
+    assert (result.status, result.bound_source) == (sp.Status.OPTIMAL, "exhausted search")
