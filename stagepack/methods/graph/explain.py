@@ -2,19 +2,86 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import numpy as np
 
+from stagepack.heuristics.graph.linear import Hunt, load_kernels
+from stagepack.heuristics.graph.reduction import most_held
+from stagepack.heuristics.graph.staging import Found, Staging
+from stagepack.heuristics.graph.ways import spread
 from stagepack.instances.graph import Compact, Objective
 from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.profile import Array
 
+MOST_BLOCKS = 1_000
+"""Up to which it is looked at what would do where no reason is plain to see,"""
+ORDERS = 3
+"""along so many orders for each remedy."""
+
 
 def explain(compact: Compact) -> str:
-    """Return why an instance that has no partition has none."""
-    return impossible(compact) or (
-        "no partition fits the devices' memory; give them more, or more devices"
+    """Return why an instance that has no partition has none, and what would make one possible."""
+    return impossible(compact) or _what_would_do(compact)
+
+
+def _what_would_do(compact: Compact) -> str:
+    """Name the rules that no partition keeps together, and which of them to loosen, how far."""
+    limited = compact.class_memory < UNLIMITED
+    every, fixed = compact.exact_stages, compact.sequence is not None
+    rules, remedies = [], []
+    if limited.any():
+        least = int(compact.class_memory[limited].min())
+        rules.append(f"the memory of devices ({least:,} bytes of the smallest)")
+        enough = _enough(compact, limited)
+        if enough:
+            remedies.append(f"{enough:,} bytes for each device ({enough - least:,} more)")
+    if every:
+        rules.append("the use of every device")
+        if _has_partition(dataclasses.replace(compact, exact_stages=False)):
+            remedies.append("devices that may stay empty (empty_devices)")
+    if fixed:
+        rules.append("the order of devices")
+        if _has_partition(dataclasses.replace(compact, sequence=None)):
+            remedies.append("devices in any order (device_order)")
+    told = ", ".join(rules) or "which devices nodes may run on"
+    would_do = ", or ".join(remedies) or "more memory, or more devices,"
+    return (
+        f"nodes of {most_held(compact).sum():,} bytes in all cannot be dealt out so as to keep to "
+        f"all of these: {told}; {would_do} would do"
     )
+
+
+def _enough(compact: Compact, limited: Array) -> int:
+    """Return bytes of each device with memory limits with which some partition is found, or 0.
+
+    As few as the orders that are looked at tell; fewer may do.
+    """
+
+    def fits(memory: int) -> bool:
+        room = np.where(limited, np.maximum(compact.class_memory, memory), compact.class_memory)
+        return _has_partition(dataclasses.replace(compact, class_memory=room))
+
+    low, high = int(compact.class_memory[limited].min()), int(most_held(compact).sum())
+    if not fits(high):
+        return 0
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _has_partition(compact: Compact) -> bool:
+    """Return whether some partition along a few orders fits."""
+    if compact.blocks > MOST_BLOCKS:
+        return False
+    load_kernels()
+    found: list[Found] = []
+    staging = Staging.of(compact, sequence=spread(compact))
+    Hunt(staging, lambda: None, found.append, seed=0).search(ORDERS, 0, math.inf)
+    return bool(found)
 
 
 def impossible(compact: Compact) -> str:
