@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import stagepack
 from stagepack import files
 from stagepack.cli import completion
-from stagepack.cli.context import instance_of
+from stagepack.cli.context import instance_and_solution, instance_of
+from stagepack.cli.export import export_solution
 from stagepack.cli.options import EXIT_INPUT, OUTPUT, AsJson, Instance, option
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import print_json, terminal
-from stagepack.contracts import JsonObject
+from stagepack.contracts import Instance as Problem
+from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError, shown
+from stagepack.instances.problem import PROBLEMS
 from stagepack.kinds import KINDS, by_family, kind_called
 
 if TYPE_CHECKING:
@@ -78,7 +83,8 @@ def convert(
         Path,
         typer.Argument(
             metavar="TARGET",
-            help="File to write: .json or .json.gz for native files, .csv for MiniMalloc's.",
+            help="File to write: .json or .json.gz for native files, .csv for MiniMalloc's, "
+            "with the solution of a graph .dot or .graphml.",
         ),
     ],
     context: JsonObject,
@@ -92,13 +98,38 @@ def convert(
             autocompletion=completion.writers,
         ),
     ] = None,
+    solution: Annotated[
+        Path | None,
+        option(OUTPUT, "Of the instance: write what it makes.", "--solution", metavar="FILE"),
+    ] = None,
+    becomes: Annotated[
+        str | None,
+        option(
+            OUTPUT,
+            "The problem that the stages of a solution are: to cut or to schedule next.",
+            "--as",
+            metavar="KIND",
+            autocompletion=completion.kinds,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read an instance in any format and write it in another one, by default as native JSON."""
+    """Read an instance in any format and write it, or what its solution makes, in another one."""
     from stagepack.instances import formats
 
     require_writable(target)
-    problem = instance_of(instance, context)
+    if solution is None:
+        if becomes is not None:
+            raise InputError("needs a solution", field="--as", remedy="name one: --solution FILE")
+        problem = instance_of(instance, context)
+    else:
+        problem, answer = instance_and_solution(instance, solution, context)
+        export = PROBLEMS[problem.kind].export
+        if becomes is None and export is not None and target.suffix.lower() in export.texts:
+            export_solution(problem, answer, target)
+            _tell_written(problem, target, as_json)
+            return
+        problem = _made_of(problem, answer, becomes)
     try:
         data = formats.dump(problem, target, to)
     except InputError as error:
@@ -110,6 +141,22 @@ def convert(
         rescue.tell("the instance")
         typer.echo(formats.dump(problem, "instance.json"), nl=False)
         raise typer.Exit(EXIT_INPUT)
+    _tell_written(problem, target, as_json)
+
+
+def _made_of(problem: Problem, answer: Solution, becomes: str | None) -> Problem:
+    """Return the instance of another kind that a solution makes."""
+    known = PROBLEMS[problem.kind].becomes
+    kind = None if becomes is None else kind_called(becomes)
+    if kind is None or kind not in known:
+        remedy = "choose " + " or ".join(known) if known else "leave out --solution"
+        told = "is missing" if becomes is None else f"{becomes}: not made of a {problem.kind}"
+        raise InputError(told, field="--as", remedy=remedy)
+    made: Problem = operator.attrgetter(known[kind])(stagepack)(problem, answer)
+    return made
+
+
+def _tell_written(problem: Problem, target: Path, as_json: bool) -> None:
     if as_json:
         print_json({"instance": problem.name, "written": str(target), "digest": problem.digest})
     else:

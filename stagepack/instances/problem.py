@@ -121,6 +121,9 @@ class Problem:
         Words of its own, or shared ones that mean something else here.
     changes : tuple of Change
     export : Export, optional
+    becomes : mapping of str to str
+        Kinds of which an instance can be made from a solution, and what makes it, among the public
+        names of `stagepack` and what they hold: ``(instance, solution) -> instance``.
     public : mapping of str to str
         Names of the package `stagepack` that are its own: each with the module of its folder that
         holds it ("" for the folder itself).
@@ -134,6 +137,7 @@ class Problem:
     words: tuple[Parameter, ...] = ()
     changes: tuple[Change, ...] = ()
     export: Export | None = None
+    becomes: Mapping[str, str] = field(default_factory=dict)
     public: Mapping[str, str] = field(default_factory=dict)
 
     def part(self, name: str) -> Any:

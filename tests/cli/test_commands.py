@@ -205,6 +205,33 @@ def test_show_list_methods_schema_and_convert(chain: Path, tmp_path: Path) -> No
     assert first["digest"] == again["digest"]
 
 
+def test_a_solution_becomes_the_next_problem(tmp_path: Path) -> None:
+    graph = sp.GraphPartition.from_edges(
+        4, [(0, 1), (1, 2), (2, 3)], time=[2, 3, 4, 5], traffic=[1] * 4, accelerators=2
+    )
+    source, result, made = (tmp_path / f"{name}.json" for name in ("graph", "result", "made"))
+    sp.write(graph, source)
+    assert run("solve", source, "-o", result).returncode == 0
+    answer = sp.read_solution(result, graph)
+    assert isinstance(answer, sp.GraphSolution)
+    solved = ("--solution", result)
+    done = run("convert", source, made, *solved, "--as", "pipeline", "--json")
+    assert json.loads(done.stdout)["digest"] == sp.chain(graph, answer).digest
+    assert run("convert", source, made, *solved, "--as", "pipeline-schedule").returncode == 0
+    assert sp.read(made).digest == sp.PipelineSchedule.from_graph(graph, answer).digest
+    drawing = tmp_path / "graph.graphml"
+    assert run("convert", source, drawing, *solved).returncode == 0
+    assert drawing.read_text() == sp.partition_graphml(graph, answer)
+    for wrong, remedy in (
+        (("--as", "schedule"), "needs a solution"),
+        (solved, "choose pipeline-partition or pipeline-schedule"),
+        ((*solved, "--as", "phases"), "phases: not made of a graph-partition"),
+    ):
+        refused = run("convert", source, made, *wrong)
+        assert refused.returncode == 2
+        assert remedy in refused.stderr
+
+
 def test_the_beginning_of_names_lists_what_is_below(chain: Path) -> None:
     def listed(name: str) -> list[str]:
         return [entry["name"] for entry in json.loads(run("list", name, "--json").stdout)]

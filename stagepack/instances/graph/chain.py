@@ -56,23 +56,12 @@ def chain(
         When the partition is invalid, runs a stage on several devices, or is no chain: a tensor of
         the forward pass goes back to an earlier stage.
     """
-    found = instance.solution_in(solution, shaped=False)
-    violations = instance.check(found)
-    if violations:
-        raise InputError(
-            f"is no partition of {instance.name}: {violations[0]}",
-            field="solution",
-            remedy="give a valid solution",
-        )
-    if not (isinstance(cycles, int | float) and math.isfinite(cycles) and cycles > 0):
-        raise InputError(f"{cycles!r} is no number of cycles", field="cycles", remedy="give 1000")
-    _require_one_device_a_stage(found)
+    found, rate = require_plain(instance, solution, cycles)
     order = stage_order(instance, found)
     stage_of = np.zeros(instance.devices, dtype=np.int64)
     stage_of[order] = np.arange(len(order))
     stage = stage_of[found.assignment]
     crossing = _crossing(instance, stage, len(order))
-    rate = Fraction(str(cycles))
     transfer = [
         _scaled(amount / _pace(instance, order, cut), rate) for cut, amount in enumerate(crossing)
     ]
@@ -84,7 +73,7 @@ def chain(
         backward=_times(instance, found, True, rate),
         cluster=_cluster(instance, order),
         exclusive=_held(instance, stage, len(order)),
-        stash=_sums(instance.stash, stage, len(order)) if instance.backward.any() else None,
+        stash=sums(instance.stash, stage, len(order)) if instance.backward.any() else None,
         in_bytes=[int(amount) for amount in crossing] if whole else None,
         out_bytes=[int(amount) for amount in crossing] if whole else None,
         recv_cycles=both,
@@ -98,14 +87,35 @@ def chain(
     )
 
 
-def _require_one_device_a_stage(solution: GraphSolution) -> None:
-    shared = next((at for at, m in enumerate(solution.replicas) if m > 1), None)
+def require_plain(
+    instance: GraphPartition, solution: GraphSolution | Result[GraphSolution], cycles: Number
+) -> tuple[GraphSolution, Fraction]:
+    """Return the partition of `solution`, and `cycles` exactly.
+
+    Raises
+    ------
+    InputError
+        When the partition is invalid, or runs a stage on several devices; when `cycles` is no
+        number above 0.
+    """
+    found = instance.solution_in(solution, shaped=False)
+    violations = instance.check(found)
+    if violations:
+        raise InputError(
+            f"is no partition of {instance.name}: {violations[0]}",
+            field="solution",
+            remedy="give a valid solution",
+        )
+    if not (isinstance(cycles, int | float) and math.isfinite(cycles) and cycles > 0):
+        raise InputError(f"{cycles!r} is no number of cycles", field="cycles", remedy="give 1000")
+    shared = next((at for at, m in enumerate(found.replicas) if m > 1), None)
     if shared is not None:
         raise InputError(
-            f"stage {shared} runs on {solution.replicas[shared]} devices, layers of a chain on one",
+            f"stage {shared} runs on {found.replicas[shared]} devices, those of a pipeline on one",
             field="replicas",
             remedy="solve for overlap, or give a partition without replicas",
         )
+    return found, Fraction(str(cycles))
 
 
 def _crossing(instance: GraphData, stage: Array, stages: int) -> list[Fraction]:
@@ -159,14 +169,23 @@ def _scaled(time: Fraction, rate: Fraction) -> Number:
 
 def _held(instance: GraphData, stage: Array, stages: int) -> list[int]:
     """Return the bytes of each stage; stashes too where no backward pass is there to free them."""
-    held = _sums(instance.memory, stage, stages)
+    held = sums(instance.memory, stage, stages)
     if not instance.backward.any():
         flying = np.minimum(instance.microbatches, stages - np.arange(stages))
-        held = held + flying * _sums(instance.stash, stage, stages)
+        held = held + flying * sums(instance.stash, stage, stages)
     return [int(nbytes) for nbytes in held]
 
 
-def _sums(figures: Array, stage: Array, stages: int) -> Array:
+def sums(figures: Array, stage: Array, stages: int) -> Array:
+    """Return the sum of the figures of the nodes of each stage, exactly.
+
+    Parameters
+    ----------
+    figures : ndarray of int64, shape (n,)
+    stage : ndarray of int64, shape (n,)
+    stages : int
+        How many there are.
+    """
     total = np.zeros(stages, dtype=np.int64)
     np.add.at(total, stage, figures)
     return total

@@ -13,6 +13,10 @@ PROBLEM = Problem(
     needs_instance=True,
     words=WORDS,
     export=Export(".dot", texts={".dot": "partition_dot", ".graphml": "partition_graphml"}),
+    becomes={
+        "pipeline-partition": "chain",
+        "pipeline-schedule": "PipelineSchedule.from_graph",
+    },
     public={
         "GraphPartition": "",
         "GraphSolution": "",

@@ -15,6 +15,7 @@ PROBLEM = Problem(
         Change("fixed_cuts", "--fix-cut", "layer", "a stage begins here; repeatable"),
         Change("forbidden_cuts", "--forbid-cut", "layer", "no stage begins here; repeatable"),
     ),
+    becomes={"pipeline-schedule": "PipelineSchedule.from_partition"},
     public={
         "Objective": "",
         "PipelinePartition": "",

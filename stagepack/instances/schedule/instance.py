@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.answer import Answered, Rules, require_instance
 from stagepack.instances.arrays import Given, integer, integers
+from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import validate
+from stagepack.instances.schedule import graph, validate
 from stagepack.instances.schedule.check import Measure, check, evaluate, shape
 from stagepack.instances.schedule.check import measure as measured
 from stagepack.instances.schedule.data import ScheduleData
@@ -180,6 +182,43 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
             When the partition is invalid or does not say what a schedule needs.
         """
         return cls.from_arrays(**arguments(partition, solution, microbatches, split, options))
+
+    @classmethod
+    def from_graph(
+        cls,
+        partition: GraphPartition,
+        solution: GraphSolution | Result[GraphSolution],
+        *,
+        cycles: Number = 1,
+        microbatches: Given = None,
+        split: bool = True,
+        **options: Any,
+    ) -> PipelineSchedule:
+        """Build an instance from a partition of a graph; see :func:`.graph.arguments`.
+
+        Where stages need not be contiguous, a device has as many as it takes.
+
+        Parameters
+        ----------
+        partition : GraphPartition
+        solution : GraphSolution or Result
+        cycles : int or float
+            Cycles of a unit of time: fractions may want thousands, as times are rounded up.
+        microbatches : int or array_like, optional
+            Those of the partition when absent.
+        split : bool
+            Split the backward time into B and W, half each.
+        **options
+            Arguments of :meth:`from_arrays` that replace what is derived.
+
+        Raises
+        ------
+        InputError
+            When the partition is invalid, replicates stages, or has a backward pass that does not
+            run through the stages in reverse.
+        """
+        given = graph.arguments(partition, solution, cycles, microbatches, split, options)
+        return cls.from_arrays(**given)
 
     @cached_property
     def operations(self) -> Operations:
