@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.heuristics.groups.dp import Partition
 from stagepack.instances.catalog import suite
+from stagepack.instances.groups import GroupingSolution
+from stagepack.methods.groups import searches
 from stagepack.methods.groups.explain import explain
+from stagepack.progress import Stopped
 from tests.instances.groups.networks import add, block, conv, grouping
 
 RULES = ("layerwise", "greedy-tail", "dp-first-fit")
@@ -164,12 +168,33 @@ def test_a_plan_is_a_start() -> None:
     assert first_plan.source == "warm start"
 
 
-def test_there_is_a_plan_before_the_clock_is_asked() -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_there_is_a_plan_and_a_bound_before_the_clock_is_asked(method: str) -> None:
     """Every operator may run from global memory: an answer, however little time there is."""
-    result = sp.solve(sp.load("groups/resnet50", batch=16), time_limit=1e-6)
+    words = {"order": "free"} if method == "dag" else {}
+    words |= {"timesteps": "free"} if method == "cp-sat" else {}
+    whole = sp.load("groups/resnet50", batch=16, **words)
+    result = sp.solve(whole, method, time_limit=1e-6)
     assert result.status is sp.Status.FEASIBLE
-    assert result.solution is not None
-    assert result.trace.events[0].source == "global memory"
+    assert result.bound is not None
+    assert result.objective is not None
+    assert 0 < result.bound < result.objective
+    assert (method in RULES) == (f"no time for {method}" in result.reason)
+
+
+@pytest.mark.parametrize("rule", ["greedy-tail", "dp-first-fit"])
+def test_rules_that_do_not_end_have_a_plan(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the quickest rule, where operators cannot run by themselves."""
+    whole = block(standalone="needed", timesteps="nearest")
+
+    def ends(_: Partition) -> GroupingSolution | None:
+        raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setitem(searches.RULES, rule, (ends, True, None))
+        result = sp.solve(whole, rule)
+    assert result.objective == sp.solve(whole, "layerwise").objective
+    assert f"no time for {rule}" in result.reason
 
 
 @pytest.mark.parametrize(

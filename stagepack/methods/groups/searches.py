@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from stagepack.heuristics.effort import spend
@@ -53,23 +54,42 @@ def _by_rule(name: str) -> Run:
     """Return the `run` of a rule."""
 
     def run(instance: LayerGrouping, progress: GroupingProgress, _: Settings) -> None:
-        if not _follow(name, instance, progress):
+        spare = None
+        try:
+            _bound(instance, progress)
+            if not _stands(instance):
+                spare = _found("layerwise", instance, progress)
+            found = _found(name, instance, progress)
+        except Stopped:
+            if _stands(instance):
+                spare = GroupingSolution.from_global_memory(instance.n)
+            if spare is not None:
+                progress.reason = f"there was no time for {name}: this plan is an operator a group"
+                _offer(progress, spare, "no time")
+            return
+        if found is None:
             progress.reason = f"{name}: {explain(instance, progress.keep_going)}"
+        else:
+            _offer(progress, found, name)
 
     return run
 
 
-def _follow(name: str, instance: LayerGrouping, progress: GroupingProgress) -> bool:
-    """Offer what a rule finds; return whether there is anything, or no time to know."""
+def _found(
+    name: str, instance: LayerGrouping, progress: GroupingProgress
+) -> GroupingSolution | None:
+    """Return what a rule finds; with enough time left to check it."""
     rule, eager, longest = RULES[name]
-    try:
-        with progress.reserving(CHECKED):
-            found = rule(_partition(instance, progress, eager, longest))
-    except Stopped:
-        return True
-    if found is not None:
-        _offer(progress, found, name)
-    return found is not None
+    with progress.reserving(CHECKED):
+        return rule(_partition(instance, progress, eager, longest))
+
+
+def _follow(name: str, instance: LayerGrouping, progress: GroupingProgress) -> None:
+    """Offer what a rule finds, if there is anything, and the time for it."""
+    with contextlib.suppress(Stopped):
+        found = _found(name, instance, progress)
+        if found is not None:
+            _offer(progress, found, name)
 
 
 def _offer(progress: GroupingProgress, found: GroupingSolution, source: str) -> None:
@@ -79,14 +99,24 @@ def _offer(progress: GroupingProgress, found: GroupingSolution, source: str) -> 
     progress.offer(found, source)
 
 
-def _start(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
-    """Offer the plan without groups, where there is one, a bound, and what the settings want."""
-    given = settings.warm_start
-    if isinstance(given, str | None) and all(map(instance.stands, range(instance.n))):
-        _offer(progress, GroupingSolution.from_global_memory(instance.n), "global memory")
+def _stands(instance: LayerGrouping) -> bool:
+    """Whether every operator may run by itself."""
+    return all(map(instance.stands, range(instance.n)))
+
+
+def _bound(instance: LayerGrouping, progress: GroupingProgress) -> None:
+    """Raise the bound to what all operators take, however they are grouped and cut."""
     _load(progress)
     least = behind(network(instance, progress.require_time), machine(instance))
     progress.raise_bound(int(least[0]), "compute, or transfers, of all operators")
+
+
+def _start(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
+    """Offer the plan without groups, where there is one, a bound, and what the settings want."""
+    given = settings.warm_start
+    if isinstance(given, str | None) and _stands(instance):
+        _offer(progress, GroupingSolution.from_global_memory(instance.n), "global memory")
+    _bound(instance, progress)
     starts = {name: lambda name=name: _follow(name, instance, progress) for name in RULES}
     offer_start(instance, progress, settings, {"auto": starts["greedy-tail"], **starts})
 
@@ -245,7 +275,14 @@ def _search_free(
         if proves:
             progress.raise_bound(min(cycles, upper - 1), "shortest path, whatever the timesteps")
 
-    choices.find(operators, oracle, progress.require_time, bound)
+    try:
+        choices.find(operators, oracle, progress.require_time, bound)
+    except convex.TooManyArcsError:
+        progress.reason = (
+            f"more than {convex.MOST_ARCS:,} groups in cuts may be part of a better plan; what "
+            "happens inside of them was not looked at"
+        )
+        return True
     run = Joint(instance, choices, oracle.cuts, progress, settings, engine, before_search, proves)
     return run.run() or not proves
 
