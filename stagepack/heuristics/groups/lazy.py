@@ -72,7 +72,7 @@ class Choices:
         self,
         network: Network,
         oracle: FreeOracle,
-        ask: Callable[[], None],
+        pause: Callable[[], None],
         on_bound: Callable[[int], None],
     ) -> None:
         """Find all that may be part of a better plan, by what they take at least.
@@ -82,7 +82,7 @@ class Choices:
         network : Network
         oracle : FreeOracle
             A branching one.
-        ask : callable
+        pause : callable
             Called several times a second; raises where the run is over.
         on_bound : callable
             Told the cycles below which no plan through the ideals can be.
@@ -90,7 +90,7 @@ class Choices:
         found = []
         for size, level in enumerate(self.paths.levels[1:], 1):
             for end in level:
-                ask()
+                pause()
                 found.append(self._into(end, network, oracle))
             least = min(self.paths.least(size, oracle.instance.max_group), self.paths.upper)
             if least < FAR:

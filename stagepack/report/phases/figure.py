@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.report.extra import Figure
@@ -50,60 +49,13 @@ def phase_charts(instance: PhaseSchedule, solutions: Sequence[PhaseSolution]) ->
 
 
 def _figure(drawn: PhaseBars, last: int, top: int) -> Figure:
-    go = graph_objects()
     factor, unit = byte_unit(top / 2)
-    layers = [f"layers {b.first} to {b.end - 1}" for b in drawn.bands]
-    colours = [band_colour(index) for index in range(len(drawn.bands))]
-    start = [band.start for band in drawn.bands]
-    width = [band.width for band in drawn.bands]
-    traces: list[Any] = [
-        go.Bar(
-            y=[0] * len(start), x=width, base=start, orientation="h", width=0.8, showlegend=False,
-            marker={"color": colours, "line": WHITE_BORDER},
-            text=[band.name for band in drawn.bands], **inside(11),
-            customdata=[
-                (band.name, where, band.mode, band.stop)
-                for band, where in zip(drawn.bands, layers, strict=True)
-            ],
-            hovertemplate=(
-                "%{customdata[0]}: %{customdata[1]}, %{customdata[2]}<br>"
-                "[%{base:,}, %{customdata[3]:,})<extra></extra>"
-            ),
-        )
-    ]  # fmt: skip
-    for what, colour in COLOURS.items():
-        own = drawn.of(what)
-        traces.append(
-            go.Bar(
-                name=what, orientation="h", width=0.8, marker={"color": colour},
-                y=[row_of(e) for e in own], x=[e.end - e.start for e in own],
-                base=[e.start for e in own], visible=True if own else "legendonly",
-                showlegend=bool(own),
-                customdata=[
-                    (drawn.bands[e.phase].name, "" if e.step < 0 else f", step {e.step}", e.end)
-                    for e in own
-                ],
-                hovertemplate=(
-                    f"{text(what)} of %{{customdata[0]}}%{{customdata[1]}}<br>"
-                    "[%{base:,}, %{customdata[2]:,})<extra></extra>"
-                ),
-            )
-        )  # fmt: skip
-    traces.append(
-        go.Bar(
-            x=[b + w / 2 for b, w in zip(start, width, strict=True)], width=width,
-            y=[band.peak / factor for band in drawn.bands], yaxis="y2", showlegend=False,
-            marker={"color": colours, "line": WHITE_BORDER},
-            customdata=[(band.name, band.peak, band.peak_at) for band in drawn.bands],
-            hovertemplate=(
-                "%{customdata[0]}: %{customdata[1]:,} bytes, %{customdata[2]}<extra></extra>"
-            ),
-        )
-    )  # fmt: skip
+    events = [_events(drawn, what, colour) for what, colour in COLOURS.items()]
+    traces = [_phases(drawn), *events, _peaks(drawn, factor)]
     if drawn.capacity is not None and drawn.capacity <= top:
         name = f"capacity {drawn.capacity:,}"
         traces.append(limit_line(name, last, drawn.capacity / factor))
-    figure = go.Figure(traces)
+    figure = graph_objects().Figure(traces)
     few = " (steps joined)" if drawn.folded else ""
     figure.update_layout(**look(f"Phases and engines{few}: {ZOOM}"))
     figure.update_layout(
@@ -116,3 +68,59 @@ def _figure(drawn: PhaseBars, last: int, top: int) -> Figure:
     )  # fmt: skip
     figure.update_xaxes(title_text="Cycles", range=[0, last], tickformat="~s", anchor="y2")
     return figure
+
+
+def _phases(drawn: PhaseBars) -> Figure:
+    """Return a bar a phase, above the engines."""
+    bands = drawn.bands
+    return graph_objects().Bar(
+        y=[0] * len(bands), x=[band.width for band in bands], base=[band.start for band in bands],
+        orientation="h", width=0.8, showlegend=False,
+        marker={"color": _colours(drawn), "line": WHITE_BORDER},
+        text=[band.name for band in bands], **inside(11),
+        customdata=[
+            (band.name, f"layers {band.first} to {band.end - 1}", band.mode, band.stop)
+            for band in bands
+        ],
+        hovertemplate=(
+            "%{customdata[0]}: %{customdata[1]}, %{customdata[2]}<br>"
+            "[%{base:,}, %{customdata[3]:,})<extra></extra>"
+        ),
+    )  # fmt: skip
+
+
+def _events(drawn: PhaseBars, what: str, colour: str) -> Figure:
+    """Return the bars of one kind of work on the engines."""
+    own = drawn.of(what)
+    return graph_objects().Bar(
+        name=what, orientation="h", width=0.8, marker={"color": colour},
+        y=[row_of(e) for e in own], x=[e.end - e.start for e in own],
+        base=[e.start for e in own], visible=True if own else "legendonly",
+        showlegend=bool(own),
+        customdata=[
+            (drawn.bands[e.phase].name, "" if e.step < 0 else f", step {e.step}", e.end)
+            for e in own
+        ],
+        hovertemplate=(
+            f"{text(what)} of %{{customdata[0]}}%{{customdata[1]}}<br>"
+            "[%{base:,}, %{customdata[2]:,})<extra></extra>"
+        ),
+    )  # fmt: skip
+
+
+def _peaks(drawn: PhaseBars, factor: int) -> Figure:
+    """Return the memory that each phase needs, as bars below it."""
+    return graph_objects().Bar(
+        x=[band.start + band.width / 2 for band in drawn.bands],
+        width=[band.width for band in drawn.bands],
+        y=[band.peak / factor for band in drawn.bands], yaxis="y2", showlegend=False,
+        marker={"color": _colours(drawn), "line": WHITE_BORDER},
+        customdata=[(band.name, band.peak, band.peak_at) for band in drawn.bands],
+        hovertemplate=(
+            "%{customdata[0]}: %{customdata[1]:,} bytes, %{customdata[2]}<extra></extra>"
+        ),
+    )  # fmt: skip
+
+
+def _colours(drawn: PhaseBars) -> list[str]:
+    return [band_colour(index) for index in range(len(drawn.bands))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stagepack.contracts import JsonObject
+from stagepack.contracts import JsonObject, Number
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.estimate import Estimate
 from stagepack.report import format as as_text
@@ -20,6 +20,8 @@ from stagepack.report.figures import (
     text,
 )
 from stagepack.report.pipeline.numbers import (
+    MapRow,
+    Segment,
     Stack,
     capacities,
     cycle_stacks,
@@ -49,9 +51,7 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Figure:
     plotly.graph_objects.Figure
         A single trace, however many stages.
     """
-    go = graph_objects()
-    solutions = named(solutions)
-    rows = map_rows(instance, solutions)
+    rows = map_rows(instance, named(solutions))
     scale, place = map_scale(instance, "cycles")
     marks = [(row, s) for row in rows for s in row.segments]
     by_layer = ([s.first for _, s in marks], [s.end - s.first for _, s in marks])
@@ -59,45 +59,8 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Figure:
         scale: ([s.left for _, s in marks], [s.right - s.left for _, s in marks]),
         "layers": by_layer,
     }
-    base, width = spans[scale]
-    unit = "cycles" if scale == "cycles" else "layers"
-    hover = [
-        f"<b>{text(row.label)}</b>, stage {s.stage} on {text(s.device_name)}"
-        f"<br>layers {as_text.span(s.first, s.end)}"
-        f"<br>compute {as_text.number(s.compute)}<br>transfer {as_text.number(s.transfer)}"
-        f"<br>memory {as_text.quantity(s.memory)}"
-        for row, s in marks
-    ]
-    figure = go.Figure(
-        go.Bar(
-            orientation="h",
-            y=[text(row.label) for row, _ in marks],
-            x=width,
-            base=base,
-            text=[str(s.stage) for _, s in marks],
-            **inside(11, "inside"),
-            marker={
-                "color": [area_colour(s.stage) for _, s in marks],
-                "line": {"color": INK, "width": 1},
-            },
-            hovertext=hover,
-            hoverinfo="text",
-            showlegend=False,
-        )
-    )
-    values: list[JsonObject] = [
-        {
-            "x": 1,
-            "xref": "paper",
-            "xanchor": "left",
-            "xshift": 6,
-            "y": text(row.label),
-            "text": as_text.number(row.value),
-            "showarrow": False,
-            "font": {"size": 11, "color": MUTED},
-        }
-        for row in rows
-    ]
+    figure = graph_objects().Figure(_stages(marks, *spans[scale]))
+    values = [_value(row) for row in rows]
     longest = max([len(v["text"]) for v in values], default=0)
     figure.update_layout(
         **look(f"Stages over the layers (on the right: {instance.objective} objective)"),
@@ -115,14 +78,56 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Figure:
             )
         )
     figure.update_xaxes(
-        title_text="Cycles" if unit == "cycles" else "Layer",
-        tickformat=TICKS[unit],
+        title_text="Cycles" if scale == "cycles" else "Layer",
+        tickformat=TICKS[scale],
         range=[0, float(place[-1])],
     )
     figure.update_yaxes(
         autorange="reversed", showgrid=False, ticks="", automargin=True, title_text="Method"
     )
     return figure
+
+
+def _stages(
+    marks: Sequence[tuple[MapRow, Segment]], base: Sequence[Number], width: Sequence[Number]
+) -> Figure:
+    """Return one trace with the bars of all stages, from `base` on so wide."""
+    hover = [
+        f"<b>{text(row.label)}</b>, stage {s.stage} on {text(s.device_name)}"
+        f"<br>layers {as_text.span(s.first, s.end)}"
+        f"<br>compute {as_text.number(s.compute)}<br>transfer {as_text.number(s.transfer)}"
+        f"<br>memory {as_text.quantity(s.memory)}"
+        for row, s in marks
+    ]
+    return graph_objects().Bar(
+        orientation="h",
+        y=[text(row.label) for row, _ in marks],
+        x=width,
+        base=base,
+        text=[str(s.stage) for _, s in marks],
+        **inside(11, "inside"),
+        marker={
+            "color": [area_colour(s.stage) for _, s in marks],
+            "line": {"color": INK, "width": 1},
+        },
+        hovertext=hover,
+        hoverinfo="text",
+        showlegend=False,
+    )
+
+
+def _value(row: MapRow) -> JsonObject:
+    """Return what a solution is worth, on the right of its row."""
+    return {
+        "x": 1,
+        "xref": "paper",
+        "xanchor": "left",
+        "xshift": 6,
+        "y": text(row.label),
+        "text": as_text.number(row.value),
+        "showarrow": False,
+        "font": {"size": 11, "color": MUTED},
+    }
 
 
 def _scale(
