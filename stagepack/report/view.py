@@ -143,7 +143,7 @@ class View(Generic[InstanceT, SolutionT]):
             remedy="leave it out",
         )
 
-    def against_sheet(self, rows: Sequence[Mapping[str, object]]) -> Sheet:
+    def against_sheet(self, rows: Sequence[JsonObject]) -> Sheet:
         """Return what :meth:`against` found, for people."""
         return Sheet(list(rows[0]), [list(map(str, row.values())) for row in rows])
 

@@ -374,7 +374,7 @@ def _gap(gap: Gap, name: str) -> JsonObject:
     return {key: value for key, value in whole.items() if value or key not in ("low", "high")}
 
 
-def _named(instance: LmemPacking, pairs: Iterable[Any]) -> list[list[str]]:
+def _named(instance: LmemPacking, pairs: Iterable[Sequence[int]]) -> list[list[str]]:
     return [[instance.buffer_id(int(i)) for i in pair] for pair in pairs]
 
 

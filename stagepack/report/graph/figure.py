@@ -61,7 +61,7 @@ def _graph(drawn: PartitionDrawing, page: Layered) -> Figure:
     cell = min(WIDE / page.columns, TALL / page.height, 1.6 * LARGEST)
     crossing = page.crossing(drawn.stage)
     steps = 6 if len(page.begin) <= BOWS else 1
-    traces: list[Any] = []
+    traces: list[Figure] = []
     for apart, name, colour in (
         (False, "stays on its device", WITHIN),
         (True, "crosses", CROSSING),
@@ -95,7 +95,7 @@ def _joined(lines: Any) -> tuple[list[float | None], list[float | None]]:
     return found
 
 
-def _nodes(drawn: PartitionDrawing, page: Layered, largest: float) -> Any:
+def _nodes(drawn: PartitionDrawing, page: Layered, largest: float) -> Figure:
     instance, n = drawn.instance, drawn.instance.n
     colours = drawn.colours
     size = largest * diameters(instance)
@@ -170,7 +170,7 @@ def _stages(drawn: PartitionDrawing, drawings: Sequence[PartitionDrawing]) -> Fi
     return figure
 
 
-def _flows(drawn: PartitionDrawing) -> list[Any]:
+def _flows(drawn: PartitionDrawing) -> list[Figure]:
     go = graph_objects()
     most = max((flow.traffic for flow in drawn.flows), default=0) or 1
     written = [flow for flow in drawn.flows if flow.traffic]
@@ -223,7 +223,7 @@ def _device(drawn: PartitionDrawing, stage: int) -> str:
     )
 
 
-def _times(drawn: PartitionDrawing) -> list[Any]:
+def _times(drawn: PartitionDrawing) -> list[Figure]:
     """Return the bars of each stage: computing in its colour, receiving, sending."""
     passes = len({bar.name for bar in drawn.bars})
     width = 0.76 / (3 if drawn.apart else passes)
@@ -253,7 +253,7 @@ def _times(drawn: PartitionDrawing) -> list[Any]:
     return found
 
 
-def _memory(drawn: PartitionDrawing, largest: int) -> list[Any]:
+def _memory(drawn: PartitionDrawing, largest: int) -> list[Figure]:
     """Return the bars of memory, and capacities where there are any."""
     go = graph_objects()
     factor, _ = byte_unit(largest / 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from stagepack.contracts import JsonObject
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
@@ -119,7 +118,7 @@ def _map(drawn: PlanDrawing, last: int) -> Figure:
     return figure
 
 
-def _arcs(drawn: PlanDrawing, scale: float) -> list[Any]:
+def _arcs(drawn: PlanDrawing, scale: float) -> list[Figure]:
     """Return the tensors below the operators, those that go through global memory on top."""
     longest = max((arc.right - arc.left for arc in drawn.arcs), default=1)
     found = []
@@ -205,7 +204,7 @@ def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
     return figure
 
 
-def _memory(drawn: PlanDrawing, top: int, factor: int) -> list[Any]:
+def _memory(drawn: PlanDrawing, top: int, factor: int) -> list[Figure]:
     """Return what takes room in local memory, by its role."""
     alone = [group for group in drawn.groups if group.alone]
     found = [

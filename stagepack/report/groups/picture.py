@@ -336,7 +336,7 @@ def _fill(
         )  # fmt: skip
 
 
-def _legend(ax: Axes, handles: Sequence[Any]) -> None:
+def _legend(ax: Axes, handles: Sequence[object]) -> None:
     ax.legend(
         handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles),
         frameon=False, fontsize=8, handlelength=1.2, columnspacing=1.0, borderaxespad=0.1,

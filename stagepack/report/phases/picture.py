@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stagepack.instances.answer import require_instance
 from stagepack.report import format as as_text
@@ -106,7 +106,7 @@ def _engines(ax: Axes, drawn: PhaseBars) -> None:
     )  # fmt: skip
 
 
-def _memory(below: Any, drawn: PhaseBars) -> None:
+def _memory(below: Axes, drawn: PhaseBars) -> None:
     highest = max([band.peak for band in drawn.bands] + [drawn.capacity or 0])
     factor, unit = byte_unit(highest / 2)
     for index, band in enumerate(drawn.bands):

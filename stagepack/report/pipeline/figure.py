@@ -36,6 +36,10 @@ from stagepack.report.style import CAPACITY, INK, MUTED, area_colour, byte_unit
 TICKS = {"cycles": "~s", "layers": ","}
 
 
+Spans = tuple[Sequence[Number], Sequence[Number]]
+"""Where the bars of a map begin, and how wide they are."""
+
+
 def stage_map(instance: PipelinePartition, solutions: Any) -> Figure:
     """Return the map of the stages, one row a solution, with a switch between two scales.
 
@@ -55,7 +59,7 @@ def stage_map(instance: PipelinePartition, solutions: Any) -> Figure:
     scale, place = map_scale(instance, "cycles")
     marks = [(row, s) for row in rows for s in row.segments]
     by_layer = ([s.first for _, s in marks], [s.end - s.first for _, s in marks])
-    spans: dict[str, tuple[list[Any], list[Any]]] = {
+    spans: dict[str, Spans] = {
         scale: ([s.left for _, s in marks], [s.right - s.left for _, s in marks]),
         "layers": by_layer,
     }
@@ -130,9 +134,7 @@ def _value(row: MapRow) -> JsonObject:
     }
 
 
-def _scale(
-    unit: str, span: tuple[list[Any], list[Any]], title: str, end: float
-) -> tuple[str, str, list[Any]]:
+def _scale(unit: str, span: Spans, title: str, end: float) -> tuple[str, str, list[JsonObject]]:
     """Return a button that shows another scale."""
     bars = {"base": [span[0]], "x": [span[1]]}
     axis = {"range": [0, end], "title.text": title, "tickformat": TICKS[unit]}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.estimate import Estimate, estimate
+from stagepack.instances.profile import Array
 from stagepack.report.style import area_colour
 from stagepack.result import Result
 
@@ -45,7 +45,7 @@ class MapRow:
     segments: tuple[Segment, ...]
 
 
-def map_scale(instance: PipelinePartition, scale: str) -> tuple[str, np.ndarray[Any, Any]]:
+def map_scale(instance: PipelinePartition, scale: str) -> tuple[str, Array]:
     """Return the scale to use and the place of every cut on it, shape (n + 1,).
 
     Cycles where the instance has any by layer (``"cycles"``), else the layers' numbers
@@ -66,7 +66,9 @@ def map_scale(instance: PipelinePartition, scale: str) -> tuple[str, np.ndarray[
 
 
 def map_rows(
-    instance: PipelinePartition, solutions: Mapping[str, Any], scale: str = "cycles"
+    instance: PipelinePartition,
+    solutions: Mapping[str, PipelineSolution | Result[PipelineSolution]],
+    scale: str = "cycles",
 ) -> list[MapRow]:
     """Return one row a solution (or result that has one), its stages placed on the scale.
 

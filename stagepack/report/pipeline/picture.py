@@ -194,7 +194,7 @@ def memory_bars(
 
 
 def _bars(
-    draw: Callable[[Any, Estimate], None],
+    draw: Callable[[Axes, Estimate], None],
     words: str,
     instance: Any,
     solution: Any,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stagepack.contracts import JsonObject
+from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import host_cycles
@@ -156,7 +156,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         """
         return estimate(instance, solution).against(read_measured(measured))
 
-    def against_sheet(self, rows: Sequence[Mapping[str, Any]]) -> Sheet:
+    def against_sheet(self, rows: Sequence[JsonObject]) -> Sheet:
         """Return what :meth:`against` found: estimated, actual, difference, ratio."""
         lines = [
             [
@@ -273,7 +273,7 @@ def stages(estimate: Estimate) -> Sheet:
     return Sheet(header, rows, words, spare=spare, marks=marks, what="stage")
 
 
-def _figure(value: Any) -> str:
+def _figure(value: str | Number | None) -> str:
     return value if isinstance(value, str) else as_text.number(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def schedule_charts(instance: PipelineSchedule, solutions: Sequence[ScheduleSolu
 def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Figure:
     go = graph_objects()
     names = [text(device_label(instance, device)) for device in range(instance.d)]
-    traces: list[Any] = []
+    traces: list[Figure] = []
     for kind in np.unique(drawn.kind).tolist():
         name = kind_name(instance, kind)
         for tint in np.unique(drawn.tint).tolist():
@@ -102,8 +102,8 @@ def _figure(instance: PipelineSchedule, drawn: ScheduleBars, last: int) -> Figur
 
 
 def _memory(
-    go: Any, instance: PipelineSchedule, drawn: ScheduleBars, names: Sequence[str]
-) -> list[Any]:
+    go: ModuleType, instance: PipelineSchedule, drawn: ScheduleBars, names: Sequence[str]
+) -> list[Figure]:
     """Return the memory of every device over time, and the limits near it."""
     found = [
         go.Scatter(

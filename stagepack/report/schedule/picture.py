@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -139,7 +139,7 @@ def _finish(ax: Axes, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
     )  # fmt: skip
 
 
-def _memory(below: Any, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
+def _memory(below: Axes, instance: PipelineSchedule, drawn: ScheduleBars) -> None:
     quiet(below, "y")
     for device, (times, values) in enumerate(drawn.lines()):
         below.step(
