@@ -7,8 +7,13 @@ chains-on-chains partitioning; spans and cuts are own work.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from stagepack.instances.pipeline import Objective
 from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Array
 
 
 def objective_bound(costs: RangeCosts) -> int:
@@ -27,3 +32,46 @@ def objective_bound(costs: RangeCosts) -> int:
             return max(compute, costs.cut_bound())
         case _:
             return compute
+
+
+def dearest_span(costs: RangeCosts, pause: Callable[[], object]) -> tuple[int, int, int]:
+    """Return a lower bound on the largest compute, receive and send together, in ticks, and why.
+
+    Whatever no cut may split lies in some stage, which begins before it and ends after it, where
+    that is cheapest; also returned are the two cuts for which that is dearest.  Needs costs that
+    add up.  O(n), `pause` is called between passes.
+    """
+    cuts = np.flatnonzero(costs.allowed)
+    pause()
+    prefix = costs.prefix[costs.prefix[:, -1].argmin()][cuts]  # of the fastest devices
+    pause()
+    begun = prefix - costs.recv.min(axis=0)[cuts]
+    pause()
+    pause()
+    ended = prefix + costs.send.min(axis=0)[cuts]
+    pause()
+    earliest = np.maximum.accumulate(begun)
+    pause()
+    latest = np.minimum.accumulate(ended[::-1])[::-1]
+    pause()
+    needed = latest[1:] - earliest[:-1]
+    span = int(needed.argmax())
+    first, last = int(begun[: span + 1].argmax()), span + 1 + int(ended[span + 1 :].argmin())
+    return int(needed[span]) + costs.host, int(cuts[first]), int(cuts[last])
+
+
+def cheap_cuts(costs: RangeCosts, most: int, pause: Callable[[], object]) -> Array:
+    """Return about `most` of the cuts, the cheapest of equally many in a row, bool, (n + 1,).
+
+    Cheap is what receives and sends little.  O(n).
+    """
+    cuts = np.flatnonzero(costs.allowed)
+    width = max(1, len(cuts) // most)
+    pause()
+    price = (costs.recv.min(axis=0) + costs.send.min(axis=0))[cuts]
+    pause()
+    rows = price[: len(cuts) // width * width].reshape(-1, width)
+    chosen = np.zeros(costs.n + 1, dtype=bool)
+    chosen[cuts[rows.argmin(axis=1) + width * np.arange(len(rows))]] = True
+    chosen[[0, costs.n]] = True
+    return chosen

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from stagepack.errors import InputError
 from stagepack.heuristics.pipeline import staircase
-from stagepack.heuristics.pipeline.bounds import objective_bound
-from stagepack.heuristics.pipeline.prober import LeastLimit, load_kernels
+from stagepack.heuristics.pipeline.bounds import cheap_cuts, dearest_span, objective_bound
+from stagepack.heuristics.pipeline.prober import MANY_CELLS, LeastLimit, load_kernels
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.progress import Progress
+
+FEW = 20_000
+"""Cuts, or four for a device, of the chain on which a large search for the least sum begins."""
 
 
 def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
@@ -41,11 +44,14 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
 
 
 def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
-    known = None if progress.solution is None else costs.largest_compute(progress.solution)
     two_limits = costs.instance.objective is Objective.TRANSFER_BOUNDED
     floor = costs.compute_bound() if two_limits else objective_bound(costs)
     rest = costs.transfer_bound() + costs.host if two_limits else 0
-    search, offered = LeastLimit(costs, floor, progress, known), None
+    if costs.instance.objective is Objective.SUM and not costs.tabular:
+        search = _from_few_cuts(costs, floor, progress)
+    else:
+        search = LeastLimit(costs, floor, progress, _known(costs, progress))
+    known, offered = _known(costs, progress), None
     if two_limits and known is not None and search.first_cells > staircase.MANY_CELLS:
         # Compute does not narrow the windows down, limits on transfer may.
         staircase.descend(search, floor, progress)
@@ -66,3 +72,32 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
     if two_limits:
         staircase.descend(search, search.bound, progress)
     return True
+
+
+def _known(costs: RangeCosts, progress: Progress[PipelineSolution]) -> int | None:
+    """Return what the best partition known needs of the limit on compute, in ticks."""
+    return None if progress.solution is None else costs.largest_compute(progress.solution)
+
+
+def _from_few_cuts(
+    costs: RangeCosts, floor: int, progress: Progress[PipelineSolution]
+) -> LeastLimit:
+    """Return the search for the least sum; where it is a large one a chain of few cuts is first."""
+    bound, *around = dearest_span(costs, progress.require_time)
+    floor = max(floor, bound)
+    progress.raise_bound(costs.bound(floor), "work bound")
+    search, most = LeastLimit(costs, floor, progress, _known(costs, progress)), 4 * costs.k
+    most = max(FEW, most)
+    if search.first_cells <= MANY_CELLS or 2 * most > costs.allowed.sum():
+        return search
+    cuts = cheap_cuts(costs, most, progress.require_time)
+    cuts[around] = True
+    first = LeastLimit(costs, floor, progress, _known(costs, progress), cuts)
+    while not (first.done or first.infeasible):
+        first.go_on()
+        progress.require_time()
+    if first.best is None:
+        return search
+    progress.offer(first.best_partition(), "dp")
+    progress.require_time()
+    return LeastLimit(costs, floor, progress, _known(costs, progress))

@@ -14,7 +14,8 @@ OVERLAP               w <= C, r <= C, s <= C
 
 Two things keep a search short.  Tails are placed only where stages of at most C ticks could cover
 the layers before them and those after them: a probe near the optimum looks at few layers, and
-keeps cells for these windows alone.  And a probe that fails says up to which limits no tail more
+keeps cells for these windows alone; in the mode SUM what the cheapest cuts nearby receive and send
+is a part of these ticks.  And a probe that fails says up to which limits no tail more
 could be placed, so that bisection skips them.
 
 One function is called from outside, :func:`search`: every other way in would be compiled again.
@@ -36,6 +37,7 @@ from stagepack.instances.profile import Array
 
 BOTTLENECK, TRANSFER_BOUNDED, SUM, OVERLAP = range(4)
 UNLIMITED = 2**61
+LOOKED = 100  # cuts next to one, that may be cheaper, at which to look
 
 # The fields of a search's state, an array of int64:
 (
@@ -271,17 +273,57 @@ def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
         end, last = n, n - chain.after[chain.source[t]]
         if a < n:
             end, beyond = a, chain.reach[chain.window[t], a] + 1
-            furthest = chain.prefix[c, a] + compute_limit
+            begun = _begun(chain, c, a)
             while beyond - end > 1:
                 middle = (end + beyond) // 2
-                if chain.prefix[c, middle] <= furthest:
+                if chain.prefix[c, middle] - begun <= compute_limit:
                     end = middle
                 else:
                     beyond = middle
             if beyond <= min(last, chain.reach[chain.window[t], a]):
-                needed = chain.prefix[c, beyond] - chain.prefix[c, a]
+                needed = chain.prefix[c, beyond] - begun
                 scratch.next_limits[0] = min(scratch.next_limits[0], needed)
+            for _ in range(LOOKED if chain.mode == SUM else 0):
+                needed = chain.prefix[c, end] + chain.send[c, end] - begun
+                if end == a or needed <= compute_limit:
+                    break
+                scratch.next_limits[0] = min(scratch.next_limits[0], needed)
+                end -= 1
         ahead[chain.source[t]] = max(ahead[chain.source[t]], min(end, last))
+
+
+@inner
+def _begun(chain: Chain, c: int, a: int) -> int:
+    """Return what the compute up to the end of a stage counts from: it begins at `a` or before.
+
+    Where what it receives counts, too, it may rather begin a little earlier.
+    """
+    most = chain.prefix[c, a]
+    if chain.mode != SUM:
+        return most
+    most -= chain.recv[c, a]
+    for back in range(1, LOOKED):
+        if back > a or chain.prefix[c, a - back] <= most:
+            return most - chain.host
+        most = max(most, chain.prefix[c, a - back] - chain.recv[c, a - back])
+    return max(most, chain.prefix[c, a - LOOKED + 1]) - chain.host
+
+
+@inner
+def _ended(chain: Chain, c: int, b: int) -> int:
+    """Return what the compute up to the beginning of a stage counts to: it ends at `b` or later.
+
+    Where what it sends counts, too, it may rather end a little later.
+    """
+    least = chain.prefix[c, b]
+    if chain.mode != SUM:
+        return least
+    least += chain.send[c, b]
+    for on in range(1, LOOKED):
+        if b + on == len(chain.allowed) or chain.prefix[c, b + on] >= least:
+            return least + chain.host
+        least = min(least, chain.prefix[c, b + on] + chain.send[c, b + on])
+    return min(least, chain.prefix[c, b + LOOKED - 1]) + chain.host
 
 
 @inner
@@ -301,15 +343,17 @@ def _look_behind(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
         if b > n:
             continue
         first, low, q = 0, b, chain.target[t]
+        ended = _ended(chain, c, b)
         while first < low:  # the first layer from which a stage reaches b
             middle = (first + low) // 2
-            if (
-                chain.prefix[c, b] - chain.prefix[c, middle] <= compute_limit
-                and chain.reach[row, middle] >= b
-            ):
+            if ended - chain.prefix[c, middle] <= compute_limit and chain.reach[row, middle] >= b:
                 low = middle
             else:
                 first = middle + 1
+        for _ in range(LOOKED if chain.mode == SUM else 0):
+            if first == b or ended - chain.prefix[c, first] + chain.recv[c, first] <= compute_limit:
+                break
+            first += 1
         behind[q] = min(behind[q], max(first, chain.before[q]))
 
 
@@ -349,7 +393,7 @@ def _place_by_window(
             beyond = queue[head]
             head += 1
         if head < tail:
-            if not chain.allowed[a] or cells[at + a]:
+            if not chain.allowed[a] or (a >= scratch.behind[q] and cells[at + a]):
                 continue
             end = queue[head]
             work, r, s = prefix[c, end] - prefix[c, a], recv[c, a], send[c, end]

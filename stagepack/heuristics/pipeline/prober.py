@@ -255,6 +255,8 @@ class LeastLimit(Prober):
     progress : Progress, optional
     known : int, optional
         What some partition needs of the compute limit.
+    cuts : ndarray of bool, shape (n + 1,), optional
+        Only partitions at these, of those allowed, are looked at.
 
     Attributes
     ----------
@@ -272,8 +274,13 @@ class LeastLimit(Prober):
         floor: int,
         progress: Progress[PipelineSolution] | None = None,
         known: int | None = None,
+        cuts: Array | None = None,
     ) -> None:
         super().__init__(costs, progress)
+        if cuts is not None:
+            whole, _ = self._chains[UNLIMITED]
+            self._cuts = np.flatnonzero(cuts).astype(np.int32)
+            self._chains = {UNLIMITED: (self._shortened(whole, cuts), self._cuts)}
         self._state = self._kernels.first_state(floor, UNLIMITED if known is None else known)
         self._lower_aims = 3
         self._best_cuts = self._cuts

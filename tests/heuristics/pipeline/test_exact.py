@@ -20,7 +20,7 @@ from stagepack.heuristics.pipeline import (
     reference,
     staircase,
 )
-from stagepack.heuristics.pipeline.bounds import objective_bound
+from stagepack.heuristics.pipeline.bounds import dearest_span, objective_bound
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.progress import Progress, Stopped
@@ -420,3 +420,82 @@ def test_many_devices_are_filled_alike_compiled_or_not(
     monkeypatch.setattr(bisect, "MANY_DEVICES", 1)
     assert run(bisect.solve, instance).solution == plain.solution
     assert plain.objective == run(dp.solve, instance).objective
+
+
+def unlike(n: int, devices: int, seed: int = 0, **more: Any) -> PipelinePartition:
+    """Return a chain whose cuts receive and send different amounts."""
+    draw = np.random.default_rng(seed)
+    given: dict[str, Any] = {
+        "forward": draw.integers(0, 10**6, n),
+        "in_bytes": draw.integers(0, 10**8, n + 1),
+        "out_bytes": draw.integers(0, 10**8, n + 1),
+    }
+    return PipelinePartition.from_arrays(
+        devices=devices, bandwidth=10.0, objective="sum", **{**given, **more}
+    )
+
+
+def test_transfers_narrow_the_windows_of_sums() -> None:
+    instance = unlike(20_000, 100)
+    costs, best = RangeCosts(instance), run(dp.solve, instance).objective
+    assert best is not None
+    limit = int(best * costs.scale)
+    spare = (100 * limit - int(costs.prefix[0, -1])) // 500_000  # layers that still have room
+    assert prober.Prober(costs).cells(limit, prober.UNLIMITED) < 100 * spare / 3
+
+
+def test_the_bound_of_a_giant_layer_counts_what_is_moved_around_it() -> None:
+    cycles = np.random.default_rng(1).integers(0, 10**6, 399)
+    cycles[137] = 10**9
+    instance = unlike(399, 7, forward=cycles)
+    costs = RangeCosts(instance)
+    bound, first, last = dearest_span(costs, lambda: None)
+    assert first <= 137 < last
+    assert bound == costs.compute(first, last, 0) + costs.transfer(first, last, 0)
+    assert bound > costs.prefix[0, 138] - costs.prefix[0, 137]
+    assert costs.bound(bound) == run(dp.solve, instance).objective
+
+
+@given(data=st.data())
+@settings(max_examples=100)
+def test_no_bound_of_a_span_exceeds_the_optimum(data: st.DataObject) -> None:
+    instance = data.draw(pipelines(tables=False, objective=Objective.SUM))
+    best = brute_force(instance)
+    costs = RangeCosts(instance)
+    bound = costs.bound(dearest_span(costs, lambda: None)[0])
+    assert best is None or bound <= best + instance.tolerance * best
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_chain_of_few_cuts_comes_before_large_searches(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = unlike(120, 4, seed, fewer_stages=bool(seed % 2))
+    best = run(dp.solve, instance).objective
+    asked: list[int] = []
+    cheap_cuts = dp.cheap_cuts
+
+    def chosen(*given: Any) -> Any:
+        found = cheap_cuts(*given)
+        asked.append(int(found.sum()))
+        return found
+
+    monkeypatch.setattr(dp, "cheap_cuts", chosen)
+    monkeypatch.setattr(dp, "MANY_CELLS", -1)
+    monkeypatch.setattr(dp, "FEW", 1)
+    progress = run(dp.solve, instance)
+    assert progress.objective == best
+    assert progress.outcome()[0] is Status.OPTIMAL
+    assert len(asked) == 1
+    assert 16 < asked[0] < 22
+
+
+def test_a_giant_layer_leaves_no_large_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    cycles = np.random.default_rng(1).integers(0, 10**6, 8_000)
+    cycles[3_000] = 10**11
+    monkeypatch.setattr(dp, "MANY_CELLS", 10_000)
+    monkeypatch.setattr(prober, "MANY_CELLS", 10_000)
+    monkeypatch.setattr(dp, "FEW", 1)
+    monkeypatch.setattr(prober, "MOST_CELLS", 100_000)  # all have 400,000
+    progress = run(dp.solve, unlike(8_000, 50, forward=cycles))
+    assert progress.outcome()[0] is Status.OPTIMAL
