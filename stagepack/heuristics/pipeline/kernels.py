@@ -27,7 +27,7 @@ own work, after the recurrence of *Auto Pipeline* (:mod:`.reference`).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -293,7 +293,7 @@ def _look_ahead(chain: Chain, compute_limit: int, scratch: Scratch) -> None:
 
 
 @inner
-def _begun(chain: Chain, c: int, a: int) -> int:
+def _begun(chain: Chain, c: int, a: int) -> Any:
     """Return what the compute up to the end of a stage counts from: it begins at `a` or before.
 
     Where what it receives counts, too, it may rather begin a little earlier.
@@ -310,7 +310,7 @@ def _begun(chain: Chain, c: int, a: int) -> int:
 
 
 @inner
-def _ended(chain: Chain, c: int, b: int) -> int:
+def _ended(chain: Chain, c: int, b: int) -> Any:
     """Return what the compute up to the beginning of a stage counts to: it ends at `b` or later.
 
     Where what it sends counts, too, it may rather end a little later.

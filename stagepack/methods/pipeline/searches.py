@@ -196,7 +196,7 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
     unsupported = {method.name: method.unsupported for method in METHODS}
     for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
-            if name == "bisect":
+            if name == "bisect" and settings.warm_start != "auto":  # it is as fast as any rule
                 _start(instance, progress, settings)
                 progress.require_time()
             _PARTS[name](instance, progress, settings)

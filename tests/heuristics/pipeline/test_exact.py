@@ -15,6 +15,7 @@ from stagepack.errors import InputError
 from stagepack.heuristics.pipeline import (
     baselines,
     bisect,
+    bounds,
     dp,
     prober,
     reference,
@@ -473,14 +474,13 @@ def test_a_chain_of_few_cuts_comes_before_large_searches(
     instance = unlike(120, 4, seed, fewer_stages=bool(seed % 2))
     best = run(dp.solve, instance).objective
     asked: list[int] = []
-    cheap_cuts = dp.cheap_cuts
 
     def chosen(*given: Any) -> Any:
-        found = cheap_cuts(*given)
+        found = bounds.cheap_cuts(*given)
         asked.append(int(found.sum()))
         return found
 
-    monkeypatch.setattr(dp, "cheap_cuts", chosen)
+    monkeypatch.setattr("stagepack.heuristics.pipeline.dp.cheap_cuts", chosen)
     monkeypatch.setattr(dp, "MANY_CELLS", -1)
     monkeypatch.setattr(dp, "FEW", 1)
     progress = run(dp.solve, instance)
