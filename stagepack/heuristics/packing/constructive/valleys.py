@@ -41,8 +41,8 @@ from stagepack.instances.profile import Array
 STEPS = 100_000
 """Steps of the kernel before it returns to Python: less than a tenth of a second."""
 
-STEP, EACH = 1.2e-7, 3e-7
-"""Seconds of a step, and of a block beside that."""
+STEP, EACH, USUAL = 1.2e-7, 3e-7, 5
+"""Seconds of a step, of a block beside that, and how many steps a block usually takes."""
 
 WIDEST_RING, RINGS = 1.25, 10
 """The largest ring that is tried, as a part of the greatest load, and how often it is halved."""
@@ -211,6 +211,7 @@ def place(
     if over():
         return None
     effort.spend(effort.LOOK + EACH * len(order))
+    effort.spend(STEP * min(STEPS, USUAL * len(order)))  # the last call
     while not fill(table, skyline, placed, STEPS):
         effort.spend(STEP * STEPS)
         if over():

@@ -1,7 +1,7 @@
 """Packings built from a core: the blocks alive where memory is nearly full come first.
 
 Where time is long, few sections are nearly full.  The blocks that live in them, the core, are
-packed first and well, by dives and by annealing; all others go into the gaps, greedily.  Those that
+packed first and well, by dives and local search; all others go into the gaps, greedily.  Those that
 end up too high join the core, and it begins anew: a few rounds reach the load bound or come within
 some thousandths of it.  A round costs a greedy placement of all blocks.  Source: own work.
 """
@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive import valleys
 from stagepack.heuristics.packing.constructive.dive import ORDERS, place
 from stagepack.heuristics.packing.constructive.greedy import LARGE, KeepGoing, place_in_order
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
@@ -31,8 +33,9 @@ COMPLETING = ("best-fit-lifetime", "classes", "best-fit-heaviest")
 LARGEST_DIVE = 20_000
 """Blocks in a core that is packed by dives; with more, only rules."""
 
-MOST_MEETINGS = 4_000_000
-"""Pairs of blocks in a core that is annealed."""
+MANY_MEETINGS, MOST_MEETINGS = 1_000_000, 10_000_000
+"""Pairs of blocks, in either order, in a core that valleys are filled with again and again, and at
+most in one that is annealed."""
 
 ROUNDS = 24
 """Times that a core grows."""
@@ -200,14 +203,30 @@ def _part(blocks: Blocks, members: Array) -> Blocks:
 def _pack_core(
     core: Blocks, before: Array, target: int, seed: int, legs: int, keep_going: KeepGoing
 ) -> Array | None:
-    """Return the lowest packing of the core by dives, rules and, failing these, annealing.
+    """Return the lowest packing of the core by dives, rules and, failing these, local search.
 
     `before` is its packing in the last round, -1 for blocks not yet placed.
     """
     measures = Measures(core)
     found = _Found(core, None)
-    if (before >= 0).all():
+    if (before >= 0).all():  # no block has joined: what was built would be built again
         found.offer(before, "last round")
+    else:
+        _build(core, measures, target, keep_going, found)
+    meetings = int(measures.meetings.sum())
+    if found.offsets is not None and found.peak > target and meetings > MANY_MEETINGS:
+        _fill_anew(core, target, annealing.LEG * legs, keep_going, found)
+    if found.offsets is None or found.peak <= target or meetings > MOST_MEETINGS:
+        return found.offsets
+    return annealing.improve(
+        core, found.offsets, target=target, seed=seed, legs=legs, keep_going=keep_going
+    )
+
+
+def _build(
+    core: Blocks, measures: Measures, target: int, keep_going: KeepGoing, found: _Found
+) -> None:
+    """Pack the core by dives and rules."""
     for keys in ORDERS.values() if core.b <= LARGEST_DIVE else ():
         if found.peak > target:
             found.offer(
@@ -220,13 +239,30 @@ def _pack_core(
             found.offer(
                 place_in_order(core, order, policy=rule.policy, keep_going=keep_going), name
             )
-    if found.offsets is None or found.peak <= target:
-        return found.offsets
-    if int(measures.meetings.sum()) > MOST_MEETINGS:
-        return found.offsets
-    return annealing.improve(
-        core, found.offsets, target=target, seed=seed, legs=legs, keep_going=keep_going
-    )
+
+
+def _fill_anew(
+    core: Blocks, target: int, seconds: float, keep_going: KeepGoing, found: _Found
+) -> None:
+    """Fill valleys by all classes, then again and again by the best ones, for so much work."""
+    spans, until = valleys.Spans(core), effort.spent() + seconds
+    tries = []
+    for key in valleys.KEYS:
+        offsets = valleys.place(spans, valleys.classes_by(key, spans), keep_going=keep_going)
+        if offsets is not None:
+            tries.append((int((offsets + core.size).max()), key, offsets))
+            found.offer(offsets, key)
+    if tries:
+        _, key, offsets = min(tries, key=lambda item: item[0])
+        valleys.improve(
+            spans,
+            offsets,
+            key,
+            target=target,
+            known=found.peak,
+            keep_going=lambda: effort.spent() < until and keep_going(),
+            on_solution=lambda better: found.offer(better, "valleys, anew"),
+        )
 
 
 def _complete(

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.local_search import cores
-from stagepack.instances.packing import PackingSolution
+from stagepack.instances import catalog
+from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from tests.heuristics.packing.constructive.test_greedy import random_plain
 from tests.packing_cases import tight
@@ -34,6 +37,44 @@ def test_best_reaches_the_optimum_of_a_tight_instance() -> None:
     offsets = cores.best(blocks, target=17)
     assert offsets is not None
     assert (offsets + blocks.size).max() == 17
+
+
+def dense_core() -> Blocks:
+    """Return blocks of which all are alive where memory is nearly full; dives leave a percent."""
+    instance = catalog.load("packing/random/training", buffers=1500, layers=8, kept=60, seed=0)
+    assert isinstance(instance, LmemPacking)
+    blocks = Blocks.of(instance).rounded
+    heaviest = Measures(blocks).heaviest_load
+    return cores._part(blocks, np.flatnonzero(heaviest >= cores.CORE * blocks.load.max()))
+
+
+def test_a_core_in_which_many_meet_is_filled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = dense_core()
+    target = int(core.load.max())
+    nothing = np.full(core.b, -1, dtype=np.int64)
+
+    def peak(many: int) -> int:
+        monkeypatch.setattr(cores, "MANY_MEETINGS", many)
+        monkeypatch.setattr(cores, "MOST_MEETINGS", 0)
+        with effort.counting():
+            packed = cores._pack_core(core, nothing, target, 0, 12, lambda: True)
+        assert packed is not None
+        assert (packed >= 0).all()
+        return int((packed + core.size).max()) - target
+
+    assert 0 <= peak(0) < 0.6 * peak(core.b**2)
+
+
+def test_what_was_built_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = dense_core()
+    target = int(core.load.max())
+    nothing = np.full(core.b, -1, dtype=np.int64)
+    before = cores._pack_core(core, nothing, target, 0, 2, lambda: True)
+    assert before is not None
+    monkeypatch.setattr(cores, "place", lambda *_, **__: pytest.fail("built again"))
+    after = cores._pack_core(core, before, target, 1, 2, lambda: True)
+    assert after is not None
+    assert (after + core.size).max() <= (before + core.size).max()
 
 
 def test_best_stops_when_told() -> None:
