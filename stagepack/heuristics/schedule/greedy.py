@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -138,7 +137,7 @@ class Lists:
 
 def search(
     instance: PipelineSchedule,
-    progress: Progress[Any],
+    progress: Progress[ScheduleSolution],
     settings: Settings,
     effort: Effort | None = None,
 ) -> None:
@@ -166,7 +165,10 @@ def search(
 
 
 def _search(
-    instance: PipelineSchedule, progress: Progress[Any], settings: Settings, effort: Effort
+    instance: PipelineSchedule,
+    progress: Progress[ScheduleSolution],
+    settings: Settings,
+    effort: Effort,
 ) -> None:
     run = OrderSearch(instance, progress, settings.seed, effort)
     if progress.solution is not None:
@@ -206,7 +208,7 @@ class OrderSearch:
     def __init__(
         self,
         instance: PipelineSchedule,
-        progress: Progress[Any],
+        progress: Progress[ScheduleSolution],
         seed: int,
         effort: Effort | None = None,
     ) -> None:
@@ -536,7 +538,7 @@ def _together(stages: list[int], chain: list[int]) -> list[list[int]]:
     return list(found.values())
 
 
-def _column(values: Any) -> Array:
+def _column(values: Sequence[int] | Array) -> Array:
     return np.array(values, dtype=np.int64)
 
 

@@ -19,7 +19,6 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,7 @@ def unsupported(instance: PipelineSchedule) -> str:
 
 def search(
     instance: PipelineSchedule,
-    progress: Progress[Any],
+    progress: Progress[ScheduleSolution],
     settings: Settings,
     start: ScheduleSolution | None = None,
     effort: Effort | None = None,
@@ -96,7 +95,7 @@ def search(
 
 def _search(
     instance: PipelineSchedule,
-    progress: Progress[Any],
+    progress: Progress[ScheduleSolution],
     settings: Settings,
     start: ScheduleSolution | None,
     effort: Effort,

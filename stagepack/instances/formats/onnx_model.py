@@ -16,11 +16,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.groups import (
@@ -217,7 +218,7 @@ class _Reader:
         else:
             self._operator(node, given, weights)
 
-    def _said(self, node: NodeProto) -> dict[str, Any]:
+    def _said(self, node: NodeProto) -> JsonObject:
         """Return the attributes of a node."""
         return {attribute.name: self._value(attribute) for attribute in node.attribute}
 
@@ -355,7 +356,7 @@ class _Reader:
     def _windowed(self, node: NodeProto, given: list[str], weights: list[str], label: str) -> None:
         """Add a convolution or a pooling."""
         own, said = node.output[0], self._said(node)
-        folded: dict[str, Any] = {}
+        folded: JsonObject = {}
         if "Conv" in node.op_type:
             if not weights:
                 raise _unknown(f"{node.op_type} without constant weights", node)
@@ -383,7 +384,7 @@ class _Reader:
             self._other(own, given, label)
             return
         stands, shape, columns = self._stands(given[0]), shapes[0], self._shape(own)[-1]
-        folded: dict[str, Any] = {"weights": self._weights(columns, weights)}
+        folded: JsonObject = {"weights": self._weights(columns, weights)}
         if len(shape) == 2 and shape[1] == math.prod(stands[1:]):  # all values, as they stand
             read = self._written(given[0])
             written: Shape = (stands[0], columns, *(1 for _ in stands[2:]))
@@ -502,7 +503,7 @@ def _unknown(what: str, node: NodeProto) -> InputError:
     )
 
 
-def _window(said: Mapping[str, Any], node: NodeProto, size: Shape) -> dict[str, Any]:
+def _window(said: JsonObject, node: NodeProto, size: Shape) -> JsonObject:
     """Return the fields of a window over rows and columns, and depth, of so many values.
 
     Raises

@@ -123,7 +123,7 @@ def capacity(given: Given, k: int) -> Array | None:
     return arrays.integers(given, "capacity", "accelerator", k, least=0, spread=True)
 
 
-def by_node(given: Any, name: str, known: Sequence[Any]) -> Any:
+def by_node(given: Any, name: str, known: Sequence[object]) -> Any:
     """Return figures in the order of the nodes.
 
     Parameters
@@ -149,7 +149,7 @@ def by_node(given: Any, name: str, known: Sequence[Any]) -> Any:
     return [given[node] for node in known]
 
 
-def edges(given: Iterable[tuple[Any, Any]], known: Sequence[Any]) -> Array:
+def edges(given: Iterable[tuple[Any, Any]], known: Sequence[object]) -> Array:
     """Return pairs of positions of nodes, shape (edges, 2).
 
     Parameters

@@ -10,10 +10,10 @@ from which the program was written, nor at its slices, timesteps and lifetimes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import index
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
@@ -68,7 +68,7 @@ class Written(NamedTuple):
 
 
 def check_group_program(
-    instance: GroupingData, program: Mapping[str, Any]
+    instance: GroupingData, program: JsonObject
 ) -> tuple[tuple[Violation, ...], int]:
     """Run a program symbolically; return what goes wrong, and its cycles.
 

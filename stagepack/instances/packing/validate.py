@@ -63,7 +63,7 @@ def _require_buffers(array: Array, name: str, n: int) -> None:
         )
 
 
-def records(values: Iterable[Any], shape: type[RecordT], name: str) -> Iterator[RecordT]:
+def records(values: Iterable[object], shape: type[RecordT], name: str) -> Iterator[RecordT]:
     """Yield `values` as records, given as such or as tuples of their fields.
 
     Parameters

@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
@@ -76,7 +75,7 @@ class Execution:
 
 
 def check_program(
-    instance: PhaseData, program: Mapping[str, Any]
+    instance: PhaseData, program: Mapping[str, object]
 ) -> tuple[tuple[Violation, ...], int]:
     """Run a program symbolically; return what goes wrong, and its cycles.
 

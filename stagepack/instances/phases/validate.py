@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -13,14 +13,14 @@ from stagepack.errors import InputError
 from stagepack.instances.arrays import integer
 from stagepack.instances.phases.data import PhaseData
 from stagepack.instances.profile import Chip, Lifetimes, ModelProfile
-from stagepack.instances.words import LARGEST
+from stagepack.instances.words import LARGEST, Words
 
 WordT = TypeVar("WordT", bound=StrEnum)
 STATE = "optimiser state"
 RATES = ("remote_bandwidth", "host_bandwidth", "tile_bandwidth", "gather_bandwidth")
 
 
-def choices(given: Iterable[Any], words: type[WordT], name: str) -> tuple[WordT, ...]:
+def choices(given: Iterable[object], words: type[WordT], name: str) -> tuple[WordT, ...]:
     """Return words in the order in which the vocabulary lists them, each once.
 
     Parameters
@@ -145,7 +145,7 @@ def batch(
     return size, whole
 
 
-def chip(given: Chip | None, facts: Mapping[str, Any]) -> Chip:
+def chip(given: Chip | None, facts: Words) -> Chip:
     """Return the chip with the facts that are not None.
 
     Parameters
@@ -331,14 +331,14 @@ def derived(profile: ModelProfile) -> JsonObject:
 
 def _classes(profile: ModelProfile, sizes: list[int], skipped: set[tuple[int, int]]) -> list[int]:
     """Return classes of layers: equal code, figures and bytes read and written, equal skips."""
-    seen: dict[Any, int] = {}
+    seen: dict[object, int] = {}
     found = []
     for at, layer in enumerate(profile.layers):
         far = sorted(at - u for u, v in skipped if v == at and u >= 0)
         host = any(u < 0 for u, v in skipped if v == at)
         code = tuple(sorted(layer.shared)) or (at,)
         held = tuple(sorted(layer.exclusive.items()))
-        key: Any = (code, held, layer.forward, layer.backward, layer.temporary, layer.stash)
-        key = (*key, sizes[at], sizes[at + 1], tuple(far), host)
+        own = (code, held, layer.forward, layer.backward, layer.temporary, layer.stash)
+        key = (*own, sizes[at], sizes[at + 1], tuple(far), host)
         found.append(seen.setdefault(key, len(seen)))
     return found

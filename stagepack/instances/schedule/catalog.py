@@ -7,7 +7,7 @@ these units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from stagepack.instances.problem import Generator
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.words import Words
 
-UNITS: Mapping[str, Any] = {"forward": 1, "backward": 1, "weight": 1, "latency": 0}
+UNITS: Words = {"forward": 1, "backward": 1, "weight": 1, "latency": 0}
 # Where the networks that do not train on four IPUs are trained.
 CLUSTERS = {
     "bert-large": "ipu-pod8",
@@ -312,7 +312,7 @@ def _limited(
 
 
 def _made(
-    make: Callable[..., PipelineSchedule], own: Mapping[str, Any], given: Words
+    make: Callable[..., PipelineSchedule], own: Words, given: Words
 ) -> Callable[..., PipelineSchedule]:
     """Return a function of all parameters: those of `make`, and those that change any schedule."""
 
@@ -326,7 +326,7 @@ def _made(
 
 def _entry(
     make: Callable[..., PipelineSchedule],
-    own: Mapping[str, Any],
+    own: Words,
     description: str,
     given: Words = _LIMITED,
 ) -> Generator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -23,7 +23,7 @@ def arguments(
     solution: PipelineSolution | Result[PipelineSolution],
     microbatches: Any,
     split: bool,
-    options: Mapping[str, Any],
+    options: JsonObject,
 ) -> JsonObject:
     """Return what describes the stages that `solution` makes, for ``from_arrays`` of schedules.
 

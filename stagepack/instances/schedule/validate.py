@@ -18,7 +18,7 @@ MOST_STAGES = 2**14
 """Stages and operations up to which every step of every method keeps its time and memory."""
 
 
-def edges(values: Iterable[Any] | None, p: int) -> tuple[tuple[int, int], ...]:
+def edges(values: Iterable[object] | None, p: int) -> tuple[tuple[int, int], ...]:
     """Return edges (producer, consumer) between `p` stages; the chain for None.
 
     Raises
@@ -68,7 +68,7 @@ def _edge(at: int, value: Any) -> tuple[int, int]:
     return producer, consumer
 
 
-def names(values: Iterable[Any] | None, name: str, n: int, per: str) -> tuple[str, ...] | None:
+def names(values: Iterable[object] | None, name: str, n: int, per: str) -> tuple[str, ...] | None:
     """Return `n` names as text, or None where none are given.
 
     Parameters

@@ -24,6 +24,7 @@ from stagepack.methods.phases.explain import conclude_infeasible
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
+from stagepack.solvers import Engine
 
 PhaseProgress = Progress[PhaseSolution]
 Run = Callable[[PhaseSchedule, PhaseProgress, Settings], None]
@@ -238,7 +239,7 @@ class Choices:
         choice: Hashable,
         build: Callable[[int | None], Any],
         name: str,
-        engine: Any,
+        engine: Engine,
         settings: Settings,
         *,
         start: PhaseSolution | None,
@@ -311,7 +312,7 @@ def _terms(table: OptionTable) -> int:
     return terms
 
 
-def _columns(pairs: Pairs, engine: Any, settings: Settings, name: str, model: Any) -> None:
+def _columns(pairs: Pairs, engine: Engine, settings: Settings, name: str, model: Any) -> None:
     """Solve models whose columns are the options of groups, one for each pair."""
     instance, progress = pairs.instance, pairs.progress
     choices = Choices(progress, pairs.bounds)
@@ -349,7 +350,7 @@ def _columns(pairs: Pairs, engine: Any, settings: Settings, name: str, model: An
         progress.reason = f"{name} proves nothing more here: {doubt}"
 
 
-def _recomputing(pairs: Pairs, engine: Any, settings: Settings, name: str, model: Any) -> None:
+def _recomputing(pairs: Pairs, engine: Engine, settings: Settings, name: str, model: Any) -> None:
     """Solve models of recomputation within one group, one for each pair and mode."""
     instance, progress = pairs.instance, pairs.progress
     found = {choice: pairs.bounds[choice[1], choice[0]] for choice in model.choices(instance)}
@@ -375,7 +376,7 @@ def _recomputing(pairs: Pairs, engine: Any, settings: Settings, name: str, model
 def _modelled(
     name: str,
     engine: str,
-    solve: Callable[[Pairs, Any, Settings, str, Any], None],
+    solve: Callable[[Pairs, Engine, Settings, str, Any], None],
     model: Any,
 ) -> Run:
     """Return the `run` of a model on an engine, from a start."""
