@@ -30,14 +30,14 @@ class FreeOracle(Oracle):
             Cycles that are of no use, nor are any more.
         """
         found = np.full((len(steps), len(self.cuts)), NONE)
-        net, moves = self._net, len(self._net.weights) + 2 * len(self._net.size)
+        net, moves = self._net, len(self._net.weights) + 2 * len(self._net.tensors)
         prices = kernels.PRICES
         shapes = [
             self.longest,
             moves,
             moves,
             self.longest,
-            len(net.size),
+            len(net.tensors),
             (3, moves),
             self.longest,
             (prices, self.longest),
@@ -46,16 +46,14 @@ class FreeOracle(Oracle):
             6,
         ]
         room = kernels.Falling(*(np.zeros(shape, np.int64) for shape in shapes))
-        for tracks, past, _, first, cuts in self._room.portions():
+        for group, _, first, cuts in self._room.portions():
             place = np.array([0, -1])
             part = np.full((len(steps), len(cuts)), NONE)
             while place[0] < len(steps):
                 done = kernels.floors(
                     net,
                     self._machine,
-                    tracks,
-                    self._slots,
-                    past,
+                    group,
                     self._rows,
                     room,
                     cuts,

@@ -26,17 +26,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stagepack.heuristics.groups.group_kernels import (
+    COMPUTE,
+    MOVING,
     NONE,
-    C,
-    D,
     Rows,
     _arrive,
     _bad,
+    _box,
     _bytes,
     _constant,
     _empty,
+    _first_read,
     _live,
     _loaded,
+    _slices,
     _values,
     _written,
     compute,
@@ -44,15 +47,36 @@ from stagepack.heuristics.groups.group_kernels import (
     moved,
 )
 from stagepack.heuristics.groups.growth_kernels import (
-    Past,
-    Slots,
-    Tracks,
+    AXIS,
+    COLUMN,
+    CONSTANT,
+    KNOWN,
+    LAST,
+    OPERATORS,
+    SLOTS,
+    TOTAL,
+    WRITTEN,
+    Group,
     ceil,
     clear,
     retract,
     stored,
 )
-from stagepack.heuristics.groups.network_state import Machine, Network
+from stagepack.heuristics.groups.network_state import (
+    ALONE,
+    BUFFER,
+    END_EDGE,
+    END_WEIGHT,
+    FIRST_EDGE,
+    FIRST_WEIGHT,
+    IN_PLACE,
+    READ,
+    WIDTH,
+    C,
+    D,
+    Machine,
+    Network,
+)
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
@@ -159,8 +183,7 @@ def _load(
 def _read(
     net: Network,
     machine: Machine,
-    tracks: Tracks,
-    slots: Slots,
+    group: Group,
     rows: Rows,
     room: Falling,
     cut: Array,
@@ -171,23 +194,26 @@ def _read(
     `way`: its age, the period, and whether there are several slices.
     """
     age, period, several = way
-    k, at = slots.member[age], 2 * slots.met[0] - 1 - age
-    for edge in range(net.edge[k], net.edge[k + 1]):
-        tensor = net.read[edge]
-        slot = slots.of[tensor]
-        outside = slots.written[slot] < 0
-        resident = outside and several and _constant(tracks, cut, slot)
-        nbytes = _bytes(net, machine, tracks, slots, cut, slot)
+    k, at = group.member[age], 2 * group.met[OPERATORS] - 1 - age
+    for edge in range(net.operators[k, FIRST_EDGE], net.operators[k, END_EDGE]):
+        tensor = net.edges[edge, READ]
+        slot = group.of[tensor]
+        outside = group.slots[slot, WRITTEN] < 0
+        resident = outside and several and _constant(group, cut, slot)
+        nbytes = _bytes(net, machine, group, cut, slot)
         if room.known[slot] < 0:
             for track in (cut[2], cut[3]):
-                size = net.size[tensor, tracks.axis[track]]
-                again = tracks.total[track, slot] - size
+                size = net.tensors[tensor, group.tracks[track, AXIS]]
+                again = group.slots[slot, group.tracks[track, COLUMN] + TOTAL] - size
                 over = again * machine.limit[1] > machine.limit[0] * size
-                if machine.limit[0] >= 0 and over and not tracks.constant[track, slot]:
+                if (
+                    machine.limit[0] >= 0
+                    and over
+                    and group.slots[slot, group.tracks[track, COLUMN] + CONSTANT] == 0
+                ):
                     return False
-            values = tracks.longest[cut[0], slot] * tracks.longest[cut[1], slot]
-            values *= tracks.longest[cut[2], slot] * tracks.longest[cut[3], slot]
-            whole = values * net.size[tensor, D] * net.width[tensor]
+            n, c, h, w = _box(group, cut, slot)
+            whole = n * c * net.tensors[tensor, D] * h * w * net.tensors[tensor, WIDTH]
             cycles = moved(whole, machine.load_latency, machine.load)
             _load(room, rows, (period, resident), at, cycles, nbytes)
         elif room.known[slot] < at and not (resident and period):
@@ -201,8 +227,7 @@ def _read(
 def _write(
     net: Network,
     machine: Machine,
-    tracks: Tracks,
-    slots: Slots,
+    group: Group,
     rows: Rows,
     room: Falling,
     cut: Array,
@@ -210,29 +235,28 @@ def _write(
 ) -> None:
     """Take what an operator writes, its working bytes and its weights into account."""
     age, period, several = way
-    k, at = slots.member[age], 2 * slots.met[0] - 1 - age
-    own, row = slots.of[k], slots.met[0] - 1 - age
-    n, c = tracks.longest[cut[0], own], tracks.longest[cut[1], own]
-    h, w, d = tracks.longest[cut[2], own], tracks.longest[cut[3], own], net.size[k, D]
-    rows.compute[row] = compute(net, machine, k, n, c, d, h, w)
-    nbytes = lane_bytes(machine, n, c, d, h * w * net.width[k])
+    k, at = group.member[age], 2 * group.met[OPERATORS] - 1 - age
+    own, row = group.of[k], group.met[OPERATORS] - 1 - age
+    (n, c, h, w), d = _box(group, cut, own), net.tensors[k, D]
+    rows.cycles[row, COMPUTE] = compute(net, machine, k, n, c, d, h, w)
+    nbytes = lane_bytes(machine, n, c, d, h * w * net.tensors[k, WIDTH])
     room.totals[4] += _live(rows, period, at, at + 1, nbytes)
     room.known[own] = at + 1
-    if net.buffer[k] > 0:
-        share = ceil(net.buffer[k] * (n * c * d * h * w), _values(net, k))
+    if net.operators[k, BUFFER] > 0:
+        share = ceil(net.operators[k, BUFFER] * (n * c * d * h * w), _values(net, k))
         room.totals[4] += _live(rows, period, at, at, lane_bytes(machine, 1, 1, 1, share))
-    if net.in_place[k] and net.edge[k] < net.edge[k + 1]:
-        old = slots.of[net.read[net.edge[k]]]
-        if slots.written[old] >= 0:
-            stays = stored(net, slots, old)
+    if net.operators[k, IN_PLACE] and net.operators[k, FIRST_EDGE] < net.operators[k, END_EDGE]:
+        old = _first_read(net, group, k)
+        if group.slots[old, WRITTEN] >= 0:
+            stays = stored(net, group, old)
         else:
-            stays = several and _constant(tracks, cut, old)
-        alike = nbytes == _bytes(net, machine, tracks, slots, cut, old)
-        if alike and not stays and slots.last[old] == age:
+            stays = several and _constant(group, cut, old)
+        alike = nbytes == _bytes(net, machine, group, cut, old)
+        if alike and not stays and group.slots[old, LAST] == age:
             room.totals[4] += _live(rows, period, at, at, -nbytes)  # not twice
-    resident = several and tracks.constant[cut[1], own]
-    for weight in range(net.weight[k], net.weight[k + 1]):
-        cycles, held = _loaded(net, machine, weight, c, net.size[k, C])
+    resident = several and group.slots[own, group.tracks[cut[1], COLUMN] + CONSTANT] > 0
+    for weight in range(net.operators[k, FIRST_WEIGHT], net.operators[k, END_WEIGHT]):
+        cycles, held = _loaded(net, machine, weight, c, net.tensors[k, C])
         _load(room, rows, (period, resident), at, cycles, held)
 
 
@@ -240,8 +264,7 @@ def _write(
 def _heads(
     net: Network,
     machine: Machine,
-    tracks: Tracks,
-    slots: Slots,
+    group: Group,
     rows: Rows,
     room: Falling,
     cut: Array,
@@ -249,18 +272,18 @@ def _heads(
 ) -> bool:
     """Go through the rows of a group; return whether it may be cut so."""
     period, several = way
-    count = slots.met[0]
+    count = group.met[OPERATORS]
     for at in range(6):
         room.totals[at] = 0
-    for slot in range(slots.met[1]):
+    for slot in range(group.met[SLOTS]):
         room.known[slot] = -1
     for row in range(count):
         age = count - 1 - row
-        if not _read(net, machine, tracks, slots, rows, room, cut, (age, period, several)):
+        if not _read(net, machine, group, rows, room, cut, (age, period, several)):
             return False
-        _write(net, machine, tracks, slots, rows, room, cut, (age, period, several))
+        _write(net, machine, group, rows, room, cut, (age, period, several))
         room.head[row] = _unhidden(room.moves, room.totals[0], room.rows, row)
-        _insert(room.rows, row, rows.compute[row])
+        _insert(room.rows, row, rows.cycles[row, COMPUTE])
     return True
 
 
@@ -300,7 +323,7 @@ def _windows(rows: Rows, room: Falling, count: int, first: bool) -> int:
         if first:
             best = max(best, room.head[row])
             room.head[row] = best
-        work += rows.compute[row]
+        work += rows.cycles[row, COMPUTE]
         for which in range(PRICES):
             since = best + work - room.state[which, 0] - room.paid[which, row]
             room.state[which, 1] = max(room.state[which, 1], since)
@@ -311,8 +334,7 @@ def _windows(rows: Rows, room: Falling, count: int, first: bool) -> int:
 def least(
     net: Network,
     machine: Machine,
-    tracks: Tracks,
-    slots: Slots,
+    group: Group,
     rows: Rows,
     room: Falling,
     cut: Array,
@@ -321,7 +343,7 @@ def least(
 
     Parameters
     ----------
-    net, machine, tracks, slots
+    net, machine, group
         The group and what is known of it, see :mod:`.growth_kernels`.
     rows, room
         Room.
@@ -333,24 +355,22 @@ def least(
     (int, int)
         `NONE` cycles where slices read more again than the limit allows.
     """
-    count, slices = slots.met[0], 1
-    for track in cut:
-        slices *= tracks.parts[track]
+    count, slices = group.met[OPERATORS], _slices(group, cut)
     rounds = ceil(slices, machine.cores)
     period = count if rounds > 1 else 0
     _empty(rows, count)
-    if not _heads(net, machine, tracks, slots, rows, room, cut, (period, slices > 1)):
+    if not _heads(net, machine, group, rows, room, cut, (period, slices > 1)):
         return NONE, 0
     work = 0
     for row in range(count):
-        work += rows.compute[row]
-        own = slots.of[slots.member[count - 1 - row]]
-        if stored(net, slots, own):
-            cycles = _written(net, machine, tracks, cut, slots.member[count - 1 - row])
+        work += rows.cycles[row, COMPUTE]
+        own = group.of[group.member[count - 1 - row]]
+        if stored(net, group, own):
+            cycles = _written(net, machine, group, cut, group.member[count - 1 - row])
             _insert(room.every, room.totals[1], cycles)
             room.totals[1] += 1
             room.totals[2] += cycles
-            rows.moving[2, row] = cycles
+            rows.cycles[row, MOVING + 2] = cycles
     held = _free(machine, rows, room, count, period)
     if held > machine.memory:
         return NONE, held
@@ -376,12 +396,12 @@ def _ends(rows: Rows, room: Falling, count: int, open_: tuple[int, int]) -> tupl
     head, tail = open_
     both = stores = 0
     for row in range(count - 1, -1, -1):
-        if rows.moving[2, row] > 0:
-            _insert(room.moves, stores, rows.moving[2, row])
+        if rows.cycles[row, MOVING + 2] > 0:
+            _insert(room.moves, stores, rows.cycles[row, MOVING + 2])
             stores += 1
             tail = max(tail, _unhidden(room.moves, stores, room.rows, count - 1 - row))
         both = max(both, room.head[row] + tail)
-        _insert(room.rows, count - 1 - row, rows.compute[row])
+        _insert(room.rows, count - 1 - row, rows.cycles[row, COMPUTE])
     return head, tail, both
 
 
@@ -394,17 +414,17 @@ def _split(rows: Rows, room: Falling, count: int, stores: bool) -> int:
     """
     moves = best = 0
     for row in range(count if stores else 0):
-        if rows.moving[2, row] > 0:
-            _insert(room.moves, moves, rows.moving[2, row])
+        if rows.cycles[row, MOVING + 2] > 0:
+            _insert(room.moves, moves, rows.cycles[row, MOVING + 2])
             moves += 1
     ahead, load = 0, room.totals[5] - 1
     for at in range(load + 1):
         ahead += room.loads[1, at]
     for row in range(count):
-        ahead -= rows.compute[row]
+        ahead -= rows.cycles[row, COMPUTE]
     for row in range(count - 1, -1, -1):
-        ahead += rows.compute[row]
-        _insert(room.rows, count - 1 - row, rows.compute[row])
+        ahead += rows.cycles[row, COMPUTE]
+        _insert(room.rows, count - 1 - row, rows.cycles[row, COMPUTE])
         while load >= 0 and room.loads[0, load] > count + row:
             ahead -= room.loads[1, load]
             _insert(room.moves, moves, room.loads[1, load])
@@ -461,9 +481,7 @@ def _span(
 def floors(
     net: Network,
     machine: Machine,
-    tracks: Tracks,
-    slots: Slots,
-    past: Past,
+    group: Group,
     rows: Rows,
     room: Falling,
     cuts: Array,
@@ -477,8 +495,8 @@ def floors(
 
     Parameters
     ----------
-    net, machine, tracks, slots, past, rows, room
-        As in :func:`least`, and the way back to what a group was.
+    net, machine, group, rows, room
+        As in :func:`least`.
     cuts : ndarray of int64, shape (cuts, 4)
         Tracks along n, c, h and w.
     steps : ndarray of int64, shape (groups, 4)
@@ -502,24 +520,24 @@ def floors(
         at, which = place[0], place[1]
         operator, age = steps[at, 0], steps[at, 1]
         if which < 0:
-            if age == 0 and slots.met[0] > 0:
-                done += slots.met[1]
-                clear(tracks, slots)
-            elif slots.met[0] > age:
-                done += past.slot.shape[1] * len(tracks.parts)
-                retract(tracks, slots, past)
+            if age == 0 and group.met[OPERATORS] > 0:
+                done += group.met[SLOTS]
+                clear(group)
+            elif group.met[OPERATORS] > age:
+                done += KNOWN * len(group.tracks)
+                retract(group)
             else:
-                done += _arrive(net, tracks, slots, past, operator, steps[at, 2] > 0)
-                place[1] = 0 if steps[at, 3] and not net.alone[operator] else len(cuts)
+                done += _arrive(net, group, operator, steps[at, 2] > 0)
+                place[1] = 0 if steps[at, 3] and not net.operators[operator, ALONE] else len(cuts)
         elif which == len(cuts):
             place[0], place[1] = at + 1, -1
         else:
             place[1] += 1
             done += 1
-            if _bad(tracks, cuts[which]):
+            if _bad(group, cuts[which]):
                 continue
-            done += PRICED * (slots.met[0] + slots.met[1])
-            cycles, held = least(net, machine, tracks, slots, rows, room, cuts[which])
+            done += PRICED * (group.met[OPERATORS] + group.met[SLOTS])
+            cycles, held = least(net, machine, group, rows, room, cuts[which])
             if held <= machine.memory and cycles < below[at]:
                 found[at, which] = cycles
     return done

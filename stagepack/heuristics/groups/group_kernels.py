@@ -11,9 +11,21 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.groups.growth_kernels import (
-    Past,
-    Slots,
-    Tracks,
+    AXIS,
+    BAD,
+    COLUMN,
+    CONSTANT,
+    FIRST,
+    KNOWN,
+    LAST,
+    LONGEST,
+    OPERATORS,
+    PARTS,
+    SLOTS,
+    TENSOR,
+    TOTAL,
+    WRITTEN,
+    Group,
     ceil,
     clear,
     extend,
@@ -21,17 +33,50 @@ from stagepack.heuristics.groups.growth_kernels import (
     retract,
     stored,
 )
-from stagepack.heuristics.groups.network_state import DENSE, GIVEN, LANES, Machine, Network
+from stagepack.heuristics.groups.network_state import (
+    ALONE,
+    BUFFER,
+    CHANNELS,
+    DENSE,
+    END_EDGE,
+    END_WEIGHT,
+    FIRST_EDGE,
+    FIRST_WEIGHT,
+    GIVEN,
+    GIVEN_BYTES,
+    IN_PLACE,
+    LANES,
+    MODEL,
+    READ,
+    TALL,
+    TAPS,
+    VALUE_BYTES,
+    VALUES,
+    WIDE,
+    WIDTH,
+    C,
+    D,
+    Machine,
+    Network,
+    W,
+)
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
-N, C, D, H, W = 0, 1, 2, 3, 4
 NONE = np.iinfo(np.int64).max
 """Cycles of what cannot be."""
 PRICED = 5
 """Elementary steps of an operator, or of a tensor, where a group is priced,"""
 SETTLED = 3
 """and of a cut where an operator is taken in."""
+COMPUTE, MOVING, ONCE = 0, 1, 4
+"""Columns of rows: cycles of compute, and of transfers of every slice, and with the first alone,
+each by stage."""
+CYCLES, TRANSFERS, LEAST, KEPT, WIDEST, CLOSED = range(6)
+"""Columns of floors, which are what a group takes at least in a cut, and whatever it grows into:
+cycles of compute of a slice; of transfers of all slices (of weights, and of what is stored); of the
+whole group (of compute of all slices, or of transfers).  Bytes in every lane of resident weights,
+and of the operator that takes the most beside them.  Whether the group cannot be cut so."""
 
 
 @step
@@ -56,21 +101,24 @@ def lane_bytes(machine: Machine, n: int, c: int, d: int, plane: int) -> int:
 @step
 def _values(net: Network, k: int) -> int:
     """Return how many values operator k writes."""
-    return int(net.size[k, N] * net.size[k, C] * net.size[k, D] * net.size[k, H] * net.size[k, W])
+    found = 1
+    for axis in range(W + 1):
+        found *= net.tensors[k, axis]
+    return found
 
 
 @step
 def compute(net: Network, machine: Machine, k: int, n: int, c: int, d: int, h: int, w: int) -> int:
     """Return the cycles in which operator k computes a part of n, c, d, h, w values."""
-    model, taps, work = net.model[k], net.taps[k], 0
-    if net.spread[k, 0] > 0:
-        h, w = net.spread[k, 0], net.spread[k, 1]
+    model, taps, work = net.operators[k, MODEL], net.operators[k, TAPS], 0
+    if net.operators[k, TALL] > 0:
+        h, w = net.operators[k, TALL], net.operators[k, WIDE]
     if model == GIVEN:
         work = ceil(taps * (n * c * d * h * w), _values(net, k))
     elif model == DENSE:
         work = n * d * ceil(c, machine.lanes) * taps * ceil(h * w, machine.pixels)
     elif model == LANES:
-        wide = ceil(h * w * net.width[k], machine.eu_bytes)
+        wide = ceil(h * w * net.tensors[k, WIDTH], machine.eu_bytes)
         work = n * d * ceil(c, machine.lanes) * taps * wide
     else:
         work = n * d * c * ceil(h, machine.lanes) * taps * ceil(w, machine.pixels)
@@ -82,16 +130,13 @@ class Rows(NamedTuple):
 
     Attributes
     ----------
-    compute : ndarray of int64, shape (rows,)
-    moving, once : ndarray of int64, shape (3, rows)
-        Transfers of every slice, and with the first alone, by stage.
-    alive : ndarray of int64, shape (3 * rows + 1,)
+    cycles : ndarray of int64, shape (rows, 7)
+        `COMPUTE`, `MOVING` and `ONCE` by stage.
+    alive : ndarray of int64, shape (3 * rows + 2,)
         Changes of the bytes that are alive.
     """
 
-    compute: Array
-    moving: Array
-    once: Array
+    cycles: Array
     alive: Array
 
 
@@ -99,10 +144,8 @@ class Rows(NamedTuple):
 def _empty(rows: Rows, count: int) -> None:
     """Empty the rows of a group; one by one, which compiles in half the time of slices."""
     for row in range(count):
-        rows.compute[row] = 0
-        for stage in range(3):
-            rows.moving[stage, row] = 0
-            rows.once[stage, row] = 0
+        for column in range(rows.cycles.shape[1]):
+            rows.cycles[row, column] = 0
     for position in range(3 * count + 1):
         rows.alive[position] = 0
 
@@ -134,62 +177,80 @@ def _iteration(machine: Machine, rows: Rows, count: int, low: int, high: int, fi
     """Return the cycles of all rows when stages low to high run, the first slice in `first`."""
     total = 0
     for row in range(count):
-        moving = rows.once[first, row] if first >= 0 else 0
+        moving = rows.cycles[row, ONCE + first] if first >= 0 else 0
         for stage in range(low, high + 1):
-            moving += rows.moving[stage, row]
-        total += row_cycles(machine, rows.compute[row] if low <= 1 <= high else 0, moving)
+            moving += rows.cycles[row, MOVING + stage]
+        total += row_cycles(machine, rows.cycles[row, COMPUTE] if low <= 1 <= high else 0, moving)
     return total
 
 
 @step
 def _span(machine: Machine, rows: Rows, count: int, rounds: int) -> int:
     """Return the cycles of a group of so many rows and rounds: fill, kernels, drain."""
-    total = 0
-    for part in range(6):  # three iterations to fill, one for all kernels, two to drain
-        iteration = part if part <= 3 else rounds + part - 4
-        times = rounds - 3 if part == 3 else int(part < 3 or iteration >= 3)
-        if times > 0:
-            low, high = max(iteration - rounds + 1, 0), min(iteration, 2)
-            first = part if part < 3 else -1
-            total += times * _iteration(machine, rows, count, low, high, first)
+    total, iteration = 0, 0
+    while iteration < rounds + 2:
+        times = max(rounds - 3, 1) if iteration == 3 else 1  # those that are alike at once
+        low, high = max(iteration - rounds + 1, 0), min(iteration, 2)
+        first = iteration if iteration < 3 else -1
+        total += times * _iteration(machine, rows, count, low, high, first)
+        iteration += times
     return total
 
 
 @step
 def _place(rows: Rows, count: int, position: int, cycles: int, resident: bool) -> None:
     """Put a transfer at a position."""
-    if resident:
-        rows.once[position // count, position % count] += cycles
-    else:
-        rows.moving[position // count, position % count] += cycles
+    column = position // count + (ONCE if resident else MOVING)
+    rows.cycles[position % count, column] += cycles
 
 
 @step
-def _constant(tracks: Tracks, cut: Array, slot: int) -> bool:
+def _constant(group: Group, cut: Array, slot: int) -> bool:
     """Whether all slices need the same part of a tensor."""
     found = True
     for track in cut:
-        found &= tracks.constant[track, slot]
+        found &= group.slots[slot, group.tracks[track, COLUMN] + CONSTANT] > 0
     return found
 
 
 @step
-def _bytes(
-    net: Network, machine: Machine, tracks: Tracks, slots: Slots, cut: Array, slot: int
-) -> int:
+def _box(group: Group, cut: Array, slot: int) -> tuple[int, int, int, int]:
+    """Return how much of a tensor a slice needs at most, along n, c, h and w."""
+    return (
+        group.slots[slot, group.tracks[cut[0], COLUMN] + LONGEST],
+        group.slots[slot, group.tracks[cut[1], COLUMN] + LONGEST],
+        group.slots[slot, group.tracks[cut[2], COLUMN] + LONGEST],
+        group.slots[slot, group.tracks[cut[3], COLUMN] + LONGEST],
+    )
+
+
+@step
+def _slices(group: Group, cut: Array) -> int:
+    """Return how many slices there are."""
+    found = 1
+    for track in cut:
+        found *= group.tracks[track, PARTS]
+    return found
+
+
+@step
+def _first_read(net: Network, group: Group, k: int) -> int:
+    """Return the slot of the first input of an operator."""
+    return int(group.of[net.edges[net.operators[k, FIRST_EDGE], READ]])
+
+
+@step
+def _bytes(net: Network, machine: Machine, group: Group, cut: Array, slot: int) -> int:
     """Return the bytes in every lane of the part of a tensor that slices need."""
-    tn, tc, th, tw = cut[0], cut[1], cut[2], cut[3]
-    tensor = slots.tensor[slot]
-    plane = tracks.longest[th, slot] * tracks.longest[tw, slot] * net.width[tensor]
-    n, c = tracks.longest[tn, slot], tracks.longest[tc, slot]
-    return lane_bytes(machine, n, c, net.size[tensor, D], plane)
+    tensor = group.slots[slot, TENSOR]
+    n, c, h, w = _box(group, cut, slot)
+    return lane_bytes(machine, n, c, net.tensors[tensor, D], h * w * net.tensors[tensor, WIDTH])
 
 
 @step
 def _over(
     net: Network,
-    tracks: Tracks,
-    slots: Slots,
+    group: Group,
     cut: Array,
     age: int,
     last: int,
@@ -206,23 +267,23 @@ def _over(
     turn : (int, bool)
         The period, and whether there are several slices.
     """
-    k = slots.member[age]
-    if not net.in_place[k] or net.edge[k] == net.edge[k + 1]:
+    k = group.member[age]
+    if not net.operators[k, IN_PLACE] or net.operators[k, FIRST_EDGE] == net.operators[k, END_EDGE]:
         return False
     period, several = turn
-    old, latest = slots.of[net.read[net.edge[k]]], 2 * slots.met[0] - 1
-    if slots.written[old] >= 0:
-        born, stays = latest - slots.written[old], stored(net, slots, old)
+    old, latest = _first_read(net, group, k), 2 * group.met[OPERATORS] - 1
+    if group.slots[old, WRITTEN] >= 0:
+        born, stays = latest - group.slots[old, WRITTEN], stored(net, group, old)
     else:
-        born, stays = latest - slots.first[old] - 1, several and _constant(tracks, cut, old)
-    return not stays and slots.last[old] == age and (period == 0 or last - born < period)
+        born, stays = latest - group.slots[old, FIRST] - 1, several and _constant(group, cut, old)
+    return not stays and group.slots[old, LAST] == age and (period == 0 or last - born < period)
 
 
 @step
 def _loaded(net: Network, machine: Machine, weight: int, c: int, size: int) -> tuple[int, int]:
     """Return cycles and bytes in every lane of the share of a weight for c of `size` channels."""
-    channels, values = net.weights[weight, 0], net.weights[weight, 1]
-    width, given = net.weights[weight, 2], net.weights[weight, 3]
+    channels, values = net.weights[weight, CHANNELS], net.weights[weight, VALUES]
+    width, given = net.weights[weight, VALUE_BYTES], net.weights[weight, GIVEN_BYTES]
     share = ceil(channels * c, size)
     cycles = moved(share * values * width, machine.load_latency, machine.load)
     if given < 0:
@@ -232,21 +293,19 @@ def _loaded(net: Network, machine: Machine, weight: int, c: int, size: int) -> t
 
 
 @step
-def _written(net: Network, machine: Machine, tracks: Tracks, cut: Array, k: int) -> int:
+def _written(net: Network, machine: Machine, group: Group, cut: Array, k: int) -> int:
     """Return the cycles in which a slice stores what operator k writes."""
-    tn, tc, th, tw = cut[0], cut[1], cut[2], cut[3]
-    whole = ceil(net.size[k, N], tracks.parts[tn]) * ceil(net.size[k, C], tracks.parts[tc])
-    whole *= ceil(net.size[k, H], tracks.parts[th]) * ceil(net.size[k, W], tracks.parts[tw])
-    whole *= net.size[k, D]
-    return moved(whole * net.width[k], machine.store_latency, machine.store)
+    nbytes = net.tensors[k, D] * net.tensors[k, WIDTH]
+    for track in cut:
+        nbytes *= ceil(net.tensors[k, group.tracks[track, AXIS]], group.tracks[track, PARTS])
+    return moved(nbytes, machine.store_latency, machine.store)
 
 
 @step
 def price(
     net: Network,
     machine: Machine,
-    tracks: Tracks,
-    slots: Slots,
+    group: Group,
     rows: Rows,
     cut: Array,
 ) -> tuple[int, int]:
@@ -262,61 +321,60 @@ def price(
     (int, int)
         `NONE` cycles where slices read more again than the limit allows.
     """
-    tn, tc, th, tw = cut[0], cut[1], cut[2], cut[3]
-    count = slots.met[0]
-    slices = tracks.parts[tn] * tracks.parts[tc] * tracks.parts[th] * tracks.parts[tw]
+    count, slices = group.met[OPERATORS], _slices(group, cut)
     rounds = ceil(slices, machine.cores)
     period = count if rounds > 1 else 0
     _empty(rows, count)
     always = 0
     for age in range(count):
-        k = slots.member[age]
-        own, row = slots.of[k], count - 1 - age
-        n, c = tracks.longest[tn, own], tracks.longest[tc, own]
-        h, w = tracks.longest[th, own], tracks.longest[tw, own]
-        d, at = net.size[k, D], count + row
-        rows.compute[row] = compute(net, machine, k, n, c, d, h, w)
-        nbytes = lane_bytes(machine, n, c, d, h * w * net.width[k])
-        last = at if slots.last[own] < 0 else 2 * count - 1 - slots.last[own]
-        if stored(net, slots, own):
+        k = group.member[age]
+        own, row = group.of[k], count - 1 - age
+        n, c, h, w = _box(group, cut, own)
+        d, at = net.tensors[k, D], count + row
+        rows.cycles[row, COMPUTE] = compute(net, machine, k, n, c, d, h, w)
+        nbytes = lane_bytes(machine, n, c, d, h * w * net.tensors[k, WIDTH])
+        last = at if group.slots[own, LAST] < 0 else 2 * count - 1 - group.slots[own, LAST]
+        if stored(net, group, own):
             last = max(last, at + 1)
-            _place(rows, count, at + 1, _written(net, machine, tracks, cut, k), False)
+            _place(rows, count, at + 1, _written(net, machine, group, cut, k), False)
         always += _live(rows, period, at, last, nbytes)
-        if net.buffer[k] > 0:
-            share = ceil(net.buffer[k] * (n * c * d * h * w), _values(net, k))
+        if net.operators[k, BUFFER] > 0:
+            share = ceil(net.operators[k, BUFFER] * (n * c * d * h * w), _values(net, k))
             always += _live(rows, period, at, at, lane_bytes(machine, 1, 1, 1, share))
-        if _over(net, tracks, slots, cut, age, last, (period, slices > 1)):
-            old = slots.of[net.read[net.edge[k]]]
-            if nbytes == _bytes(net, machine, tracks, slots, cut, old):
-                always += _live(rows, period, at, at, -nbytes)  # not twice
-        for weight in range(net.weight[k], net.weight[k + 1]):
-            resident = slices > 1 and tracks.constant[tc, own]
-            cycles, nbytes = _loaded(net, machine, weight, c, net.size[k, C])
+        over = _over(net, group, cut, age, last, (period, slices > 1))
+        if over and nbytes == _bytes(net, machine, group, cut, _first_read(net, group, k)):
+            always += _live(rows, period, at, at, -nbytes)  # not twice
+        for weight in range(net.operators[k, FIRST_WEIGHT], net.operators[k, END_WEIGHT]):
+            resident = slices > 1 and group.slots[own, group.tracks[cut[1], COLUMN] + CONSTANT] > 0
+            cycles, nbytes = _loaded(net, machine, weight, c, net.tensors[k, C])
             _place(rows, count, at - 1, cycles, resident)
             if resident and period:
                 always += nbytes
             else:
                 always += _live(rows, period, at - 1, at, nbytes)
-    for slot in range(slots.met[1]):
-        tensor = slots.tensor[slot]
-        if slots.written[slot] >= 0:
+    for slot in range(group.met[SLOTS]):
+        tensor = group.slots[slot, TENSOR]
+        if group.slots[slot, WRITTEN] >= 0:
             continue
-        for track in (th, tw):
-            size = net.size[tensor, tracks.axis[track]]
-            again = tracks.total[track, slot] - size
+        for along in range(2, 4):  # h and w
+            track = cut[along]
+            size = net.tensors[tensor, group.tracks[track, AXIS]]
+            again = group.slots[slot, group.tracks[track, COLUMN] + TOTAL] - size
             if (
                 machine.limit[0] >= 0
                 and again * machine.limit[1] > machine.limit[0] * size
-                and not tracks.constant[track, slot]
+                and group.slots[slot, group.tracks[track, COLUMN] + CONSTANT] == 0
             ):
                 return NONE, 0
-        resident = slices > 1 and _constant(tracks, cut, slot)
-        first, last = 2 * count - 2 - slots.first[slot], 2 * count - 1 - slots.last[slot]
-        n, c = tracks.longest[tn, slot], tracks.longest[tc, slot]
-        h, w = tracks.longest[th, slot], tracks.longest[tw, slot]
-        whole = n * c * net.size[tensor, D] * h * w * net.width[tensor]
+        resident = slices > 1 and _constant(group, cut, slot)
+        first, last = (
+            2 * count - 2 - group.slots[slot, FIRST],
+            2 * count - 1 - group.slots[slot, LAST],
+        )
+        n, c, h, w = _box(group, cut, slot)
+        whole = n * c * net.tensors[tensor, D] * h * w * net.tensors[tensor, WIDTH]
         _place(rows, count, first, moved(whole, machine.load_latency, machine.load), resident)
-        nbytes = _bytes(net, machine, tracks, slots, cut, slot)
+        nbytes = _bytes(net, machine, group, cut, slot)
         if resident and period:
             always += nbytes
         else:
@@ -328,69 +386,40 @@ def price(
     return _span(machine, rows, count, rounds), peak + always
 
 
-class Floors(NamedTuple):
-    """What a group takes at least in every cut, and whatever it grows into.
-
-    Attributes
-    ----------
-    compute, moving : ndarray of int64, shape (rows or 1, cuts)
-        Cycles of compute of a slice, and of transfers of all slices: of weights, and of what is
-        stored.
-    least : ndarray of int64, shape (rows or 1, cuts)
-        Cycles of the whole group: of compute of all slices, or of transfers.
-    kept, widest : ndarray of int64, shape (rows or 1, cuts)
-        Bytes in every lane of resident weights, and of the operator that takes the most beside
-        them.
-    closed : ndarray of bool, shape (rows or 1, cuts)
-        Whether it cannot be cut so.
-    """
-
-    compute: Array
-    moving: Array
-    least: Array
-    kept: Array
-    widest: Array
-    closed: Array
-
-
 @step
-def _bad(tracks: Tracks, cut: Array) -> bool:
+def _bad(group: Group, cut: Array) -> bool:
     """Whether the group cannot be cut so."""
     bad = False
     for track in cut:
-        bad |= tracks.bad[track]
+        bad |= group.tracks[track, BAD] > 0
     return bad
 
 
 @step
-def _settle(
-    net: Network, machine: Machine, tracks: Tracks, slots: Slots, floors: Floors, cuts: Array
-) -> None:
+def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: Array) -> None:
     """Find out what the group takes at least; that of the operators before the last is known."""
-    age = slots.met[0] - 1
-    k, level = slots.member[age], age if len(floors.kept) > 1 else 0
-    own, before, d = slots.of[k], max(level - 1, 0), net.size[k, D]
+    age = group.met[OPERATORS] - 1
+    k, level = group.member[age], age if len(floors) > 1 else 0
+    own, before, d = group.of[k], max(level - 1, 0), net.tensors[k, D]
     for which in range(len(cuts)):
         cut = cuts[which]
-        tn, tc, th, tw = cut[0], cut[1], cut[2], cut[3]
         cycles, moving, kept, widest = 0, 0, 0, 0
-        closed = _bad(tracks, cut)
+        closed = _bad(group, cut)
         if age > 0:
-            cycles, moving = floors.compute[before, which], floors.moving[before, which]
-            kept, widest = floors.kept[before, which], floors.widest[before, which]
-            closed |= floors.closed[before, which]
+            cycles, moving = floors[before, which, CYCLES], floors[before, which, TRANSFERS]
+            kept, widest = floors[before, which, KEPT], floors[before, which, WIDEST]
+            closed |= floors[before, which, CLOSED] > 0
         if not closed:
-            slices = tracks.parts[tn] * tracks.parts[tc] * tracks.parts[th] * tracks.parts[tw]
+            slices = _slices(group, cut)
             rounds = ceil(slices, machine.cores)
-            n, c = tracks.longest[tn, own], tracks.longest[tc, own]
-            h, w = tracks.longest[th, own], tracks.longest[tw, own]
+            n, c, h, w = _box(group, cut, own)
             cycles += compute(net, machine, k, n, c, d, h, w)
-            if stored(net, slots, own):
-                moving += rounds * _written(net, machine, tracks, cut, k)
-            width = lane_bytes(machine, n, c, d, h * w * net.width[k])
-            resident = slices > 1 and tracks.constant[tc, own]
-            for weight in range(net.weight[k], net.weight[k + 1]):
-                loading, nbytes = _loaded(net, machine, weight, c, net.size[k, C])
+            if stored(net, group, own):
+                moving += rounds * _written(net, machine, group, cut, k)
+            width = lane_bytes(machine, n, c, d, h * w * net.tensors[k, WIDTH])
+            resident = slices > 1 and group.slots[own, group.tracks[cut[1], COLUMN] + CONSTANT] > 0
+            for weight in range(net.operators[k, FIRST_WEIGHT], net.operators[k, END_WEIGHT]):
+                loading, nbytes = _loaded(net, machine, weight, c, net.tensors[k, C])
                 moving += loading if resident else rounds * loading
                 if resident and rounds > 1:
                     kept += nbytes
@@ -398,23 +427,22 @@ def _settle(
                     width += nbytes
             widest = max(widest, width)
             closed = kept + widest > machine.memory
-            floors.least[level, which] = max(rounds * cycles, moving)
-        floors.compute[level, which], floors.moving[level, which] = cycles, moving
-        floors.kept[level, which], floors.widest[level, which] = kept, widest
-        floors.closed[level, which] = closed
+            floors[level, which, LEAST] = max(rounds * cycles, moving)
+        floors[level, which, CYCLES], floors[level, which, TRANSFERS] = cycles, moving
+        floors[level, which, KEPT], floors[level, which, WIDEST] = kept, widest
+        floors[level, which, CLOSED] = closed
 
 
 @step
-def _arrive(
-    net: Network, tracks: Tracks, slots: Slots, past: Past, operator: int, remembered: bool
-) -> int:
+def _arrive(net: Network, group: Group, operator: int, remembered: bool) -> int:
     """Take an operator in; return the elementary steps of it."""
     if remembered:
-        remember(net, tracks, slots, past, operator)
-    extend(net, tracks, slots, operator)
-    edges, ranges = net.edge[operator + 1] - net.edge[operator] + 1, 0
-    for track in range(len(tracks.parts)):
-        ranges += tracks.parts[track]
+        remember(net, group, operator)
+    extend(net, group, operator)
+    edges = net.operators[operator, END_EDGE] - net.operators[operator, FIRST_EDGE] + 1
+    ranges = 0
+    for track in range(len(group.tracks)):
+        ranges += group.tracks[track, PARTS]
     return int((1 + remembered) * edges * (ranges + 1))
 
 
@@ -422,11 +450,9 @@ def _arrive(
 def sweep(
     net: Network,
     machine: Machine,
-    tracks: Tracks,
-    slots: Slots,
-    past: Past,
+    group: Group,
     rows: Rows,
-    floors: Floors,
+    floors: Array,
     cuts: Array,
     first: int,
     steps: Array,
@@ -441,6 +467,8 @@ def sweep(
 
     Parameters
     ----------
+    floors : ndarray of int64, shape (rows or 1, cuts, 6)
+        Room for `CYCLES`, ...
     cuts : ndarray of int64, shape (cuts, 4)
         Tracks along n, c, h and w, in the order in which they are tried.
     first : int
@@ -469,42 +497,42 @@ def sweep(
     while place[0] < len(steps) and done < most:
         at, which = place[0], place[1]
         operator, age = steps[at, 0], steps[at, 1]
-        level = age if len(floors.kept) > 1 else 0
+        level = age if len(floors) > 1 else 0
         if which < 0 and 0 <= place[2] < age:
             place[0] += 1
             done += 1
         elif which < 0:
             place[2] = -1
-            if age == 0 and slots.met[0] > 0:
-                done += slots.met[1]
-                clear(tracks, slots)
-            elif slots.met[0] > age:
-                done += past.slot.shape[1] * len(tracks.parts)
-                retract(tracks, slots, past)
+            if age == 0 and group.met[OPERATORS] > 0:
+                done += group.met[SLOTS]
+                clear(group)
+            elif group.met[OPERATORS] > age:
+                done += KNOWN * len(group.tracks)
+                retract(group)
             else:
-                done += _arrive(net, tracks, slots, past, operator, steps[at, 2] > 0)
+                done += _arrive(net, group, operator, steps[at, 2] > 0)
                 done += SETTLED * len(cuts)
-                _settle(net, machine, tracks, slots, floors, cuts)
-                asked = steps[at, 3] and not net.alone[operator]
+                _settle(net, machine, group, floors, cuts)
+                asked = steps[at, 3] and not net.operators[operator, ALONE]
                 place[1] = 0 if asked and not (eager and chosen[at] >= 0) else len(cuts)
         elif which == len(cuts):
             place[0], place[1], place[2] = at + 1, -1, age
             for other in range(len(cuts)):
-                if not floors.closed[level, other]:
+                if not floors[level, other, CLOSED]:
                     place[2] = -1
         else:
             place[1] += 1
             done += 1
-            if floors.closed[level, which] or (len(banned) > 0 and banned[at, first + which]):
+            if floors[level, which, CLOSED] or (len(banned) > 0 and banned[at, first + which]):
                 continue
-            if floors.least[level, which] >= cycles[at]:
+            if floors[level, which, LEAST] >= cycles[at]:
                 continue
-            done += PRICED * (slots.met[0] + slots.met[1])
-            found, held = price(net, machine, tracks, slots, rows, cuts[which])
+            done += PRICED * (group.met[OPERATORS] + group.met[SLOTS])
+            found, held = price(net, machine, group, rows, cuts[which])
             if held <= machine.memory and found < cycles[at]:
                 cycles[at], chosen[at] = found, first + which
                 if eager:
                     place[1] = len(cuts)
             if held > machine.memory and first + which == 0:
-                floors.closed[level, which] = True  # one slice: nothing is ever alive for shorter
+                floors[level, which, CLOSED] = 1  # one slice: nothing is ever alive for shorter
     return done

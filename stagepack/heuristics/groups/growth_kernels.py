@@ -4,100 +4,82 @@ A group is grown from its last operator on, readers before what they read: the r
 read of a tensor are final once the operator that writes it is reached.  It may shrink again, to
 grow another way.  The *age* of an operator says how many of the group run after it.  A *track* is
 an axis and a number of parts; a way to cut is one track on each of n, c, h, w.  Tensors get *slots*
-as they are met.  All as defined in :mod:`stagepack.instances.groups.regions`.
+as they are met: rows of one table, which are quick to copy, and quick to compile.  All as defined
+in :mod:`stagepack.instances.groups.regions`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from stagepack.heuristics.groups.network_state import REPEATED, TRANSPOSED, WINDOW, Network
+from stagepack.heuristics.groups.network_state import (
+    BEFORE,
+    CUTTABLE,
+    END_EDGE,
+    EVEN,
+    FIRST_EDGE,
+    KERNEL,
+    READ,
+    READERS,
+    REPEATED,
+    STRIDE,
+    TRANSPOSED,
+    WAY,
+    WINDOW,
+    WINDOW_COLUMNS,
+    H,
+    Network,
+)
 from stagepack.instances.compiled import step
 from stagepack.instances.profile import Array
 
-H = 3
-"""The first axis with windows: n, c, d, h, w."""
+AXIS, PARTS, BAD, COLUMN = range(4)
+"""Columns of tracks: whether the group cannot be cut so, and where slots tell of the track."""
+TENSOR, READ_BY, WRITTEN, FIRST, LAST, SLOT_COLUMNS = range(6)
+"""Columns of slots: which tensor it is; how many operators of the group read it; the age of that
+which writes it (-1: it comes from outside); the ages of the first and of the last that reads it (-1
+where none does).  The columns of tracks follow."""
+LONGEST, TOTAL, CONSTANT, START, LENGTH = range(5)
+"""Columns of a track: the longest range, the sum of all, whether all are the same; every range."""
+STRIDE_OF_RANGES = 2
+OPERATORS, SLOTS, ENTRIES, KNOWN = range(4)
+"""What is counted of a group; of tracks it is known behind whether they are bad."""
 
 
-class Tracks(NamedTuple):
-    """Axes and numbers of parts, and what is known of every slot along each.
-
-    Attributes
-    ----------
-    axis, parts : ndarray of int64, shape (tracks,)
-    start, length : ndarray of int64, shape (tracks, slots, most parts)
-        Ranges of the slices.
-    longest, total : ndarray of int64, shape (tracks, slots)
-        The longest range, and the sum of all.
-    constant : ndarray of bool, shape (tracks, slots)
-        Whether all are the same range.
-    bad : ndarray of bool, shape (tracks,)
-        Whether the group cannot be cut so.
-    """
-
-    axis: Array
-    parts: Array
-    start: Array
-    length: Array
-    longest: Array
-    total: Array
-    constant: Array
-    bad: Array
+def columns(parts: int) -> int:
+    """Return how many columns a track has."""
+    return START + STRIDE_OF_RANGES * parts
 
 
-class Slots(NamedTuple):
-    """The operators and tensors of a group.
+class Group(NamedTuple):
+    """The operators of a group, and what is known of its tensors.
 
     Attributes
     ----------
+    tracks : ndarray of int64, shape (tracks, 4)
+        `AXIS`, `PARTS`, `BAD`, `COLUMN`.
     member : ndarray of int64, shape (rows,)
         Its operators, by age.
     of : ndarray of int64, shape (tensors,)
         The slot of a tensor; -1: not met.
     met : ndarray of int64, shape (3,)
-        How many operators there are, how many slots, and how many entries of :class:`Past`.
-    tensor, readers : ndarray of int64, shape (slots,)
-        Which tensor it is, and how many operators of the group read it.
-    written : ndarray of int64, shape (slots,)
-        Age of the operator that writes it; -1: it comes from outside.
-    first, last : ndarray of int64, shape (slots,)
-        Ages of the first and the last operator that reads it; -1 where none does.
+        How many `OPERATORS` there are, how many `SLOTS`, and how many `ENTRIES` of `past`.
+    slots : ndarray of int64, shape (slots, columns)
+        What is known of tensors.
+    before : ndarray of int64, shape (rows, 3 + tracks)
+        By age of operators, before they were taken in: `SLOTS` and `ENTRIES` that there were, and
+        from `KNOWN` on which tracks were bad.
+    past : ndarray of int64, shape (entries, columns + 1)
+        Which slot, and what was known of it before an operator was taken in, to go back to.
     """
 
+    tracks: Array
     member: Array
     of: Array
     met: Array
-    tensor: Array
-    readers: Array
-    written: Array
-    first: Array
-    last: Array
-
-
-class Past(NamedTuple):
-    """What was known of slots before operators were taken in, to go back to.
-
-    Attributes
-    ----------
-    entries, met : ndarray of int64, shape (rows,)
-        By age, how many entries and slots there were before.
-    bad : ndarray of bool, shape (rows, tracks)
-    slot : ndarray of int64, shape (entries, 5)
-        Which, and its readers, written, first and last.
-    ranges : ndarray of int64, shape (entries, tracks, 2, most parts)
-        Starts and lengths.
-    sums : ndarray of int64, shape (entries, tracks, 2)
-        The longest range, and the sum of all.
-    constant : ndarray of bool, shape (entries, tracks)
-    """
-
-    entries: Array
-    met: Array
-    bad: Array
-    slot: Array
-    ranges: Array
-    sums: Array
-    constant: Array
+    slots: Array
+    before: Array
+    past: Array
 
 
 @step
@@ -107,56 +89,51 @@ def ceil(number: int, divisor: int) -> int:
 
 
 @step
-def _meet(tracks: Tracks, slots: Slots, tensor: int) -> int:
+def _meet(group: Group, tensor: int) -> int:
     """Return the slot of a tensor, a new one where it was not met."""
-    slot = int(slots.of[tensor])
+    slot = int(group.of[tensor])
     if slot < 0:
-        slot = int(slots.met[1])
-        slots.met[1] += 1
-        slots.of[tensor], slots.tensor[slot], slots.readers[slot] = slot, tensor, 0
-        slots.written[slot], slots.first[slot], slots.last[slot] = -1, -1, -1
-        for track in range(len(tracks.parts)):
-            for part in range(0 if tracks.bad[track] else tracks.parts[track]):
-                tracks.length[track, slot, part] = 0
+        slot = int(group.met[SLOTS])
+        group.met[SLOTS] += 1
+        group.of[tensor] = slot
+        for column in range(group.slots.shape[1]):
+            group.slots[slot, column] = -1 if WRITTEN <= column <= LAST else 0
+        group.slots[slot, TENSOR] = tensor
     return slot
 
 
 @step
-def _cover(tracks: Tracks, track: int, slot: int, part: int, start: int, length: int) -> None:
-    """Let a range of a slot cover one more; a length of 0 is nothing yet."""
-    known = tracks.length[track, slot, part]
+def _cover(slots: Array, slot: int, column: int, start: int, length: int) -> None:
+    """Let the range in a column and the next cover one more; a length of 0 is nothing yet."""
+    known = slots[slot, column + 1]
     if known > 0:
-        end = max(tracks.start[track, slot, part] + known, start + length)
-        start = min(start, tracks.start[track, slot, part])
+        end = max(slots[slot, column] + known, start + length)
+        start = min(start, slots[slot, column])
         length = end - start
-    tracks.start[track, slot, part], tracks.length[track, slot, part] = start, length
+    slots[slot, column], slots[slot, column + 1] = start, length
 
 
 @step
-def _summed(tracks: Tracks, track: int, slot: int) -> None:
-    """Find out what the ranges of a slot amount to."""
-    parts = tracks.parts[track]
+def _summed(slots: Array, slot: int, column: int, parts: int) -> None:
+    """Find out what the ranges of a slot along a track amount to."""
     longest, total, constant = 0, 0, True
-    for part in range(parts):
-        length = tracks.length[track, slot, part]
+    first = column + START
+    for at in range(first, first + STRIDE_OF_RANGES * parts, STRIDE_OF_RANGES):
+        length = slots[slot, at + 1]
         longest, total = max(longest, length), total + length
-        constant &= length == tracks.length[track, slot, 0]
-        constant &= tracks.start[track, slot, part] == tracks.start[track, slot, 0]
-    tracks.longest[track, slot], tracks.total[track, slot] = longest, total
-    tracks.constant[track, slot] = constant
+        constant &= length == slots[slot, first + 1]
+        constant &= slots[slot, at] == slots[slot, first]
+    slots[slot, column + LONGEST], slots[slot, column + TOTAL] = longest, total
+    slots[slot, column + CONSTANT] = constant
 
 
 @step
-def _deal(tracks: Tracks, track: int, slot: int, size: int) -> None:
+def _deal(slots: Array, slot: int, column: int, parts: int, size: int) -> None:
     """Let the ranges of a slot cover those that are dealt out without overlap."""
-    parts = tracks.parts[track]
-    if size < parts:
-        tracks.bad[track] = True
-        return
     least, longer, start = size // parts, size % parts, 0
     for part in range(parts):
         length = least + (part < longer)
-        _cover(tracks, track, slot, part, start, length)
+        _cover(slots, slot, column + START + STRIDE_OF_RANGES * part, start, length)
         start += length
 
 
@@ -179,11 +156,13 @@ def reads(
     size : int
         Of the input.
     """
-    if net.whole[edge, axis]:
+    if net.edges[edge, axis]:
         return 0, size
     first, end = start, start + length
     if axis >= H:
-        way, kernel, stride, before = net.window[k, axis - H]
+        column = (axis - H) * WINDOW_COLUMNS
+        way, kernel = net.operators[k, column + WAY], net.operators[k, column + KERNEL]
+        stride, before = net.operators[k, column + STRIDE], net.operators[k, column + BEFORE]
         if way == WINDOW:
             first = start * stride - before
             end = first + (length - 1) * stride + max(kernel, stride)
@@ -197,122 +176,122 @@ def reads(
 
 
 @step
-def _even(net: Network, tracks: Tracks, track: int, k: int, slot: int) -> bool:
+def _even(
+    net: Network, k: int, axis: int, slots: Array, slot: int, column: int, parts: int
+) -> bool:
     """Whether the ranges of an upsampling begin and end where they must."""
-    axis = tracks.axis[track]
-    if not net.even[k] or axis < H or net.window[k, axis - H, 0] != REPEATED:
+    window = (axis - H) * WINDOW_COLUMNS
+    if net.operators[k, EVEN] == 0 or axis < H or net.operators[k, window + WAY] != REPEATED:
         return True
-    factor, size = net.window[k, axis - H, 1], net.size[k, axis]
-    for part in range(tracks.parts[track]):
-        start = tracks.start[track, slot, part]
-        end = start + tracks.length[track, slot, part]
+    factor, size = net.operators[k, window + KERNEL], net.tensors[k, axis]
+    for part in range(parts):
+        at = column + START + STRIDE_OF_RANGES * part
+        start, end = slots[slot, at], slots[slot, at] + slots[slot, at + 1]
         if start % factor or (end % factor and end != size):
             return False
     return True
 
 
 @step
-def stored(net: Network, slots: Slots, slot: int) -> bool:
+def stored(net: Network, group: Group, slot: int) -> bool:
     """Whether others than the group read what an operator of it writes."""
-    return bool(slots.readers[slot] < net.readers[slots.tensor[slot]])
+    tensor = group.slots[slot, TENSOR]
+    return bool(group.slots[slot, READ_BY] < net.tensors[tensor, READERS])
 
 
 @step
-def extend(net: Network, tracks: Tracks, slots: Slots, k: int) -> None:
+def _write(net: Network, group: Group, k: int, own: int) -> None:
+    """Settle the ranges of what operator k writes, and the tracks along which it cannot be cut."""
+    slots, stays = group.slots, stored(net, group, own)
+    for track in range(len(group.tracks)):
+        axis, parts, bad, column = group.tracks[track]
+        if bad:
+            continue
+        size = net.tensors[k, axis]
+        if stays and size >= parts:
+            _deal(slots, own, column, parts, size)
+        _summed(slots, own, column, parts)
+        if (
+            (stays and size < parts)
+            or (
+                parts > 1
+                and not net.operators[k, CUTTABLE + axis]
+                and not slots[own, column + CONSTANT]
+            )
+            or (parts > 1 and not _even(net, k, axis, slots, own, column, parts))
+        ):
+            group.tracks[track, BAD] = True
+
+
+@step
+def extend(net: Network, group: Group, k: int) -> None:
     """Take operator k into the group, before all others; those of it that read it are there."""
-    age = slots.met[0]
-    slots.met[0] += 1
-    own = _meet(tracks, slots, k)
-    slots.member[age], slots.written[own] = k, age
-    for track in range(len(tracks.parts)):
-        if tracks.bad[track]:
-            continue
-        axis, parts = tracks.axis[track], tracks.parts[track]
-        if stored(net, slots, own):
-            _deal(tracks, track, own, net.size[k, axis])
-        _summed(tracks, track, own)
-        if parts > 1 and not (net.cuttable[k, axis] or tracks.constant[track, own]):
-            tracks.bad[track] = True
-        if parts > 1 and not _even(net, tracks, track, k, own):
-            tracks.bad[track] = True
-    for edge in range(net.edge[k], net.edge[k + 1]):
-        tensor = net.read[edge]
-        slot = _meet(tracks, slots, tensor)
-        if slots.first[slot] != age:
-            slots.readers[slot] += 1
-            slots.first[slot] = age
-        if slots.last[slot] < 0:
-            slots.last[slot] = age
-        for track in range(len(tracks.parts)):
-            if tracks.bad[track]:
+    slots, age = group.slots, group.met[OPERATORS]
+    group.met[OPERATORS] += 1
+    own = _meet(group, k)
+    group.member[age], slots[own, WRITTEN] = k, age
+    _write(net, group, k, own)
+    for edge in range(net.operators[k, FIRST_EDGE], net.operators[k, END_EDGE]):
+        tensor = net.edges[edge, READ]
+        slot = _meet(group, tensor)
+        if slots[slot, FIRST] != age:
+            slots[slot, READ_BY] += 1
+            slots[slot, FIRST] = age
+        if slots[slot, LAST] < 0:
+            slots[slot, LAST] = age
+        for track in range(len(group.tracks)):
+            axis, parts, bad, column = group.tracks[track]
+            if bad:
                 continue
-            axis = tracks.axis[track]
-            for part in range(tracks.parts[track]):
-                start, length = tracks.start[track, own, part], tracks.length[track, own, part]
-                first, count = reads(net, k, edge, axis, start, length, net.size[tensor, axis])
-                _cover(tracks, track, slot, part, first, count)
-            _summed(tracks, track, slot)
+            for part in range(parts):
+                at = column + START + STRIDE_OF_RANGES * part
+                start, length = slots[own, at], slots[own, at + 1]
+                first, count = reads(net, k, edge, axis, start, length, net.tensors[tensor, axis])
+                _cover(slots, slot, at, first, count)
+            _summed(slots, slot, column, parts)
 
 
 @step
-def remember(net: Network, tracks: Tracks, slots: Slots, past: Past, k: int) -> None:
+def remember(net: Network, group: Group, k: int) -> None:
     """Note what :func:`extend` by operator k will change."""
-    age = slots.met[0]
-    past.met[age], past.entries[age] = slots.met[1], slots.met[2]
-    for track in range(len(tracks.parts)):
-        past.bad[age, track] = tracks.bad[track]
-    for edge in range(net.edge[k] - 1, net.edge[k + 1]):
-        slot = slots.of[k if edge < net.edge[k] else net.read[edge]]
-        if slot < 0:
-            continue
-        entry = slots.met[2]
-        slots.met[2] += 1
-        past.slot[entry, 0], past.slot[entry, 1] = slot, slots.readers[slot]
-        past.slot[entry, 2] = slots.written[slot]
-        past.slot[entry, 3], past.slot[entry, 4] = slots.first[slot], slots.last[slot]
-        for track in range(len(tracks.parts)):
-            if tracks.bad[track]:
-                continue
-            past.sums[entry, track, 0] = tracks.longest[track, slot]
-            past.sums[entry, track, 1] = tracks.total[track, slot]
-            past.constant[entry, track] = tracks.constant[track, slot]
-            for part in range(tracks.parts[track]):
-                past.ranges[entry, track, 0, part] = tracks.start[track, slot, part]
-                past.ranges[entry, track, 1, part] = tracks.length[track, slot, part]
+    age = group.met[OPERATORS]
+    group.before[age, SLOTS], group.before[age, ENTRIES] = group.met[SLOTS], group.met[ENTRIES]
+    for track in range(len(group.tracks)):
+        group.before[age, KNOWN + track] = group.tracks[track, BAD]
+    begin = net.operators[k, FIRST_EDGE]
+    for edge in range(begin - 1, net.operators[k, END_EDGE]):
+        slot = group.of[k if edge < begin else net.edges[edge, READ]]
+        if slot >= 0:
+            entry = group.met[ENTRIES]
+            group.met[ENTRIES] += 1
+            group.past[entry, 0] = slot
+            for column in range(group.slots.shape[1]):
+                group.past[entry, column + 1] = group.slots[slot, column]
 
 
 @step
-def retract(tracks: Tracks, slots: Slots, past: Past) -> None:
+def retract(group: Group) -> None:
     """Let the operator go that was taken in last, as was remembered."""
-    slots.met[0] -= 1
-    age = slots.met[0]
-    for slot in range(past.met[age], slots.met[1]):
-        slots.of[slots.tensor[slot]] = -1
-    slots.met[1] = past.met[age]
-    for track in range(len(tracks.parts)):
-        tracks.bad[track] = past.bad[age, track]
-    while slots.met[2] > past.entries[age]:
-        slots.met[2] -= 1
-        entry = slots.met[2]
-        slot = past.slot[entry, 0]
-        slots.readers[slot], slots.written[slot] = past.slot[entry, 1], past.slot[entry, 2]
-        slots.first[slot], slots.last[slot] = past.slot[entry, 3], past.slot[entry, 4]
-        for track in range(len(tracks.parts)):
-            if tracks.bad[track]:
-                continue
-            tracks.longest[track, slot] = past.sums[entry, track, 0]
-            tracks.total[track, slot] = past.sums[entry, track, 1]
-            tracks.constant[track, slot] = past.constant[entry, track]
-            for part in range(tracks.parts[track]):
-                tracks.start[track, slot, part] = past.ranges[entry, track, 0, part]
-                tracks.length[track, slot, part] = past.ranges[entry, track, 1, part]
+    group.met[OPERATORS] -= 1
+    age = group.met[OPERATORS]
+    for slot in range(group.before[age, SLOTS], group.met[SLOTS]):
+        group.of[group.slots[slot, TENSOR]] = -1
+    group.met[SLOTS] = group.before[age, SLOTS]
+    for track in range(len(group.tracks)):
+        group.tracks[track, BAD] = group.before[age, KNOWN + track]
+    for entry in range(group.met[ENTRIES] - 1, group.before[age, ENTRIES] - 1, -1):
+        slot = group.past[entry, 0]
+        for column in range(group.slots.shape[1]):
+            group.slots[slot, column] = group.past[entry, column + 1]
+    group.met[ENTRIES] = group.before[age, ENTRIES]
 
 
 @step
-def clear(tracks: Tracks, slots: Slots) -> None:
+def clear(group: Group) -> None:
     """Forget a group."""
-    for slot in range(slots.met[1]):
-        slots.of[slots.tensor[slot]] = -1
-    for track in range(len(tracks.parts)):
-        tracks.bad[track] = False
-    slots.met[0], slots.met[1], slots.met[2] = 0, 0, 0
+    for slot in range(group.met[SLOTS]):
+        group.of[group.slots[slot, TENSOR]] = -1
+    for track in range(len(group.tracks)):
+        group.tracks[track, BAD] = False
+    for count in range(ENTRIES + 1):
+        group.met[count] = 0

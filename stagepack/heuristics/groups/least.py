@@ -13,7 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.groups.least_kernels import least as kernel
-from stagepack.heuristics.groups.network_state import Machine, Network
+from stagepack.heuristics.groups.network_state import (
+    END_EDGE,
+    FIRST_EDGE,
+    READ,
+    Machine,
+    Network,
+)
 from stagepack.instances.profile import Array
 
 
@@ -37,7 +43,7 @@ class Least(NamedTuple):
 
 def least(net: Network, machine: Machine) -> Least:
     """Return the least that every operator takes."""
-    tensors, n = len(net.size), len(net.edge) - 1
+    tensors, n = len(net.tensors), len(net.operators)
     met = np.zeros((tensors, 2), np.int64)
     met[:, 1] = -1
     cycles, loads = np.zeros((n, 3), np.int64), np.zeros(tensors, np.int64)
@@ -51,8 +57,9 @@ def behind(net: Network, machine: Machine) -> Array:
     """Return the least cycles of all operators from each one on; 0 behind the last."""
     known = least(net, machine)
     n = len(known.compute)
-    last = np.full(len(net.size), -1)
-    np.maximum.at(last, net.read, np.repeat(np.arange(n), np.diff(net.edge)))
+    last = np.full(len(net.tensors), -1)
+    edges = net.operators[:, END_EDGE] - net.operators[:, FIRST_EDGE]
+    np.maximum.at(last, net.edges[:, READ], np.repeat(np.arange(n), edges))
     moved = known.weights + known.kept
     inputs = np.flatnonzero((last >= 0) & (np.arange(len(last)) >= n))
     np.add.at(moved, last[inputs], known.loads[inputs])

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from stagepack.heuristics.groups.group_kernels import compute, moved
 from stagepack.heuristics.groups.growth_kernels import ceil, reads
-from stagepack.heuristics.groups.network_state import Machine, Network
+from stagepack.heuristics.groups.network_state import (
+    CHANNELS,
+    END_EDGE,
+    END_WEIGHT,
+    FIRST_EDGE,
+    FIRST_WEIGHT,
+    READ,
+    READERS,
+    VALUE_BYTES,
+    VALUES,
+    WIDTH,
+    C,
+    Machine,
+    Network,
+)
 from stagepack.instances.compiled import compiled
 from stagepack.instances.profile import Array
 
@@ -36,28 +50,28 @@ def least(
     loads : ndarray of int64, shape (tensors,)
         Gets the cycles in which a tensor is loaded for that operator which reads the least of it.
     """
-    for k in range(len(net.edge) - 2, -1, -1):
-        result = met[k, 0] < net.readers[k]
-        values = net.width[k]
+    for k in range(len(net.operators) - 1, -1, -1):
+        result = met[k, 0] < net.tensors[k, READERS]
+        values = net.tensors[k, WIDTH]
         for axis in range(AXES):
-            values *= net.size[k, axis]
+            values *= net.tensors[k, axis]
             if result:
-                start[k, axis], length[k, axis] = 0, net.size[k, axis]
+                start[k, axis], length[k, axis] = 0, net.tensors[k, axis]
         if result:
             nbytes = ceil(values, machine.cores)
             cycles[k, 2] = moved(nbytes, machine.store_latency, machine.store)
         box = length[k]
         work = compute(net, machine, k, box[0], box[1], box[2], box[3], box[4])
         cycles[k, 0] = ceil(work, machine.cores)
-        for weight in range(net.weight[k], net.weight[k + 1]):
-            share = ceil(net.weights[weight, 0] * box[1], net.size[k, 1])
-            nbytes = share * net.weights[weight, 1] * net.weights[weight, 2]
+        for weight in range(net.operators[k, FIRST_WEIGHT], net.operators[k, END_WEIGHT]):
+            share = ceil(net.weights[weight, CHANNELS] * box[1], net.tensors[k, C])
+            nbytes = share * net.weights[weight, VALUES] * net.weights[weight, VALUE_BYTES]
             cycles[k, 1] += moved(ceil(nbytes, machine.cores), machine.load_latency, machine.load)
-        for edge in range(net.edge[k], net.edge[k + 1]):
-            tensor = net.read[edge]
-            nbytes = net.width[tensor]
+        for edge in range(net.operators[k, FIRST_EDGE], net.operators[k, END_EDGE]):
+            tensor = net.edges[edge, READ]
+            nbytes = net.tensors[tensor, WIDTH]
             for axis in range(AXES):
-                size = net.size[tensor, axis]
+                size = net.tensors[tensor, axis]
                 first, count = reads(net, k, edge, axis, start[k, axis], length[k, axis], size)
                 nbytes *= count
                 if length[tensor, axis] > 0:

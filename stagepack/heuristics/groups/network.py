@@ -37,7 +37,6 @@ from stagepack.instances.groups.operators import (
     needs_all,
 )
 from stagepack.instances.groups.regions import Cut
-from stagepack.instances.profile import Array
 
 _made: weakref.WeakKeyDictionary[LayerGrouping, Network] = weakref.WeakKeyDictionary()
 """Normal forms of instances that are still there."""
@@ -62,44 +61,38 @@ def network(instance: LayerGrouping, pause: Callable[[], None] = lambda: None) -
 
 def _network(instance: LayerGrouping, pause: Callable[[], None]) -> Network:
     """Return the normal form, made anew; a few operators take less time than a question."""
-    n, tensors, operators = instance.n, instance.tensors, instance.operators
-    readers = [
-        len(tensor.readers) + (at in instance.kept or not tensor.readers)
-        for at, tensor in enumerate(tensors)
-    ]
-    read: list[int] = []
-    whole, window, models, cut, weights = [], [], [], [], []
-    for at, operator in enumerate(operators):
+    operators: list[list[int]] = []
+    edges: list[list[int]] = []
+    weights: list[list[int]] = []
+    for at, operator in enumerate(instance.operators):
         if at % PART == PART - 1:
             pause()
         sources = instance.sources(at)
-        read += instance.reads[at]
-        whole += [_whole(operator, which, source) for which, source in enumerate(sources)]
-        window.append([_window(operator, axis) for axis in (H, W)])
-        models.append(_model(operator, instance, sources))
-        cut.append([cuttable(operator, axis) for axis in range(len(AXES))])
+        ends = len(edges), len(edges) + len(sources), len(weights)
+        edges += [
+            [*_whole(operator, which, source), tensor]
+            for which, (tensor, source) in enumerate(zip(instance.reads[at], sources, strict=True))
+        ]
         weights += [
-            (w.channels, w.values, w.dtype_bytes, -1 if w.lane_bytes is None else w.lane_bytes)
+            [w.channels, w.values, w.dtype_bytes, -1 if w.lane_bytes is None else w.lane_bytes]
             for w in operator.weights
         ]
+        model, taps, spread = _model(operator, instance, sources)
+        operators.append([
+            *(*ends, len(weights), model, taps, *spread, operator.buffer),
+            *(instance.overwrites(at), operator.even, instance.alone(at)),
+            *(cuttable(operator, axis) for axis in range(len(AXES))),
+            *(*_window(operator, H), *_window(operator, W)),
+        ])  # fmt: skip
+    tensors = [
+        [*t.shape, t.dtype_bytes, len(t.readers) + (at in instance.kept or not t.readers)]
+        for at, t in enumerate(instance.tensors)
+    ]
     return Network(
-        size=np.array([tensor.shape for tensor in tensors], dtype=np.int64),
-        width=np.array([tensor.dtype_bytes for tensor in tensors], dtype=np.int64),
-        readers=np.array(readers, dtype=np.int64),
-        edge=_ends([len(reads) for reads in instance.reads]),
-        read=np.array(read, dtype=np.int64),
-        whole=np.array(whole, dtype=np.bool_).reshape(len(read), len(AXES)),
-        window=np.array(window, dtype=np.int64),
-        even=np.array([op.even for op in operators], dtype=np.bool_),
-        cuttable=np.array(cut, dtype=np.bool_),
-        alone=np.array([instance.alone(at) for at in range(n)], dtype=np.bool_),
-        model=np.array([code for code, _, _ in models], dtype=np.int64),
-        taps=np.array([taps for _, taps, _ in models], dtype=np.int64),
-        spread=np.array([spread for _, _, spread in models], dtype=np.int64),
-        weight=_ends([len(op.weights) for op in operators]),
-        weights=np.array(weights, dtype=np.int64).reshape(len(weights), 4),
-        buffer=np.array([op.buffer for op in operators], dtype=np.int64),
-        in_place=np.array([instance.overwrites(at) for at in range(n)], dtype=np.bool_),
+        np.array(operators, np.int64),
+        np.array(tensors, np.int64),
+        np.array(edges, np.int64).reshape(len(edges), len(AXES) + 1),
+        np.array(weights, np.int64).reshape(len(weights), 4),
     )
 
 
@@ -192,8 +185,3 @@ def _window(operator: Operator, axis: int) -> tuple[int, int, int, int]:
 def _fraction(rate: float) -> tuple[int, int]:
     found = exact(rate)
     return found.numerator, found.denominator
-
-
-def _ends(sizes: list[int]) -> Array:
-    """Return where each of some pieces begins, and the end."""
-    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64)

@@ -10,6 +10,29 @@ from typing import NamedTuple
 
 from stagepack.instances.profile import Array
 
+N, C, D, H, W, WIDTH, READERS = range(7)
+"""Columns of tensors: values along each axis, bytes of a value, and how many operators read it, one
+more where it is a result of the network."""
+
+READ = 5
+"""Column of edges: the tensor; those before say on which axes all of it is read in any case."""
+
+CHANNELS, VALUES, VALUE_BYTES, GIVEN_BYTES = range(4)
+"""Columns of weights: values are those of a channel; bytes of a lane may be given, else -1."""
+
+FIRST_EDGE, END_EDGE, FIRST_WEIGHT, END_WEIGHT, MODEL, TAPS, TALL, WIDE = range(8)
+"""Columns of operators: edges and weights, how cycles follow from a part (`GIVEN`, ...) and the
+factor that does not depend on it, rows and columns to count instead of the part's (0: the part's),
+"""
+BUFFER, IN_PLACE, EVEN, ALONE = range(8, 12)
+"""bytes of its working buffer, whether it may write over its first input, whether parts must begin
+and end where something is repeated anew, whether it is no part of groups,"""
+CUTTABLE, WAY, KERNEL, STRIDE, BEFORE = 12, 17, 18, 19, 20
+"""whether it can be cut along each of five axes, and along H, the way (`SAME`, ...), kernel or
+factor, stride, rows before; the same along W"""
+WINDOW_COLUMNS = 4
+"""so many columns on."""
+
 SAME, WINDOW, TRANSPOSED, REPEATED = range(4)
 """How rows that are read follow from rows that are written."""
 
@@ -18,55 +41,22 @@ GIVEN, DENSE, LANES, MATRIX = range(4)
 
 
 class Network(NamedTuple):
-    """Operators and tensors (those that operators write first, then inputs).
+    """Operators and tensors (those that operators write first, then inputs), by columns.
+
+    Few arrays, since kernels take long to compile where they are given many.
 
     Attributes
     ----------
-    size : ndarray of int64, shape (tensors, 5)
-    width : ndarray of int64, shape (tensors,)
-        Bytes of a value.
-    readers : ndarray of int64, shape (tensors,)
-        How many operators read it, and one more where it is a result of the network.
-    edge : ndarray of int64, shape (n + 1,)
-    read : ndarray of int64, shape (edges,)
-        The tensor of each edge.
-    whole : ndarray of bool, shape (edges, 5)
-        Whether all of it is read on an axis, whatever part is written.
-    window : ndarray of int64, shape (n, 2, 4)
-        Along H and W: the way (`SAME`, ...), and kernel, stride, rows before; or the factor.
-    even : ndarray of bool, shape (n,)
-        Whether parts must begin and end where something is repeated anew.
-    cuttable : ndarray of bool, shape (n, 5)
-    alone : ndarray of bool, shape (n,)
-    model, taps : ndarray of int64, shape (n,)
-        How cycles follow from a part, and the factor that does not depend on it.
-    spread : ndarray of int64, shape (n, 2)
-        Rows and columns to count instead of the part's; 0: the part's.
-    weight : ndarray of int64, shape (n + 1,)
-        Weights of operator k are weight[k] to weight[k + 1].
+    operators : ndarray of int64, shape (n, 25)
+    tensors : ndarray of int64, shape (tensors, 7)
+    edges : ndarray of int64, shape (edges, 6)
     weights : ndarray of int64, shape (weights, 4)
-        Channels, values a channel, bytes of a value, given bytes in every lane or -1.
-    buffer : ndarray of int64, shape (n,)
-    in_place : ndarray of bool, shape (n,)
     """
 
-    size: Array
-    width: Array
-    readers: Array
-    edge: Array
-    read: Array
-    whole: Array
-    window: Array
-    even: Array
-    cuttable: Array
-    alone: Array
-    model: Array
-    taps: Array
-    spread: Array
-    weight: Array
+    operators: Array
+    tensors: Array
+    edges: Array
     weights: Array
-    buffer: Array
-    in_place: Array
 
 
 class Machine(NamedTuple):

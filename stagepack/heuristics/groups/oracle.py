@@ -10,18 +10,20 @@ Cost: O(parts * edges) for ranges and O(cuts * rows) for prices, a group.  Sourc
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups import group_kernels as kernels
-from stagepack.heuristics.groups.growth_kernels import Past, Slots, Tracks
+from stagepack.heuristics.groups.growth_kernels import KNOWN, SLOT_COLUMNS, Group, columns
 from stagepack.heuristics.groups.least import behind
 from stagepack.heuristics.groups.network import cuts as ways
 from stagepack.heuristics.groups.network import machine, network
+from stagepack.heuristics.groups.network_state import ALONE as STANDS_ALONE
+from stagepack.heuristics.groups.network_state import END_EDGE, FIRST_EDGE
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
 from stagepack.instances.groups.check import alone_cycles
 from stagepack.instances.groups.chip import GENERIC
@@ -33,8 +35,8 @@ ALONE = -1
 """The cut of an operator that runs from and to global memory."""
 ON = (0, 1, 3, 4)
 """The axes that are cut."""
-RANGES = 2**22
-"""Ranges that are known at a time, of all tensors of a group along all tracks."""
+NUMBERS = 2**23
+"""Numbers that are known at a time, of all tensors of a group along all tracks."""
 ASKED = 1000
 """Cuts between two questions whether to go on."""
 STEPS = 2_000_000
@@ -93,25 +95,24 @@ class Oracle:
         pause()
         self._net, self._machine = network(instance, pause), machine(instance)
         self.longest = min(instance.n, instance.max_group, longest or instance.n)
-        edges = int(np.sort(np.diff(self._net.edge))[-self.longest :].sum()) + self.longest
+        known = self._net.operators
+        inputs = np.sort(known[:, END_EDGE] - known[:, FIRST_EDGE])
+        edges = int(inputs[-self.longest :].sum()) + self.longest
         slots = min(edges, len(instance.tensors))
-        self._room = _Room(slots, self.longest, edges if branching else 0)
+        member, of = np.zeros(self.longest, np.int64), np.full(len(instance.tensors), -1)
+        self._room = _Room(member, of, slots, edges if branching else 0)
         self._room.part(self.cuts, pause)
-        self._slots = _slots(self.longest, len(instance.tensors))
         self._rows = kernels.Rows(
-            np.zeros(self.longest, np.int64),
-            np.zeros((3, self.longest), np.int64),
-            np.zeros((3, self.longest), np.int64),
-            np.zeros(3 * self.longest + 2, np.int64),
+            np.zeros((self.longest, 7), np.int64), np.zeros(3 * self.longest + 2, np.int64)
         )
         self.behind = behind(self._net, self._machine)
-        lone = np.where(self._net.alone, np.arange(1, instance.n + 1), 0)
+        lone = np.where(known[:, STANDS_ALONE], np.arange(1, instance.n + 1), 0)
         self._behind = np.maximum.accumulate(np.concatenate(([0], lone)))
         self.bans: dict[Members, frozenset[int]] = {}
 
     def low(self, b: int) -> int:
         """Return the least a for which [a, b) may be a group."""
-        if self._net.alone[b - 1]:
+        if self._net.operators[b - 1, STANDS_ALONE]:
             return b - 1
         return max(b - self.longest, int(self._behind[b - 1]))
 
@@ -160,15 +161,13 @@ class Oracle:
             if steps[at, 3] and self.instance.stands(int(steps[at, 0])):
                 cycles[at] = min(cycles[at], alone_cycles(self.instance, int(steps[at, 0])))
         mask = self._mask(banned)
-        for tracks, past, floors, first, cuts in self._room.portions():
+        for group, floors, first, cuts in self._room.portions():
             place = np.array([0, -1, -1])
             while place[0] < len(steps):
                 done = kernels.sweep(
                     self._net,
                     self._machine,
-                    tracks,
-                    self._slots,
-                    past,
+                    group,
                     self._rows,
                     floors,
                     cuts,
@@ -212,11 +211,10 @@ class Oracle:
 
 
 class _Portion(NamedTuple):
-    """Some of the cuts that follow one another, and what is known of groups along their tracks."""
+    """Some of the cuts that follow one another, and a group that knows their tracks."""
 
-    tracks: Tracks
-    past: Past
-    floors: kernels.Floors
+    group: Group
+    floors: Array
     first: int
     cuts: Array
 
@@ -226,17 +224,17 @@ class _Room:
 
     Parameters
     ----------
+    member, of : ndarray of int64
+        As in :class:`.growth_kernels.Group`.
     slots : int
         Tensors of a group.
-    rows : int
-        Operators of a group.
     entries : int
         Slots to remember, over all operators of a group; 0: none.
     """
 
-    def __init__(self, slots: int, rows: int, entries: int) -> None:
-        self._slots, self._entries = slots, entries
-        self._rows = rows if entries else 0
+    def __init__(self, member: Array, of: Array, slots: int, entries: int) -> None:
+        self._member, self._of, self._slots, self._entries = member, of, slots, entries
+        self._rows = len(member) if entries else 0
         self._flat: list[Array] = []
         self._parted: list[tuple[range, list[tuple[int, int]]]] = []
         self._cuts: Sequence[Cut] = ()
@@ -246,20 +244,22 @@ class _Room:
         """Part all cuts, as many at a time as there is room for, and one at least."""
         parted: list[tuple[range, list[tuple[int, int]]]] = []
         known: dict[tuple[int, int], None] = {}
-        first, longest = 0, 1
+        first, width = 0, SLOT_COLUMNS
         for at, cut in enumerate(cuts):
             if at % ASKED == 0:
                 pause()
-            more = dict.fromkeys((axis, cut[which]) for which, axis in enumerate(ON))
-            longest = max(longest, *cut)
-            ranges = (self._slots + 2 * self._entries) * longest * len(known | more)
-            if known and max(ranges, self._rows * (at - first)) > RANGES:
+            tracks = [(axis, cut[which]) for which, axis in enumerate(ON)]
+            wider = width + _width(track for track in tracks if track not in known)
+            numbers = (self._slots + self._entries) * wider
+            if known and max(numbers, self._rows * (at - first)) > NUMBERS:
                 parted.append((range(first, at), [*known]))
-                known, first, longest = {}, at, max(cut)
-            known |= more
+                known, first, wider = {}, at, SLOT_COLUMNS + _width(tracks)
+            known |= dict.fromkeys(tracks)
+            width = wider
         parted.append((range(first, len(cuts)), [*known]))
-        most = max(len(tracks) * max(count for _, count in tracks) for _, tracks in parted)
-        self._flat = [np.zeros(most * size, np.int64) for size in self._sizes]
+        most = SLOT_COLUMNS + max(_width(tracks) for _, tracks in parted)
+        sizes = self._slots * most, self._entries * (most + 1)
+        self._flat = [np.zeros(size, np.int64) for size in sizes]
         self._cuts, self._parted = cuts, parted
         self._kept = [self._portion(*parted[0])] if len(parted) == 1 else []
 
@@ -267,61 +267,35 @@ class _Room:
         """Return all portions: one that is all is kept, of many each is made anew."""
         return self._kept or (self._portion(*part) for part in self._parted)
 
-    @property
-    def _sizes(self) -> tuple[int, int, int]:
-        """Starts and lengths of ranges of slots, and both of entries."""
-        return self._slots, self._slots, 2 * self._entries
-
     def _portion(self, which: range, known: Sequence[tuple[int, int]]) -> _Portion:
         cuts = self._cuts[which.start : which.stop]
-        count, most = len(known), max(parts for _, parts in known)
-        shapes = (count, self._slots, most), (count, self._slots, most)
-        start, length, ranges = (
-            flat[: math.prod(shape)].reshape(shape)
-            for flat, shape in zip(
-                self._flat, (*shapes, (self._entries, count, 2, most)), strict=True
+        begins = accumulate((columns(parts) for _, parts in known), initial=SLOT_COLUMNS)
+        width = SLOT_COLUMNS + _width(known)
+        self._of.fill(-1)
+        slots, past = (
+            flat[: rows * wide].reshape(rows, wide)
+            for flat, rows, wide in zip(
+                self._flat, (self._slots, self._entries), (width, width + 1), strict=True
             )
         )
-        sums = count, self._slots
-        tracks = Tracks(
-            np.array([axis for axis, _ in known], np.int64),
-            np.array([parts for _, parts in known], np.int64),
-            start,
-            length,
-            np.zeros(sums, np.int64),
-            np.zeros(sums, np.int64),
-            np.zeros(sums, np.bool_),
-            np.zeros(count, np.bool_),
+        group = Group(
+            np.array([(*track, 0, at) for track, at in zip(known, begins, strict=False)], np.int64),
+            self._member,
+            self._of,
+            np.zeros(KNOWN, np.int64),
+            slots,
+            np.zeros((self._rows, KNOWN + len(known)), np.int64),
+            past,
         )
-        past = Past(
-            np.zeros(self._rows, np.int64),
-            np.zeros(self._rows, np.int64),
-            np.zeros((self._rows, count), np.bool_),
-            np.zeros((self._entries, 5), np.int64),
-            ranges,
-            np.zeros((self._entries, count, 2), np.int64),
-            np.zeros((self._entries, count), np.bool_),
-        )
-        rows = max(self._rows, 1), len(cuts)
-        floors = kernels.Floors(
-            np.zeros(rows, np.int64),
-            np.zeros(rows, np.int64),
-            np.zeros(rows, np.int64),
-            np.zeros(rows, np.int64),
-            np.zeros(rows, np.int64),
-            np.zeros(rows, np.bool_),
-        )
+        floors = np.zeros((max(self._rows, 1), len(cuts), 6), np.int64)
         place = {track: at for at, track in enumerate(known)}
         tried = [[place[axis, cut[at]] for at, axis in enumerate(ON)] for cut in cuts]
-        return _Portion(tracks, past, floors, which.start, np.array(tried, dtype=np.int64))
+        return _Portion(group, floors, which.start, np.array(tried, dtype=np.int64))
 
 
-def _slots(rows: int, tensors: int) -> Slots:
-    of = np.full(tensors, -1, np.int64)
-    met = np.zeros(3, np.int64)
-    return Slots(
-        np.zeros(rows, np.int64), of, met, *(np.zeros(tensors, np.int64) for _ in range(5))
-    )
+def _width(tracks: Iterable[tuple[int, int]]) -> int:
+    """Return how many columns of slots tell of some tracks."""
+    return sum(columns(parts) for _, parts in tracks)
 
 
 def tiny() -> LayerGrouping:

@@ -36,7 +36,7 @@ def test_prices_do_not_depend_on_how_many_cuts_are_known_at_a_time(whole: LayerG
     asked = []
     with pytest.MonkeyPatch.context() as patched:
         many = Oracle(whole)
-        patched.setattr(oracle, "RANGES", 40)
+        patched.setattr(oracle, "NUMBERS", 80)
         patched.setattr(oracle, "STEPS", 100)
         few = Oracle(whole, pause=lambda: asked.append(1))
         for b in range(1, whole.n + 1):
