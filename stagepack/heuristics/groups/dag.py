@@ -310,6 +310,7 @@ def steps(groups: Sequence[int]) -> Array:
         previous = group
     way = np.array(found, dtype=np.int64).reshape(len(found), 4)
     if len(found) > 1:
-        least_later = np.minimum.accumulate(way[:0:-1, 1])[::-1]
-        way[:-1, 2] = (least_later > 0) & (least_later <= way[:-1, 1])
+        # Nothing is gone back to once a group begins anew: what follows counts as far away.
+        far = way[:, 1] + len(found) * np.cumsum(way[:, 1] == 0)
+        way[:-1, 2] = np.minimum.accumulate(far[:0:-1])[::-1] <= far[:-1]
     return way
