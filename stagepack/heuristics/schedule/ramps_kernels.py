@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.compiled import compiled, inner
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule.data import Edges
+from stagepack.instances.schedule.edges_state import Edges
 
 ENTRY, FILLED, HEAD, TAIL, MIDDLE = range(5)
 """What is found for every stage, in this order: when it can start at first; the most cycles of

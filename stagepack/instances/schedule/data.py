@@ -20,28 +20,13 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from stagepack.instances.fields import array_parts, digest_of
 from stagepack.instances.profile import Array
+from stagepack.instances.schedule.edges_state import Edges
 from stagepack.instances.schedule.words import KIND, Objective
-
-
-class Edges(NamedTuple):
-    """The edges of each stage; int64 arrays.
-
-    Attributes
-    ----------
-    first, stage, lag : ndarray, shape (p + 1,), (edges,), (edges,)
-        Those of stage s, first[s] .. first[s + 1] - 1: the other stage, and the latency that
-        counts.
-    """
-
-    first: Array
-    stage: Array
-    lag: Array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
