@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.heuristics.groups import lazy
 from stagepack.heuristics.groups.oracle import NONE
 from stagepack.instances.groups import LayerGrouping
 from stagepack.solvers.cp_sat import CpSatEngine
@@ -73,6 +74,16 @@ def test_who_does_not_fit_is_named() -> None:
     result = sp.solve(tight, method="cp-sat")
     assert result.status is sp.Status.INFEASIBLE
     assert "a needs 416 bytes in each lane" in result.reason
+
+
+def test_where_too_much_may_be_better_the_plan_by_the_rule_stays(
+    free: LayerGrouping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lazy, "MOST", 100)
+    result = sp.solve(free, method="cp-sat")
+    assert result.objective == sp.solve(free, method="dp").objective
+    assert result.status is sp.Status.FEASIBLE
+    assert "more than 100 groups in cuts" in result.reason
 
 
 @given(networks(most=4, max_slices=4))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagepack.heuristics.effort import spend
-from stagepack.heuristics.groups.dag import Arcs, Paths, members, steps
+from stagepack.heuristics.groups.dag import Arcs, Paths, TooManyArcsError, members, steps
 from stagepack.heuristics.groups.dp import FAR
 from stagepack.heuristics.groups.free import FreeOracle
 from stagepack.heuristics.groups.ideals import Lattice, Network
@@ -29,6 +29,9 @@ from stagepack.instances.profile import Array
 
 UNKNOWN = FAR // 4
 """Cycles of what no way is known for; three of them still are an integer."""
+
+MOST = 1_000_000
+"""Groups in cuts that are kept at most; 48 bytes each, and a path takes 0.2 s."""
 
 LABELLED = 4e-6
 """Seconds of an ideal, where the shortest path is sought."""
@@ -86,12 +89,20 @@ class Choices:
             Called several times a second; raises where the run is over.
         on_bound : callable
             Told the cycles below which no plan through the ideals can be.
+
+        Raises
+        ------
+        TooManyArcsError
+            Where they are more than `MOST`.
         """
-        found = []
+        found, count = [], 0
         for size, level in enumerate(self.paths.levels[1:], 1):
             for end in level:
                 pause()
                 found.append(self._into(end, network, oracle))
+                count += len(found[-1][1])
+                if count > MOST:
+                    raise TooManyArcsError
             least = min(self.paths.least(size, oracle.instance.max_group), self.paths.upper)
             if least < FAR:
                 on_bound(least)

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups import dag as convex
 from stagepack.heuristics.groups import dp as search
-from stagepack.heuristics.groups import ideals
+from stagepack.heuristics.groups import ideals, lazy
 from stagepack.heuristics.groups.dp import FAR, Partition
 from stagepack.heuristics.groups.free import FreeOracle, load_free_kernels
-from stagepack.heuristics.groups.lazy import Choices
 from stagepack.heuristics.groups.least import behind
 from stagepack.heuristics.groups.network import machine, network
 from stagepack.heuristics.groups.oracle import Oracle, load_kernels
@@ -266,7 +265,7 @@ def _search_free(
         every = ideals.lattice(operators, MOST_IDEALS, progress.keep_going)
         known, proves = every or ideals.chains(operators, orders), every is not None
     upper = FAR if progress.objective is None else int(progress.objective) + 1
-    choices = Choices(known, upper)
+    choices = lazy.Choices(known, upper)
     oracle = FreeOracle(instance, branching=True, pause=progress.require_time)
     with progress.setup("loading kernels"):
         load_free_kernels()
@@ -279,8 +278,8 @@ def _search_free(
         choices.find(operators, oracle, progress.require_time, bound)
     except convex.TooManyArcsError:
         progress.reason = (
-            f"more than {convex.MOST_ARCS:,} groups in cuts may be part of a better plan; what "
-            "happens inside of them was not looked at"
+            f"more than {lazy.MOST:,} groups in cuts may be part of a better plan: timesteps were "
+            "not looked at"
         )
         return True
     run = Joint(instance, choices, oracle.cuts, progress, settings, engine, before_search, proves)
