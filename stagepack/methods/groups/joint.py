@@ -32,8 +32,8 @@ from stagepack.progress import Progress
 from stagepack.result import Status, Termination
 from stagepack.solvers import Engine
 
-WORK = 0.05
-"""Work of CP-SAT on a group when it first comes, about half a second."""
+WORK = 0.004
+"""Work of CP-SAT for every operator of a group when it first comes, about 0.02 s each."""
 
 
 @dataclass
@@ -44,18 +44,20 @@ class Group:
     ----------
     plan : GroupingSolution
         Of the first of them alone, the best that is known; without addresses: none is.
-    low, high : int
-        What it takes at least, and in `plan`.
+    low : int
+        What it takes at least.
     work : float
         What it gets when it comes next.
+    high : int
+        What it takes in `plan`.
     together : bool
         Whether timesteps and addresses are to be found together.
     """
 
     plan: GroupingSolution
     low: int
+    work: float
     high: int = UNKNOWN
-    work: float = WORK
     together: bool = False
 
     @property
@@ -174,7 +176,7 @@ class Joint:
         signature = Frame(table).signature
         if signature not in self._alike:
             self._alike[signature] = len(self._groups)
-            group = Group(plan, int(self.choices.low[at]))
+            group = Group(plan, int(self.choices.low[at]), WORK * len(members))
             self._groups.append(group)
             offsets = place_by_rule(table, self.progress.keep_going)
             if offsets is not None:
