@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from stagepack.heuristics import effort
 from stagepack.heuristics.graph import beam
 from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
@@ -145,18 +146,18 @@ class Search:
         Parameters
         ----------
         seconds : float
-            After which to give up.
+            Of work, after which to give up.
 
         Raises
         ------
         TooMany
             When that is not enough, or memory.
         """
-        end = self.progress.spent + seconds
+        end = effort.spent() + seconds
 
         def pause() -> None:
             self.progress.require_time()
-            if self.progress.spent > end:
+            if effort.spent() > end:
                 raise TooMany("there are too many ideals for the time")
 
         with self.progress.setup("loading kernels"):

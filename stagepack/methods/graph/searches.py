@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 from stagepack.formulations.graph import CpSat, Milp
@@ -18,10 +19,10 @@ from stagepack.methods.graph.improve import local_search, on_engine
 from stagepack.progress import Progress, Stopped
 
 GraphProgress = Progress[GraphSolution]
-GLANCE = 0.4
-"""Seconds in which `auto` tries to prove what a few orders give,"""
-LOOK = 0.2
-"""and part of the rest in which it tries again once local search has lowered that."""
+GLANCE = 1.5
+"""Seconds of work in which `auto` tries to prove what a few orders give, but at most"""
+LOOK = 0.3
+"""this part of what is left; the same part when it tries again once local search has lowered it."""
 ROUNDS = 2
 """Of local search, before what proves more."""
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
@@ -124,10 +125,10 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     search.start()
     progress.require_time()
     # What is known makes the exact search faster, but most graphs need no more than this.
-    for seconds in (GLANCE, LOOK * progress.remaining):
+    for most in (GLANCE, math.inf):
         if supports["dp"]:
             try:
-                search.over_ideals(seconds)
+                search.over_ideals(min(most, LOOK * progress.remaining))
             except TooMany as error:
                 given_up = f"dp: {error}"
             else:

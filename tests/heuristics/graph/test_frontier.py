@@ -226,3 +226,36 @@ def test_says_what_it_cannot_answer(options: dict[str, object], reason: str) -> 
     given: dict[str, Any] = {"accelerators": 2, "objective": "sum", **options}
     instance = GraphPartition.from_arrays([1, 2, 3], **given)
     assert reason in unsupported(instance)
+
+
+def towers(rng: np.random.Generator, cells: int, **given: Any) -> GraphPartition:
+    """Cells of four towers of layers each, whose outputs are joined, as in Inception networks."""
+    time, traffic = [50], [2000]
+    edges: list[tuple[int, int]] = []
+
+    def layer(ticks: int, size: int, *read: int) -> int:
+        edges.extend((source, len(time)) for source in read)
+        time.append(ticks)
+        traffic.append(size)
+        return len(time) - 1
+
+    joined = 0
+    for _ in range(cells):
+        outputs = []
+        for depth in (1, 2, 3, 2):
+            last = joined
+            for _ in range(depth):
+                last = layer(int(rng.integers(40, 400)), int(rng.integers(50, 300)), last)
+                last = layer(int(rng.integers(5, 30)), traffic[last], last)
+            outputs.append(last)
+        joined = layer(int(rng.integers(5, 20)), sum(traffic[v] for v in outputs), *outputs)
+    return GraphPartition.from_edges(
+        len(time), edges, time=time, traffic=traffic, bandwidth=2, **given
+    )
+
+
+def test_auto_proves_towers_before_it_anneals() -> None:
+    instance = towers(np.random.default_rng(17), 17, accelerators=16, objective="sum")
+    result = sp.solve(instance, options=REPEATING)
+    assert result.status is sp.Status.OPTIMAL
+    assert "local-search" not in {event.source for event in result.trace.events}
