@@ -22,7 +22,7 @@ from stagepack.instances import catalog
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
-from stagepack.methods.packing import iis, quick, steps
+from stagepack.methods.packing import iis, quick, searches, steps
 from stagepack.progress import Progress
 from stagepack.result import Status, Termination
 from stagepack.solve import solve
@@ -89,6 +89,14 @@ def test_dense_instances_need_no_lists_of_pairs(
     for method in ("auto", "anneal", "repair"):
         result = solve(instance, method, time_limit=0.3, options={"deterministic": True})
         assert result.status is not Status.INFEASIBLE
+
+
+def test_what_is_dense_goes_the_way_of_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = dense(1500, 8, 60)
+    monkeypatch.setattr(searches, "DENSE", Blocks.of(instance).pairs - 1)
+    monkeypatch.setattr(searches, "_search_all", lambda *_: pytest.fail("lists pairs"))
+    result = solve(instance, "auto", time_limit=0.5, options={"deterministic": True})
+    assert result.solution is not None
 
 
 def test_windows_of_dense_instances_stay_within_their_pairs(

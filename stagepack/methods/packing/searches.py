@@ -48,8 +48,9 @@ DIVING, MOST = 0.3, 20.0
 """Part of what is left that dives get, and then rules, where blocks are too dense to search; and
 the most seconds of work of either."""
 
-LARGE = 20_000
-"""Blocks from which on `auto` keeps to methods whose cost grows like a sort."""
+LARGE, DENSE = 20_000, 3_000_000
+"""Blocks, and pairs of them alive together, from which on `auto` keeps to methods whose cost grows
+like a sort and which list no pairs."""
 
 PROPAGATED = 400
 """Blocks up to which a model takes turns with the exact search."""
@@ -212,7 +213,7 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
         _PLAIN["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
     attempt = Attempt(instance, progress)
-    large = attempt.blocks.b > LARGE or attempt.blocks.pairs > exact.LARGEST_PAIRS
+    large = attempt.blocks.b > LARGE or attempt.blocks.pairs > min(DENSE, exact.LARGEST_PAIRS)
     dived = attempt.blocks.b > LARGE or not dive.unsupported(attempt.blocks.rounded)
     if attempt.peak_only and large and dived:
         if settings.warm_start == "auto":
