@@ -296,7 +296,7 @@ class _Reader:
 
     def _operator(self, node: NodeProto, given: list[str], weights: list[str]) -> None:
         own, kind = node.output[0], node.op_type
-        label = _stem(weights) or ("" if NUMBER.fullmatch(node.name) else node.name)
+        label = _called(node, weights)
         if kind in WINDOWS:
             self._windowed(node, given, weights, label)
         elif kind in POOLS or self._pools(node, given):
@@ -455,6 +455,13 @@ class _Reader:
             )
         )
         return name
+
+
+def _called(node: NodeProto, weights: list[str]) -> str:
+    """Return what an operator is called: as its node, if by more than a kind and a number."""
+    if not NUMBER.fullmatch(node.name.removeprefix(node.op_type)):
+        return node.name
+    return _stem(weights) or ("" if NUMBER.fullmatch(node.name) else node.name)
 
 
 def _stem(weights: list[str]) -> str:

@@ -67,6 +67,21 @@ CHIPS: dict[str, LaneChip] = {
 }
 
 
+ASSUMED = ("channels", "pixels", "load_latency", "store_latency", "startup")
+"""What is assumed of all chips of a vendor,"""
+UNMEASURED = dict.fromkeys(("bm1684", "bm1690"), ("load_rate", "store_rate"))
+"""and what besides of some."""
+
+
+def assumed(chip: LaneChip) -> tuple[str, ...]:
+    """Return the fields of a chip of this list that nobody publishes; none of another."""
+    if chip.name not in CHIPS or chip.name == GENERIC.name:
+        return ()
+    known = CHIPS[chip.name]
+    fields = (*ASSUMED, *UNMEASURED.get(chip.name, ()))
+    return tuple(field for field in fields if getattr(chip, field) == getattr(known, field))
+
+
 def preset(name: str) -> LaneChip:
     """Return a chip by name.
 

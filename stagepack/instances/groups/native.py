@@ -1,7 +1,8 @@
 """Native files of layer groupings: ``{"problem": "layer-grouping", "version": 1, ...}``.
 
 ``operators`` is a list of :class:`.operators.Operator`, ``inputs`` one of :class:`.data.Source`;
-``chip`` is a :class:`.chip.LaneChip`, the generic one where it is left out.
+``chip`` is a :class:`.chip.LaneChip` or the name of one of :mod:`.chips`, the generic one where it
+is left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 from stagepack.contracts import JsonObject
 from stagepack.instances.documents.lines import Items, unusual
 from stagepack.instances.groups.chip import GENERIC, LaneChip
+from stagepack.instances.groups.chips import preset
 from stagepack.instances.groups.data import HALF, Source
 from stagepack.instances.groups.instance import LayerGrouping
 from stagepack.instances.groups.operators import Operator, Size
@@ -30,7 +32,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     version: Literal[1]
     operators: Annotated[list[Operator], msgspec.Meta(min_length=1)]
     inputs: list[Source]
-    chip: LaneChip = GENERIC
+    chip: LaneChip | str = GENERIC
     outputs: list[str] = []
     name: str = "groups"
     source: str = ""
@@ -67,6 +69,8 @@ def parse(document: Document, given: Words) -> LayerGrouping:
     """
     fields = msgspec.structs.asdict(document)
     del fields["problem"], fields["version"]
+    if isinstance(document.chip, str):
+        fields["chip"] = preset(document.chip)
     return changed(LayerGrouping.from_arrays(**fields), given)
 
 

@@ -241,6 +241,13 @@ def _of_rank(shape: tuple[int, ...], field: str) -> InputError:
     )
 
 
+def _said(*shapes: Shape) -> str:
+    """Return shapes as they are given: without a depth of 1."""
+    return ", ".join(
+        str(tuple(s[axis] for axis in (N, C, H, W)) if s[D] == 1 else s) for s in shapes
+    )
+
+
 def _misshaped(operator: Operator, sources: tuple[Shape, ...]) -> str:
     """Return why the shape of an operator does not follow from those of its inputs, or ""."""
     kind, own = operator.kind, operator.full
@@ -253,20 +260,28 @@ def _misshaped(operator: Operator, sources: tuple[Shape, ...]) -> str:
     if kind == OperatorKind.CONCAT:
         total = sum(source[C] for source in sources)
         alike = all(source[axis] == own[axis] for source in sources for axis in (N, D, H, W))
-        return "" if alike and total == own[C] else f"inputs {sources} do not make {own}"
+        return (
+            ""
+            if alike and total == own[C]
+            else f"inputs {_said(*sources)} do not make {_said(own)}"
+        )
     if kind in (OperatorKind.ELEMENTWISE, OperatorKind.ROWS):
         fits = all(s[axis] in (1, own[axis]) for s in sources for axis in range(len(AXES)))
         reaches = all(own[a] == max(s[a] for s in sources) for a in range(len(AXES)))
-        return "" if fits and reaches else f"inputs {sources} do not make {own}"
+        return "" if fits and reaches else f"inputs {_said(*sources)} do not make {_said(own)}"
     first = sources[0]
     if kind == OperatorKind.MATMUL:
         left, right = sources
         fits = left[W] == right[H] and own[H] == left[H] and own[W] == right[W]
-        return "" if fits and own[:H] == left[:H] else f"{left} times {right} is not {own}"
+        return (
+            ""
+            if fits and own[:H] == left[:H]
+            else f"{_said(left)} times {_said(right)} is not {_said(own)}"
+        )
     if first[N] != own[N] or any(
         own[axis] not in _spatial(operator, first, axis) for axis in (H, W)
     ):
-        return f"{own} does not follow from {first}"
+        return f"{_said(own)} does not follow from {_said(first)}"
     if kind in (OperatorKind.CONV, OperatorKind.DECONV):
         if first[C] % operator.groups or own[C] % operator.groups:
             return f"{operator.groups} groups do not divide {first[C]} and {own[C]} channels"

@@ -10,6 +10,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.check import alone_row, group_cycles
+from stagepack.instances.groups.chips import assumed
 from stagepack.instances.groups.lmem import copies
 from stagepack.instances.groups.operators import macs
 from stagepack.instances.groups.timesteps import Timetable
@@ -58,6 +59,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             "lane_bytes": chip.memory,
             "banks": chip.banks,
             "rates": [chip.load_rate, chip.store_rate],
+            "assumed": list(assumed(chip)),
             "slicing": str(instance.slicing),
             "max_slices": instance.max_slices,
             "max_group": instance.max_group,
@@ -85,6 +87,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
                 f"{as_text.plural(given['banks'], 'bank')}",
             ),
             ("Transfers", f"loads {load:g}, stores {store:g} bytes a cycle"),
+            *([("Assumed", said)] if (said := _words(given["assumed"])) else []),
             (
                 "Groups",
                 f"at most {as_text.plural(given['max_group'], 'operator')}; "
@@ -164,6 +167,11 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             rest="JSON has all",
         )
         return Account(totals, sheet)
+
+
+def _words(fields: list[str]) -> str:
+    """Return fields of a chip as words."""
+    return ", ".join(field.replace("_", " ") for field in fields)
 
 
 def _highest(table: Timetable, offsets: tuple[int, ...]) -> int | None:

@@ -303,3 +303,19 @@ def test_kinds_that_nobody_knows_are_named_with_those_that_are(tmp_path: Path) -
     path = model(tmp_path, [node("Det", "x", "y")], {"x": [1, 8, 4, 4]})
     with pytest.raises(InputError, match=r"graph\.node ny: Det is .*known are Abs, .*Upsample"):
         read(path)
+
+
+def test_operators_are_called_as_their_nodes_are(tmp_path: Path) -> None:
+    """The name of a weight is for those whose nodes are numbered."""
+    make = onnx.helper.make_node
+    kinds = [("Conv", "stem"), ("Conv", "Conv_12"), ("Conv", ""), ("MaxPool", "MaxPool_3")]
+    nodes, weights = [], {}
+    for at, (kind, name) in enumerate(kinds):
+        reads = [f"t{at - 1}" if at else "x"]
+        if kind == "Conv":
+            weights[f"layer{at}.weight"] = [4, 4, 1, 1]
+            reads.append(f"layer{at}.weight")
+        nodes.append(make(kind, reads, [f"t{at}"], name=name, kernel_shape=[1, 1]))
+    path = model(tmp_path, nodes, {"x": [1, 4, 8, 8]}, weights, "t3")
+    whole = sp.read(path, kind="layer-grouping")
+    assert [op.name for op in whole.operators] == ["stem", "layer1", "layer2", "MaxPool_3"]

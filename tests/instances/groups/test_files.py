@@ -11,6 +11,7 @@ from msgspec import structs
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.instances.groups.catalog import NETWORKS
+from stagepack.instances.groups.chips import CHIPS
 from stagepack.instances.groups.operators import macs
 from tests.instances.groups.networks import block
 
@@ -37,6 +38,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     [
         ("operators", [], "operators"),
         ("chip", {"lanes": 0, "memory": 5}, "chip.lanes"),
+        ("chip", "bm1684y", "unknown chip 'bm1684y'.*bm1684x"),
         ("slicing", "sideways", "slicing"),
         ("overlap_limit", -1, "overlap_limit"),
         ("inputs", [{"name": "x", "shape": [1, 8]}], "inputs\\[0\\].shape"),
@@ -47,6 +49,25 @@ def test_fields_that_are_wrong(tmp_path: Path, field: str, value: object, words:
     sp.write(block(), path)
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
     with pytest.raises(InputError, match=words):
+        sp.read(path)
+
+
+def test_a_chip_may_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "block.json"
+    sp.write(block(), path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chip": "bm1684x"}))
+    assert sp.read(path, kind="groups").chip == CHIPS["bm1684x"]
+
+
+def test_shapes_are_told_as_they_were_given(tmp_path: Path) -> None:
+    path = tmp_path / "block.json"
+    sp.write(block(), path)
+    given = json.loads(path.read_text())
+    given["operators"][0]["shape"] = [1, 4, 99, 8]
+    path.write_text(json.dumps(given))
+    with pytest.raises(
+        InputError, match=r"\(1, 4, 99, 8\) does not follow from \(1, \d+, \d+, \d+\)"
+    ):
         sp.read(path)
 
 

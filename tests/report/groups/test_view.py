@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import stagepack as sp
 from stagepack.errors import InputError
@@ -147,6 +148,20 @@ def test_facts_are_json_and_lines_say_them() -> None:
     assert told["Local memory"] == "8 lanes of 64.0 KiB, 16 banks"
     assert told["Groups"] == (
         "at most 64 operators; order free, timesteps nearest; from global memory: needed"
+    )
+
+
+def test_what_is_assumed_of_a_chip_is_said() -> None:
+    known, other = (sp.load("groups/squeezenet", chip=chip) for chip in ("bm1688", "bm1690"))
+    told = dict(VIEW.lines(VIEW.facts(known)))["Assumed"]
+    assert told == "channels, pixels, load latency, store latency, startup"
+    assert "load rate, store rate" in dict(VIEW.lines(VIEW.facts(other)))["Assumed"]
+    measured = other.replace(chip=structs.replace(other.chip, load_rate=60.0, startup=7))
+    assert VIEW.facts(measured)["assumed"] == [
+        "channels", "pixels", "load_latency", "store_latency", "store_rate",
+    ]  # fmt: skip
+    assert "Assumed" not in dict(
+        VIEW.lines(VIEW.facts(sp.load("groups/squeezenet", chip="generic")))
     )
 
 
