@@ -168,6 +168,23 @@ KNOWN = (
         times=1.8,
         why="HiGHS counts no work before its search: the clock ends it at 1.8 times the limit",
     ),
+    *(
+        Wait(
+            kind="graph-partition",
+            method=method,
+            family=family,
+            deterministic=True,
+            times=1.8,
+            why="engines count no work before their search: the clock ends them at 1.8 times the "
+            "limit",
+        )
+        for method, family in (
+            ("auto", "links-unlike"),
+            ("auto", "free-stages"),
+            ("cp-sat", ""),
+            ("milp", ""),
+        )
+    ),
     Wait(
         kind="lmem-packing",
         method="cp-sat",

@@ -21,6 +21,7 @@ CELLS = [
     ("phase-schedule", "one-layer-phases", "enumerate"),
     ("pipeline-schedule", "one-operation", "greedy"),
     ("layer-grouping", "one-operator", "dp"),
+    ("graph-partition", "one-node", "frontier"),
 ]
 
 

@@ -17,12 +17,15 @@ from itertools import pairwise
 
 import numpy as np
 
+from stagepack.heuristics import effort
 from stagepack.instances.graph.compact import FORBIDDEN, Compact
 from stagepack.instances.profile import Array
 
 MOST_STATES = 4_000
 """Beyond, the recurrence takes minutes: it looks at every pair of states."""
 FAR = 2.0**62
+BIT, TRIED = 3e-6, 4e-7
+"""Seconds of work for a block before another one, and for one tried next to a state."""
 
 
 class TooManyStates(Exception):  # noqa: N818 - a way to give up, no error
@@ -50,6 +53,7 @@ class Recurrence:
             raise TooManyStates
         self._set_ancestors()
         antichains = self._states()
+        self._set_extra()
         self.states = [self._closed(antichain) for antichain in antichains]
         n = compact.blocks
         self.states[-1] = (1 << n) - 1  # what nothing of the first source leads to comes last
@@ -63,7 +67,7 @@ class Recurrence:
         self._moved = np.array([0.0, *map(self._output, antichains[1:-1]), 0.0])[: len(antichains)]
 
     def _set_ancestors(self) -> None:
-        """Find what is before each block, and which of that has readers elsewhere."""
+        """Find what is before each block, and what the first source leads to."""
         compact, n = self.compact, self.compact.blocks
         near = _neighbours(compact.before_ptr, compact.before)
         readers = _neighbours(compact.after_ptr, compact.after)
@@ -71,20 +75,27 @@ class Recurrence:
         for v in range(n):
             for u in near[v]:
                 self._before[v] |= self._before[u] | 1 << u
-        after = [sum(1 << w for w in row) for row in readers]
+        self._after = [sum(1 << w for w in row) for row in readers]
         reached = 1
         for v in range(n):
             if reached >> v & 1:
-                reached |= after[v]
+                reached |= self._after[v]
         self._reached = [v for v in range(n) if reached >> v & 1]
-        # Readers that are before the same block have met the tensor, or will have by then.
-        self._extra = [0] * n
-        for v in self._reached:
-            self._pause()
-            known = self._before[v] | 1 << v
-            self._extra[v] = sum(1 << u for u in _bits(self._before[v]) if after[u] & ~known)
         self._produced = np.zeros(n)
         np.add.at(self._produced, compact.net[compact.net_ptr[:-1]], compact.net_cost)
+
+    def _set_extra(self) -> None:
+        """Find what is before each block and has readers elsewhere.
+
+        Readers that are before the same block have met the tensor, or will have by then.
+        """
+        self._extra = [0] * self.compact.blocks
+        for v in self._reached:
+            before = self._before[v]
+            effort.spend(BIT * before.bit_count())
+            self._pause()
+            known = before | 1 << v
+            self._extra[v] = sum(1 << u for u in _bits(before) if self._after[u] & ~known)
 
     def _closed(self, blocks: int) -> int:
         """Return a set of blocks with all that comes before them."""
@@ -112,6 +123,7 @@ class Recurrence:
         while level:
             following = set()
             for state in level:
+                effort.spend(TRIED * len(self._reached))
                 self._pause()
                 for v in self._reached:
                     if not state >> v & 1 and self._before[v] & near & ~state == 0:

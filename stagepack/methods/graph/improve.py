@@ -18,7 +18,7 @@ GraphProgress = Progress[GraphSolution]
 
 FRUITLESS = 6
 """Rounds of local search in a row that find nothing better before it ends."""
-OVERDUE = 3.0
+OVERDUE = 1.8
 """Of CPU seconds to seconds of work, after which an engine is ended by the clock."""
 
 
