@@ -10,6 +10,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.instances.graph import GraphPartition
+from tests.random_graphs import random_instance
 
 PROVED = {
     "throughput/bert24_inference": 17.789906,
@@ -102,3 +103,12 @@ def test_unlike_devices_beyond_all_orders_are_used_in_turn() -> None:
 def test_the_same_seed_gives_the_same_answer() -> None:
     results = [sp.solve(ladder(30), method="linear-dp", seed=3) for _ in range(2)]
     assert results[0].solution == results[1].solution
+
+
+def test_a_search_by_labels_that_ends_without_anything_says_so() -> None:
+    """Every device has to be used, and memory is short: labels know the one rule or the other."""
+    rng = np.random.default_rng([5017, 8])
+    instance = random_instance(rng, int(rng.integers(8, 15)))
+    result = sp.solve(instance, "frontier", time_limit=30)
+    assert result.solution is None
+    assert result.status == "INFEASIBLE" or "no label keeps all rules" in result.reason

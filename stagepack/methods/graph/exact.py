@@ -188,6 +188,10 @@ class Search:
         search.run()
         if search.impossible:
             self.progress.prove_infeasible(explain(self.compact))
+        elif self.progress.solution is None:
+            self.progress.reason = (
+                "frontier: no label keeps all rules, nor is it proved that none can"
+            )
 
     def by_beams(self) -> None:
         """Look for partitions with the most promising labels only."""
