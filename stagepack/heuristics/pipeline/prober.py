@@ -64,30 +64,41 @@ class Prober:
                 load_kernels()
         self.costs = costs
         self._kernels = kernels
-        order, n = costs.order, costs.n
+        self._progress = progress
+        chain = self._chain()
+        self._mode = kernels.BOTTLENECK if costs.tabular else chain.mode
+        self._cuts = np.arange(costs.n + 1, dtype=np.int32)
+        self._chains = {UNLIMITED: (chain, self._cuts)}
+        (lowest, highest, ahead, behind, offset, *partitions) = np.empty(
+            (9, costs.order.states), dtype=np.int64
+        )
+        self._scratch = kernels.Scratch(
+            np.empty(0, dtype=np.bool_),
+            np.empty(costs.n + 2, dtype=np.int64),
+            np.empty(2, dtype=np.int64),
+            lowest,
+            highest,
+            ahead,
+            behind,
+            offset,
+            np.empty(5, dtype=np.int64),
+            *partitions,
+        )
+
+    def _chain(self) -> Chain:
+        """Return the instance as the kernels see it."""
+        kernels, costs, order = self._kernels, self.costs, self.costs.order
         pairs = list(zip(order.device_class.tolist(), order.stashes.tolist(), strict=True))
         row = {pair: index for index, pair in enumerate(dict.fromkeys(pairs))}
-        self._progress = progress
+        reach = np.zeros((1, 1), dtype=np.int32)
+        fits, compute = np.zeros((1, 1, 1), dtype=np.bool_), np.zeros((1, 1, 1), dtype=np.int64)
         if costs.tabular:
-            reach = np.zeros((1, 1), dtype=np.int32)
             fits = _rows([costs.fits_matrix(*pair) for pair in row])
             compute = _rows([costs.compute_matrix(c) for c in range(costs.classes)])
         else:
-            if 4 * len(row) * n > LARGEST_WINDOWS:
-                raise InputError(
-                    f"{len(row):,} numbers of stashed microbatches for {n:,} layers take more "
-                    f"than {LARGEST_WINDOWS / 2**30:.0f} GiB of windows",
-                    field="microbatches",
-                    remedy="use fewer devices or microbatches, or join layers",
-                )
-            reach = np.empty((len(row), n), dtype=np.int32)
-            for pair, index in row.items():
-                reach[index] = costs.reach(*pair, self._pause)
-                self._spend(n)
-            fits = np.zeros((1, 1, 1), dtype=np.bool_)
-            compute = np.zeros((1, 1, 1), dtype=np.int64)
+            reach = self._reach(list(row))
         self._pause()
-        chain = kernels.Chain(
+        chain: Chain = kernels.Chain(
             order.source,
             order.target,
             order.device_class,
@@ -107,24 +118,23 @@ class Prober:
             getattr(kernels, costs.instance.objective.name),
             UNLIMITED,
         )
-        self._mode = kernels.BOTTLENECK if costs.tabular else chain.mode
-        self._cuts = np.arange(n + 1, dtype=np.int32)
-        self._chains = {UNLIMITED: (chain, self._cuts)}
-        (lowest, highest, ahead, behind, offset, *partitions) = np.empty(
-            (9, order.states), dtype=np.int64
-        )
-        self._scratch = kernels.Scratch(
-            np.empty(0, dtype=np.bool_),
-            np.empty(n + 2, dtype=np.int64),
-            np.empty(2, dtype=np.int64),
-            lowest,
-            highest,
-            ahead,
-            behind,
-            offset,
-            np.empty(5, dtype=np.int64),
-            *partitions,
-        )
+        return chain
+
+    def _reach(self, pairs: list[tuple[int, int]]) -> Array:
+        """Return how far stages reach from each layer, a row for each device class and stashes."""
+        n = self.costs.n
+        if 4 * len(pairs) * n > LARGEST_WINDOWS:
+            raise InputError(
+                f"{len(pairs):,} numbers of stashed microbatches for {n:,} layers take more "
+                f"than {LARGEST_WINDOWS / 2**30:.0f} GiB of windows",
+                field="microbatches",
+                remedy="use fewer devices or microbatches, or join layers",
+            )
+        reach = np.empty((len(pairs), n), dtype=np.int32)
+        for row, pair in zip(reach, pairs, strict=True):
+            row[:] = self.costs.reach(*pair, self._pause)
+            self._spend(n)
+        return reach
 
     def probe(
         self, compute_limit: int = UNLIMITED, transfer_limit: int = UNLIMITED

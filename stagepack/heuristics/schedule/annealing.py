@@ -72,30 +72,8 @@ def improve(
     if value is None:
         raise ValueError("the orders contradict one another")
     best = order.copy()
-    graph, operations = timing.graph, timing.instance.operations
-    n = len(order)
-    empty = np.zeros(n, dtype=np.int64)
-    follower, visit, waits = np.zeros((3, n), dtype=np.int32)
-    walk = Walk(
-        order=order.copy(),
-        ptr=timing.ptr,
-        position=np.argsort(order),
-        stage=np.array(operations.stage),
-        kind=np.array(operations.kind),
-        microbatch=np.array(operations.microbatch),
-        follower=follower,
-        visit=visit,
-        waits=waits,
-        early=empty.copy(),
-        late=empty.copy(),
-        ends=np.zeros(timing.d, dtype=np.int64),
-        best=order.copy(),
-        energy=np.full(2, -1.0),
-        random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
-        spans=int(timing.instance.objective is Objective.SPAN),
-        work=np.zeros(1, dtype=np.int64),
-    )
-    moves = max(1, BUDGET // (n + graph.arcs))
+    graph, walk = timing.graph, _walk(timing, order, seed)
+    moves = max(1, BUDGET // (timing.n + graph.arcs))
     scale = float(graph.duration[graph.row].mean())
     known = math.inf
     for leg in range(legs):
@@ -113,6 +91,32 @@ def improve(
                 if on_order is not None:
                     on_order(best)
     return best
+
+
+def _walk(timing: Timing, order: Array, seed: int) -> Walk:
+    """Return a walk that begins at some orders."""
+    operations = timing.instance.operations
+    early, late = np.zeros((2, timing.n), dtype=np.int64)
+    follower, visit, waits = np.zeros((3, timing.n), dtype=np.int32)
+    return Walk(
+        order=order.copy(),
+        ptr=timing.ptr,
+        position=np.argsort(order),
+        stage=np.array(operations.stage),
+        kind=np.array(operations.kind),
+        microbatch=np.array(operations.microbatch),
+        follower=follower,
+        visit=visit,
+        waits=waits,
+        early=early,
+        late=late,
+        ends=np.zeros(timing.d, dtype=np.int64),
+        best=order.copy(),
+        energy=np.full(2, -1.0),
+        random=np.random.default_rng(seed).integers(1, 1 << 63, size=1, dtype=np.uint64),
+        spans=int(timing.instance.objective is Objective.SPAN),
+        work=np.zeros(1, dtype=np.int64),
+    )
 
 
 @cache

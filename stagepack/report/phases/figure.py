@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from stagepack.instances.phases import PhaseSchedule, PhaseSolution
 from stagepack.report.extra import Figure
@@ -50,8 +51,11 @@ def phase_charts(instance: PhaseSchedule, solutions: Sequence[PhaseSolution]) ->
 
 def _figure(drawn: PhaseBars, last: int, top: int) -> Figure:
     factor, unit = byte_unit(top / 2)
-    events = [_events(drawn, what, colour) for what, colour in COLOURS.items()]
-    traces = [_phases(drawn), *events, _peaks(drawn, factor)]
+    traces = [
+        _phases(drawn),
+        *(_engine(drawn, what, colour) for what, colour in COLOURS.items()),
+        _memory(drawn, factor),
+    ]
     if drawn.capacity is not None and drawn.capacity <= top:
         name = f"capacity {drawn.capacity:,}"
         traces.append(limit_line(name, last, drawn.capacity / factor))
@@ -70,13 +74,17 @@ def _figure(drawn: PhaseBars, last: int, top: int) -> Figure:
     return figure
 
 
-def _phases(drawn: PhaseBars) -> Figure:
-    """Return a bar a phase, above the engines."""
+def _marker(drawn: PhaseBars) -> dict[str, Any]:
+    """Return how the bars of the phases look."""
+    return {"color": list(map(band_colour, range(len(drawn.bands)))), "line": WHITE_BORDER}
+
+
+def _phases(drawn: PhaseBars) -> Any:
+    """Return the row of the phases."""
     bands = drawn.bands
     return graph_objects().Bar(
         y=[0] * len(bands), x=[band.width for band in bands], base=[band.start for band in bands],
-        orientation="h", width=0.8, showlegend=False,
-        marker={"color": _colours(drawn), "line": WHITE_BORDER},
+        orientation="h", width=0.8, showlegend=False, marker=_marker(drawn),
         text=[band.name for band in bands], **inside(11),
         customdata=[
             (band.name, f"layers {band.first} to {band.end - 1}", band.mode, band.stop)
@@ -89,8 +97,8 @@ def _phases(drawn: PhaseBars) -> Figure:
     )  # fmt: skip
 
 
-def _events(drawn: PhaseBars, what: str, colour: str) -> Figure:
-    """Return the bars of one kind of work on the engines."""
+def _engine(drawn: PhaseBars, what: str, colour: str) -> Any:
+    """Return all that engines do of one sort."""
     own = drawn.of(what)
     return graph_objects().Bar(
         name=what, orientation="h", width=0.8, marker={"color": colour},
@@ -108,19 +116,15 @@ def _events(drawn: PhaseBars, what: str, colour: str) -> Figure:
     )  # fmt: skip
 
 
-def _peaks(drawn: PhaseBars, factor: int) -> Figure:
-    """Return the memory that each phase needs, as bars below it."""
+def _memory(drawn: PhaseBars, factor: int) -> Any:
+    """Return the most memory of every phase, in units of so many bytes."""
+    bands = drawn.bands
     return graph_objects().Bar(
-        x=[band.start + band.width / 2 for band in drawn.bands],
-        width=[band.width for band in drawn.bands],
-        y=[band.peak / factor for band in drawn.bands], yaxis="y2", showlegend=False,
-        marker={"color": _colours(drawn), "line": WHITE_BORDER},
-        customdata=[(band.name, band.peak, band.peak_at) for band in drawn.bands],
+        x=[band.start + band.width / 2 for band in bands], width=[band.width for band in bands],
+        y=[band.peak / factor for band in bands], yaxis="y2", showlegend=False,
+        marker=_marker(drawn),
+        customdata=[(band.name, band.peak, band.peak_at) for band in bands],
         hovertemplate=(
             "%{customdata[0]}: %{customdata[1]:,} bytes, %{customdata[2]}<extra></extra>"
         ),
     )  # fmt: skip
-
-
-def _colours(drawn: PhaseBars) -> list[str]:
-    return [band_colour(index) for index in range(len(drawn.bands))]
