@@ -99,6 +99,25 @@ def test_what_is_dense_goes_the_way_of_what_is_large(monkeypatch: pytest.MonkeyP
     assert result.solution is not None
 
 
+def test_windows_take_turns_with_annealing_within_a_few_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of work as of the clock: what annealing does not find by then, windows may."""
+    begun: list[float] = []
+
+    def anneal(_: Blocks, low: np.ndarray[Any, Any], **options: Any) -> np.ndarray[Any, Any]:
+        while options.get("keep_going", bool)():
+            effort.spend(0.1)
+        return low
+
+    monkeypatch.setattr(annealing, "improve", anneal)
+    monkeypatch.setattr(steps, "repair_windows", lambda *_: begun.append(effort.spent()))
+    instance = catalog.load("packing/above-load")
+    solve(instance, "anneal", time_limit=10, options={"deterministic": True})
+    assert len(begun) >= 3
+    assert begun[0] < 3
+
+
 def test_windows_of_dense_instances_stay_within_their_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -34,7 +34,7 @@ FIRST = 1.0
 RIGID = 0.5
 """Seconds of work for blocks that are kept from shrinking and sharing."""
 
-TURN, WINDOWS = 6.0, 2.0
+TURN, WINDOWS = 2.4, 2.0
 """Seconds of work for annealing and for packing windows anew, by turns."""
 
 TURNS = 1_000
