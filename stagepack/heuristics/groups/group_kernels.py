@@ -443,7 +443,7 @@ def _arrive(net: Network, group: Group, operator: int, remembered: bool) -> int:
     ranges = 0
     for track in range(len(group.tracks)):
         ranges += group.tracks[track, PARTS]
-    return int((1 + remembered) * edges * (ranges + 1))
+    return int((2 + remembered) * edges * (ranges + 1))  # tensors are met, and read
 
 
 @compiled
