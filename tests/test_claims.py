@@ -22,6 +22,8 @@ INSTANCES: dict[str, Any] = {
     "peak": sp.LmemPacking.from_arrays([4, 4, 4], [0, 3, 0], [3, 9, 9], name="peak"),
     "schedule": sp.load("schedule/uniform"),
     "phases": sp.load("phases/six-layers"),
+    "groups": sp.load("groups/examples/balanced-rows"),
+    "graph": sp.load("graph/alexnet", devices=2),
 }
 TRUE = {name: sp.solve(instance, time_limit=20).to_dict() for name, instance in INSTANCES.items()}
 LIES: dict[str, dict[str, Any]] = {
@@ -41,7 +43,7 @@ LIES: dict[str, dict[str, Any]] = {
     "proved, not optimal": {"termination": "PROVED", "status": "FEASIBLE"},
     "out of time, optimal": {"termination": "TIME_LIMIT", "status": "OPTIMAL"},
     "no termination": {"termination": "BORED"},
-    "another kind": {"problem": "graph-partition"},
+    "another kind": {"problem": "travelling-salesman"},
     "another objective": {"objective_name": "beauty"},
     "violations": {"violations": ["capacity: too much"]},
     "digest": {"digest": 5},

@@ -25,10 +25,20 @@ INSTANCES: dict[str, Any] = {
     "phases": sp.PhaseSchedule.from_arrays(
         [4] * 3, [6] * 3, [8, 8, 2, 2], memory=40, remote_bandwidth=2, steps=4, modes=["compute"]
     ),
+    "groups": sp.load("groups/examples/balanced-rows"),
+    "graph": sp.GraphPartition.from_arrays(
+        [4, 2, 5],
+        accelerators=2,
+        producer=[0, 1],
+        consumers=[1, 2],
+        consumer_ptr=[0, 1, 2],
+        traffic=[2, 3],
+    ),
 }
 KINDS = list(INSTANCES)
-ROWS = {"pipeline": 3, "packing": 3, "schedule": 12, "phases": 1}
-UNITS = dict(zip(KINDS, ("8 cycles", "8 bytes", "20 cycles", "78 cycles"), strict=True))
+ROWS = {"pipeline": 3, "packing": 3, "schedule": 12, "phases": 1, "groups": 1, "graph": 2}
+FIGURES = ("8 cycles", "8 bytes", "20 cycles", "78 cycles", "256 cycles", "9")
+UNITS = dict(zip(KINDS, FIGURES, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +98,8 @@ def test_a_result_prints_as_the_summary_of_its_run(kind: str, results: Any) -> N
     result = results[kind]
     first, second, third, *rest = str(result).splitlines()
     assert first.startswith(f"{result.instance}: ")
-    assert second.startswith("OPTIMAL by auto in ")
+    by = f"by auto on {result.engine}" if result.engine else "by auto"
+    assert second.startswith(f"OPTIMAL {by} in ")
     named = f"objective ({result.objective_name}) {UNITS[kind]}, bound {UNITS[kind]} ("
     assert third.startswith(named)
     assert third.endswith("gap 0%")
@@ -225,8 +236,12 @@ def test_solutions_as_tables(kind: str, results: Any) -> None:
         case "schedule":
             assert table.end.max() == 20
             assert table.kind.value_counts().to_dict() == {"F": 6, "B": 6}
-        case _:
+        case "phases":
             assert table.time.sum() == 78
+        case "groups":
+            assert table.cycles.sum() == 256
+        case _:
+            assert table.load.max() == 9
     with pytest.raises(sp.InputError, match=r"another instance|no solution"):
         result.to_dataframe(INSTANCES[KINDS[KINDS.index(kind) - 1]])
 

@@ -4,6 +4,7 @@ Each takes the instance, the solution or result, and where to draw: a file or ax
 figure of its own.
 """
 
+from stagepack.report.graph.picture import partition_chart
 from stagepack.report.groups.picture import group_chart, group_rows
 from stagepack.report.packing.picture import memory_map
 from stagepack.report.phases.picture import phase_chart
@@ -18,6 +19,7 @@ __all__ = [
     "group_rows",
     "memory_bars",
     "memory_map",
+    "partition_chart",
     "phase_chart",
     "plot",
     "schedule_chart",

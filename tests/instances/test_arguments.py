@@ -29,6 +29,14 @@ INSTANCES: dict[str, Any] = {
         [4] * 3, [6] * 3, [8, 8, 2, 2], memory=40, remote_bandwidth=2, steps=4, modes=["compute"]
     ),
     "groups": block(),
+    "graph": sp.GraphPartition.from_arrays(
+        [4, 2, 5],
+        accelerators=2,
+        producer=[0, 1],
+        consumers=[1, 2],
+        consumer_ptr=[0, 1, 2],
+        traffic=[2, 3],
+    ),
 }
 KINDS = list(INSTANCES)
 RESULTS: dict[str, Any] = {}
@@ -38,6 +46,7 @@ TAKERS: dict[str, list[Callable[..., Any]]] = {
     "schedule": [measure_schedule, plots.schedule_chart],
     "phases": [sp.plan, sp.program, plots.phase_chart],
     "groups": [sp.group_program, plots.group_chart, plots.group_rows],
+    "graph": [sp.chain, sp.partition_dot, sp.partition_graphml, plots.partition_chart],
 }
 
 
@@ -119,6 +128,8 @@ MALFORMED: list[tuple[str, Any, str]] = [
     ("phases", sp.PhaseSolution((0, 3), None), "mode"),  # type: ignore[arg-type]
     ("phases", sp.PhaseSolution((0, 3), ("compute",), "a"), "io_tiles"),  # type: ignore[arg-type]
     ("groups", sp.GroupingSolution((0, 3), ((1, 1, "a", 1),)), "slices"),  # type: ignore[arg-type]
+    ("graph", sp.GraphSolution([0, 1, 1]), "assignment"),  # type: ignore[arg-type]
+    ("graph", sp.GraphSolution(np.zeros(3, dtype=np.int64), ("a",)), "order"),  # type: ignore[arg-type]
 ]
 
 
@@ -141,6 +152,8 @@ MISSHAPEN: list[tuple[str, Any]] = [
     ("phases", sp.PhaseSolution((0, 3), ("compute", "io"))),
     ("groups", sp.GroupingSolution((0, 2), ((1, 1, 1, 1),))),
     ("groups", sp.GroupingSolution((0, 3), ((1, 1, 9, 1),))),
+    ("graph", sp.GraphSolution(np.zeros(2, dtype=np.int64))),
+    ("graph", sp.GraphSolution(np.full(3, 7))),
 ]
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
+from stagepack.instances.answer import require_instance
 from stagepack.instances.graph.check import Load, loads, plain, stage_order
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.graph.solution import GraphSolution
-from stagepack.instances.graph.words import Objective
+from stagepack.instances.graph.words import KIND, Objective
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import Array, Cluster, Device
 from stagepack.result import Result
@@ -56,6 +57,7 @@ def chain(
         When the partition is invalid, runs a stage on several devices, or is no chain: a tensor of
         the forward pass goes back to an earlier stage.
     """
+    require_instance(instance, KIND)
     found, rate = require_plain(instance, solution, cycles)
     order = stage_order(instance, found)
     stage_of = np.zeros(instance.devices, dtype=np.int64)

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from xml.sax.saxutils import escape, quoteattr
 
 from stagepack.contracts import Number
+from stagepack.instances.answer import require_instance
 from stagepack.instances.graph.check import stage_order
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.graph.solution import GraphSolution
+from stagepack.instances.graph.words import KIND
 from stagepack.result import Result
 
 Value = str | Number | bool
@@ -32,6 +34,7 @@ def partition_dot(instance: GraphPartition, solution: GraphSolution | Result[Gra
     instance : GraphPartition
     solution : GraphSolution or Result
     """
+    require_instance(instance, KIND)
     found = instance.solution_in(solution)
     lines = [
         f"digraph {_quoted(instance.name)} {{",
@@ -67,6 +70,7 @@ def partition_graphml(
     instance : GraphPartition
     solution : GraphSolution or Result
     """
+    require_instance(instance, KIND)
     found = instance.solution_in(solution)
     nodes, edges = list(_nodes(instance, found)), list(_edges(instance, found))
     known: dict[tuple[str, str], str] = {}
@@ -133,7 +137,7 @@ def _edges(
 
 def _quoted(text: str) -> str:
     """Return a string of DOT."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    escaped = _legal(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
@@ -157,5 +161,5 @@ def _attribute(text: str) -> str:
 
 
 def _legal(text: str) -> str:
-    """Return a text without the characters that XML cannot say."""
-    return ILLEGAL.sub("\ufffd", text)
+    r"""Return a text with escapes, like ``\x07``, for the characters that XML cannot say."""
+    return ILLEGAL.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -12,8 +12,9 @@ from stagepack.instances.graph.check import loads, plain
 from stagepack.report import format as as_text
 from stagepack.report.graph.figure import partition_charts
 from stagepack.report.graph.picture import partition_chart
-from stagepack.report.table import Account, Sheet
+from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import View
+from stagepack.shown import some
 
 PRINTED = 40  # devices of a solution
 COLUMNS = (
@@ -124,6 +125,12 @@ class GraphView(View[GraphPartition, GraphSolution]):
     def columns(self, instance: GraphPartition, solution: GraphSolution) -> list[JsonObject]:
         """Return a row a device."""
         return self.rows(instance, solution)
+
+    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+        """Return how a partition prints."""
+        devices = as_text.plural(len(np.unique(thing.assignment)), "device")
+        head = f"{as_text.plural(len(thing.assignment), 'node')} on {devices}"
+        return [f"{head}\ndevices {some(thing.assignment)}"]
 
     def account(self, instance: GraphPartition, solution: GraphSolution) -> Account:
         """Return what a partition amounts to, and a line a device."""

@@ -18,8 +18,9 @@ from stagepack.report import format as as_text
 from stagepack.report.groups.figure import plan_charts
 from stagepack.report.groups.numbers import cut_words
 from stagepack.report.groups.picture import group_chart
-from stagepack.report.table import Account, Sheet
+from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import View
+from stagepack.shown import some
 
 LONGEST_NAME = 24
 PRINTED = 40  # groups of a plan
@@ -143,6 +144,13 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
     def columns(self, instance: LayerGrouping, solution: GroupingSolution) -> list[JsonObject]:
         """Return a row a group."""
         return self.rows(instance, solution)
+
+    def shown(self, thing: Any, *, whole: bool = False) -> list[str | Head | Sheet]:
+        """Return how a plan prints."""
+        head = f"{as_text.plural(thing.groups, 'group')} of "
+        head += as_text.plural(thing.boundaries[-1], "operator")
+        slices = some("global memory" if not cut else cut_words(cut) for cut in thing.slices)
+        return [f"{head}\nboundaries {some(thing.boundaries)}\nslices {slices}"]
 
     def account(self, instance: LayerGrouping, solution: GroupingSolution) -> Account:
         """Return what a plan amounts to, and a line a group."""

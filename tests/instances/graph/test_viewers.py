@@ -117,7 +117,11 @@ def test_names_stay_what_they_are() -> None:
     assert [said["crosses"] for _, _, said in edges] == ["false", "true", "false", "false"]
 
 
-def test_what_xml_cannot_say_is_marked() -> None:
-    instance = GraphPartition.from_arrays([1], accelerators=1, ids=["bell\x07"])
-    nodes, _ = read_graphml(partition_graphml(instance, GraphSolution.of(instance, [0])))
-    assert list(nodes) == ["bell\ufffd"]
+def test_what_xml_cannot_say_is_escaped_and_stays_apart() -> None:
+    instance = GraphPartition.from_arrays([1, 1], accelerators=1, ids=["a\x07", "a\x1b[31m"])
+    solution = GraphSolution.of(instance, [0, 0])
+    for nodes, _ in (
+        read_graphml(partition_graphml(instance, solution)),
+        parsed(partition_dot(instance, solution)),  # of which Graphviz makes SVG
+    ):
+        assert list(nodes) == ["a\\x07", "a\\x1b[31m"]
