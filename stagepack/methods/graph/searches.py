@@ -21,7 +21,7 @@ from stagepack.progress import Progress, Stopped
 GraphProgress = Progress[GraphSolution]
 GLANCE = 1.5
 """Seconds of work in which `auto` tries to prove what a few orders give, but at most"""
-LOOK = 0.3
+LOOK = 0.15
 """this part of what is left; the same part when it tries again once local search has lowered it."""
 ROUNDS = 2
 """Of local search, before what proves more."""
@@ -133,6 +133,8 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
                 given_up = f"dp: {error}"
             else:
                 return
+        if most > GLANCE and supports["frontier"]:
+            break  # labels need what is left
         local_search(search.compact, progress, settings.seed, ROUNDS)
         search.learn()
         progress.reason = given_up
