@@ -112,3 +112,45 @@ def test_a_search_by_labels_that_ends_without_anything_says_so() -> None:
     result = sp.solve(instance, "frontier", time_limit=30)
     assert result.solution is None
     assert result.status == "INFEASIBLE" or "no label keeps all rules" in result.reason
+
+
+@pytest.mark.parametrize("method", [m.name for m in sp.methods("graph-partition")])
+@pytest.mark.parametrize("objective", ["sum", "replicated", "forward+backward"])
+def test_times_near_the_smallest_doubles(method: str, objective: str) -> None:
+    passes = [0, 0, 0, 0, 1, 1] if objective == "forward+backward" else [0] * 6
+    instance = GraphPartition.from_arrays(
+        np.array([3, 4, 5, 6.5, 2, 7]) * 1e-300,
+        accelerators=2,
+        producer=range(5),
+        consumers=range(1, 6),
+        consumer_ptr=range(6),
+        traffic=np.array([2, 3, 1.5, 1, 2]) * 1e-300,
+        backward=passes,
+        objective=objective,
+    )
+    if not next(m for m in sp.methods(instance) if m.name == method).available:
+        return
+    result = sp.solve(instance, method)
+    ordinary = sp.solve(
+        instance.replace(time=instance.time * 1e300, traffic=instance.traffic * 1e300)
+    )
+    assert ordinary.status is sp.Status.OPTIMAL
+    assert result.objective is not None
+    assert ordinary.objective is not None
+    least = ordinary.objective * 1e-300
+    assert result.objective >= least * (1 - 1e-9)
+    assert (result.bound or 0) <= least * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("method", ["milp", "cp-sat"])
+def test_exchanges_that_dwarf_all_times(method: str) -> None:
+    instance = GraphPartition.from_arrays(
+        np.array([3, 4, 5, 6.5, 2, 7]) * 1e-30,
+        accelerators=2,
+        parameters=range(1, 7),
+        bandwidth=2,
+        objective="replicated",
+    )
+    result = sp.solve(instance, method)
+    assert result.objective is not None
+    assert (result.bound or 0) <= 15 * 1e-30

@@ -105,9 +105,10 @@ class Frame:
             figures.append(compact.level_cost)
         if compact.objective == Objective.MEMORY:
             figures.append(compact.stash)
+        total = max(int(time.sum(axis=2).max()), 1) + int(figures[1].sum())
         if self.shared:
             figures.append(self.exchanged)
-        total = max(int(time.sum(axis=2).max()), 1) + int(figures[1].sum())
+            total += int(self.exchanged.sum())
         unit = math.gcd(*(int(np.gcd.reduce(f, axis=None)) for f in figures if f.size)) or 1
         if self.shared:
             unit = 1  # loads are divided by squares of numbers of replicas

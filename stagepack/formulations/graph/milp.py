@@ -22,7 +22,10 @@ class Milp(GraphModel):
     def build(self) -> None:
         """Build the model, or find out that there is no place for a block."""
         frame = self.frame
-        grain = max(1.0, float(frame.time.max(axis=1).sum()) / LARGEST_COEFFICIENT)
+        largest = float(frame.time.max(axis=1).sum())
+        if frame.shared:
+            largest += float(frame.exchanged.sum()) / frame.unit
+        grain = max(1.0, largest / LARGEST_COEFFICIENT)
         self.placement = Placement(frame, grain)
         self.scale = 1 / grain
         self.infeasible = self.placement.program.contradiction

@@ -184,7 +184,7 @@ class Compact:
             size=_added(instance.memory, block_of, count),
             stash=_added(instance.stash, block_of, count),
             parameters=_added(instance.parameters, block_of, count),
-            sync=grid.scale * EXCHANGES / exactly(paces(instance)[0]),
+            sync=_exchange(instance, grid),
             before_ptr=_short(before_ptr),
             before=_short(before),
             after_ptr=_short(after_ptr),
@@ -383,6 +383,13 @@ def _times(instance: GraphData, block_of: Array, count: int, first: Array, grid:
             np.add.at(found[which, at], block_of[nodes], ticks[nodes])
         found[:, at, block_of[~allowed]] = FORBIDDEN
     return found
+
+
+def _exchange(instance: GraphData, grid: Ticking) -> Fraction:
+    """Return the ticks that a byte of parameters takes; 0 where none are exchanged."""
+    if instance.objective != Objective.REPLICATED or not instance.parameters.any():
+        return Fraction(0)
+    return grid.scale * EXCHANGES / exactly(paces(instance)[0])
 
 
 def _levels(instance: GraphData) -> Array:

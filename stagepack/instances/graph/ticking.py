@@ -38,7 +38,7 @@ class Ticking:
     def ticks(self, amounts: Array, pace: Number) -> Array:
         """Return the ticks of amounts at a pace."""
         if not self.exact:
-            exponent = math.frexp(float(self.scale))[1] - 1
+            exponent = self.scale.numerator.bit_length() - self.scale.denominator.bit_length()
             return on_binary_grid(amounts / pace, exponent)
         grid = decimal_grid(amounts, _no_pause)
         whole = amounts if amounts.dtype.kind == "i" else np.rint(amounts * grid).astype(np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 from stagepack.errors import InputError
 from stagepack.formulations.graph.model import GraphModel
@@ -85,7 +86,8 @@ def on_engine(
             return
         known = progress.solution
         value = None if known is None else instance.evaluate(known)
-        upper = None if value is None else math.ceil(value * compact.scale) + compact.rounding
+        ticks = None if value is None else math.ceil(Fraction(value) * compact.scale)
+        upper = None if ticks is None else ticks + compact.rounding
         try:
             run_model(
                 engine,
