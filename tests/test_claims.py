@@ -314,3 +314,15 @@ def test_many_violations_are_a_few_and_a_count(tmp_path: Path) -> None:
     assert (len(lines), max(map(len, lines)) < 200) == (10, True)
     found = json.loads(run("check", instance, solution, "--json").stdout)
     assert len(found["violations"]) == 501
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), [("phases", sp.program), ("groups", sp.group_program)]
+)
+@pytest.mark.parametrize("claim", [{"objective": -1}, {"status": "OPTIMAL"}, {"bound": 10**9}])
+def test_programs_make_no_claims(name: str, program: Any, claim: dict[str, Any]) -> None:
+    instance = INSTANCES[name]
+    exported = program(instance, sp.check_result(instance, TRUE[name]).solution)
+    assert sp.check_result(instance, exported).valid
+    with pytest.raises(sp.InputError, match="is claimed by results, not by programs"):
+        sp.check_result(instance, {**exported, **claim})

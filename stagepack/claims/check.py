@@ -108,6 +108,11 @@ def _exported(document: JsonObject, instance: Instance) -> ResultCheck | None:
     export = known.export
     if export is None or not export.check or not export.marks.items() <= document.items():
         return None
+    claimed = next((name for name in CLAIMS if name in document), None)
+    if claimed is not None:
+        raise InputError(
+            "is claimed by results, not by programs", field=claimed, remedy="give the result itself"
+        )
     broken, worth = known.named(export.check)(instance, document)
     return ResultCheck(instance.name, None, broken, None if broken else worth, problem=instance)
 
