@@ -7,12 +7,12 @@ import functools
 import hashlib
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import event
+from numba.core import event, types
 
 from stagepack.progress import compilation
 
@@ -82,8 +82,7 @@ def inner(function: FunctionT) -> FunctionT:
 
     Without a way in from the interpreter it takes about a quarter less time.
     """
-    kernel: Any = numba.njit(**_INNER)(function)
-    return cast("FunctionT", kernel)
+    return cast("FunctionT", _widened(numba.njit(**_INNER)(function)))
 
 
 def step(function: FunctionT) -> FunctionT:
@@ -92,8 +91,26 @@ def step(function: FunctionT) -> FunctionT:
     References to arrays are then not counted, which takes longer than a short function itself
     where what it is given is a tuple of many.
     """
-    kernel: Any = numba.njit(**_STEP)(function)
-    return cast("FunctionT", kernel)
+    return cast("FunctionT", _widened(numba.njit(**_STEP)(function)))
+
+
+def _widened(kernel: Any) -> Any:
+    """Let a kernel take all signed integers as 64 bits, constants as any others.
+
+    Otherwise it is compiled once more for every constant, and for every width, that it is given.
+    """
+    chosen = kernel.get_call_template
+
+    def widened(args: Iterable[Any], kws: Mapping[str, Any]) -> Any:
+        return chosen(tuple(map(_wide, args)), {name: _wide(kws[name]) for name in kws})
+
+    kernel.get_call_template = widened
+    return kernel
+
+
+def _wide(kind: Any) -> Any:
+    plain = getattr(kind, "literal_type", kind)
+    return types.int64 if plain in types.signed_domain else plain
 
 
 class _Listener(event.Listener):
