@@ -287,15 +287,10 @@ def _partners_here(
     member: Array, section: Array, share_ptr: Array, share: Array
 ) -> tuple[Array, Array]:
     """Return, for each member of each section, its partners in that section, as rows."""
-    ptr = np.zeros(len(member) + 1, dtype=np.int64)
-    found: list[int] = []
-    if len(share):
-        here = set(zip(section.tolist(), member.tolist(), strict=True))
-        for at, (s, i) in enumerate(zip(section.tolist(), member.tolist(), strict=True)):
-            row = share[share_ptr[i] : share_ptr[i + 1]].tolist()
-            found += [j for j in row if (s, j) in here]
-            ptr[at + 1] = len(found)
-    return ptr, np.array(found, dtype=np.int64)
+    at, ptr = rows(share_ptr, member)
+    entry, partner, b = np.repeat(np.arange(len(member)), np.diff(ptr)), share[at], len(share_ptr)
+    here = np.isin(section[entry] * b + partner, section * b + member)
+    return _pointer(entry[here], len(member)), partner[here]
 
 
 def _incidences(first: Array, end: Array) -> tuple[int, Array, Array]:
@@ -359,7 +354,10 @@ class GeneralSearch(PausedSearch):
     def bound(self) -> int:
         """Return a lower bound on the peak in bytes."""
         self.start(NOWHERE - 1, np.arange(len(self._shapes.blocks)), 0)
-        if self.run(0) == state.EXHAUSTED:
+        outcome = state.RUNNING
+        while outcome == state.RUNNING:
+            outcome = self.run(0)
+        if outcome == state.EXHAUSTED:
             return NOWHERE
         peak = kernels.least_peak(self._shapes, self._control)
         return int(peak) * self.component.unit
@@ -485,15 +483,13 @@ class ShapedPacking:
         ptr, near = _neighbours(owner, blocks.first, blocks.end, blocks.b)
         self.clash = any(spans_of(blocks, i) != _only(blocks, i) for i in held.tolist())
         self.components: list[Component] = []
-        for part, beside in self._parts(which, blocks.fixed >= 0, ptr, near):
+        free = which[blocks.fixed[which] < 0]
+        meets = np.diff(ptr)[free] > 0
+        self._place_alone(blocks, free[~meets], pause)
+        for part, beside in self._parts(free[meets], blocks.fixed >= 0, ptr, near):
             effort.spend(PART)
             pause()
-            if len(part) + len(beside) > 1:
-                self.components.append(Component(blocks, part, beside, pause))
-                continue
-            alone = int(part[0])
-            self.offsets[alone] = (spans_of(blocks, alone) or ((0, 0),))[0][0]
-            self.peak = max(self.peak, int(self.offsets[alone] + blocks.size[alone]))
+            self.components.append(Component(blocks, part, beside, pause))
         self.clash = self.clash or _overlap(blocks, held)
         self.components.sort(key=lambda component: -component.bound)
 
@@ -504,20 +500,30 @@ class ShapedPacking:
             return NOWHERE
         return max([self.peak, *(component.bound for component in self.components)])
 
+    def _place_alone(self, blocks: Blocks, alone: Array, pause: Pause) -> None:
+        """Place movable blocks that meet no other: at 0 where nothing is said of their place."""
+        effort.spend(effort.ITEM * len(alone))
+        for i in alone[np.diff(blocks.range_ptr)[alone] > 0].tolist():
+            effort.spend(effort.ROW)
+            pause()
+            self.offsets[i] = (spans_of(blocks, i) or ((0, 0),))[0][0]
+        self.peak = max(self.peak, int((self.offsets + blocks.size)[alone].max(initial=0)))
+
     def _parts(
         self, which: Array, held: Array, ptr: Array, near: Array
     ) -> Iterator[tuple[Array, Array]]:
         """Yield the movable blocks of every connected part, and the held ones beside them."""
-        row = [near[ptr[i] : ptr[i + 1]].tolist() for i in range(len(held))]
-        fixed, seen = held.tolist(), set[int]()
+        begin, meeting, fixed = ptr.tolist(), near.tolist(), held.tolist()
+        seen = set[int]()
         for start in which.tolist():
-            if fixed[start] or start in seen:
+            if start in seen:
                 continue
             found, beside = [start], set[int]()
             seen.add(start)
             for i in found:
-                beside.update(j for j in row[i] if fixed[j])
-                fresh = [j for j in row[i] if not fixed[j] and j not in seen]
+                row = meeting[begin[i] : begin[i + 1]]
+                beside.update(j for j in row if fixed[j])
+                fresh = [j for j in row if not fixed[j] and j not in seen]
                 seen.update(fresh)
                 found += fresh
             yield np.array(sorted(found)), np.array(sorted(beside), dtype=np.int64)

@@ -25,6 +25,9 @@ WORK = 12_000_000
 STEP, BEGIN = 1 / 120_000_000, 1.5e-4
 """Seconds of a step, and of beginning a search apart from what its size costs."""
 
+BYTE = 5e-10
+"""Seconds of a byte of new memory."""
+
 ORDERS = (
     (state.LOWEST_BLOCK, "TWA"),
     (state.LOWEST_SECTION, "TAW"),
@@ -92,13 +95,13 @@ class PausedSearch(abc.ABC):
 
     def run(self, node_limit: int) -> int:
         """Go on for about 0.1 s; return RUNNING, FOUND, EXHAUSTED or LIMIT."""
-        while True:
-            outcome, steps = self._proceed(node_limit)
-            self.steps += steps
-            effort.spend(effort.LOOK + self.step * steps)
-            if outcome != state.FULL:
-                return int(outcome)
+        outcome, steps = self._proceed(node_limit)
+        self.steps += steps
+        effort.spend(effort.LOOK + self.step * steps)
+        if outcome == state.FULL:
             self._lengthen()
+            return state.RUNNING  # pages of memory take their time, too
+        return int(outcome)
 
 
 class Searchable(Protocol):
@@ -339,8 +342,11 @@ class CanonicalPortfolio(Portfolio):
 
 
 def longer(array: Array) -> Array:
-    """Return an array with as many rows again, all zero."""
-    return np.concatenate([array, np.zeros_like(array)])
+    """Return an array with as many rows again, all zero: pages that memory gives when needed."""
+    grown = np.zeros((2 * len(array), *array.shape[1:]), dtype=array.dtype)
+    grown[: len(array)] = array
+    effort.spend(BYTE * grown.nbytes)
+    return grown
 
 
 def ranks(keys: list[Array]) -> Array:

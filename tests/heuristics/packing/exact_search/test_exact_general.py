@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.heuristics.packing import effort, iis, window_bounds
-from stagepack.heuristics.packing.exact_search import exact, exact_general
+from stagepack.heuristics.packing.exact_search import exact, exact_general, portfolio
 from stagepack.heuristics.packing.exact_search.components import Packing
 from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
@@ -217,6 +218,33 @@ def _hard() -> Blocks:
     )
 
 
+def test_arrays_do_not_grow_twice_without_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of new memory take their time, as steps do."""
+    packing = exact.prepared(_hard())
+    events: list[str] = []
+    whole = exact_general.GeneralSearch.__init__
+
+    def short(self: exact_general.GeneralSearch, component: exact_general.Component) -> None:
+        whole(self, component)
+        self._trail = self._trail[:1]
+
+    def grow(array: Any) -> Any:
+        events.append("grow")
+        return portfolio.longer(array)
+
+    def ask() -> bool:
+        events.append("ask")
+        return True
+
+    monkeypatch.setattr(exact_general.GeneralSearch, "__init__", short)
+    monkeypatch.setattr(exact_general, "longer", grow)
+    with effort.counting():
+        exact.decide_packing(packing, packing.bound, keep_going=ask, node_limit=10)
+        assert effort.spent() > 0
+    assert events.count("grow") > 6  # of three arrays each time
+    assert all(len(list(group)) <= 3 for what, group in itertools.groupby(events) if what == "grow")
+
+
 def test_stops_when_told_and_repeats_with_a_limit_of_nodes() -> None:
     blocks = _hard()
     upper = np.cumsum(np.append(0, -(-blocks.size[:-1] // 64) * 64))
@@ -284,13 +312,16 @@ def test_too_many_pairs_are_refused() -> None:
     assert not exact.unsupported(Blocks.of(instance.replace(in_place=[])))
 
 
-def test_blocks_that_meet_no_other_count_as_work() -> None:
-    def work(n: int) -> float:
+def test_blocks_that_meet_no_other_count_as_work_and_go_together() -> None:
+    def work(n: int) -> tuple[float, int]:
         at = 2 * np.arange(n)
         instance = LmemPacking.from_arrays([1] * n, at, at + 1, in_place=[(0, 1)])
         blocks = Blocks.of(instance)
+        questions = itertools.count()
         with effort.counting():
-            ShapedPacking(blocks)
-            return effort.spent()
+            ShapedPacking(blocks, keep_going=lambda: next(questions) >= 0)
+            return effort.spent(), next(questions)
 
-    assert work(400) > 3 * work(100) > 0
+    (few, _), (many, questions) = work(100), work(400)
+    assert many > 3 * few > 0
+    assert questions < 10  # not one for each
