@@ -294,6 +294,7 @@ def child(kind: str, family: str, cells: list[tuple[str, bool]], limit: float) -
     for method, deterministic in cells:
         _tell({"begins": [method, deterministic]})
         if reasons[method]:
+            _tell({"refused": [method, reasons[method]]})
             continue
         options = {"deterministic": deterministic}
         _cap(WARMING)
@@ -367,12 +368,13 @@ def _tell(line: dict[str, Any]) -> None:
 
 @dataclasses.dataclass
 class Report:
-    """Cells and costs outside of methods, by (kind, family)."""
+    """Cells and costs outside of methods by (kind, family), why methods do not apply by name."""
 
     cells: dict[tuple[str, str], list[Cell]] = dataclasses.field(
         default_factory=lambda: collections.defaultdict(list)
     )
     outside: dict[tuple[str, str], dict[str, float]] = dataclasses.field(default_factory=dict)
+    refused: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def wrong(self, limit: float) -> int:
         """Return how many cells are to be reported."""
@@ -467,6 +469,8 @@ def _replaced(
                     continue
                 if "outside" in told:
                     report.outside[kind, family] = told["outside"]
+                elif "refused" in told:
+                    report.refused.update([told["refused"]])
                 elif "begins" in told:
                     begun = (told["begins"][0], told["begins"][1])
                 else:
@@ -535,7 +539,9 @@ def main() -> int:
     kinds = list(FAMILIES) if given.kind is None else [given.kind]
     report = soak(kinds, given.method, given.family, given.limit, modes)
     if not report.cells:
-        parser.error("no family or no method is called so: see benchmarks/hostile")
+        why = [f"{method} does not apply: {reason}" for method, reason in report.refused.items()]
+        none = "no family or no method is called so: see benchmarks/hostile"
+        parser.error("; ".join(why) or none)
     summarise(report, given.limit)
     wrong = report.wrong(given.limit)
     print(f"{sum(map(len, report.cells.values()))} cells, {wrong} reported")

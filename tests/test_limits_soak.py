@@ -44,6 +44,16 @@ def test_cells_that_there_are_not_are_refused(
     assert "no family or no method is called so" in capsys.readouterr().err
 
 
+def test_a_method_that_does_not_apply_is_told_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--kind", "layer-grouping", "--family", "one-operator", "--method", "dag"]
+    monkeypatch.setattr(sys, "argv", ["soak_limits", *asked, "--mode", "clock"])
+    with pytest.raises(SystemExit):
+        soak_limits.main()
+    assert "dag does not apply: groups keep to the order" in capsys.readouterr().err
+
+
 def test_what_is_wrong() -> None:
     assert verdict(Cell(method="m", deterministic=False, cpu=1.4, silence=0.1), 1.0) == ""
     assert "used 1.60 s" in verdict(Cell(method="m", deterministic=False, cpu=1.6), 1.0)
