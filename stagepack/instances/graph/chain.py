@@ -40,7 +40,8 @@ def chain(
     its stage on the device that it is on.  A tensor that skips stages is relayed: it crosses every
     cut on its way, each once.  What a cut costs is the larger of what goes forward and what comes
     back (in training: activations and gradients), at the bandwidth between the devices on both
-    sides.
+    sides.  Whole traffic is taken as bytes, which a stage of such a schedule keeps until its
+    backward pass; :meth:`.PipelineSchedule.from_graph` keeps the stashes of its nodes only.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.instances.graph import GraphPartition, GraphSolution
 from stagepack.instances.graph.chain import require_plain, sums
-from stagepack.instances.graph.check import loads
+from stagepack.instances.graph.check import loads, plain
 from stagepack.instances.profile import Array
 from stagepack.result import Result
 
@@ -44,6 +44,11 @@ def arguments(
     bandwidth between the two devices, and 0 on one device.  F takes the stashes of the stage's
     nodes, B releases them, or B and W half each; the limit of a device is its memory less what its
     nodes hold all the time.
+
+    Where every stage sends to the next one only, on links as fast both ways, `sp.chain` and
+    :func:`.partition.arguments` lead to the same schedule but for memory: there F takes what the
+    stage receives as well, as chains know it in bytes.  Here the partition's own rule holds, in
+    which stashes are all that is kept.
 
     Parameters
     ----------
@@ -216,7 +221,7 @@ def _edges(
             for ends in ((a, b), (b, a))
             if ends in amounts and device_of[a] != device_of[b]
         ]
-        latency.append(math.ceil(max(times, default=Fraction(0)) * rate))
+        latency.append(math.ceil(plain(max(times, default=Fraction(0)) * rate)))
     return pairs, latency
 
 
@@ -244,7 +249,7 @@ def _cycles(
         else:
             speed = Fraction(str(instance.speeds[device].item()))
             total[at] += Fraction(instance.time[node].item()) / speed
-    return [max(least, math.ceil(time * rate)) for time in total]
+    return [max(least, math.ceil(plain(time * rate))) for time in total]
 
 
 def _limits(instance: GraphPartition, found: GraphSolution, used: list[int]) -> list[int] | None:

@@ -53,6 +53,41 @@ def test_the_backward_pass_goes_through_the_stages_in_reverse() -> None:
     assert solve(whole, "auto", time_limit=5).solution is not None
 
 
+@pytest.mark.parametrize("split", [True, False])
+def test_a_chain_has_the_same_schedule_both_ways_but_for_what_is_received(split: bool) -> None:
+    instance = GraphPartition.from_edges(
+        6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)], time=[10, 20, 30, 60, 41, 20],
+        traffic=[6, 8, 0, 5, 9, 0], stash=[7, 8, 9, 0, 0, 0], memory=[1, 2, 3, 0, 0, 0],
+        backward=[False] * 3 + [True] * 3, colour=[0, 1, 2, 2, 1, 0], accelerators=3, capacity=99,
+        bandwidth=2, microbatches=4,
+    )  # fmt: skip
+    solution = GraphSolution.of(instance, [0, 1, 2, 2, 1, 0])
+    direct = PipelineSchedule.from_graph(instance, solution, split=split)
+    layers = sp.chain(instance, solution)
+    cuts = sp.PipelineSolution.in_order(range(layers.n + 1))
+    relayed = PipelineSchedule.from_partition(layers, cuts, split=split)
+    received = [0, 9, 8]
+    assert (relayed.memory_forward - direct.memory_forward).tolist() == received
+    kept = PipelineSchedule.from_partition(
+        layers.replace(in_bytes=None, out_bytes=None), cuts, split=split
+    )
+    for column in (
+        "forward", "backward", "weight", "latency", "limit", "devices", "microbatches",
+        "memory_forward", "memory_backward", "memory_weight",
+    ):  # fmt: skip
+        assert str(getattr(kept, column)) == str(getattr(direct, column)), column
+
+
+def test_sums_of_fractions_that_are_whole_take_no_cycle_more() -> None:
+    """0.9 + 2.1 is 3, though the nearest floats add up to a little more."""
+    instance = GraphPartition.from_edges(
+        3, [(0, 2), (1, 2)], time=[0.9, 2.1, 1.0], traffic=[0.2, 1.8, 0.0], accelerators=2
+    )
+    made = PipelineSchedule.from_graph(instance, GraphSolution.of(instance, [0, 0, 1]))
+    assert made.forward.tolist() == [3, 1]
+    assert made.latency.tolist() == [2]
+
+
 def test_contiguous_partitions_keep_a_stage_a_device() -> None:
     seen = 0
     for seed in range(60):
