@@ -29,12 +29,12 @@ from stagepack.result import Result
 
 DATA = Path(os.environ.get("STAGEPACK_DATA", "../shared/data"))
 METHODS = (
-    "auto", "dp", "frontier", "linear-dp", "local-search", "cp-sat", "milp", "equal-work", "metis",
-    "pipedream",
+    "auto", "dp", "frontier", "beam", "linear-dp", "local-search", "cp-sat", "milp", "equal-work",
+    "metis", "pipedream",
 )  # fmt: skip
 PEERS = ("metis", "pipedream")
 GROWING = ("auto", "linear-dp", "local-search", "metis")
-SIZES = (100, 500, 2_000, 5_000, 20_000)
+SIZES = (100, 500, 1_000, 5_000, 20_000)
 KINDS = ("blocks", "branchy", "layered")
 AGREES = 3e-5
 """Relative, of values that were proved before: some are written with five digits."""

@@ -143,7 +143,7 @@ DRAWN, DEEP, NARROW = (1.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.5, 0.0, 1.0)
 FEW_PROBES = 6
 """Of the limits of one order, where forward and backward loads count apart."""
 FINE = 2_000
-"""Blocks up to which the first orders are cut anywhere."""
+"""Blocks up to which an order is cut anywhere from the first."""
 PLACES = 50_000
 """Blocks that are put in order between two looks at the clock;"""
 ARRANGED = 2e-7
@@ -178,6 +178,7 @@ class Hunt:
         self._unit = max(1.0, float(costs.mean())) if len(costs) else 1.0
         self._first = least_limit(staging.rooms, kernels.FIRST)
         self._value = least_limit(staging.rooms, kernels.VALUE)
+        self._coarse = 1 + staging.n // FINE
 
     def search(self, orders: int, patience: int, seconds: float) -> None:
         """Try orders of all tastes, then orders near the best, until `patience` have not helped.
@@ -190,13 +191,12 @@ class Hunt:
         """
         end = effort.spent() + seconds
         anywhere = np.zeros(self._staging.n, dtype=np.int32)
-        coarse = 1 + self._staging.n // FINE
-        self.try_order(np.arange(self._staging.n, dtype=np.int32), coarse)
+        self.try_order(np.arange(self._staging.n, dtype=np.int32), self._coarse)
         tastes = (NARROW, DEEP, DRAWN)
         for which in range(orders):
             if effort.spent() > end:
                 return
-            self.try_order(self._order(anywhere, tastes[which % 3]), coarse)
+            self.try_order(self._order(anywhere, tastes[which % 3]), self._coarse)
         failed = 0
         while self.best is not None and failed < patience and effort.spent() <= end:
             rank = len(self.best.ways) - 1 - self.best.stage_of
@@ -213,7 +213,9 @@ class Hunt:
         staging = self._staging
         from_tail = np.zeros(staging.n, dtype=np.int32)
         from_tail[staging.number[staging.kept]] = int(rank.max()) - rank[staging.kept]
-        return self.try_order(self._order(from_tail, NARROW))
+        order = self._order(from_tail, NARROW)
+        coarse = self._coarse > 1 and self.try_order(order, self._coarse)
+        return self.try_order(order) or coarse
 
     def _order(self, rank: Array, taste: tuple[float, float, float]) -> Array:
         """Return an order in which blocks of lower rank come first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from unittest import mock
 
@@ -19,6 +20,7 @@ from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.heuristics.graph.ways import Automaton
 from stagepack.instances.graph import Compact, GraphPartition, Objective
 from stagepack.methods.graph import METHODS
+from stagepack.progress import Stopped
 from tests.random_graphs import brute_force, random_instance
 
 UNSUPPORTED = {method.name: method.unsupported for method in METHODS}
@@ -105,6 +107,26 @@ def test_ranks_that_fall_along_the_graph_give_an_order_all_the_same(seed: int) -
     Hunt(staging, go_on, found.append, seed=0).along(rank)
     for partition in found:
         assert instance.check(staging.solution(partition)) == ()
+
+
+def test_long_orders_are_cut_somewhere_before_they_are_cut_anywhere() -> None:
+    """Within 60 looks at the clock, where tensors weigh so much that the best cuts take 1,185."""
+    n = 20_000
+    chain = GraphPartition.from_edges(
+        n, zip(range(n - 1), range(1, n), strict=True), time=np.ones(n, int), accelerators=8,
+        traffic=[2_000 + at * at % 997 for at in range(n)],
+    )  # fmt: skip
+    compact = Compact.of(chain)
+    found, looks = list[Found](), list[int]()
+
+    def pause() -> None:
+        looks.append(len(found))
+        if len(looks) == 60:
+            raise Stopped
+
+    with contextlib.suppress(Stopped):
+        Hunt(Staging.of(compact), pause, found.append, seed=0).along(np.zeros(compact.blocks, int))
+    assert found
 
 
 @given(seed=st.integers(0, 2**31), objective=st.sampled_from(list(Objective)))
