@@ -13,6 +13,9 @@ import numpy as np
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.data import ScheduleData
 
+TOGETHER = 2**16
+"""Edges that are laid out at a time: caches hold them, and no page of memory is new."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Operations:
@@ -180,7 +183,10 @@ def _arcs(instance: ScheduleData) -> tuple[Array, Array, Array]:
     after, lag = np.empty(first[-1], dtype=np.int64), np.zeros(first[-1], dtype=np.int64)
     after[last], after[last[more] - 1] = rows, rows[more] + 1
     for kind, edges in enumerate(ways):
-        at = np.arange(len(edges.stage))
-        at += np.repeat(first[kind:-1:kinds] - edges.first[:-1], degree[:, kind])
-        after[at], lag[at] = edges.stage * kinds + kind, edges.lag
+        shift = first[kind:-1:kinds] - edges.first[:-1]
+        for low in range(0, len(edges.stage), TOGETHER):
+            part = slice(low, low + TOGETHER)
+            own = np.diff(np.clip(edges.first, low, low + TOGETHER))
+            at = np.repeat(shift, own) + np.arange(low, low + own.sum())
+            after[at], lag[at] = edges.stage[part] * kinds + kind, edges.lag[part]
     return first, after, lag

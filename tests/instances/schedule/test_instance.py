@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from stagepack.instances.schedule import (
     ScheduleSolution,
     least_memory,
 )
+from stagepack.instances.schedule import operations as layout
 from stagepack.instances.schedule.ancestors import STAGE, Ancestors
 from stagepack.instances.schedule.reasons import reasons
 from tests.random_schedules import by_list, random_schedule
@@ -93,6 +95,26 @@ def test_the_layout_of_operations() -> None:
     assert lags[8, 2] == 7  # B of stage 1 before B of stage 0
     assert {(0, 2), (2, 4), (0, 1), (2, 3), (4, 5)} <= arcs
     assert len(arcs) == len(befores) == operations.arcs == 4 + 8 + 6
+
+
+def test_edges_are_laid_out_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every new page of memory takes its time: little beside what is kept is touched."""
+    p = 500
+    instance = PipelineSchedule.from_arrays(
+        [3] * p, [5] * p, microbatches=1, edges=np.stack(np.triu_indices(p, 1), axis=1)
+    )
+    assert len(instance.producers.stage) == len(instance.consumers.stage)  # found before
+    whole = instance.operations
+    monkeypatch.setattr(layout, "TOGETHER", 1_000)
+    tracemalloc.start()
+    try:
+        parts = layout.Operations.of(instance)
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1.2 * kept
+    for one, other in zip(whole.precedences(), parts.precedences(), strict=True):
+        assert one.tolist() == other.tolist()
 
 
 @pytest.mark.parametrize(
