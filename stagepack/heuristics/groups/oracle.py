@@ -35,6 +35,8 @@ ALONE = -1
 """The cut of an operator that runs from and to global memory."""
 ON = (0, 1, 3, 4)
 """The axes that are cut."""
+FEW, MANY = 64, 4_096
+"""Cuts known at first, where there are many: of few slices one often fits, and will do."""
 NUMBERS = 2**23
 """Numbers that are known at a time, of all tensors of a group along all tracks."""
 ASKED = 1000
@@ -160,7 +162,7 @@ class Oracle:
         for at in np.flatnonzero(steps[:, 1] == 0):
             if steps[at, 3] and self.instance.stands(int(steps[at, 0])):
                 cycles[at] = min(cycles[at], alone_cycles(self.instance, int(steps[at, 0])))
-        mask = self._mask(banned)
+        mask, asked = self._mask(banned), steps[:, 3] > 0
         for group, floors, first, cuts in self._room.portions():
             place = np.array([0, -1, -1])
             while place[0] < len(steps):
@@ -182,6 +184,8 @@ class Oracle:
                 )
                 spend(STEP * done)
                 self._pause()
+            if eager and (chosen[asked] != ALONE).all():
+                break
         return cycles, chosen
 
     def again(self, members: Members, *, eager: bool = False) -> tuple[int, int]:
@@ -251,7 +255,8 @@ class _Room:
             tracks = [(axis, cut[which]) for which, axis in enumerate(ON)]
             wider = width + _width(track for track in tracks if track not in known)
             numbers = (self._slots + self._entries) * wider
-            if known and max(numbers, self._rows * (at - first)) > NUMBERS:
+            full = max(numbers, self._rows * (at - first)) > NUMBERS
+            if known and (full or (at == FEW and len(cuts) > MANY)):
                 parted.append((range(first, at), [*known]))
                 known, first, wider = {}, at, SLOT_COLUMNS + _width(tracks)
             known |= dict.fromkeys(tracks)

@@ -57,7 +57,7 @@ def _by_rule(name: str) -> Run:
         try:
             _bound(instance, progress)
             if not _stands(instance):
-                spare = _found("layerwise", instance, progress)
+                spare = _first(instance, progress)
             found = _found(name, instance, progress)
         except Stopped:
             if _stands(instance):
@@ -72,6 +72,12 @@ def _by_rule(name: str) -> Run:
             _offer(progress, found, name)
 
     return run
+
+
+def _first(instance: LayerGrouping, progress: GroupingProgress) -> GroupingSolution | None:
+    """Return an operator a group, each in the first cut that fits; None where one fits in none."""
+    with progress.reserving(CHECKED):
+        return search.layerwise(_partition(instance, progress, eager=True, longest=1))
 
 
 def _found(

@@ -38,6 +38,8 @@ def test_prices_do_not_depend_on_how_many_cuts_are_known_at_a_time(whole: LayerG
     with pytest.MonkeyPatch.context() as patched:
         many = Oracle(whole)
         patched.setattr(oracle, "NUMBERS", 80)
+        patched.setattr(oracle, "FEW", 1)
+        patched.setattr(oracle, "MANY", 6)
         patched.setattr(oracle, "STEPS", 100)
         few = Oracle(whole, pause=lambda: asked.append(1))
         for b in range(1, whole.n + 1):
@@ -46,6 +48,26 @@ def test_prices_do_not_depend_on_how_many_cuts_are_known_at_a_time(whole: LayerG
                 assert one.cycles.tolist() == other.cycles.tolist()
                 assert one.chosen.tolist() == other.chosen.tolist()
     assert len(asked) > 2 * whole.n
+
+
+def test_the_first_cut_that_fits_is_found_without_the_others() -> None:
+    """Of 5,000 rows in as many slices, whose ranges are 12 million."""
+    shape = (1, 1, 5_000, 1)
+    whole = LayerGrouping.from_arrays(
+        [Operator(name="y", kind=OperatorKind.ELEMENTWISE, inputs=("x",), shape=shape)],
+        [Source(name="x", shape=shape)],
+        chip=GENERIC,
+        max_slices=5_000,
+        overlap_limit=None,
+        standalone="needed",
+    )
+    asked: list[int] = []
+    known = Oracle(whole, pause=lambda: asked.append(1))
+    asked.clear()
+    first = known.ends(1, eager=True)
+    assert (first.chosen.tolist(), len(asked)) == ([0], 1)
+    known.ends(1)
+    assert len(asked) > 2
 
 
 def test_memory_does_not_grow_with_the_square_of_slices() -> None:
