@@ -8,9 +8,11 @@ import pytest
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.constructive import dive, greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
-from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.exact_search import exact, exact_kernels
 from stagepack.heuristics.packing.local_search import annealing
+from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.result import Status
 from tests.heuristics.packing.constructive.test_greedy import random_plain
 
 
@@ -31,3 +33,15 @@ def test_equal_work_takes_equal_time(what: str) -> None:
             run()
             times.append(effort.spent())
     assert times[0] == times[1] > 0
+
+
+def test_neighbours_that_are_placed_already_are_one_step_each() -> None:
+    n = 60
+    instance = LmemPacking.from_arrays(
+        np.arange(1, n + 1), [0] * n, [1] * n, allowed=[(i, 0, 10_000) for i in range(n)]
+    )
+    blocks = Blocks.of(instance)
+    decision = exact.decide(blocks, int(blocks.size.sum()))
+    assert (decision.status, decision.nodes) == (Status.FEASIBLE, n)  # straight to the end
+    each = 1 + exact_kernels.LIFTED / 2 + 1 / 2  # looked at; half are lifted; half are chosen from
+    assert decision.steps < 1.2 * each * n * n

@@ -66,6 +66,9 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
 from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
+LIFTED = 3
+"""Steps of lifting a neighbour, beside the one of looking at it."""
+
 # ---------------------------------------------------------------------- facts
 
 
@@ -307,12 +310,13 @@ def _lift_neighbours(i: int, capacity: int, state: SearchState) -> tuple[int, in
     spans, control, trail, block = state.spans, state.control, state.trail, state.blocks[i]
     top = block.offset + block.size
     low, high = section_of[block.section], section_of[block.section_end - 1]
-    control[SPENT] += 4 * (block.neighbour_end - block.neighbour)
+    control[SPENT] += block.neighbour_end - block.neighbour
     for r in range(block.neighbour, block.neighbour_end):
         j = neighbours[r]
         other = blocks[j]
         if other.offset >= 0 or other.base >= top:
             continue
+        control[SPENT] += LIFTED
         base = _settle(other, top, spans)
         if other.effective < base:
             low = min(low, section_of[other.section])
