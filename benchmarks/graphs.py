@@ -164,10 +164,11 @@ def table(cases: Sequence[Case], methods: Sequence[str], limit: float) -> None:
             assert not contradiction(case, result), (case, result)
             if result.objective is not None:
                 values[method] = float(result.objective)
+            elif method in none:
+                none[method] += 1
         for peer in PEERS:
             if peer in values and "auto" in values:
                 more[peer].append(values[peer] / values["auto"] - 1)
-            none[peer] += peer in methods and peer not in values
     for peer, excess in more.items():
         if excess:
             mean = math.exp(float(np.mean(np.log1p(excess)))) - 1
