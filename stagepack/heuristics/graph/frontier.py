@@ -36,8 +36,8 @@ from stagepack.heuristics.graph.frontier_state import UNREACHED, Labels, Plan, Q
 from stagepack.instances.graph.compact import FORBIDDEN
 from stagepack.instances.profile import Array
 
-MEMORY = 2**30
-"""Bytes that labels and tables may take."""
+MEMORY = 2**31
+"""Bytes that labels and tables may take, those of five decisions under way together."""
 TRIED, PAIRS = 30_000, 500_000
 """Labels and pairs between two looks at the clock."""
 LABEL, PAIR = 4e-7, 1.5e-8
@@ -183,7 +183,7 @@ class Sweeps:
         """Return a sweep of which nothing is done yet; the parameters are those of :meth:`run`."""
         ask = self._question(reverse, limit, delta, guide, beam)
         plan, other = self.plans[reverse], self.plans[not reverse]
-        return Sweep(plan, ask, other, reverse, limit, guide, self._memory // 6, self._pause)
+        return Sweep(plan, ask, other, reverse, limit, guide, self._memory // 12, self._pause)
 
     def _question(self, reverse: bool, limit: int, delta: int, guide: Guide, beam: int) -> Question:
         """Return what the kernel is asked."""
@@ -242,7 +242,7 @@ class Sweeps:
     def _buckets(self, limit: int) -> tuple[int, int]:
         """Return by how many bits loads are shifted in tables, and the buckets there."""
         each = (self.blocks + 1) * self.stages * 4
-        most = min(BUCKETS, max(4, int((self._memory / 8 / each) ** 0.5)))
+        most = min(BUCKETS, max(4, int((self._memory / 16 / each) ** 0.5)))
         bucket = 0
         while (limit >> bucket) + 1 > most:
             bucket += 1

@@ -2,9 +2,9 @@
 
 A limit is decided by sweeps that merge less and less: no label left raises the bound, a beam that
 gets through is a better partition.  Most work goes to the limit just below the best partition,
-which proves it or betters it, and is taken up again in every round where it was left.  Beside it
-rounds try limits nearer to the bound, for which less will do, and :mod:`.window_search`; each has
-twice the work of the one before.
+which proves it or betters it.  Beside it rounds try limits nearer to the bound, for which less will
+do, and :mod:`.window_search`; each has twice the work of the one before.  What is not decided in a
+round is taken up in the next where it was left.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ STEPS = (0.0, 0.02, 0.005, 0.001)
 """Parts by which a beam that found a partition is to better it."""
 SHARES = (0.5, 0.25, 0.125, 0.0625)
 """Where limits are tried between the bound and the best partition."""
+NEAR = 0.75, 1.5
+"""How far off, times the share, a limit may be that was tried before."""
 ROUND, ASIDE = 1.0, 0.25
 """Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
 best partition; the part of it that each limit nearer to the bound gets."""
@@ -172,6 +174,7 @@ class Search:
         self.model = sweeps.models[0]
         self.value = sweeps.most
         self.impossible = False
+        self._open: list[Decision] = []
         self._reverse = True  # where to begin aside: changed when a first sweep takes too long
 
     def take(self, stages: Array, model: Model) -> int | None:
@@ -208,15 +211,30 @@ class Search:
         stuck = True
         for share in SHARES:
             while True:
-                limit = self.bound + int(share * (self.value - self.bound))
-                if limit + 1 >= self.value:
+                decision = self._at(share)
+                if decision is None:
                     break
-                decision = Decision(self.sweeps, limit, self.take, self._reverse)
                 if not self._settle(decision, work):
                     stuck &= decision.stuck
                     self._reverse ^= not decision.begun
                     break
         return stuck
+
+    def _at(self, share: float) -> Decision | None:
+        """Return the decision of a limit about this share above the bound, None if there is none.
+
+        One that was begun is gone on with; those that are settled are forgotten.
+        """
+        gap = self.value - self.bound
+        self._open = [one for one in self._open if 0 <= one.limit - self.bound < gap - 1]
+        for one in self._open:
+            if share * NEAR[0] <= (one.limit - self.bound) / gap < share * NEAR[1]:
+                return one
+        limit = self.bound + int(share * gap)
+        if limit + 1 >= self.value:
+            return None
+        self._open.append(Decision(self.sweeps, limit, self.take, self._reverse))
+        return self._open[-1]
 
     def _settle(self, decision: Decision, work: float) -> bool:
         """Raise the bound beyond a limit, or find a partition within it; False: neither."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack.heuristics import effort
+from stagepack.heuristics.graph import frontier_search
 from stagepack.heuristics.graph import frontier_state as state
 from stagepack.heuristics.graph.frontier import Sweeps
 from stagepack.heuristics.graph.frontier_model import Model, unsupported
@@ -259,3 +262,31 @@ def test_auto_proves_towers_before_it_anneals() -> None:
     result = sp.solve(instance, options=REPEATING)
     assert result.status is sp.Status.OPTIMAL
     assert "local-search" not in {event.source for event in result.trace.events}
+
+
+def test_a_limit_that_was_not_decided_is_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    compact = Compact.of(branchy(np.random.default_rng(1), 20, 4))
+    tried: list[int] = []
+
+    class Recorded(Decision):
+        def __init__(self, sweeps: Sweeps, limit: int, *how: Any, **more: Any) -> None:
+            tried.append(limit)
+            super().__init__(sweeps, limit, *how, **more)
+
+    def value(stages: Array, model: Model) -> int:
+        return int(compact.loads(stages, model.classes).max())
+
+    def pause() -> None:
+        if effort.spent() > 1:
+            raise TimeoutError
+
+    monkeypatch.setattr(frontier_search, "Decision", Recorded)
+    monkeypatch.setattr(frontier_search, "ROUND", 1e-4)
+    monkeypatch.setattr(frontier_search, "SHARES", (0.5,))
+    with effort.counting(), contextlib.suppress(TimeoutError):
+        sweeps = Sweeps(Model.all_of(compact), pause, 0)
+        search = frontier_search.Search(sweeps, 1, value, lambda bound: None)
+        search.take(np.zeros(compact.blocks, dtype=np.int64), search.model)
+        search.run()
+    assert len(tried) > 2
+    assert len(set(tried)) == len(tried)
