@@ -17,6 +17,8 @@ from stagepack.instances.profile import Array
 
 MOST_ORDERS = 24
 """Orders of unlike devices that are tried one by one."""
+MOST_NODES = 10_000
+"""Nodes up to which it is told of all pairs of them which comes first."""
 
 
 def unsupported(instance: GraphData) -> str:
@@ -29,6 +31,8 @@ def unsupported(instance: GraphData) -> str:
         return "links are unlike: traffic depends on the devices at both ends"
     if instance.devices >= WORD_BITS:
         return f"{instance.devices:,} devices are more than the {WORD_BITS - 1} that fit a label"
+    if instance.n > MOST_NODES:
+        return f"{instance.n:,} nodes are more than the {MOST_NODES:,} that labels are for"
     orders = _orders(instance)
     if instance.device_order == DeviceOrder.ANY and orders > MOST_ORDERS:
         return f"devices are unlike and their order is free: {orders:,} are too many"

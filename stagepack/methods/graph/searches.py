@@ -14,7 +14,7 @@ from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Ob
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.graph import METHODS
-from stagepack.methods.graph.exact import Search, dp, linear_dp
+from stagepack.methods.graph.exact import LONG, Search, dp, linear_dp
 from stagepack.methods.graph.improve import local_search, on_engine
 from stagepack.progress import Progress, Stopped
 
@@ -25,6 +25,8 @@ LOOK = 0.15
 """this part of what is left; the same part when it tries again once local search has lowered it."""
 ROUNDS = 2
 """Of local search, before what proves more."""
+HALF = 0.5
+"""The part of what is left for many orders of blocks, where labels do not apply."""
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
 
 
@@ -135,6 +137,9 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
                 return
         if most > GLANCE and supports["frontier"]:
             break  # labels need what is left
+        if most == GLANCE and supports["dp"] and not supports["frontier"]:
+            orders, patience, _ = LONG  # of the largest graphs they bring more than small moves
+            search.along_orders(orders, patience, HALF * progress.remaining)
         local_search(search.compact, progress, settings.seed, ROUNDS)
         search.learn()
         progress.reason = given_up

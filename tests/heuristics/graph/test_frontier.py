@@ -223,11 +223,12 @@ def test_edges_that_others_imply_are_left_out() -> None:
         ({"objective": "replicated"}, "replicated"),
         ({"contiguous": False}, "contiguous"),
         ({"speeds": [1, 2, 3, 4, 5], "accelerators": 5}, "120 are too many"),
+        ({"time": [1] * 10_001}, "10,001 nodes"),
     ],
 )
 def test_says_what_it_cannot_answer(options: dict[str, object], reason: str) -> None:
     given: dict[str, Any] = {"accelerators": 2, "objective": "sum", **options}
-    instance = GraphPartition.from_arrays([1, 2, 3], **given)
+    instance = GraphPartition.from_arrays(**{"time": [1, 2, 3], **given})
     assert reason in unsupported(instance)
 
 
