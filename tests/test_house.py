@@ -63,7 +63,6 @@ LONGEST_FILE, LONGEST_FUNCTION = 600, 60  # lines; of functions without what the
 LONG = {
     "heuristics/packing/constructive/rules.py: _rules": "a table",
     "heuristics/packing/exact_search/exact_general.py: __init__": "a constructor of many arrays",
-    "heuristics/pipeline/prober.py: __init__": "a constructor of many arrays",
     "instances/phases/liveness.py: spans": "inputs, products, gradients: all by the same indices",
     "instances/pipeline/instance.py: from_arrays": "a constructor: every field is read and checked",
 }

@@ -94,7 +94,10 @@ def test_everything_prints_in_a_few_lines_and_is_represented_in_one(results: Any
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_result_prints_as_the_summary_of_its_run(kind: str, results: Any) -> None:
+def test_a_result_prints_as_the_summary_of_its_run(
+    kind: str, results: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")  # lines are broken where they do not fit
     result = results[kind]
     first, second, third, *rest = str(result).splitlines()
     assert first.startswith(f"{result.instance}: ")

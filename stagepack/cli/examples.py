@@ -31,7 +31,7 @@ EXAMPLES = {
     "convert": (
         "convert graph.txt vgg16.json.gz --kind pipeline --devices 4",
         "convert packing/random/planted planted.json --set buffers=50",
-        "convert graph/inception-v1 stages.json --solution result.json --as pipeline-schedule",
+        "convert graph/vgg19 stages.json --solution result.json --as schedule",
     ),
     "methods": (
         "methods --kind schedule",

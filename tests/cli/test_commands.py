@@ -39,7 +39,7 @@ def test_solve_speaks_json(chain: Path, tmp_path: Path) -> None:
         "reason": None,
     }
     assert {key: document[key] for key in wanted} == wanted
-    assert document["solution"] == {"boundaries": [0, 2, 5], "devices": [0, 1]}
+    assert document["solution"] == {"boundaries": [0, 3, 5], "devices": [0, 1]}
     assert document["command"].startswith("stagepack solve")
     for key in ("bound_source", "method", "runtime", "setup_time", "options", "versions"):
         assert key in document
@@ -129,7 +129,7 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
     other.write_text('{"boundaries": [0, 3, 9], "devices": [0, 1]}')
     elsewhere = tmp_path / "elsewhere.json"
     elsewhere.write_text(
-        '{"digest": "0123456789abcdef", "solution": {"boundaries": [0, 2, 5], "devices": [0, 1]}}'
+        '{"digest": "0123456789abcdef", "solution": {"boundaries": [0, 3, 5], "devices": [0, 1]}}'
     )
     fitting = tmp_path / "fitting.json"
     fitting.write_text('{"boundaries": [0, 2, 5]}')

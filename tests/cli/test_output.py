@@ -55,7 +55,7 @@ def test_what_cannot_be_written_in_the_end_is_on_stdout(chain: Path) -> None:
         done = run("solve", chain, option, "/dev/full", *flags)
         assert done.returncode == 2
         document = json.loads(done.stdout)
-        assert document["solution"] == {"boundaries": [0, 2, 5], "devices": [0, 1]}
+        assert document["solution"] == {"boundaries": [0, 3, 5], "devices": [0, 1]}
         assert document["trace"]
         assert "error: /dev/full: cannot be written" in done.stderr
         assert "the whole result is on stdout instead" in done.stderr

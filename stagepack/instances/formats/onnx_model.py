@@ -6,9 +6,8 @@ convolution is an operator of its own.  A fully connected layer is a convolution
 large as its input; a reshape, a transposition and a reshape that shuffle channels are a
 concatenation of one input.  Constants are known by their shapes alone: weights need not be there.
 
-Axes are those of :func:`_laid`: tokens (n, t, c) are rows of c channels, factors of a product
-(.., rows, columns) planes.  What only moves values, or finds them laid out otherwise, is of the
-kind `other`: it stands alone.
+Axes are those of :func:`_laid`: tokens (n, t, c) are rows of c channels, factors of a product are
+planes.  What only moves values, or finds them laid out otherwise, is `other`: it stands alone.
 """
 
 from __future__ import annotations
