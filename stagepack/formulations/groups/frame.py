@@ -148,7 +148,7 @@ class Frame:
         place = {life.tensor: at for at, life in enumerate(self.lives) if life.tensor >= 0}
         found = []
         for k, at in enumerate(self.table.operators):
-            if not instance.operators[at].in_place or not instance.reads[at]:
+            if not instance.overwrites(at):
                 continue
             old, new = place[instance.reads[at][0]], place[at]
             one, other = self.lives[old], self.lives[new]

@@ -314,14 +314,14 @@ class _Reader:
             )  # fmt: skip
         elif kind == "Concat" and not weights and self._letters(node, own, 0) == "c":
             self._add(own, OperatorKind.CONCAT, self._channels(given), label=label)
-        elif kind in RESIZES:
+        elif kind in RESIZES and self._said(node).get("mode", b"nearest") == b"nearest":
             self._resized(own, given[0], label)
         elif kind in PASSES:
             self._add(
                 own, OperatorKind.ROWS, self._channels(given[:1]), label=label,
                 whole=self._together(node), passes=PASSES[kind],
             )  # fmt: skip
-        elif kind in ALONE or kind == "Concat":
+        elif kind in (*ALONE, *RESIZES, "Concat"):
             for name in node.output:
                 if self._used[name]:
                     self._other(name, given, label if name == own else "")

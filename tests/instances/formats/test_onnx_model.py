@@ -266,6 +266,12 @@ def test_a_block_of_a_transformer(tmp_path: Path) -> None:
             {"shape": [1, 8, 4, 4]},
             [("pool", (1, 8, 4, 4))],
         ),
+        (
+            [node("Resize", "x _ _ shape", "y", mode="linear")],
+            {"x": [1, 8, 4, 4]},
+            {"shape": [1, 8, 8, 8]},
+            [("other", (1, 8, 8, 8))],
+        ),
         ([node("Identity", "x", "y")], {"x": [1, 8, 4, 4]}, {}, [("other", (1, 8, 4, 4))]),
         (
             [node("Transpose", "x", "y", perm=[0, 2, 3, 1])],
