@@ -37,7 +37,7 @@ from stagepack.instances.graph.compact import FORBIDDEN
 from stagepack.instances.profile import Array
 
 MEMORY = 2**31
-"""Bytes that labels and tables may take, those of five decisions under way together."""
+"""Bytes that labels and tables may take, those of the decisions under way together."""
 TRIED, PAIRS = 30_000, 500_000
 """Labels and pairs between two looks at the clock."""
 LABEL, PAIR = 4e-7, 1.5e-8

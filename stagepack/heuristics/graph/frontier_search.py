@@ -28,11 +28,11 @@ LOOKED_FOR = 0.02
 """Merging up to which a beam looks for a partition after each sweep."""
 STEPS = (0.0, 0.02, 0.005, 0.001)
 """Parts by which a beam that found a partition is to better it."""
-SHARES = (0.5, 0.25, 0.125, 0.0625)
+SHARES = (0.5, 0.25)
 """Where limits are tried between the bound and the best partition."""
 NEAR = 0.75, 1.5
 """How far off, times the share, a limit may be that was tried before."""
-ROUND, ASIDE = 1.0, 0.25
+ROUND, ASIDE = 1.0, 0.75
 """Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
 best partition; the part of it that each limit nearer to the bound gets."""
 
