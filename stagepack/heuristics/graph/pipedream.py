@@ -3,33 +3,102 @@
 A state is an antichain of what follows the first source, with all that comes before it.  A cut
 behind it moves the outputs of the antichain and of its *augmentation*: of everything before one of
 its operators that has a reader which is not before that same operator.  Tensors so are handed from
-stage to stage, and some count that all readers have met.  That is PipeDream's model, not this
+stage to stage, and some count that all readers have met.
+
+Where links are in levels (GPUs within machines), the best pipeline of every range of states over
+the units of a level is what the range takes on one unit of the next level.  Memory is what its
+authors count: weights and activations of a stage, as often as units come after it, a unit of its
+own for each replica; the last stage so has room for anything.  That is PipeDream's model, not this
 package's: what its partitions are worth is judged here as that of any other.
 
 Source: Narayanan et al., *PipeDream: Generalized Pipeline Parallelism for DNN Training*, SOSP 2019;
-``optimizer_graph_hierarchical.py`` and ``graph.py`` of its authors, one level of links.
+``optimizer_graph_hierarchical.py`` and ``graph.py`` of its authors, as with a compression ratio of
+1, ``use_memory_constraint`` where there is a capacity, ``use_fewer_machines`` where devices may
+stay empty, ``straight_pipeline`` where stages have no replicas.  Differences of states of which
+neither holds the other, over which levels beyond the first one stumble there, are left out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.instances.graph.compact import FORBIDDEN, Compact
+from stagepack.instances.graph.compact import FORBIDDEN, UNLIMITED, Compact
+from stagepack.instances.graph.levels import Level, levels_of
 from stagepack.instances.profile import Array
 
 MOST_STATES = 4_000
 """Beyond, the recurrence takes minutes: it looks at every pair of states."""
+MOST_RANGES = 2**23
+"""Pairs of states and numbers of units, of a level within another one."""
 FAR = 2.0**62
-BIT, TRIED = 3e-6, 4e-7
-"""Seconds of work for a block before another one, and for one tried next to a state."""
+BIT, TRIED, STEP, PAIR = 3e-6, 4e-7, 6e-5, 4e-9
+"""Seconds of work: a block before another one, one tried next to a state, a step of the recurrence,
+and a pair of states in it."""
 
 
 class TooManyStates(Exception):  # noqa: N818 - a way to give up, no error
     """The graph has more states than the recurrence can look at."""
+
+
+class Plan(NamedTuple):
+    """Stages of a recurrence.
+
+    Attributes
+    ----------
+    stage : ndarray of int64, shape (blocks,)
+    first, replicas : list of int
+        Of each stage: the first device, and on how many it runs.
+    value : float
+        Ticks of the slowest one, as the recurrence counts them.
+    """
+
+    stage: Array
+    first: list[int]
+    replicas: list[int]
+    value: float
+
+
+class _Table(NamedTuple):
+    """The best pipelines of a level, by units used, state before and last state.
+
+    Attributes
+    ----------
+    value : ndarray of float64, shape (units + 1, starts, states)
+        Ticks of the slowest stage; `FAR` for none.
+    cut : ndarray of int32, of that shape
+        State before the last stage.
+    rest, replicas : ndarray of int32, of that shape
+        Units of what is before it, and its own.
+    """
+
+    value: Array
+    cut: Array
+    rest: Array
+    replicas: Array
+
+    @classmethod
+    def empty(cls, shape: tuple[int, int, int]) -> _Table:
+        """Return one without pipelines."""
+        return cls(np.full(shape, FAR), *(np.zeros(shape, dtype=np.int32) for _ in range(3)))
+
+    def put(self, used: int, state: int, found: Array, cut: Array, replicas: int) -> None:
+        """Keep what is better than what is known, for each start."""
+        better = np.flatnonzero(found < self.value[used, :, state])
+        at = used, better, state
+        self.value[at], self.cut[at] = found[better], cut[better]
+        self.rest[at], self.replicas[at] = used - replicas, replicas
+
+    def spare(self, used: int, state: int) -> None:
+        """Use a unit fewer where that is better."""
+        better = np.flatnonzero(self.value[used - 1, :, state] < self.value[used, :, state])
+        for figures in self:
+            figures[used, better, state] = figures[used - 1, better, state]
 
 
 class Recurrence:
@@ -38,7 +107,8 @@ class Recurrence:
     Parameters
     ----------
     compact : Compact
-        Of contiguous stages on accelerators and links that are alike.
+        Of contiguous stages on accelerators that are alike, with links of one bandwidth or in
+        levels.
     pause : callable
         Called now and then; what it raises ends the search.
 
@@ -62,9 +132,45 @@ class Recurrence:
         self._members = np.unpackbits(bits, axis=1, count=n, bitorder="little").astype(bool)
         work = np.minimum(compact.time, FORBIDDEN).sum(axis=0)[0]
         self._work = self._members @ work.astype(np.float64)
-        self._weights = self._members @ (compact.parameters * float(compact.sync))
-        self._held = self._members @ compact.size.astype(np.float64)
-        self._moved = np.array([0.0, *map(self._output, antichains[1:-1]), 0.0])[: len(antichains)]
+        weights = compact.parameters if compact.parameters.any() else compact.size
+        self._exchanged = self._members @ (compact.parameters * float(compact.sync))
+        self._stashed = self._members @ (compact.stash + weights).astype(np.float64)
+        room = int(compact.class_memory[0])
+        self._room = float(room) if room < UNLIMITED else math.inf
+        self._set_levels()
+        self._moved = np.zeros((len(self.levels), len(self.states)))
+        for at, level in enumerate(self.levels):
+            produced = self._produced(level)
+            self._moved[at, 1:-1] = [self._output(one, produced) for one in antichains[1:-1]]
+        self._earlier = self._subsets()
+
+    def _set_levels(self) -> None:
+        """Find the levels of links, each with the row of its bandwidth among those of nets."""
+        compact = self.compact
+        self.levels: tuple[Level, ...] = (Level(compact.devices, 0),)
+        if compact.level is not None:
+            self.levels = levels_of(compact.level)
+        ranges = [(level.units + 1) * len(self.states) ** 2 for level in self.levels[:-1]]
+        if max(ranges, default=0) > MOST_RANGES:
+            raise TooManyStates
+
+    def _produced(self, level: Level) -> Array:
+        """Return the ticks on links of a level of all that each block writes."""
+        compact = self.compact
+        cost = compact.net_cost
+        if compact.level_cost is not None:
+            cost = compact.level_cost[int(level.bandwidth)]
+        found = np.zeros(compact.blocks)
+        np.add.at(found, compact.net[compact.net_ptr[:-1]], cost)
+        return found
+
+    def _subsets(self) -> list[Array]:
+        """Return for each state those that it holds and that are less."""
+        found = []
+        for j, state in enumerate(self.states):
+            self._pause()
+            found.append(np.array([i for i in range(j) if self.states[i] & ~state == 0], dtype=int))
+        return found
 
     def _set_ancestors(self) -> None:
         """Find what is before each block, and what the first source leads to."""
@@ -81,8 +187,6 @@ class Recurrence:
             if reached >> v & 1:
                 reached |= self._after[v]
         self._reached = [v for v in range(n) if reached >> v & 1]
-        self._produced = np.zeros(n)
-        np.add.at(self._produced, compact.net[compact.net_ptr[:-1]], compact.net_cost)
 
     def _set_extra(self) -> None:
         """Find what is before each block and has readers elsewhere.
@@ -105,7 +209,7 @@ class Recurrence:
             found |= self._before[v]
         return found
 
-    def _output(self, blocks: int) -> float:
+    def _output(self, blocks: int, produced: Array) -> float:
         """Return what is moved across the cut behind a state, in ticks."""
         self._pause()
         before = 0
@@ -114,7 +218,7 @@ class Recurrence:
         last = moved = blocks & ~before
         for v in _bits(last):
             moved |= self._extra[v]
-        return float(self._produced[list(_bits(moved))].sum())
+        return float(produced[list(_bits(moved))].sum())
 
     def _states(self) -> list[int]:
         """Return all states, as sets of what the first source leads to, the smallest first."""
@@ -134,57 +238,91 @@ class Recurrence:
             level = following
         return found
 
-    def best(self, replicated: bool) -> tuple[Array, list[int]] | None:
-        """Return the stage of each block, and the devices of each stage; None: nothing fits.
+    def best(self, replicated: bool) -> Plan | None:
+        """Return the best stages; None: nothing fits.
 
-        O(states**2 * devices), times devices again where stages are replicated.
+        O(states**2 * devices), times devices again where stages are replicated, times states where
+        links are in levels.
 
         Parameters
         ----------
         replicated : bool
-            Stages may run on several devices.
+            Stages may run on several devices, which have links of one bandwidth.
         """
-        count, k = len(self.states), self.compact.devices
-        most = k if replicated else 1
-        value = np.full((k + 1, count), FAR)
-        value[0, 0] = 0
-        origin = np.zeros((k + 1, count, 2), dtype=np.int64)
-        room = float(self.compact.class_memory[0])
-        for j in range(1, count):
-            self._pause()
-            state = self.states[j]
-            lower = np.array([i for i in range(j) if self.states[i] & ~state == 0])
-            held = self._held[j] - self._held[lower]
-            lower = lower[held <= room]
-            if not len(lower):
-                continue
-            work = self._work[j] - self._work[lower]
-            sync = self._weights[j] - self._weights[lower]
-            moved = np.maximum(self._moved[lower], self._moved[j])
-            for m in range(1, most + 1):
-                stage = np.maximum((work + sync * (m - 1) / m) / m, moved / m)
-                for used in range(m, k + 1):
-                    total = np.maximum(value[used - m, lower], stage)
-                    at = int(total.argmin())
-                    if total[at] < value[used, j]:
-                        value[used, j] = total[at]
-                        origin[used, j] = lower[at], m
-        return self._stages(value, origin)
-
-    def _stages(self, value: Array, origin: Array) -> tuple[Array, list[int]] | None:
-        """Trace the best stages back from the last state."""
-        j = len(self.states) - 1
-        used = self.compact.devices if self.compact.exact_stages else int(value[:, j].argmin())
-        if value[used, j] >= FAR:
+        tables: list[_Table] = []
+        for at in range(len(self.levels)):
+            tables.append(self._level(at, tables, replicated))
+        value = float(tables[-1].value[-1, 0, -1])
+        if value >= FAR:
             return None
+        parts = list(self._stages(tables, 0, len(self.states) - 1, 0))
         stage = np.zeros(self.compact.blocks, dtype=np.int64)
-        devices: list[int] = []
-        while j:
-            i, m = origin[used, j].tolist()
-            stage[self._members[j] & ~self._members[i]] = len(devices)
-            devices.append(m)
-            j, used = i, used - m
-        return len(devices) - 1 - stage, devices[::-1]
+        for number, (i, j, _, _) in enumerate(parts):
+            stage[self._members[j] & ~self._members[i]] = number
+        return Plan(stage, [first for _, _, first, _ in parts], [m for *_, m in parts], value)
+
+    def _level(self, at: int, inner: list[_Table], replicated: bool) -> _Table:
+        """Return the best pipelines over the units of a level.
+
+        Parameters
+        ----------
+        at : int
+        inner : list of _Table
+            Those of the levels within.
+        replicated : bool
+        """
+        units, count = self.levels[at].units, len(self.states)
+        outermost = at == len(self.levels) - 1
+        table = _Table.empty((units + 1, 1 if outermost else count, count))
+        most = units if replicated else 1
+        for j in range(1, count):
+            earlier = self._earlier[j]
+            held = self._stashed[j] - self._stashed[earlier]
+            exchanged = self._exchanged[j] - self._exchanged[earlier]
+            time = self._work[j] - self._work[earlier]
+            if inner:
+                time = inner[-1].value[-1, earlier, j]
+            cuts = np.flatnonzero(earlier > 0)
+            for used in range(1, units + 1):
+                self._pause()
+                for m in range(1, min(most, used) + 1):
+                    effort.spend(STEP + PAIR * table.value.shape[1] * len(earlier))
+                    alone = (time + exchanged * (m - 1) / m) / m
+                    alone[held * -(-(units - used) // m) > self._room] = FAR
+                    if m == used:  # the whole range, which nothing comes into
+                        starts = earlier[earlier < table.value.shape[1]]
+                        whole = np.full(table.value.shape[1], FAR)
+                        whole[starts] = alone[: len(starts)]
+                        table.put(used, j, whole, np.arange(len(whole)), m)
+                    if len(cuts):
+                        moved = np.maximum(self._moved[at, earlier[cuts]], self._moved[at, j]) / m
+                        stage = np.maximum(alone[cuts], moved)
+                        before = table.value[used - m][:, earlier[cuts]]
+                        total = np.maximum(before, stage)
+                        best = total.argmin(axis=1)
+                        least = total[np.arange(len(total)), best]
+                        table.put(used, j, least, earlier[cuts][best], m)
+                if not self.compact.exact_stages:
+                    table.spare(used, j)
+        return table
+
+    def _stages(
+        self, tables: list[_Table], start: int, end: int, first: int
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Yield state before, last state, first device and replicas of each stage of a range."""
+        table, inner = tables[-1], tables[:-1]
+        used, parts = len(table.value) - 1, list[tuple[int, int, int]]()
+        while not parts or parts[-1][0] != start:
+            place = used, start, end
+            parts.append((int(table.cut[place]), end, int(table.replicas[place])))
+            end, used = parts[-1][0], int(table.rest[place])
+        size = math.prod(level.units for level in self.levels[: len(inner)])
+        for i, j, m in reversed(parts):
+            if inner:
+                yield from self._stages(inner, i, j, first)
+            else:
+                yield i, j, first, m
+            first += m * size
 
 
 def _bits(state: int) -> Iterator[int]:

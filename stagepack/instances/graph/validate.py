@@ -14,14 +14,14 @@ from stagepack.instances import arrays
 from stagepack.instances.arrays import Given
 from stagepack.instances.graph.components import numbered, rows
 from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.levels import table_of
 from stagepack.instances.graph.words import Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 
 MOST = 2**31
 """Nodes, tensors, devices: pairs of them have 64 bits."""
-MOST_DEVICES, MOST_UNLIKE = 2**20, 2**12
-"""Devices at most; those of which every two may have a link of their own."""
+MOST_DEVICES = 2**20
 MOST_PACES = 64  # bandwidths that differ
 LONGEST_CIRCLE = 12  # nodes of one that a message names
 
@@ -293,7 +293,7 @@ def bandwidth(
     if levels is not None:
         if given is not None:
             raise InputError("is given beside levels", field="bandwidth", remedy="give one of them")
-        given = _from_levels(levels, devices)
+        given = table_of(levels, devices)
     elif given is None:
         return 1
     if np.ndim(given) == 0:
@@ -320,37 +320,6 @@ def bandwidth(
         return int(only) if only == int(only) else only
     table[~between] = 0
     return frozen(table)
-
-
-def _from_levels(levels: Iterable[tuple[int, Number]], devices: int) -> Array:
-    """Return the table of bandwidths of groups within groups."""
-    if devices > MOST_UNLIKE:
-        raise InputError(
-            f"of {devices:,} devices are too many to tell apart",
-            field="levels",
-            remedy=f"give one bandwidth, or at most {MOST_UNLIKE:,} devices",
-        )
-    numbers = np.arange(devices)
-    table, size = np.zeros((devices, devices)), 1
-    for at, level in enumerate(levels):
-        try:
-            count, pace = level
-            table = np.where(table == 0, float(pace), table) if size == 1 else table
-        except (TypeError, ValueError):
-            raise InputError(
-                f"{level!r} is no pair", field=f"levels[{at}]", remedy="give (devices, bandwidth)"
-            ) from None
-        group = numbers // size
-        apart = group[:, None] != group[None, :]
-        table = np.where(apart, float(pace), table)
-        size *= arrays.integer(count, f"levels[{at}]", 1)
-    if size < devices:
-        raise InputError(
-            f"have {size} devices in all, of {devices}",
-            field="levels",
-            remedy="add a level, or larger groups",
-        )
-    return table
 
 
 def labels(given: Iterable[str] | None, name: str, n: int) -> tuple[str, ...] | None:
@@ -412,11 +381,17 @@ def instance(given: GraphData) -> None:
 
 def _alike(given: GraphData) -> None:
     """Refuse devices among which a stage cannot be shared out evenly."""
+    if not given.uniform:
+        raise InputError(
+            "differs from link to link, so that what replicas of a stage exchange would depend on "
+            "where they are",
+            field="bandwidth",
+            remedy="give one for all (that of the slowest links is safe), or objective overlap",
+        )
     unlike = {
         "cpus": given.cpus > 0,
         "speeds": len(np.unique(given.speeds)) > 1,
         "capacity": given.capacity is not None and len(np.unique(given.capacity)) > 1,
-        "bandwidth": not given.uniform,
     }
     for field, wrong in unlike.items():
         if wrong:

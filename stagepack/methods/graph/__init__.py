@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from stagepack.formulations.graph import model
 from stagepack.heuristics.graph.metis import unavailable
 from stagepack.instances.graph import KIND, GraphPartition, GraphSolution
+from stagepack.instances.graph.levels import levels_of
 from stagepack.methods import Method, Table
 
 TABLE: Table[GraphPartition, GraphSolution] = Table(KIND, __name__)
@@ -18,8 +21,10 @@ def _no_metis(instance: GraphPartition) -> str:
 
 def _no_recurrence(instance: GraphPartition) -> str:
     """Return why PipeDream has no recurrence for an instance, or ""."""
-    if not instance.contiguous or not instance.uniform:
-        return "PipeDream has contiguous stages, on links of one bandwidth"
+    if not instance.contiguous:
+        return "PipeDream has contiguous stages"
+    if isinstance(instance.bandwidth, np.ndarray) and not levels_of(instance.bandwidth):
+        return "PipeDream has links of one bandwidth, or in levels of groups as large as each other"
     alike = len(set(instance.speeds.tolist())) == 1 and not instance.cpus
     if not alike or (instance.capacity is not None and len(set(instance.capacity.tolist())) > 1):
         return "PipeDream has devices of one kind"
@@ -73,7 +78,7 @@ METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "pipedream",
         exact=False,
-        description="PipeDream's own recurrence over antichains, as its authors wrote it",
+        description="PipeDream's own recurrence over antichains, level by level of links",
         unsupported=_no_recurrence,
         limited_by_work=True,
         default=False,

@@ -6,6 +6,8 @@ import dataclasses
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from stagepack.formulations.graph import CpSat, Milp
 from stagepack.heuristics.graph import metis
 from stagepack.heuristics.graph.ideals import TooMany
@@ -105,14 +107,16 @@ def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Sett
     try:
         found = Recurrence(search.compact, progress.require_time).best(replicated)
     except TooManyStates:
-        progress.reason = f"pipedream: more than {MOST_STATES:,} blocks, or states"
+        progress.reason = f"pipedream: more than {MOST_STATES:,} blocks, or too many states"
         return
     if found is None:
         progress.reason = "pipedream: no stages fit"
         return
-    stages, devices = found
-    classes = [0] * (max(stages.tolist()) + 1)
-    solution = search.compact.assignment(stages, classes, devices if replicated else ())
+    if search.compact.uniform:
+        classes, stages = [0] * len(found.first), found.stage
+    else:  # every device is a class of its own, and a stage is where the recurrence has it
+        classes, stages = list(range(instance.devices)), np.array(found.first)[found.stage]
+    solution = search.compact.assignment(stages, classes, found.replicas if replicated else ())
     for violation in progress.offer_if_valid(solution, "pipedream"):
         progress.reason = f"pipedream: its stages break {violation}"
 
