@@ -37,7 +37,6 @@ from stagepack.heuristics.groups.network_state import (
     ALONE,
     BUFFER,
     CHANNELS,
-    DENSE,
     END_EDGE,
     END_WEIGHT,
     FIRST_EDGE,
@@ -45,11 +44,13 @@ from stagepack.heuristics.groups.network_state import (
     GIVEN,
     GIVEN_BYTES,
     IN_PLACE,
-    LANES,
+    MATRIX,
     MODEL,
+    PER,
     READ,
     TALL,
-    TAPS,
+    TIMES,
+    TURNS,
     VALUE_BYTES,
     VALUES,
     WIDE,
@@ -110,19 +111,16 @@ def _values(net: Network, k: int) -> int:
 @step
 def compute(net: Network, machine: Machine, k: int, n: int, c: int, d: int, h: int, w: int) -> int:
     """Return the cycles in which operator k computes a part of n, c, d, h, w values."""
-    model, taps, work = net.operators[k, MODEL], net.operators[k, TAPS], 0
+    model, turns = net.operators[k, MODEL], int(net.operators[k, TURNS])
+    if model == GIVEN:
+        return machine.startup + ceil(turns * (n * c * d * h * w), _values(net, k))
     if net.operators[k, TALL] > 0:
         h, w = net.operators[k, TALL], net.operators[k, WIDE]
-    if model == GIVEN:
-        work = ceil(taps * (n * c * d * h * w), _values(net, k))
-    elif model == DENSE:
-        work = n * d * ceil(c, machine.lanes) * taps * ceil(h * w, machine.pixels)
-    elif model == LANES:
-        wide = ceil(h * w * net.tensors[k, WIDTH], machine.eu_bytes)
-        work = n * d * ceil(c, machine.lanes) * taps * wide
-    else:
-        work = n * d * c * ceil(h, machine.lanes) * taps * ceil(w, machine.pixels)
-    return machine.startup + work
+    planes, values = ceil(c, machine.lanes), h * w
+    if model == MATRIX:
+        planes, values = c * ceil(h, machine.lanes), w
+    plane = ceil(values * net.operators[k, TIMES], net.operators[k, PER])
+    return machine.startup + n * d * planes * turns * plane
 
 
 class Rows(NamedTuple):

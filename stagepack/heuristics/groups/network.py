@@ -12,10 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.heuristics.groups.network_state import (
-    DENSE,
     GIVEN,
-    LANES,
     MATRIX,
+    PLANES,
     REPEATED,
     SAME,
     TRANSPOSED,
@@ -24,17 +23,16 @@ from stagepack.heuristics.groups.network_state import (
     Network,
 )
 from stagepack.instances.groups import LayerGrouping, OperatorKind, Slicing
-from stagepack.instances.groups.chip import exact
+from stagepack.instances.groups.chip import LaneChip, exact
 from stagepack.instances.groups.operators import (
     AXES,
-    C,
     H,
     Operator,
     Shape,
     W,
-    channelwise,
     cuttable,
     needs_all,
+    pace,
 )
 from stagepack.instances.groups.regions import Cut
 
@@ -77,9 +75,9 @@ def _network(instance: LayerGrouping, pause: Callable[[], None]) -> Network:
             [w.channels, w.values, w.dtype_bytes, -1 if w.lane_bytes is None else w.lane_bytes]
             for w in operator.weights
         ]
-        model, taps, spread = _model(operator, instance, sources)
+        model = _model(operator, sources, instance.chip)
         operators.append([
-            *(*ends, len(weights), model, taps, *spread, operator.buffer),
+            *(*ends, len(weights), *model, operator.buffer),
             *(instance.overwrites(at), operator.even, instance.alone(at)),
             *(cuttable(operator, axis) for axis in range(len(AXES))),
             *(*_window(operator, H), *_window(operator, W)),
@@ -103,7 +101,6 @@ def machine(instance: LayerGrouping) -> Machine:
         lanes=chip.lanes,
         memory=chip.memory,
         eu_bytes=chip.eu_bytes,
-        pixels=chip.pixels,
         load=_fraction(chip.load_rate),
         store=_fraction(chip.store_rate),
         load_latency=chip.load_latency,
@@ -146,26 +143,14 @@ def _whole(operator: Operator, which: int, source: Shape) -> list[bool]:
 
 
 def _model(
-    operator: Operator, instance: LayerGrouping, sources: tuple[Shape, ...]
-) -> tuple[int, int, tuple[int, int]]:
+    operator: Operator, sources: tuple[Shape, ...], chip: LaneChip
+) -> tuple[int, int, int, int, int, int]:
     """Return how the cycles of an operator follow from a part of what it writes."""
-    chip, kind, none = instance.chip, operator.kind, (0, 0)
-    taps = operator.kernel[0] * operator.kernel[1] * operator.depth
-    channels = -(-chip.channels // operator.dtype_bytes)
     if operator.cycles is not None:
-        return GIVEN, operator.cycles, none
-    if kind == OperatorKind.MATMUL:
-        return MATRIX, -(-sources[0][W] // channels), none
-    if kind in (OperatorKind.CONV, OperatorKind.DECONV) and not channelwise(operator):
-        if kind == OperatorKind.DECONV:
-            (kh, kw), (sh, sw) = operator.kernel, operator.stride
-            taps = -(-kh // sh) * -(-kw // sw) * operator.depth
-        return DENSE, taps * -(-(sources[0][C] // operator.groups) // channels), none
-    if kind == OperatorKind.GLOBAL_POOL:
-        return LANES, taps, (sources[0][H], sources[0][W])
-    if kind in (OperatorKind.CONV, OperatorKind.DECONV, OperatorKind.POOL):
-        return LANES, taps, none
-    return LANES, operator.passes, none
+        return GIVEN, operator.cycles, 1, 1, 0, 0
+    known = pace(operator, sources, chip)
+    model = MATRIX if operator.kind == OperatorKind.MATMUL else PLANES
+    return model, known.turns, known.times, known.per, *(known.plane or (0, 0))
 
 
 def _window(operator: Operator, axis: int) -> tuple[int, int, int, int]:

@@ -20,14 +20,14 @@ READ = 5
 CHANNELS, VALUES, VALUE_BYTES, GIVEN_BYTES = range(4)
 """Columns of weights: values are those of a channel; bytes of a lane may be given, else -1."""
 
-FIRST_EDGE, END_EDGE, FIRST_WEIGHT, END_WEIGHT, MODEL, TAPS, TALL, WIDE = range(8)
-"""Columns of operators: edges and weights, how cycles follow from a part (`GIVEN`, ...) and the
-factor that does not depend on it, rows and columns to count instead of the part's (0: the part's),
-"""
-BUFFER, IN_PLACE, EVEN, ALONE = range(8, 12)
+FIRST_EDGE, END_EDGE, FIRST_WEIGHT, END_WEIGHT, MODEL, TURNS, TIMES, PER, TALL, WIDE = range(10)
+"""Columns of operators: edges and weights, how cycles follow from a part (`GIVEN`, ...), how often
+planes are gone over and the cycles of a value in one as a fraction, rows and columns to count
+instead of the part's (0: the part's),"""
+BUFFER, IN_PLACE, EVEN, ALONE = range(10, 14)
 """bytes of its working buffer, whether it may write over its first input, whether parts must begin
 and end where something is repeated anew, whether it is no part of groups,"""
-CUTTABLE, WAY, KERNEL, STRIDE, BEFORE = 12, 17, 18, 19, 20
+CUTTABLE, WAY, KERNEL, STRIDE, BEFORE = 14, 19, 20, 21, 22
 """whether it can be cut along each of five axes, and along H, the way (`SAME`, ...), kernel or
 factor, stride, rows before; the same along W"""
 WINDOW_COLUMNS = 4
@@ -36,7 +36,7 @@ WINDOW_COLUMNS = 4
 SAME, WINDOW, TRANSPOSED, REPEATED = range(4)
 """How rows that are read follow from rows that are written."""
 
-GIVEN, DENSE, LANES, MATRIX = range(4)
+GIVEN, PLANES, MATRIX = range(3)
 """How cycles follow from a part: see :func:`.group_kernels.compute`."""
 
 
@@ -47,7 +47,7 @@ class Network(NamedTuple):
 
     Attributes
     ----------
-    operators : ndarray of int64, shape (n, 25)
+    operators : ndarray of int64, shape (n, 27)
     tensors : ndarray of int64, shape (tensors, 7)
     edges : ndarray of int64, shape (edges, 6)
     weights : ndarray of int64, shape (weights, 4)
@@ -65,7 +65,6 @@ class Machine(NamedTuple):
     lanes: int
     memory: int
     eu_bytes: int
-    pixels: int
     load: tuple[int, int]
     store: tuple[int, int]
     load_latency: int

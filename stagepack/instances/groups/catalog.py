@@ -43,6 +43,7 @@ MACHINE: JsonObject = {
     "max_group": 64,
     "overlap_limit": "half",
     "capacity": None,
+    "rates": None,
 }
 OPTIONS = {**MACHINE, "batch": 1}
 
@@ -75,9 +76,7 @@ def _network(name: str, **given: Any) -> LayerGrouping:
 def _given(given: JsonObject) -> JsonObject:
     """Return what is said of a chip and of groups, as changes of an instance."""
     said = {**given, "chip": preset(given["chip"])}
-    if said["capacity"] is None:
-        del said["capacity"]
-    return said
+    return {word: value for word, value in said.items() if value is not None}
 
 
 def _blocks(operators: int, channels: int, rows: int, seed: int, **given: Any) -> LayerGrouping:

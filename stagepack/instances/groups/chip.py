@@ -7,7 +7,10 @@ another.
 Cycles of an operator follow a documented model, since no vendor publishes its own: work is dealt
 out to lanes by channels, and each lane does `channels` x `pixels` multiply-accumulates a cycle on
 values of one byte (a half, a quarter of that on wider ones), or `eu_bytes` bytes of anything else.
-Channels, pixels and bytes that do not come out even are lost: that is the utilisation.
+Channels, pixels and bytes that do not come out even are lost: that is the utilisation.  A table of
+`rates` goes before it where figures of a kind of operators are known: of these a lane does so many
+multiply-accumulates a cycle (convolutions, products of matrices), taps (pooling) or values (all
+others, each time it goes over them), of one byte, and a plane takes whole cycles.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Annotated
 
 import msgspec
 
+from stagepack.instances.groups.words import OperatorKind
 from stagepack.instances.profile import Positive
 
 Some = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
@@ -51,6 +55,8 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Which part of the shorter of compute and transfers in a row hides beside the longer.
     cores : int
         Cores that take slices by turns, each with all of the above.
+    rates : dict of OperatorKind to number
+        What a lane does in a cycle of operators of a kind, in place of the model, see above.
     """
 
     lanes: Some
@@ -66,6 +72,7 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     startup: Cycles = 0
     overlap: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     cores: Some = 1
+    rates: dict[OperatorKind, Positive] = {}
     name: str = ""
 
     def load_cycles(self, nbytes: int) -> int:

@@ -1,20 +1,35 @@
 """Chips with lanes of local memory, each with its source; what nobody publishes is assumed.
 
-Lanes, bytes of a lane, banks and bytes computed at a time are those of TPU-MLIR's sources
-(``lib/Backend``), transfers in bytes a cycle those of traces of compiled networks that were
-published with it: loads and stores of the BM1684X move 54 and 41, of the BM1688 within groups
-about 16, of the CV184X 5.7.  Assumed are: transfers of the BM1684 and the BM1690, latencies of all,
-and how many multiply-accumulates a lane does in a cycle, which follow from the vendor's peak
-figures for 8-bit integers (17.6 trillion operations a second for the BM1684, 32 for the BM1684X, 16
-for the BM1688) at 550, 1,000 and 900 MHz and are rounded to powers of 2.
+Lanes, bytes of a lane, banks, bytes that tensors are aligned to and input channels multiplied at a
+time are those of TPU-MLIR's sources (``include/tpu_mlir/Backend``); output pixels at a time those
+of its profiling tools (*Cube OHOW Align*), which say 900 MHz and two cores of the BM1688, 1,000 MHz
+and eight of the BM1690, and that lanes of the CV184X compute on 8 bytes at a time, not the 16 that
+they align to.  Transfers in bytes a cycle are those of traces of networks published with it:
+loads and stores of the BM1684X move 54 and 41, of the BM1688 within groups about 16, of the CV184X
+5.7.
+
+A core so does 4,096 multiply-accumulates a cycle on the BM1688 and 16,384 on the BM1690: twice
+7.4 and eight times 33 trillion operations a second in all, sold as 16 and 256.  Of the BM1684 and
+the BM1684X only the peak is published (17.6 and 32 trillion at 550 and 1,000 MHz: 16,000 a cycle,
+of which 16,384 is made), so that its pixels, of the BM1684 channels too, are assumed.
+
+Assumed of all are latencies, that transfers hide wholly beside compute, and that a network runs on
+one core; of the BM1684 and the BM1690 transfers, too.
 """
 
 from __future__ import annotations
 
 from stagepack.errors import InputError, suggest
 from stagepack.instances.groups.chip import GENERIC, LaneChip
+from stagepack.instances.groups.words import OperatorKind
 
 KIB = 1024
+VECTOR = tuple(
+    kind
+    for kind in OperatorKind
+    if kind not in (OperatorKind.CONV, OperatorKind.DECONV, OperatorKind.MATMUL, OperatorKind.OTHER)
+)
+"""What lanes compute value by value."""
 LATENCY = 250
 STARTUP = 20
 
@@ -23,7 +38,8 @@ def _chip(
     name: str,
     geometry: tuple[int, int, int, int],
     arithmetic: tuple[int, int],
-    rates: tuple[float, float],
+    transfers: tuple[float, float],
+    vector: int = 0,
 ) -> LaneChip:
     """Return a chip.
 
@@ -31,11 +47,13 @@ def _chip(
     ----------
     name : str
     geometry : (int, int, int, int)
-        Lanes, KiB of each, banks, bytes computed at a time.
+        Lanes, KiB of each, banks, bytes aligned to.
     arithmetic : (int, int)
         Channels and pixels.
-    rates : (float, float)
+    transfers : (float, float)
         Bytes a cycle of loads and of stores.
+    vector : int
+        Bytes that a lane computes on at a time; 0: those that it aligns to.
     """
     lanes, kib, banks, eu_bytes = geometry
     return LaneChip(
@@ -46,11 +64,12 @@ def _chip(
         eu_bytes=eu_bytes,
         channels=arithmetic[0],
         pixels=arithmetic[1],
-        load_rate=rates[0],
-        store_rate=rates[1],
+        load_rate=transfers[0],
+        store_rate=transfers[1],
         load_latency=LATENCY,
         store_latency=LATENCY,
         startup=STARTUP,
+        rates=dict.fromkeys(VECTOR, vector) if vector else {},
     )
 
 
@@ -60,16 +79,20 @@ CHIPS: dict[str, LaneChip] = {
         GENERIC,
         _chip("bm1684", (64, 512, 8, 128), (64, 4), (32, 32)),
         _chip("bm1684x", (64, 256, 16, 64), (64, 4), (54, 41)),
-        _chip("bm1690", (64, 256, 16, 64), (64, 8), (54, 41)),
+        _chip("bm1690", (64, 256, 16, 64), (64, 4), (54, 41)),
         _chip("bm1688", (32, 128, 16, 16), (32, 4), (16, 16)),
-        _chip("cv184x", (8, 64, 16, 16), (16, 4), (5.7, 5.7)),
+        _chip("cv184x", (8, 64, 16, 16), (16, 4), (5.7, 5.7), 8),
     )
 }
 
 
-ASSUMED = ("channels", "pixels", "load_latency", "store_latency", "startup")
+ASSUMED = ("load_latency", "store_latency", "startup", "overlap", "cores")
 """What is assumed of all chips of a vendor,"""
-UNMEASURED = dict.fromkeys(("bm1684", "bm1690"), ("load_rate", "store_rate"))
+UNKNOWN = {
+    "bm1684": ("channels", "pixels", "load_rate", "store_rate"),
+    "bm1684x": ("pixels",),
+    "bm1690": ("load_rate", "store_rate"),
+}
 """and what besides of some."""
 
 
@@ -78,7 +101,7 @@ def assumed(chip: LaneChip) -> tuple[str, ...]:
     if chip.name not in CHIPS or chip.name == GENERIC.name:
         return ()
     known = CHIPS[chip.name]
-    fields = (*ASSUMED, *UNMEASURED.get(chip.name, ()))
+    fields = (*ASSUMED, *UNKNOWN.get(chip.name, ()))
     return tuple(field for field in fields if getattr(chip, field) == getattr(known, field))
 
 

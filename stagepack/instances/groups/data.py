@@ -18,10 +18,11 @@ from functools import cached_property
 import msgspec
 
 from stagepack.instances.groups.chip import LaneChip
-from stagepack.instances.groups.operators import Few, Operator, OperatorKind, Shape, Size, five
+from stagepack.instances.groups.operators import Few, Operator, Shape, Size, five
 from stagepack.instances.groups.words import (
     KIND,
     Objective,
+    OperatorKind,
     Order,
     Slicing,
     Standalone,
@@ -31,8 +32,9 @@ from stagepack.instances.groups.words import (
 HALF = 0.5
 """Part of an input's rows that slices may read again, where nothing else is said."""
 
-LATER = {"timesteps": Timesteps.NEAREST, "order": Order.GIVEN}
-"""What was first said of instances when some had fingerprints, which what is usual leaves as is."""
+LATER = {"timesteps": Timesteps.NEAREST, "order": Order.GIVEN, "rates": {}}
+"""What was first said of instances, and of parts of them, when some had fingerprints, which what is
+usual leaves as is."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -176,10 +178,10 @@ class GroupingData:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
         whole = hashlib.sha256()
         for key in sorted(self.__dataclass_fields__):
-            usual = key in LATER and getattr(self, key) == LATER[key]
-            if key not in ("name", "source") and not usual:
-                value = msgspec.json.encode(getattr(self, key), enc_hook=str, order="sorted")
-                whole.update(key.encode() + value)
+            value = getattr(self, key)
+            if key not in ("name", "source") and not _usual(key, value):
+                told = msgspec.json.encode(_told(value), enc_hook=str, order="sorted")
+                whole.update(key.encode() + told)
         return whole.hexdigest()[:16]
 
     @cached_property
@@ -189,3 +191,17 @@ class GroupingData:
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.n} operators on {self.chip.name or 'a chip'}"
+
+
+def _usual(key: str, value: object) -> bool:
+    return key in LATER and value == LATER[key]
+
+
+def _told(value: object) -> object:
+    """Return what a fingerprint is made of: structs without what is usual of what came later."""
+    if isinstance(value, tuple):
+        return [_told(part) for part in value]
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.asdict(value).items()
+        return {key: part for key, part in fields if not _usual(key, part)}
+    return value

@@ -5,7 +5,8 @@ from __future__ import annotations
 from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.data import Source
 from stagepack.instances.groups.instance import LayerGrouping
-from stagepack.instances.groups.operators import Operator, OperatorKind, Weight
+from stagepack.instances.groups.operators import Operator, Weight
+from stagepack.instances.groups.words import OperatorKind
 
 
 def _chip(memory: int) -> LaneChip:

@@ -21,12 +21,12 @@ from stagepack.instances.groups.data import GroupingData, Tensor
 from stagepack.instances.groups.operators import (
     AXES,
     Operator,
-    OperatorKind,
     Shape,
     Weight,
     buffer_bytes,
     compute_cycles,
 )
+from stagepack.instances.groups.words import OperatorKind
 from stagepack.instances.violation import Violation
 
 Box = tuple[tuple[int, int], ...]

@@ -11,7 +11,7 @@ import math
 from stagepack.errors import InputError
 from stagepack.instances.groups.chip import aligned, exact
 from stagepack.instances.groups.data import GroupingData
-from stagepack.instances.groups.operators import AXES, H, Shape, W, compute_cycles, macs
+from stagepack.instances.groups.operators import AXES, H, Shape, W, compute_cycles, macs, pace
 from stagepack.instances.groups.words import Slicing
 from stagepack.instances.words import LARGEST
 
@@ -41,6 +41,9 @@ def refuse_large(whole: GroupingData) -> None:
     for at, operator in enumerate(whole.operators):
         place, sources, full = f"operators[{at}]", whole.sources(at), operator.full
         _below(macs(operator, sources), f"{operator.name} multiplies", f"{place}.shape")
+        known = pace(operator, sources, whole.chip)
+        plane = math.prod(known.plane or full[H:]) * known.times
+        _below(plane, f"{operator.name}: work of a plane by its rate, as a fraction", "chip.rates")
         compute = compute_cycles(operator, sources, full, whole.chip)
         _below(compute, f"{operator.name} computes", f"{place}.passes")
         if operator.cycles is not None:
@@ -108,6 +111,7 @@ def _rates(whole: GroupingData) -> None:
     chip = whole.chip
     named = {"chip.load_rate": chip.load_rate, "chip.store_rate": chip.store_rate}
     named |= {"chip.overlap": chip.overlap, "overlap_limit": whole.overlap_limit or 0}
+    named |= {f"chip.rates.{kind}": rate for kind, rate in chip.rates.items()}
     for field, given in named.items():
         close = given < LARGEST and math.isclose(exact(given), given, rel_tol=NINE_DIGITS)
         if not close or exact(given).numerator >= LARGEST:

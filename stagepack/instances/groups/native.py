@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from stagepack.contracts import JsonObject
+from stagepack.errors import InputError
 from stagepack.instances.documents.lines import Items, unusual
 from stagepack.instances.groups.chip import GENERIC, LaneChip
 from stagepack.instances.groups.chips import preset
@@ -55,7 +56,7 @@ CHANGED = (
     "max_group",
     "overlap_limit",
 )
-GIVEN = frozenset({"capacity", "objective", *CHANGED})
+GIVEN = frozenset({"capacity", "rates", "objective", *CHANGED})
 """What may be said beside a file."""
 
 
@@ -77,10 +78,28 @@ def parse(document: Document, given: Words) -> LayerGrouping:
 def changed(instance: LayerGrouping, given: Words) -> LayerGrouping:
     """Return an instance as is said beside its file."""
     said = dict(given)
+    chip = said.get("chip", instance.chip)
     if "capacity" in said:
-        memory, chip = said.pop("capacity"), said.get("chip", instance.chip)
-        said["chip"] = msgspec.structs.replace(chip, memory=memory)
+        chip = msgspec.structs.replace(chip, memory=said.pop("capacity"))
+    if "rates" in said:
+        chip = msgspec.structs.replace(chip, rates=_rates(said.pop("rates")))
+    if chip is not instance.chip:
+        said["chip"] = chip
     return instance.replace(**said) if said else instance
+
+
+def _rates(text: str) -> dict[str, object]:
+    """Return rates by kind as a file says them, from ``kind:number,...``; "" for none."""
+    found: dict[str, object] = {}
+    for item in filter(None, text.split(",")):
+        kind, _, rate = item.partition(":")
+        try:
+            found[kind.strip()] = float(rate)
+        except ValueError:
+            raise InputError(
+                f"{item!r} is no kind with a number", field="rates", remedy="give conv:128,pool:8"
+            ) from None
+    return found
 
 
 def dump(instance: LayerGrouping) -> JsonObject:
@@ -108,4 +127,7 @@ def brief(struct: msgspec.Struct) -> JsonObject:
 @lru_cache(maxsize=8)
 def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
     """Return the fields of a struct and what they are by default."""
-    return tuple((field.name, field.default) for field in msgspec.structs.fields(kind))
+    return tuple(
+        (field.name, {} if field.default_factory is dict else field.default)
+        for field in msgspec.structs.fields(kind)
+    )

@@ -15,12 +15,13 @@ clipped to what there is.  Of an input that has size 1 where the output has more
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+import math
+from typing import Annotated, NamedTuple
 
 import msgspec
 
-from stagepack.instances.groups.chip import LaneChip, aligned
+from stagepack.instances.groups.chip import LaneChip, aligned, exact
+from stagepack.instances.groups.words import OperatorKind
 
 N, C, D, H, W = range(5)
 AXES = "ncdhw"
@@ -28,31 +29,6 @@ Shape = tuple[int, int, int, int, int]
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Pair = tuple[Size, Size]
 Few = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
-
-
-class OperatorKind(StrEnum):
-    """What an operator computes, as far as parts of it are concerned."""
-
-    CONV = "conv"
-    """Convolution; a fully connected layer is one with a kernel of 1 over tokens as rows."""
-    DECONV = "deconv"
-    """Transposed convolution."""
-    POOL = "pool"
-    """Maximum or average over a window."""
-    GLOBAL_POOL = "global-pool"
-    """Over all rows and columns."""
-    UPSAMPLE = "upsample"
-    """Each value repeated, or interpolated from its nearest."""
-    ELEMENTWISE = "elementwise"
-    """Value by value of one or several inputs, of equal sizes or of size 1 on some axes."""
-    CONCAT = "concat"
-    """One input after the other along channels."""
-    MATMUL = "matmul"
-    """(n, c, 1, rows, inner) times (n, c, 1, inner, columns)."""
-    ROWS = "rows"
-    """Value by value, but with figures of whole ranges: softmax, norms (see ``whole``)."""
-    OTHER = "other"
-    """Anything else: it runs from and to global memory, in a group of its own."""
 
 
 class Weight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -254,6 +230,57 @@ def macs(operator: Operator, sources: tuple[Shape, ...]) -> int:
     return 0
 
 
+class Pace(NamedTuple):
+    """How the cycles of an operator follow from a part of what it writes.
+
+    Attributes
+    ----------
+    turns : int
+        How often a lane goes over each of its planes.
+    times, per : int
+        Each time a plane of p values takes ``ceil(p * times / per)`` cycles.
+    plane : (int, int) or None
+        Rows and columns of a plane, where they are not those of the part.
+    """
+
+    turns: int
+    times: int
+    per: int
+    plane: tuple[int, int] | None = None
+
+
+def pace(operator: Operator, sources: tuple[Shape, ...], chip: LaneChip) -> Pace:
+    """Return the pace of an operator by the model of its chip, or by the chip's table of rates.
+
+    Parameters
+    ----------
+    operator : Operator
+    sources : tuple of Shape
+        Whole shapes of its inputs.
+    chip : LaneChip
+    """
+    kind, wide, plane = operator.kind, operator.dtype_bytes, None
+    taps = operator.kernel[0] * operator.kernel[1] * operator.depth
+    inner, dense = 1, False  # multiply-accumulates of one tap, and whether on all channels at once
+    if kind == OperatorKind.MATMUL:
+        inner, taps, dense = sources[0][W], 1, True
+    elif kind in (OperatorKind.CONV, OperatorKind.DECONV) and not channelwise(operator):
+        if kind == OperatorKind.DECONV:  # every output sees only each stride-th tap
+            (kh, kw), (sh, sw) = operator.kernel, operator.stride
+            taps = -(-kh // sh) * -(-kw // sw) * operator.depth
+        inner, dense = sources[0][C] // operator.groups, True
+    elif kind == OperatorKind.GLOBAL_POOL:
+        plane = sources[0][H], sources[0][W]
+    elif kind not in (OperatorKind.CONV, OperatorKind.DECONV, OperatorKind.POOL):
+        taps = operator.passes
+    if kind in chip.rates:
+        done, cycles = exact(chip.rates[kind]).as_integer_ratio()
+        return Pace(1, taps * inner * wide * cycles, done, plane)
+    if dense:
+        return Pace(taps * -(-inner // -(-chip.channels // wide)), 1, chip.pixels)
+    return Pace(taps, wide, chip.eu_bytes, plane)
+
+
 def compute_cycles(
     operator: Operator, sources: tuple[Shape, ...], part: Shape, chip: LaneChip
 ) -> int:
@@ -268,30 +295,15 @@ def compute_cycles(
         How much of the output on each axis.
     chip : LaneChip
     """
-    n, c, d, h, w = part
     if operator.cycles is not None:
         return chip.startup + -(-operator.cycles * _values(part) // _values(operator.full))
-    kind = operator.kind
-    lanes = n * d * -(-c // chip.lanes)
-    wide = operator.dtype_bytes
-    taps = operator.kernel[0] * operator.kernel[1] * operator.depth
-    channels = -(-chip.channels // wide)
-    if kind == OperatorKind.MATMUL:
-        inner = -(-sources[0][W] // channels)
-        work = n * d * c * -(-h // chip.lanes) * inner * -(-w // chip.pixels)
-    elif kind in (OperatorKind.CONV, OperatorKind.DECONV) and not channelwise(operator):
-        if kind == OperatorKind.DECONV:  # every output sees only each stride-th tap
-            (kh, kw), (sh, sw) = operator.kernel, operator.stride
-            taps = -(-kh // sh) * -(-kw // sw) * operator.depth
-        inner = -(-(sources[0][C] // operator.groups) // channels)
-        work = lanes * inner * taps * -(-h * w // chip.pixels)
+    n, c, d, h, w = part
+    known = pace(operator, sources, chip)
+    if operator.kind == OperatorKind.MATMUL:  # rows of the left one are dealt out to lanes
+        planes, values = n * d * c * -(-h // chip.lanes), w
     else:
-        if kind == OperatorKind.GLOBAL_POOL:
-            h, w = sources[0][H], sources[0][W]
-        elif kind not in (OperatorKind.CONV, OperatorKind.DECONV, OperatorKind.POOL):
-            taps = operator.passes
-        work = lanes * taps * -(-h * w * wide // chip.eu_bytes)
-    return chip.startup + work
+        planes, values = n * d * -(-c // chip.lanes), math.prod(known.plane or (h, w))
+    return chip.startup + planes * known.turns * -(-values * known.times // known.per)
 
 
 def buffer_bytes(operator: Operator, part: Shape, chip: LaneChip) -> int:

@@ -19,12 +19,12 @@ from stagepack.instances.groups.operators import (
     D,
     H,
     N,
-    OperatorKind,
     Shape,
     W,
     cuttable,
     reads,
 )
+from stagepack.instances.groups.words import OperatorKind
 
 Range = tuple[int, int]
 """Start and length."""

@@ -23,11 +23,11 @@ from stagepack.instances.groups.operators import (
     H,
     N,
     Operator,
-    OperatorKind,
     Shape,
     W,
     channelwise,
 )
+from stagepack.instances.groups.words import OperatorKind
 
 T = TypeVar("T")
 WordT = TypeVar("WordT", bound=StrEnum)

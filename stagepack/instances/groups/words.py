@@ -10,6 +10,31 @@ KIND = "layer-grouping"
 CHIP_NAMES = ("generic", "bm1684", "bm1684x", "bm1690", "bm1688", "cv184x")
 
 
+class OperatorKind(StrEnum):
+    """What an operator computes, as far as parts of it are concerned."""
+
+    CONV = "conv"
+    """Convolution; a fully connected layer is one with a kernel of 1 over tokens as rows."""
+    DECONV = "deconv"
+    """Transposed convolution."""
+    POOL = "pool"
+    """Maximum or average over a window."""
+    GLOBAL_POOL = "global-pool"
+    """Over all rows and columns."""
+    UPSAMPLE = "upsample"
+    """Each value repeated, or interpolated from its nearest."""
+    ELEMENTWISE = "elementwise"
+    """Value by value of one or several inputs, of equal sizes or of size 1 on some axes."""
+    CONCAT = "concat"
+    """One input after the other along channels."""
+    MATMUL = "matmul"
+    """(n, c, 1, rows, inner) times (n, c, 1, inner, columns)."""
+    ROWS = "rows"
+    """Value by value, but with figures of whole ranges: softmax, norms (see ``whole``)."""
+    OTHER = "other"
+    """Anything else: it runs from and to global memory, in a group of its own."""
+
+
 class Objective(StrEnum):
     """What a plan should minimise."""
 
@@ -55,6 +80,7 @@ class Order(StrEnum):
 
 WORDS = (
     Parameter("chip", str, "a chip of the catalog", choices=CHIP_NAMES),
+    Parameter("rates", str, "what a lane does in a cycle by kind, as conv:128,pool:8"),
     Parameter("operators", int, "number of operators", 1, 2**16),
     Parameter("channels", int, "channels of every tensor", 1, 2**20),
     Parameter("rows", int, "rows and columns of every tensor", 1, 2**16),

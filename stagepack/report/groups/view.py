@@ -60,6 +60,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             "lane_bytes": chip.memory,
             "banks": chip.banks,
             "rates": [chip.load_rate, chip.store_rate],
+            "kind_rates": {str(kind): rate for kind, rate in chip.rates.items()},
             "assumed": list(assumed(chip)),
             "slicing": str(instance.slicing),
             "max_slices": instance.max_slices,
@@ -76,6 +77,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
         kinds = ", ".join(f"{count} {name}" for name, count in given["kinds"].items())
         again = "any" if given["overlap_limit"] is None else f"{given['overlap_limit']:.0%}"
         load, store = given["rates"]
+        by_kind = ", ".join(f"{kind} {rate:g}" for kind, rate in given["kind_rates"].items())
         return [
             ("Operators", f"{number(given['operators'])} ({kinds})"),
             ("Multiply-accumulates", number(given["macs"])),
@@ -88,6 +90,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
                 f"{as_text.plural(given['banks'], 'bank')}",
             ),
             ("Transfers", f"loads {load:g}, stores {store:g} bytes a cycle"),
+            *([("Lane does in a cycle", by_kind)] if by_kind else []),
             *([("Assumed", said)] if (said := _words(given["assumed"])) else []),
             (
                 "Groups",

@@ -17,12 +17,13 @@ from stagepack.heuristics.groups.oracle import NONE, Oracle
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
 from stagepack.instances.groups.chip import GENERIC
 from tests.heuristics.groups.definitions import cheapest, loaded
-from tests.instances.groups.networks import networks
+from tests.instances.groups.networks import RATED, networks
 
 
-@given(networks(most=4, max_slices=4, standalone="needed"))
-@settings(max_examples=30, deadline=None)
-def test_prices_are_those_of_the_definitions(whole: LayerGrouping) -> None:
+@given(networks(most=4, max_slices=4, standalone="needed"), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_prices_are_those_of_the_definitions(whole: LayerGrouping, rated: bool) -> None:
+    whole = whole.replace(chip=RATED) if rated else whole
     known = Oracle(whole)
     for b in range(1, whole.n + 1):
         ends = known.ends(b)

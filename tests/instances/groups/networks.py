@@ -34,6 +34,18 @@ CHIP = LaneChip(
     startup=3,
 )
 
+RATED = msgspec.structs.replace(
+    CHIP,
+    rates={
+        OperatorKind.CONV: 3,
+        OperatorKind.POOL: 0.7,
+        OperatorKind.ELEMENTWISE: 1.5,
+        OperatorKind.MATMUL: 5,
+        OperatorKind.GLOBAL_POOL: 2,
+    },
+)
+"""The same with a table of rates."""
+
 FREELY: dict[str, Any] = {
     "chip": CHIP,
     "overlap_limit": None,

@@ -13,7 +13,7 @@ from stagepack.errors import InputError
 from stagepack.instances.groups.catalog import NETWORKS
 from stagepack.instances.groups.chips import CHIPS
 from stagepack.instances.groups.operators import macs
-from tests.instances.groups.networks import block
+from tests.instances.groups.networks import CHIP, block
 
 LIGHT = "backend/test/data/light"
 KNOWN = {"resnet50": 4_089_184_256, "vgg19": 19_632_062_464, "densenet121": 2_834_161_664}
@@ -38,6 +38,8 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     [
         ("operators", [], "operators"),
         ("chip", {"lanes": 0, "memory": 5}, "chip.lanes"),
+        ("chip", {"lanes": 1, "memory": 5, "rates": {"conf": 1}}, "chip.rates.*'conf'"),
+        ("chip", {"lanes": 1, "memory": 5, "rates": {"conv": 0}}, "chip.rates"),
         ("chip", "bm1684y", "unknown chip 'bm1684y'.*bm1684x"),
         ("slicing", "sideways", "slicing"),
         ("overlap_limit", -1, "overlap_limit"),
@@ -89,6 +91,37 @@ def test_the_memory_of_a_chip_is_changed_and_nothing_else() -> None:
     chip = sp.load("groups/squeezenet", chip="cv184x").chip
     smaller = sp.load("groups/squeezenet", chip="cv184x", capacity=9999).chip
     assert smaller == structs.replace(chip, memory=9999)
+
+
+def test_rates_by_kind_are_said_in_files_and_beside_them(tmp_path: Path) -> None:
+    path, whole = tmp_path / "block.json", block()
+    sp.write(whole, path)
+    assert "rates" not in path.read_text()
+    rated = sp.read(path, kind="groups", rates="conv:2.5, pool:8")
+    assert rated.chip == structs.replace(CHIP, rates={"conv": 2.5, "pool": 8.0})
+    assert rated.digest != whole.digest
+    sp.write(rated, path)
+    again = sp.read(path, kind="groups")
+    assert (again.chip, again.digest) == (rated.chip, rated.digest)
+    assert sp.read(path, kind="groups", rates="").digest == whole.digest
+    assert sp.load("groups/squeezenet", rates="pool:1").chip.rates == {"pool": 1}
+    for text, words in (("conv", "'conv' is no kind"), ("gemm:3", "chip.rates.*'gemm'")):
+        with pytest.raises(InputError, match=words):
+            sp.read(path, kind="groups", rates=text)
+
+
+def test_peaks_of_chips_are_those_of_their_vendors() -> None:
+    """Trillions of operations a second at the frequency and with the cores that are said."""
+    sold = {
+        "bm1684": (550, 1, 17.6),
+        "bm1684x": (1000, 1, 32),
+        "bm1688": (900, 2, 16),
+        "bm1690": (1000, 8, 256),
+    }
+    for name, (megahertz, cores, peak) in sold.items():
+        chip = CHIPS[name]
+        made = 2 * chip.lanes * chip.channels * chip.pixels * megahertz * cores / 1e6
+        assert made == pytest.approx(peak, rel=0.08)
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -54,6 +54,12 @@ def line(
         ({"cycles": LARGE, "shape": (1, 2**20, 2**14, 1)}, r"operators\[0\]\.cycles"),
         ({"buffer": LARGE, "shape": (1, 2**17, 2**15, 1)}, r"operators\[0\]\.buffer"),
         ({"passes": LARGE, "shape": (1, 2**20, 2**20, 1)}, r"operators\[0\]\.passes"),
+        ({"chip": {"rates": {"elementwise": 2.0**70}}}, r"chip\.rates\.elementwise"),
+        ({"chip": {"rates": {"elementwise": 1e-12}}}, r"chip\.rates\.elementwise"),
+        (
+            {"chip": {"rates": {"elementwise": 2.0**-24}}, "shape": (1, 1, 2**20, 2**20)},
+            r"chip\.rates",
+        ),
         (
             {"weights": (Weight(channels=LARGE, values=LARGE),)},
             r"operators\[0\]\.weights\[0\]",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -9,9 +11,10 @@ from hypothesis import strategies as st
 
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind
 from stagepack.instances.groups.lmem import copies, in_place
+from stagepack.instances.groups.operators import compute_cycles
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Spill, Timetable
-from tests.instances.groups.networks import add, block, conv, grouping, networks
+from tests.instances.groups.networks import CHIP, add, block, conv, grouping, networks
 
 
 def table(whole: LayerGrouping, **cut: int) -> Timetable:
@@ -99,6 +102,37 @@ def test_cores_take_slices_by_turns() -> None:
     two = one.replace(chip=_with_cores(one, 2))
     assert table(two, h=4).rounds == 2
     assert table(two, h=4).cycles < table(one, h=4).cycles
+
+
+# kind, fields, rate, sources, shape of the part -> cycles; the chip has 4 lanes, startup 3
+RATES: list[tuple[str, dict[str, Any], float, list[int], tuple[int, ...], int]] = [
+    # 8 channels on 4 lanes; 16 pixels of 9 taps on 6 channels are 864 a plane
+    ("conv", {"kernel": (3, 3)}, 10, [6], (1, 8, 1, 4, 4), 3 + 2 * 87),
+    ("conv", {"kernel": (3, 3), "dtype_bytes": 2}, 10, [6], (1, 8, 1, 4, 4), 3 + 2 * 173),
+    ("conv", {"kernel": (3, 3), "groups": 8}, 10, [8], (1, 8, 1, 4, 4), 3 + 2 * 15),
+    ("pool", {"kernel": (2, 2)}, 2.5, [8], (1, 8, 1, 2, 3), 3 + 2 * 10),
+    ("rows", {"passes": 3}, 0.25, [8], (2, 4, 1, 1, 5), 3 + 2 * 60),
+    ("global-pool", {}, 4, [8], (1, 8, 1, 1, 1), 3 + 2 * 25),  # 10 rows of 10 columns
+    ("matmul", {}, 5, [1, 1], (1, 1, 1, 8, 7), 3 + 2 * 14),  # rows to lanes, 7 columns of 10
+    ("elementwise", {"cycles": 80}, 1, [8], (1, 8, 1, 5, 5), 3 + 40),  # its own go first
+]
+
+
+@pytest.mark.parametrize(("kind", "fields", "rate", "sources", "part", "cycles"), RATES)
+def test_a_table_of_rates_goes_before_the_model(
+    kind: str,
+    fields: dict[str, Any],
+    rate: float,
+    sources: list[int],
+    part: tuple[int, int, int, int, int],
+    cycles: int,
+) -> None:
+    made = Operator(name="y", kind=OperatorKind(kind), inputs=("x",), shape=(1, 8, 5, 10), **fields)
+    read = tuple((1, channels, 1, 10, 10) for channels in sources)
+    rated = msgspec.structs.replace(CHIP, rates={OperatorKind(kind): rate})
+    assert compute_cycles(made, read, part, rated) == cycles
+    others = msgspec.structs.replace(CHIP, rates={OperatorKind.DECONV: rate})
+    assert compute_cycles(made, read, part, others) == compute_cycles(made, read, part, CHIP)
 
 
 def _with_cores(whole: LayerGrouping, cores: int) -> object:
