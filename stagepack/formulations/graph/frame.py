@@ -54,6 +54,10 @@ class Frame:
         Some rows hold only if something was chosen.
     leading : bool
         Slots without blocks come before all others.
+    turn : ndarray of int64, shape (slots,)
+        Of slots that can be exchanged, how many are taken before; else 0.
+    rank : ndarray of int64, shape (blocks,)
+        How many blocks are larger: they take at most so many of such slots.
     unit : int
         Ticks of a step.
     time : ndarray of int64, shape (passes, classes, blocks)
@@ -93,8 +97,17 @@ class Frame:
         self.leading = empties and not fixed and not self.devices and (chosen or kinds == 1)
         counted = any(len(self.stashes(s)) > 1 for s in range(self.slots))
         self.chosen = chosen or counted or self.shared or self.devices
+        self._alike = [] if ordered or self.devices else [self._slots_of_class(c) for c in every]
+        self.turn = np.zeros(self.slots, dtype=np.int64)
+        for like in self._alike:
+            self.turn[like] = np.arange(len(like))
         self._set_steps(largest_choice if self.chosen else largest)
         self._require_bytes(largest_choice)
+
+    def _slots_of_class(self, kind: int) -> Array:
+        """Return the slots of a class in the order in which they are taken."""
+        found = np.flatnonzero(self.compact.device_class == kind)
+        return found[::-1] if self.leading else found
 
     def _set_steps(self, largest: int) -> None:
         compact = self.compact
@@ -114,6 +127,8 @@ class Frame:
             unit = 1  # loads are divided by squares of numbers of replicas
         exact = total // unit < largest
         self.unit = unit if exact else -(-total // largest)
+        largest_first = np.argsort(-time.max(axis=(0, 1)), kind="stable")
+        self.rank = np.argsort(largest_first)
         # Every figure is rounded down, so that a slot's steps are at most its load.
         self.time = time // self.unit
         self.cost = compact.net_cost // self.unit
@@ -242,7 +257,11 @@ class Frame:
         device = solution.assignment[first].tolist()
         order = stage_order(compact.instance, solution)
         by_name = self.devices or not (self.in_line or self.leading)
-        if by_name or compact.sequence is not None:
+        if self._alike:
+            free = [iter(like.tolist()) for like in self._alike]
+            taken = dict.fromkeys(device[v] for v in np.argsort(self.rank).tolist())
+            slot = {d: next(free[compact.device_class[d]]) for d in taken}
+        elif by_name or compact.sequence is not None:
             slot = {d: d for d in order}
         else:
             begin = self.slots - len(order) if self.leading else 0

@@ -35,7 +35,8 @@ Constraints
     memory           sum of (size_v + r stash_v) x_vs <= memory of class c, where it runs slot s
                      with r microbatches in flight
     full             sum over v of x_vs >= 1 where no device may be empty
-    alike            of slots that can be exchanged, the first hold the largest blocks
+    alike            of slots that can be exchanged, the largest block is on the first one, the next
+                     largest on one of the first two, and so on
 Size
     |V| K places, up to 2 |N| K traffic variables and two rows for every reader and slot
 Source
@@ -110,7 +111,8 @@ class Placement:
         for v in range(frame.compact.blocks):
             near = [
                 s for s in range(first[v], last[v] + 1)
-                if any(frame.allowed[c, v] for c in frame.classes[s])
+                if frame.turn[s] <= frame.rank[v]
+                and any(frame.allowed[c, v] for c in frame.classes[s])
             ]  # fmt: skip
             self.x.append({s: program.column() for s in near})
             if not near:

@@ -106,3 +106,16 @@ def test_what_has_no_model_is_refused() -> None:
     large = GraphPartition.from_edges(300_000, [], time=np.ones(300_000, dtype=int), accelerators=8)
     with pytest.raises(InputError, match="too many for a model"):
         CpSat(Compact.of(large))
+
+
+def test_like_devices_are_taken_in_turn_by_the_largest_blocks() -> None:
+    figures: dict[str, Any] = {"time": [1, 5, 3, 4], "edges": [], "contiguous": False}
+    like = GraphPartition.from_edges(4, accelerators=3, **figures)
+    known = GraphSolution.of(like, [2, 1, 1, 0])
+    for formulation in (CpSat, Milp):
+        model = formulation(Compact.of(like), upper=6)
+        assert [len(row) for row in model.placement.x] == [3, 1, 3, 2]
+        values = model.hint(known)  # whatever its devices are called
+        assert model.decode(np.nan_to_num(values)).assignment.tolist() == [0, 2, 2, 1]
+    unlike = GraphPartition.from_edges(4, accelerators=3, speeds=[1, 2, 2], **figures)
+    assert [len(row) for row in CpSat(Compact.of(unlike)).placement.x] == [3, 2, 3, 3]
