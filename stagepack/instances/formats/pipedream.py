@@ -30,7 +30,10 @@ What becomes of it as a chain, ``pipeline-partition``:
 
 As a graph, ``graph-partition``: the same nodes, tensors and times, and no order.  Training adds
 forward and backward time, bytes of gradients, stashed outputs, and counts traffic twice: what goes
-forward comes back as a gradient.  ``bandwidth`` is needed, unless bytes alone are the objective.
+forward comes back as a gradient.  Under ``forward+backward``, which is of training, every operator
+is two nodes of one colour instead, ``id`` and ``id.backward``, each with its own time and traffic
+counted once: a gradient comes back from each reader of what was read.  ``bandwidth`` is needed,
+unless bytes alone are the objective.
 
 Devices are not in the file: they must be given beside it: ``devices`` or, for a chain, ``cluster``.
 """
@@ -318,7 +321,25 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
         if word not in given:
             raise InputError("is not in the file", field=word, remedy=f"give {option}")
     unit, training = given.get("unit", "us"), bool(given.get("training", False))
+    passes = given.get("objective") == "forward+backward"
+    if passes and not training:
+        raise InputError(
+            "is not asked for, but forward+backward counts the backward pass",
+            field="training",
+            remedy="give --training, or objective sum",
+        )
     nodes = _in_order(_pruned(_read_nodes(strict.text(data))))
+    whole = _two_passes(nodes, unit) if passes else _one_pass(nodes, unit, training)
+    pace = Fraction(given.get("bandwidth", 1)) * 2**30 / CLOCK[unit]
+    said = {name: value for name, value in given.items() if name != "bandwidth"}
+    whole |= changes(said, whole)
+    whole["bandwidth"] = pace.numerator if pace.denominator == 1 else float(pace)
+    name = stem_of(file).removesuffix("_graph")
+    return [GraphPartition.from_arrays(**whole, name=name, source=file)]
+
+
+def _one_pass(nodes: list[Node], unit: str, training: bool) -> JsonObject:
+    """Return a graph with a node an operator, in which training goes there and back at once."""
     place = {node.id: at for at, node in enumerate(nodes)}
     readers: dict[str, list[int]] = {name: [] for node in nodes for name in node.tensors}
     for at, node in enumerate(nodes):
@@ -326,8 +347,7 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
             for name in _used(nodes[place[source]], node):
                 readers[name].append(at)
     times = [_times(node, unit) for node in nodes]
-    pace = Fraction(given.get("bandwidth", 1)) * 2**30 / CLOCK[unit]
-    whole: JsonObject = {
+    return {
         "time": [sum(both) if training else both[0] for both in times],
         "memory": [(1 + training) * node.parameters for node in nodes],
         "stash": [training * sum(node.sizes) for node in nodes],
@@ -338,11 +358,36 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
         "ids": list(place),
         "names": [node.description for node in nodes],
     }
-    said = {name: value for name, value in given.items() if name != "bandwidth"}
-    whole |= changes(said, whole)
-    whole["bandwidth"] = pace.numerator if pace.denominator == 1 else float(pace)
-    name = stem_of(file).removesuffix("_graph")
-    return [GraphPartition.from_arrays(**whole, name=name, source=file)]
+
+
+def _two_passes(nodes: list[Node], unit: str) -> JsonObject:
+    """Return a graph with two nodes an operator: forward ones first, then backward ones.
+
+    Parameters and stashes are the forward node's, bytes of gradients the backward node's.
+    """
+    once = _one_pass(nodes, unit, training=False)
+    n, place = len(nodes), {node.id: at for at, node in enumerate(nodes)}
+    gradients = []
+    for at, node in enumerate(nodes):
+        for source in node.sources:
+            writer = nodes[place[source]]
+            sizes = dict(zip(writer.tensors, writer.sizes, strict=True))
+            read = sum(sizes[name] for name in _used(writer, node))
+            gradients.append((n + at, [n + place[source]], read))
+    backward = [_times(node, unit)[1] for node in nodes]
+    return {
+        "time": once["time"] + backward,
+        "memory": 2 * once["memory"],
+        "stash": [sum(node.sizes) for node in nodes] + [0] * n,
+        "parameters": once["parameters"] + [0] * n,
+        "colour": 2 * list(range(n)),
+        "backward": [False] * n + [True] * n,
+        "producer": once["producer"] + [writer for writer, _, _ in gradients],
+        "consumers": once["consumers"] + [readers for _, readers, _ in gradients],
+        "traffic": once["traffic"] + [size for _, _, size in gradients],
+        "ids": once["ids"] + [f"{node.id}.backward" for node in nodes],
+        "names": 2 * once["names"],
+    }
 
 
 def _used(source: Node, user: Node) -> list[str]:

@@ -10,12 +10,15 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
+from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.check import Load, loads, plain, stage_order
+from stagepack.instances.graph.components import numbered
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.graph.words import KIND, Objective
 from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline.data import GraphOrder
 from stagepack.instances.profile import Array, Cluster, Device
 from stagepack.result import Result
 
@@ -41,7 +44,9 @@ def chain(
     cut on its way, each once.  What a cut costs is the larger of what goes forward and what comes
     back (in training: activations and gradients), at the bandwidth between the devices on both
     sides.  Whole traffic is taken as bytes, which a stage of such a schedule keeps until its
-    backward pass; :meth:`.PipelineSchedule.from_graph` keeps the stashes of its nodes only.
+    backward pass; :meth:`.PipelineSchedule.from_graph` keeps the stashes of its nodes only.  A
+    graph that is no chain itself has other orders; that the optimum of the chain is for one of them
+    is said of it and of its results.
 
     Parameters
     ----------
@@ -85,6 +90,7 @@ def chain(
         microbatches=instance.microbatches,
         objective=OBJECTIVES[instance.objective],
         layer_names=[f"stage {at}" for at in range(len(order))],
+        order=_graph_order(instance, stage),
         name=instance.name,
         source=instance.source,
     )
@@ -114,11 +120,24 @@ def require_plain(
     shared = next((at for at, m in enumerate(found.replicas) if m > 1), None)
     if shared is not None:
         raise InputError(
-            f"stage {shared} runs on {found.replicas[shared]} devices, those of a pipeline on one",
+            f"stage {shared} runs on {found.replicas[shared]} devices, which chains and schedules "
+            "cannot express: each of their stages is on one",
             field="replicas",
             remedy="solve for overlap, or give a partition without replicas",
         )
     return found, Fraction(str(cycles))
+
+
+def _graph_order(instance: GraphData, stage: Array) -> GraphOrder | None:
+    """Return that the forward nodes, stage by stage, are in one of several orders."""
+    forward = ~instance.backward
+    edges = instance.edges[forward[instance.edges].all(axis=1)]
+    nodes = np.lexsort((numbered(instance.n, edges), stage))
+    nodes = nodes[forward[nodes]]
+    pairs = distinct(edges[:, 0] * instance.n + edges[:, 1])
+    neighbours = nodes[:-1] * instance.n + nodes[1:]
+    loose = len(neighbours) - int(np.isin(neighbours, pairs).sum())
+    return GraphOrder(edges=len(pairs), loose=loose) if len(pairs) and loose else None
 
 
 def _crossing(instance: GraphData, stage: Array, stages: int) -> list[Fraction]:

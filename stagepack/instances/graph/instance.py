@@ -40,6 +40,13 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             return 0.0
         return 0.0 if self.whole and ticking(self).exact else 1e-9
 
+    @property
+    def proviso(self) -> str:
+        """That the objective knows two passes, but the graph has one."""
+        if self.objective != Objective.FORWARD_BACKWARD or self.backward.any():
+            return ""
+        return "no node is of the backward pass, so that forward+backward is the same as sum"
+
     @classmethod
     def from_arrays(
         cls,

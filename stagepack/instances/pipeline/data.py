@@ -37,9 +37,10 @@ class GraphOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Attributes
     ----------
     edges : int
-        Pairs of layers of which one reads what the other writes.
+        Pairs of layers of which one reads what the other writes; where layers are stages of a
+        graph, of its nodes.
     loose : int
-        Neighbours in the chain that could change places.
+        Neighbours in the chain that could change places; likewise.
     tried : int
         Orders among which this one was chosen; 1: it was given.
     """

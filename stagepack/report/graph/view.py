@@ -57,6 +57,7 @@ class GraphView(View[GraphPartition, GraphSolution]):
             "empty_devices": instance.empty_devices,
             "contiguous": instance.contiguous,
             "microbatches": instance.microbatches,
+            "proviso": instance.proviso or None,
         }
 
     def lines(self, given: JsonObject) -> list[tuple[str, str]]:
@@ -86,6 +87,7 @@ class GraphView(View[GraphPartition, GraphSolution]):
             f"{number(given['microbatches'])} in flight at most",
             "Devices": not given["empty_devices"] and "each has nodes",
             "Order": given["device_order"] == "fixed" and "stages in the order of the devices",
+            "Note": given["proviso"],
         }
         return found + [(what, text) for what, text in said.items() if text]
 

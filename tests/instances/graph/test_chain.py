@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from stagepack.errors import InputError
+from stagepack.instances import formats
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.chain import chain
 from stagepack.instances.pipeline import PipelineSolution
+from stagepack.instances.pipeline.data import GraphOrder
 from stagepack.instances.schedule import PipelineSchedule
+from stagepack.report.pipeline import VIEW
 from stagepack.solve import solve
 from tests.random_graphs import random_instance
 
@@ -109,12 +113,31 @@ def test_without_skips_the_chain_is_worth_what_the_graph_is() -> None:
     assert seen >= 30
 
 
+def test_a_chain_of_a_graph_says_that_it_is_one_order(tmp_path: Path) -> None:
+    """Nodes 1 and 2 may change places; in a graph that is a chain none may."""
+    split = GraphPartition.from_edges(
+        4, [(0, 1), (0, 2), (1, 3), (2, 3)], time=[1, 2, 3, 4], traffic=[1] * 4, accelerators=2
+    )
+    made = chain(split, GraphSolution.of(split, [0, 0, 1, 1]))
+    assert made.order == GraphOrder(edges=4, loose=1)
+    result = solve(made)
+    assert "for one order of the layers" in result.reason
+    assert "--kind graph-partition" in result.to_dict()["reason"]
+    formats.write(made, tmp_path / "chain.json")
+    assert formats.read(tmp_path / "chain.json").order == made.order
+    assert ("Their order", "one of many of a graph") in VIEW.lines(VIEW.facts(made))
+    straight = GraphPartition.from_edges(3, [(0, 1), (1, 2)], time=[1, 2, 3], accelerators=2)
+    assert chain(straight, GraphSolution.of(straight, [0, 0, 1])).order is None
+
+
 def test_what_is_no_chain_is_said() -> None:
     instance = three(contiguous=False, accelerators=2)
     with pytest.raises(InputError, match="node 1 of stage 1 is read by 2 of stage 0"):
         chain(instance, spread(instance, 0, 1, 0))
     shared = three(objective="replicated")
-    with pytest.raises(InputError, match="stage 0 runs on 2 devices"):
+    with pytest.raises(
+        InputError, match="stage 0 runs on 2 devices, which chains and schedules cannot"
+    ):
         chain(shared, GraphSolution.of(shared, [0, 0, 1], replicas=(2, 1)))
     wrong = three()
     with pytest.raises(InputError, match="contiguity"):

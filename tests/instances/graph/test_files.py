@@ -205,6 +205,50 @@ def test_a_profile_as_a_graph(tmp_path: Path) -> None:
     assert trained.parameters.tolist() == [16] * 5
 
 
+def test_a_profile_in_two_passes(tmp_path: Path) -> None:
+    """Every operator is two nodes; from each reader comes a gradient of what it read."""
+    given: dict[str, Any] = {
+        "kind": "graph-partition", "devices": 2, "bandwidth": 1e6 / 2**30, "training": True,
+    }  # fmt: skip
+    path = graph(tmp_path, *SMALL)
+    instance = sp.read(path, objective="forward+backward", **given)
+    assert instance.ids is not None
+    assert instance.ids[:2] == ("node2", "node3")
+    assert instance.ids[5:7] == ("node2.backward", "node3.backward")
+    assert instance.time.tolist() == [1000, 1000, 1000, 2, 1000, 2000, 2000, 2000, 2, 2000]
+    assert instance.colour.tolist() == [0, 1, 2, 3, 4] * 2
+    assert instance.backward.tolist() == [False] * 5 + [True] * 5
+    assert instance.traffic[:7].tolist() == [10, 20, 40, 10, 20, 8, 4]
+    gradients = zip(
+        instance.producer[7:].tolist(), instance.consumers[8:].tolist(),
+        instance.traffic[7:].tolist(), strict=True,
+    )  # fmt: skip
+    assert sorted(gradients) == [
+        (6, 5, 10),
+        (7, 5, 20),
+        (8, 6, 10),
+        (8, 7, 20),
+        (9, 5, 70),
+        (9, 8, 8),
+    ]
+    assert instance.memory.tolist() == [16] * 10
+    assert instance.stash.tolist() == [70, 10, 20, 8, 4] + [0] * 5
+    # On device 0 nodes 2 to 4: 3000 + 70 + 10 + 20 forward, 6000 + 10 + 20 + 70 backward.
+    cut = sp.GraphSolution.of(instance, [0, 0, 0, 1, 1] * 2)
+    assert instance.evaluate(cut) == 3100 + 6100
+    assert sp.solve(instance).status == "OPTIMAL"
+    with pytest.raises(InputError, match="forward\\+backward counts the backward pass") as caught:
+        sp.read(path, objective="forward+backward", **{**given, "training": False})
+    assert caught.value.field == "training"
+
+
+def test_two_passes_of_a_graph_with_one_are_told() -> None:
+    instance = sp.GraphPartition.from_edges(2, [(0, 1)], time=[1, 2], accelerators=2)
+    result = sp.solve(instance, objective="forward+backward")
+    assert "no node is of the backward pass" in result.reason
+    assert sp.solve(instance).reason == ""
+
+
 def test_a_profile_says_what_it_needs(tmp_path: Path) -> None:
     path = graph(tmp_path, *SMALL)
     with pytest.raises(InputError, match="fits pipeline-partition and graph-partition"):
