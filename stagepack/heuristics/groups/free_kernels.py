@@ -30,50 +30,43 @@ from stagepack.heuristics.groups.group_kernels import (
     MOVING,
     NONE,
     Rows,
-    _arrive,
+    _again,
     _bad,
-    _box,
+    _brought,
     _bytes,
     _constant,
     _empty,
     _first_read,
     _live,
     _loaded,
+    _longest,
     _slices,
-    _values,
+    _steady,
+    _work,
     _written,
-    compute,
-    lane_bytes,
-    moved,
 )
 from stagepack.heuristics.groups.growth_kernels import (
-    AXIS,
-    COLUMN,
-    CONSTANT,
     KNOWN,
     LAST,
     OPERATORS,
     SLOTS,
-    TOTAL,
     WRITTEN,
     Group,
     ceil,
     clear,
+    extend,
     retract,
     stored,
 )
 from stagepack.heuristics.groups.network_state import (
     ALONE,
-    BUFFER,
     END_EDGE,
     END_WEIGHT,
     FIRST_EDGE,
     FIRST_WEIGHT,
     IN_PLACE,
     READ,
-    WIDTH,
     C,
-    D,
     Machine,
     Network,
 )
@@ -196,25 +189,15 @@ def _read(
     age, period, several = way
     k, at = group.member[age], 2 * group.met[OPERATORS] - 1 - age
     for edge in range(net.operators[k, FIRST_EDGE], net.operators[k, END_EDGE]):
-        tensor = net.edges[edge, READ]
-        slot = group.of[tensor]
+        slot = group.of[net.edges[edge, READ]]
         outside = group.slots[slot, WRITTEN] < 0
         resident = outside and several and _constant(group, cut, slot)
         nbytes = _bytes(net, machine, group, cut, slot)
         if room.known[slot] < 0:
-            for track in (cut[2], cut[3]):
-                size = net.tensors[tensor, group.tracks[track, AXIS]]
-                again = group.slots[slot, group.tracks[track, COLUMN] + TOTAL] - size
-                over = again * machine.limit[1] > machine.limit[0] * size
-                if (
-                    machine.limit[0] >= 0
-                    and over
-                    and group.slots[slot, group.tracks[track, COLUMN] + CONSTANT] == 0
-                ):
-                    return False
-            n, c, h, w = _box(group, cut, slot)
-            whole = n * c * net.tensors[tensor, D] * h * w * net.tensors[tensor, WIDTH]
-            cycles = moved(whole, machine.load_latency, machine.load)
+            again = _again(net, machine, group, cut[2], slot)
+            if again or _again(net, machine, group, cut[3], slot):
+                return False
+            cycles = _brought(net, machine, group, cut, slot)
             _load(room, rows, (period, resident), at, cycles, nbytes)
         elif room.known[slot] < at and not (resident and period):
             first = max(room.known[slot] + 1, at - 1)
@@ -237,14 +220,9 @@ def _write(
     age, period, several = way
     k, at = group.member[age], 2 * group.met[OPERATORS] - 1 - age
     own, row = group.of[k], group.met[OPERATORS] - 1 - age
-    (n, c, h, w), d = _box(group, cut, own), net.tensors[k, D]
-    rows.cycles[row, COMPUTE] = compute(net, machine, k, n, c, d, h, w)
-    nbytes = lane_bytes(machine, n, c, d, h * w * net.tensors[k, WIDTH])
+    rows.cycles[row, COMPUTE], nbytes, working = _work(net, machine, group, cut, own)
     room.totals[4] += _live(rows, period, at, at + 1, nbytes)
     room.known[own] = at + 1
-    if net.operators[k, BUFFER] > 0:
-        share = ceil(net.operators[k, BUFFER] * (n * c * d * h * w), _values(net, k))
-        room.totals[4] += _live(rows, period, at, at, lane_bytes(machine, 1, 1, 1, share))
     if net.operators[k, IN_PLACE] and net.operators[k, FIRST_EDGE] < net.operators[k, END_EDGE]:
         old = _first_read(net, group, k)
         if group.slots[old, WRITTEN] >= 0:
@@ -253,10 +231,11 @@ def _write(
             stays = several and _constant(group, cut, old)
         alike = nbytes == _bytes(net, machine, group, cut, old)
         if alike and not stays and group.slots[old, LAST] == age:
-            room.totals[4] += _live(rows, period, at, at, -nbytes)  # not twice
-    resident = several and group.slots[own, group.tracks[cut[1], COLUMN] + CONSTANT] > 0
+            working -= nbytes  # not twice
+    room.totals[4] += _live(rows, period, at, at, working)
+    resident, channels = several and _steady(group, cut[1], own), _longest(group, cut[1], own)
     for weight in range(net.operators[k, FIRST_WEIGHT], net.operators[k, END_WEIGHT]):
-        cycles, held = _loaded(net, machine, weight, c, net.tensors[k, C])
+        cycles, held = _loaded(net, machine, weight, channels, net.tensors[k, C])
         _load(room, rows, (period, resident), at, cycles, held)
 
 
@@ -527,7 +506,7 @@ def floors(
                 done += KNOWN * len(group.tracks)
                 retract(group)
             else:
-                done += _arrive(net, group, operator, steps[at, 2] > 0)
+                done += extend(net, group, operator, steps[at, 2] > 0)
                 place[1] = 0 if steps[at, 3] and not net.operators[operator, ALONE] else len(cuts)
         elif which == len(cuts):
             place[0], place[1] = at + 1, -1

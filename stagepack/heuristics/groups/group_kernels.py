@@ -29,7 +29,6 @@ from stagepack.heuristics.groups.growth_kernels import (
     ceil,
     clear,
     extend,
-    remember,
     retract,
     stored,
 )
@@ -171,28 +170,28 @@ def _live(rows: Rows, period: int, first: int, last: int, nbytes: int) -> int:
 
 
 @step
-def _iteration(machine: Machine, rows: Rows, count: int, low: int, high: int, first: int) -> int:
-    """Return the cycles of all rows when stages low to high run, the first slice in `first`."""
+def _span(machine: Machine, rows: Rows, count: int, rounds: int) -> int:
+    """Return the cycles of a group of so many rows and rounds: fill, kernels, drain.
+
+    Row by row, and stages without a loop: compilers make a lot of inner loops that they can count.
+    """
     total = 0
     for row in range(count):
-        moving = rows.cycles[row, ONCE + first] if first >= 0 else 0
-        for stage in range(low, high + 1):
-            moving += rows.cycles[row, MOVING + stage]
-        total += row_cycles(machine, rows.cycles[row, COMPUTE] if low <= 1 <= high else 0, moving)
-    return total
-
-
-@step
-def _span(machine: Machine, rows: Rows, count: int, rounds: int) -> int:
-    """Return the cycles of a group of so many rows and rounds: fill, kernels, drain."""
-    total, iteration = 0, 0
-    while iteration < rounds + 2:
-        times = max(rounds - 3, 1) if iteration == 3 else 1  # those that are alike at once
-        low, high = max(iteration - rounds + 1, 0), min(iteration, 2)
-        first = iteration if iteration < 3 else -1
-        total += times * _iteration(machine, rows, count, low, high, first)
-        iteration += times
-    return total
+        iteration = 0
+        while iteration < rounds + 2:
+            times = max(rounds - 3, 1) if iteration == 3 else 1  # those that are alike at once
+            moving = rows.cycles[row, ONCE + iteration] if iteration < 3 else 0
+            if iteration < rounds:
+                moving += rows.cycles[row, MOVING]
+            runs = 1 <= iteration <= rounds
+            if runs:
+                moving += rows.cycles[row, MOVING + 1]
+            if iteration > 1:
+                moving += rows.cycles[row, MOVING + 2]
+            computing = rows.cycles[row, COMPUTE] if runs else 0
+            total += times * row_cycles(machine, computing, moving)
+            iteration += times
+    return int(total)
 
 
 @step
@@ -203,32 +202,44 @@ def _place(rows: Rows, count: int, position: int, cycles: int, resident: bool) -
 
 
 @step
+def _steady(group: Group, track: int, slot: int) -> bool:
+    """Whether all slices need the same part of a tensor along a track."""
+    return bool(group.slots[slot, group.tracks[track, COLUMN] + CONSTANT] > 0)
+
+
+@step
 def _constant(group: Group, cut: Array, slot: int) -> bool:
     """Whether all slices need the same part of a tensor."""
-    found = True
-    for track in cut:
-        found &= group.slots[slot, group.tracks[track, COLUMN] + CONSTANT] > 0
-    return found
+    return (
+        _steady(group, cut[0], slot)
+        and _steady(group, cut[1], slot)
+        and _steady(group, cut[2], slot)
+        and _steady(group, cut[3], slot)
+    )
+
+
+@step
+def _longest(group: Group, track: int, slot: int) -> int:
+    """Return how much of a tensor a slice needs at most along a track."""
+    return int(group.slots[slot, group.tracks[track, COLUMN] + LONGEST])
 
 
 @step
 def _box(group: Group, cut: Array, slot: int) -> tuple[int, int, int, int]:
     """Return how much of a tensor a slice needs at most, along n, c, h and w."""
     return (
-        group.slots[slot, group.tracks[cut[0], COLUMN] + LONGEST],
-        group.slots[slot, group.tracks[cut[1], COLUMN] + LONGEST],
-        group.slots[slot, group.tracks[cut[2], COLUMN] + LONGEST],
-        group.slots[slot, group.tracks[cut[3], COLUMN] + LONGEST],
+        _longest(group, cut[0], slot),
+        _longest(group, cut[1], slot),
+        _longest(group, cut[2], slot),
+        _longest(group, cut[3], slot),
     )
 
 
 @step
 def _slices(group: Group, cut: Array) -> int:
     """Return how many slices there are."""
-    found = 1
-    for track in cut:
-        found *= group.tracks[track, PARTS]
-    return found
+    many = group.tracks[cut[0], PARTS] * group.tracks[cut[1], PARTS]
+    return int(many * group.tracks[cut[2], PARTS] * group.tracks[cut[3], PARTS])
 
 
 @step
@@ -291,12 +302,54 @@ def _loaded(net: Network, machine: Machine, weight: int, c: int, size: int) -> t
 
 
 @step
+def _share(net: Network, group: Group, track: int, k: int) -> int:
+    """Return how much of what operator k writes a slice stores at most along a track."""
+    return ceil(net.tensors[k, group.tracks[track, AXIS]], group.tracks[track, PARTS])
+
+
+@step
 def _written(net: Network, machine: Machine, group: Group, cut: Array, k: int) -> int:
     """Return the cycles in which a slice stores what operator k writes."""
     nbytes = net.tensors[k, D] * net.tensors[k, WIDTH]
-    for track in cut:
-        nbytes *= ceil(net.tensors[k, group.tracks[track, AXIS]], group.tracks[track, PARTS])
+    nbytes *= _share(net, group, cut[0], k) * _share(net, group, cut[1], k)
+    nbytes *= _share(net, group, cut[2], k) * _share(net, group, cut[3], k)
     return moved(nbytes, machine.store_latency, machine.store)
+
+
+@step
+def _again(net: Network, machine: Machine, group: Group, track: int, slot: int) -> bool:
+    """Whether slices read more of a tensor again along a track than the limit allows."""
+    size = net.tensors[group.slots[slot, TENSOR], group.tracks[track, AXIS]]
+    more = group.slots[slot, group.tracks[track, COLUMN] + TOTAL] - size
+    over = more * machine.limit[1] > machine.limit[0] * size
+    return bool(machine.limit[0] >= 0 and over and not _steady(group, track, slot))
+
+
+@step
+def _brought(net: Network, machine: Machine, group: Group, cut: Array, slot: int) -> int:
+    """Return the cycles in which a slice loads its part of a tensor."""
+    tensor = group.slots[slot, TENSOR]
+    n, c, h, w = _box(group, cut, slot)
+    nbytes = n * c * net.tensors[tensor, D] * h * w * net.tensors[tensor, WIDTH]
+    return moved(nbytes, machine.load_latency, machine.load)
+
+
+@step
+def _work(
+    net: Network, machine: Machine, group: Group, cut: Array, slot: int
+) -> tuple[int, int, int]:
+    """Return cycles of compute of the operator that writes a slot, bytes of it and of its buffer.
+
+    Bytes in every lane.
+    """
+    k = group.slots[slot, TENSOR]
+    (n, c, h, w), d = _box(group, cut, slot), net.tensors[k, D]
+    cycles = compute(net, machine, k, n, c, d, h, w)
+    own = lane_bytes(machine, n, c, d, h * w * net.tensors[k, WIDTH])
+    if net.operators[k, BUFFER] == 0:
+        return cycles, own, 0
+    share = ceil(net.operators[k, BUFFER] * (n * c * d * h * w), _values(net, k))
+    return cycles, own, lane_bytes(machine, 1, 1, 1, share)
 
 
 @step
@@ -327,56 +380,39 @@ def price(
     for age in range(count):
         k = group.member[age]
         own, row = group.of[k], count - 1 - age
-        n, c, h, w = _box(group, cut, own)
-        d, at = net.tensors[k, D], count + row
-        rows.cycles[row, COMPUTE] = compute(net, machine, k, n, c, d, h, w)
-        nbytes = lane_bytes(machine, n, c, d, h * w * net.tensors[k, WIDTH])
+        at = count + row
+        rows.cycles[row, COMPUTE], nbytes, working = _work(net, machine, group, cut, own)
         last = at if group.slots[own, LAST] < 0 else 2 * count - 1 - group.slots[own, LAST]
         if stored(net, group, own):
             last = max(last, at + 1)
             _place(rows, count, at + 1, _written(net, machine, group, cut, k), False)
         always += _live(rows, period, at, last, nbytes)
-        if net.operators[k, BUFFER] > 0:
-            share = ceil(net.operators[k, BUFFER] * (n * c * d * h * w), _values(net, k))
-            always += _live(rows, period, at, at, lane_bytes(machine, 1, 1, 1, share))
         over = _over(net, group, cut, age, last, (period, slices > 1))
         if over and nbytes == _bytes(net, machine, group, cut, _first_read(net, group, k)):
-            always += _live(rows, period, at, at, -nbytes)  # not twice
+            working -= nbytes  # not twice
+        always += _live(rows, period, at, at, working)
         for weight in range(net.operators[k, FIRST_WEIGHT], net.operators[k, END_WEIGHT]):
-            resident = slices > 1 and group.slots[own, group.tracks[cut[1], COLUMN] + CONSTANT] > 0
-            cycles, nbytes = _loaded(net, machine, weight, c, net.tensors[k, C])
+            resident = slices > 1 and _steady(group, cut[1], own)
+            channels = _longest(group, cut[1], own)
+            cycles, nbytes = _loaded(net, machine, weight, channels, net.tensors[k, C])
             _place(rows, count, at - 1, cycles, resident)
             if resident and period:
                 always += nbytes
             else:
                 always += _live(rows, period, at - 1, at, nbytes)
     for slot in range(group.met[SLOTS]):
-        tensor = group.slots[slot, TENSOR]
         if group.slots[slot, WRITTEN] >= 0:
             continue
-        for along in range(2, 4):  # h and w
-            track = cut[along]
-            size = net.tensors[tensor, group.tracks[track, AXIS]]
-            again = group.slots[slot, group.tracks[track, COLUMN] + TOTAL] - size
-            if (
-                machine.limit[0] >= 0
-                and again * machine.limit[1] > machine.limit[0] * size
-                and group.slots[slot, group.tracks[track, COLUMN] + CONSTANT] == 0
-            ):
-                return NONE, 0
+        if _again(net, machine, group, cut[2], slot) or _again(net, machine, group, cut[3], slot):
+            return NONE, 0
         resident = slices > 1 and _constant(group, cut, slot)
-        first, last = (
-            2 * count - 2 - group.slots[slot, FIRST],
-            2 * count - 1 - group.slots[slot, LAST],
-        )
-        n, c, h, w = _box(group, cut, slot)
-        whole = n * c * net.tensors[tensor, D] * h * w * net.tensors[tensor, WIDTH]
-        _place(rows, count, first, moved(whole, machine.load_latency, machine.load), resident)
+        first = 2 * count - 2 - group.slots[slot, FIRST]
+        _place(rows, count, first, _brought(net, machine, group, cut, slot), resident)
         nbytes = _bytes(net, machine, group, cut, slot)
         if resident and period:
             always += nbytes
         else:
-            always += _live(rows, period, first, last, nbytes)
+            always += _live(rows, period, first, 2 * count - 1 - group.slots[slot, LAST], nbytes)
     peak, alive = 0, 0
     for row in range(period if period else 3 * count):
         alive += rows.alive[row]
@@ -387,10 +423,12 @@ def price(
 @step
 def _bad(group: Group, cut: Array) -> bool:
     """Whether the group cannot be cut so."""
-    bad = False
-    for track in cut:
-        bad |= group.tracks[track, BAD] > 0
-    return bad
+    return bool(
+        group.tracks[cut[0], BAD]
+        or group.tracks[cut[1], BAD]
+        or group.tracks[cut[2], BAD]
+        or group.tracks[cut[3], BAD]
+    )
 
 
 @step
@@ -398,7 +436,7 @@ def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: A
     """Find out what the group takes at least; that of the operators before the last is known."""
     age = group.met[OPERATORS] - 1
     k, level = group.member[age], age if len(floors) > 1 else 0
-    own, before, d = group.of[k], max(level - 1, 0), net.tensors[k, D]
+    own, before = group.of[k], max(level - 1, 0)
     for which in range(len(cuts)):
         cut = cuts[which]
         cycles, moving, kept, widest = 0, 0, 0, 0
@@ -410,14 +448,14 @@ def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: A
         if not closed:
             slices = _slices(group, cut)
             rounds = ceil(slices, machine.cores)
-            n, c, h, w = _box(group, cut, own)
-            cycles += compute(net, machine, k, n, c, d, h, w)
+            work, width, _ = _work(net, machine, group, cut, own)
+            cycles += work
             if stored(net, group, own):
                 moving += rounds * _written(net, machine, group, cut, k)
-            width = lane_bytes(machine, n, c, d, h * w * net.tensors[k, WIDTH])
-            resident = slices > 1 and group.slots[own, group.tracks[cut[1], COLUMN] + CONSTANT] > 0
+            resident = slices > 1 and _steady(group, cut[1], own)
+            channels = _longest(group, cut[1], own)
             for weight in range(net.operators[k, FIRST_WEIGHT], net.operators[k, END_WEIGHT]):
-                loading, nbytes = _loaded(net, machine, weight, c, net.tensors[k, C])
+                loading, nbytes = _loaded(net, machine, weight, channels, net.tensors[k, C])
                 moving += loading if resident else rounds * loading
                 if resident and rounds > 1:
                     kept += nbytes
@@ -429,19 +467,6 @@ def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: A
         floors[level, which, CYCLES], floors[level, which, TRANSFERS] = cycles, moving
         floors[level, which, KEPT], floors[level, which, WIDEST] = kept, widest
         floors[level, which, CLOSED] = closed
-
-
-@step
-def _arrive(net: Network, group: Group, operator: int, remembered: bool) -> int:
-    """Take an operator in; return the elementary steps of it."""
-    if remembered:
-        remember(net, group, operator)
-    extend(net, group, operator)
-    edges = net.operators[operator, END_EDGE] - net.operators[operator, FIRST_EDGE] + 1
-    ranges = 0
-    for track in range(len(group.tracks)):
-        ranges += group.tracks[track, PARTS]
-    return int((2 + remembered) * edges * (ranges + 1))  # tensors are met, and read
 
 
 @compiled
@@ -508,7 +533,7 @@ def sweep(
                 done += KNOWN * len(group.tracks)
                 retract(group)
             else:
-                done += _arrive(net, group, operator, steps[at, 2] > 0)
+                done += extend(net, group, operator, steps[at, 2] > 0)
                 done += SETTLED * len(cuts)
                 _settle(net, machine, group, floors, cuts)
                 asked = steps[at, 3] and not net.operators[operator, ALONE]
@@ -518,6 +543,7 @@ def sweep(
             for other in range(len(cuts)):
                 if not floors[level, other, CLOSED]:
                     place[2] = -1
+                    break
         else:
             place[1] += 1
             done += 1

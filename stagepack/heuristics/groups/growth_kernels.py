@@ -224,8 +224,41 @@ def _write(net: Network, group: Group, k: int, own: int) -> None:
 
 
 @step
-def extend(net: Network, group: Group, k: int) -> None:
-    """Take operator k into the group, before all others; those of it that read it are there."""
+def _remember(net: Network, group: Group, k: int) -> None:
+    """Note what to take in operator k will change."""
+    age = group.met[OPERATORS]
+    group.before[age, SLOTS], group.before[age, ENTRIES] = group.met[SLOTS], group.met[ENTRIES]
+    for track in range(len(group.tracks)):
+        group.before[age, KNOWN + track] = group.tracks[track, BAD]
+    begin = net.operators[k, FIRST_EDGE]
+    for edge in range(begin - 1, net.operators[k, END_EDGE]):
+        slot = group.of[k if edge < begin else net.edges[edge, READ]]
+        if slot >= 0:
+            entry = group.met[ENTRIES]
+            group.met[ENTRIES] += 1
+            group.past[entry, 0] = slot
+            for column in range(group.slots.shape[1]):
+                group.past[entry, column + 1] = group.slots[slot, column]
+
+
+@step
+def extend(net: Network, group: Group, k: int, remembered: bool) -> int:
+    """Take operator k into the group, before all others; those of it that read it are there.
+
+    Parameters
+    ----------
+    net, group
+    k : int
+    remembered : bool
+        Whether it is to be noted what changes, for :func:`retract`.
+
+    Returns
+    -------
+    int
+        Elementary steps, of tensors that are met, read and noted.
+    """
+    if remembered:
+        _remember(net, group, k)
     slots, age = group.slots, group.met[OPERATORS]
     group.met[OPERATORS] += 1
     own = _meet(group, k)
@@ -249,24 +282,8 @@ def extend(net: Network, group: Group, k: int) -> None:
                 first, count = reads(net, k, edge, axis, start, length, net.tensors[tensor, axis])
                 _cover(slots, slot, at, first, count)
             _summed(slots, slot, column, parts)
-
-
-@step
-def remember(net: Network, group: Group, k: int) -> None:
-    """Note what :func:`extend` by operator k will change."""
-    age = group.met[OPERATORS]
-    group.before[age, SLOTS], group.before[age, ENTRIES] = group.met[SLOTS], group.met[ENTRIES]
-    for track in range(len(group.tracks)):
-        group.before[age, KNOWN + track] = group.tracks[track, BAD]
-    begin = net.operators[k, FIRST_EDGE]
-    for edge in range(begin - 1, net.operators[k, END_EDGE]):
-        slot = group.of[k if edge < begin else net.edges[edge, READ]]
-        if slot >= 0:
-            entry = group.met[ENTRIES]
-            group.met[ENTRIES] += 1
-            group.past[entry, 0] = slot
-            for column in range(group.slots.shape[1]):
-                group.past[entry, column + 1] = group.slots[slot, column]
+    edges = net.operators[k, END_EDGE] - net.operators[k, FIRST_EDGE] + 1
+    return int((2 + remembered) * edges * (slots.shape[1] // STRIDE_OF_RANGES))
 
 
 @step

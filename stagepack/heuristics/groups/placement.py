@@ -16,18 +16,19 @@ from itertools import accumulate
 import numpy as np
 
 from stagepack.heuristics.effort import spend
-from stagepack.heuristics.groups.oracle import ALONE, Members, Oracle
+from stagepack.heuristics.groups.oracle import ALONE, Members, Oracle, tiny
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.greedy import BankPairs
-from stagepack.heuristics.packing.constructive.rules import RULES
+from stagepack.heuristics.packing.constructive.rules import RULES, Measures
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.groups import GroupingSolution
 from stagepack.instances.groups.banks import bank_bytes, bank_pairs
 from stagepack.instances.groups.lmem import packing
-from stagepack.instances.groups.regions import Regions
+from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 from stagepack.result import Status
 
@@ -37,6 +38,9 @@ STEPS = 20_000_000
 
 GROUP, BUFFER = 1e-3, 4e-5
 """Seconds to write down a group and one of its buffers for that."""
+
+NEVER = 2**60
+"""More bytes than any lane has."""
 
 Offsets = tuple[int, ...]
 
@@ -107,8 +111,21 @@ def place_by_rule(table: Timetable, keep_going: Callable[[], bool]) -> Offsets |
     if not keep_going():
         return None
     blocks, capacity = Blocks.of(packing(table)), table.regions.instance.chip.memory
-    found = greedy.place(blocks, RULE, ceiling=capacity, keep_going=keep_going)
+    found = _by_rule(blocks, capacity, keep_going)
     return None if found is None else tuple(blocks.expand(found).tolist())
+
+
+def _by_rule(blocks: Blocks, capacity: int, keep_going: Callable[[], bool]) -> Array | None:
+    """Place blocks of any shape by one kernel: groups have few, and each kernel takes a second."""
+    offsets = np.full(blocks.b, -1)
+    order = RULE.order(Measures(blocks), keep_going)
+    done = greedy.place_limited(blocks, order, offsets, ceiling=capacity, keep_going=keep_going)
+    return offsets if done else None
+
+
+def load_placement() -> None:
+    """Compile or load what :func:`place_by_rule` runs, on a network of one operator."""
+    place_by_rule(Timetable(Regions(tiny(), (0,), Cut())), lambda: True)
 
 
 def least_memory(table: Timetable, enough: int, keep_going: Callable[[], bool]) -> int:
@@ -128,7 +145,7 @@ def least_memory(table: Timetable, enough: int, keep_going: Callable[[], bool]) 
     least = int(blocks.load.max())
     if least >= enough:
         return least
-    offsets = greedy.place(blocks, RULE)
+    offsets = _by_rule(blocks, NEVER, lambda: True)
     assert offsets is not None  # without a ceiling there is a place for all
     most = int((offsets + blocks.size).max())
     while least < most:

@@ -14,7 +14,7 @@ from stagepack.heuristics.groups.free import FreeOracle, load_free_kernels
 from stagepack.heuristics.groups.least import behind
 from stagepack.heuristics.groups.network import machine, network
 from stagepack.heuristics.groups.oracle import Oracle, load_kernels
-from stagepack.heuristics.groups.placement import Placements
+from stagepack.heuristics.groups.placement import Placements, load_placement
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.words import Order, Timesteps
 from stagepack.methods import Settings
@@ -222,14 +222,14 @@ def _search_ideals(
 def _load(progress: GroupingProgress) -> Callable[[bool], None]:
     """Load kernels outside of the time limit; return what loads those of the exact placement."""
 
-    def load(*parts: str) -> None:
+    def load(rigid: bool) -> None:
         with progress.setup("loading kernels"):
-            warm_up(*parts)
+            warm_up("exact" if rigid else "general")
 
     with progress.setup("loading kernels"):
         load_kernels()
-    load("greedy", "lists")
-    return lambda rigid: load("exact" if rigid else "general")
+        load_placement()
+    return load
 
 
 def _partition(

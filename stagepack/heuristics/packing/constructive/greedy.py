@@ -283,7 +283,12 @@ def _by_lists(
 
 
 def place_limited(
-    blocks: Blocks, members: Array, offsets: Array, *, keep_going: KeepGoing | None = None
+    blocks: Blocks,
+    members: Array,
+    offsets: Array,
+    *,
+    ceiling: int = FAR // 2,
+    keep_going: KeepGoing | None = None,
 ) -> bool:
     """Place some blocks of any kind, those with given offsets first, then those with upper limits.
 
@@ -294,6 +299,8 @@ def place_limited(
         The blocks to place.
     offsets : ndarray of int64, shape (b,)
         -1 for what is not placed; filled.
+    ceiling : int
+        Address that no block may exceed.
     keep_going : callable, optional
         Asked now and then; once it says no, the answer is False.
 
@@ -302,7 +309,7 @@ def place_limited(
     bool
         Whether all of them found a place.
     """
-    return _by_lists(blocks, members, FIRST, FAR // 2, keep_going, None, offsets)
+    return _by_lists(blocks, members, FIRST, ceiling, keep_going, None, offsets)
 
 
 def _account(spent: Array, step: float) -> None:
