@@ -19,6 +19,7 @@ from stagepack.heuristics.groups.network_state import (
     EVEN,
     FIRST_EDGE,
     KERNEL,
+    LINEAR,
     READ,
     READERS,
     REPEATED,
@@ -171,6 +172,10 @@ def reads(
             end = (start + length + kernel - 2 - before) // stride + 1
         elif way == REPEATED:
             first, end = start // kernel, (start + length - 1) // kernel + 1
+        elif way >= LINEAR:
+            around = way - LINEAR
+            first = (start * kernel + before) // stride - around
+            end = ceil((start + length - 1) * kernel + before, stride) + around + 1
     first = min(max(first, 0), size - 1)
     return first, max(min(end, size) - first, 1)
 

@@ -12,7 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.heuristics.groups.network_state import (
+    CUBIC,
     GIVEN,
+    LINEAR,
     MATRIX,
     PLANES,
     REPEATED,
@@ -25,12 +27,15 @@ from stagepack.heuristics.groups.network_state import (
 from stagepack.instances.groups import LayerGrouping, OperatorKind, Slicing
 from stagepack.instances.groups.chip import LaneChip, exact
 from stagepack.instances.groups.operators import (
+    AROUND,
     AXES,
     H,
     Operator,
     Shape,
     W,
     cuttable,
+    grid,
+    interpolates,
     needs_all,
     pace,
 )
@@ -80,7 +85,7 @@ def _network(instance: LayerGrouping, pause: Callable[[], None]) -> Network:
             *(*ends, len(weights), *model, operator.buffer),
             *(instance.overwrites(at), operator.even, instance.alone(at)),
             *(cuttable(operator, axis) for axis in range(len(AXES))),
-            *(*_window(operator, H), *_window(operator, W)),
+            *(*_window(operator, sources, H), *_window(operator, sources, W)),
         ])  # fmt: skip
     tensors = [
         [*t.shape, t.dtype_bytes, len(t.readers) + (at in instance.kept or not t.readers)]
@@ -153,7 +158,7 @@ def _model(
     return model, known.turns, known.times, known.per, *(known.plane or (0, 0))
 
 
-def _window(operator: Operator, axis: int) -> tuple[int, int, int, int]:
+def _window(operator: Operator, sources: tuple[Shape, ...], axis: int) -> tuple[int, int, int, int]:
     """Return how rows or columns that are read follow from those that are written."""
     at, kind = axis - H, operator.kind
     kernel = (operator.kernel[at] - 1) * operator.dilation[at] + 1
@@ -164,6 +169,9 @@ def _window(operator: Operator, axis: int) -> tuple[int, int, int, int]:
         return TRANSPOSED, kernel, stride, kernel - before - 1
     if kind == OperatorKind.UPSAMPLE:
         return REPEATED, operator.scale[at], 1, 0
+    if sources and interpolates(operator, axis, sources[0][axis]):
+        step, shift, unit = grid(operator, axis, sources[0][axis])
+        return (CUBIC if AROUND[operator.interpolation] else LINEAR), step, unit, shift
     return SAME, 1, 1, 0
 
 

@@ -33,8 +33,9 @@ factor, stride, rows before; the same along W"""
 WINDOW_COLUMNS = 4
 """so many columns on."""
 
-SAME, WINDOW, TRANSPOSED, REPEATED = range(4)
-"""How rows that are read follow from rows that are written."""
+SAME, WINDOW, TRANSPOSED, REPEATED, LINEAR, CUBIC = range(6)
+"""How rows that are read follow from rows that are written; of the last two kernel, stride and rows
+before are step, unit and shift of a grid."""
 
 GIVEN, PLANES, MATRIX = range(3)
 """How cycles follow from a part: see :func:`.group_kernels.compute`."""

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
+from stagepack.instances.formats.onnx_resize import resized
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.groups import (
     KIND,
@@ -97,7 +98,7 @@ class _Reader:
     """Goes over the nodes of a model."""
 
     def __init__(self, model: ModelProto, dtype_bytes: int) -> None:
-        from onnx import helper, shape_inference
+        from onnx import helper, numpy_helper, shape_inference
 
         self._opset = max(given.version for given in model.opset_import)
         self._value = helper.get_attribute_value
@@ -116,6 +117,8 @@ class _Reader:
         }
         self._shapes |= {weight.name: tuple(weight.dims) for weight in graph.initializer}
         self._constant = {weight.name for weight in graph.initializer}
+        few = [w for w in graph.initializer if len(w.dims) == 1 and w.dims[0] <= len(AXES)]
+        self._numbers = {w.name: numpy_helper.to_array(w).tolist() for w in few}
         self._name: dict[str, str] = {}
         self.found: list[Operator] = []
         self._at: dict[str, int] = {}
@@ -314,14 +317,14 @@ class _Reader:
             )  # fmt: skip
         elif kind == "Concat" and not weights and self._letters(node, own, 0) == "c":
             self._add(own, OperatorKind.CONCAT, self._channels(given), label=label)
-        elif kind in RESIZES and self._said(node).get("mode", b"nearest") == b"nearest":
-            self._resized(own, given[0], label)
+        elif kind in RESIZES:
+            self._resized(node, given[0], label)
         elif kind in PASSES:
             self._add(
                 own, OperatorKind.ROWS, self._channels(given[:1]), label=label,
                 whole=self._together(node), passes=PASSES[kind],
             )  # fmt: skip
-        elif kind in (*ALONE, *RESIZES, "Concat"):
+        elif kind in (*ALONE, "Concat"):
             for name in node.output:
                 if self._used[name]:
                     self._other(name, given, label if name == own else "")
@@ -394,24 +397,20 @@ class _Reader:
             written = (rows[0], columns, rows[1], 1)
         self._add(own, OperatorKind.CONV, [read], written, label=label, **folded)
 
-    def _resized(self, own: str, before: str, label: str) -> None:
-        """Add what repeats rows and columns, or takes one of several, or else stands alone."""
+    def _resized(self, node: NodeProto, before: str, label: str) -> None:
+        """Add what repeats, skips or interpolates rows and columns, or else stands alone."""
+        own, place = node.output[0], 2 if len(node.input) > 2 else 1
         old, new = self._shape(before), self._shape(own)
         if old == new:
             self._join(own, before)
             return
-        up = [divmod(b, a) for a, b in zip(old, new, strict=True)]
-        down = [divmod(a, b) for a, b in zip(old, new, strict=True)]
-        if len(old) == 4 and up[:2] == [(1, 0), (1, 0)] and not any(rest for _, rest in up):
-            scale = up[2][0], up[3][0]
-            read = self._channels([before])
-            self._add(own, OperatorKind.UPSAMPLE, read, label=label, scale=scale)
-        elif len(old) == 4 and down[:2] == [(1, 0), (1, 0)] and not any(rest for _, rest in down):
-            step = down[2][0], down[3][0]
-            read = self._channels([before])
-            self._add(own, OperatorKind.POOL, read, label=label, kernel=step, stride=step)
-        else:
+        by = node.input[place] if len(node.input) > place else ""
+        scales = self._numbers.get(by, ()) if by else None
+        found = resized(self._said(node), self._opset, old, new, scales)
+        if found is None:
             self._other(own, [before], label)
+        else:
+            self._add(own, found[0], self._channels([before]), label=label, **found[1])
 
     def _weights(self, channels: int, names: list[str]) -> tuple[Weight, ...]:
         values = math.prod(self._shape(names[0])) // channels

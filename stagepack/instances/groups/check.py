@@ -10,8 +10,10 @@ from itertools import pairwise
 
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.lmem import Copy, copies, in_place
-from stagepack.instances.groups.operators import compute_cycles
+from stagepack.instances.groups.operators import AXES, compute_cycles
+from stagepack.instances.groups.regions import dealt
 from stagepack.instances.groups.solution import GroupingSolution
+from stagepack.instances.groups.taps import needed_along
 from stagepack.instances.groups.timesteps import STAGES, Timetable, nearest
 from stagepack.instances.groups.words import Order, Slicing, Timesteps
 from stagepack.instances.violation import Violation
@@ -134,8 +136,9 @@ def check(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation
     The names: those of :func:`shape` (``order`` also where something is read before it is
     written, or operators leave the order that they are to keep), ``group`` (too many operators),
     ``slices`` (too many, on an axis that is not allowed, within what cannot be cut, or read again
-    beyond the limit), ``positions`` (read before it is loaded, stored before it is written, not by
-    the rule where there is one), ``spills``, ``memory`` (beyond the lane, not aligned) and
+    beyond the limit), ``halo`` (a slice lacks what it reads, or what it should give out),
+    ``positions`` (read before it is loaded, stored before it is written, not by the rule where
+    there is one), ``spills``, ``memory`` (beyond the lane, not aligned) and
     ``collision``.
     """
     found = list(shape(instance, solution))
@@ -151,6 +154,7 @@ def check(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation
                 Violation("group", f"{where}: {table.rows:,} operators of {instance.max_group:,}")
             )
         found += [Violation("slices", f"{where}: {why}") for why in _slicing(instance, table)]
+        found += [Violation("halo", f"{where}: {why}") for why in _halos(table)]
         found += [Violation("positions", f"{where}: {why}") for why in _positions(table)]
         found += [Violation("spills", f"{where}: {why}") for why in _spills(table)]
         offsets = solution.offsets[group] if solution.offsets else ()
@@ -195,6 +199,34 @@ def _slicing(instance: GroupingData, table: Timetable) -> Iterator[str]:
         ):
             yield "H is cut before N is down to one"
     yield from table.regions.refusals()
+
+
+def _halos(table: Timetable) -> Iterator[str]:
+    """Yield what slices read, or give out, that is not within what they hold, axis by axis."""
+    regions, instance = table.regions, table.regions.instance
+    for axis, letter in enumerate(AXES.upper()):
+        held = regions.along(axis)
+        for at in table.operators:
+            sources, operator = instance.sources(at), instance.operators[at]
+            for which, tensor in enumerate(instance.reads[at]):
+                for number, (own, there) in enumerate(zip(held[at], held[tensor], strict=True)):
+                    part = own[0], sum(own)
+                    first, end = needed_along(operator, which, axis, part, sources)
+                    if first < end and not there[0] <= first < end <= sum(there):
+                        yield (
+                            f"range {number} of {operator.name} along {letter} reads "
+                            f"[{first}, {end}) of {instance.tensors[tensor].name}, there are "
+                            f"[{there[0]}, {sum(there)})"
+                        )
+        for tensor in regions.stored:
+            known, given = instance.tensors[tensor], 0
+            shares = dealt(known.shape[axis], regions.cut.along(axis))
+            for (start, length), there in zip(shares, held[tensor], strict=True):
+                if start != given or not there[0] <= start < start + length <= sum(there):
+                    yield f"{known.name} along {letter} is not given out from {given} on"
+                given = start + length
+            if given != known.shape[axis]:
+                yield f"{known.name} along {letter} is given out up to {given}"
 
 
 def _positions(table: Timetable) -> Iterator[str]:

@@ -21,6 +21,8 @@ from stagepack.instances.groups.chip import LaneChip
 from stagepack.instances.groups.operators import Few, Operator, Shape, Size, five
 from stagepack.instances.groups.words import (
     KIND,
+    Coordinates,
+    Interpolation,
     Objective,
     OperatorKind,
     Order,
@@ -32,7 +34,8 @@ from stagepack.instances.groups.words import (
 HALF = 0.5
 """Part of an input's rows that slices may read again, where nothing else is said."""
 
-LATER = {"timesteps": Timesteps.NEAREST, "order": Order.GIVEN, "rates": {}}
+SAMPLING = {"interpolation": Interpolation.LINEAR, "coordinates": Coordinates.HALF_PIXEL}
+LATER = {"timesteps": Timesteps.NEAREST, "order": Order.GIVEN, "rates": {}, **SAMPLING}
 """What was first said of instances, and of parts of them, when some had fingerprints, which what is
 usual leaves as is."""
 

@@ -26,11 +26,8 @@ from stagepack.instances.groups.operators import (
     buffer_bytes,
     compute_cycles,
 )
-from stagepack.instances.groups.words import OperatorKind
+from stagepack.instances.groups.taps import Box, needed
 from stagepack.instances.violation import Violation
-
-Box = tuple[tuple[int, int], ...]
-"""Ranges [from, to) on n, c, d, h, w."""
 
 MOST = 20
 """So many violations are told."""
@@ -416,55 +413,3 @@ def tiled(boxes: Sequence[Box], shape: Sequence[int]) -> tuple[bool, bool]:
             inner[at].append(tuple(rest))
     known = [tiled(part, shape[1:]) for part in inner]
     return all(complete for complete, _ in known), any(twice for _, twice in known)
-
-
-def needed(operator: Operator, which: int, box: Box, sources: Sequence[Shape]) -> Box:
-    """Return the ranges of an input that ranges of the output are computed from; some are empty.
-
-    Parameters
-    ----------
-    operator : Operator
-    which : int
-        Which of its inputs.
-    box : Box
-        Of what it writes.
-    sources : sequence of Shape
-        Shapes of its inputs.
-    """
-    found = []
-    for axis, (first, end) in enumerate(box):
-        size = sources[which][axis]
-        low, high = _taps(operator, which, axis, first, end, sources)
-        found.append((max(low, 0), min(high, size)))
-    return tuple(found)
-
-
-def _taps(
-    operator: Operator, which: int, axis: int, first: int, end: int, sources: Sequence[Shape]
-) -> tuple[int, int]:
-    """Return where the first tap of the first value lies, and the last of the last, on an axis."""
-    kind, letter, size = operator.kind, AXES[axis], sources[which][axis]
-    if letter == "d" or letter in operator.whole:
-        return 0, size
-    if letter in "hw":
-        at = "hw".index(letter)
-        stride, before = operator.stride[at], operator.padding[2 * at]
-        reach = (operator.kernel[at] - 1) * operator.dilation[at]
-        match kind:
-            case OperatorKind.GLOBAL_POOL:
-                return 0, size
-            case OperatorKind.CONV | OperatorKind.POOL:
-                return first * stride - before, (end - 1) * stride - before + reach + 1
-            case OperatorKind.DECONV:  # row r of the input adds to r * stride - before + tap
-                return -((reach - before - first) // stride), (end - 1 + before) // stride + 1
-            case OperatorKind.UPSAMPLE:
-                return first // operator.scale[at], (end - 1) // operator.scale[at] + 1
-            case OperatorKind.MATMUL if letter == "wh"[which]:
-                return 0, size
-    if letter == "c" and kind in (OperatorKind.CONV, OperatorKind.DECONV):
-        made, read = operator.full[1] // operator.groups, size // operator.groups
-        return first // made * read, ((end - 1) // made + 1) * read
-    if letter == "c" and kind == OperatorKind.CONCAT:
-        before = sum(source[1] for source in sources[:which])
-        return first - before, end - before
-    return (0, 1) if size == 1 else (first, end)

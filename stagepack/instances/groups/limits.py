@@ -12,7 +12,7 @@ from stagepack.errors import InputError
 from stagepack.instances.groups.chip import aligned, exact
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.operators import AXES, H, Shape, W, compute_cycles, macs, pace
-from stagepack.instances.groups.words import Slicing
+from stagepack.instances.groups.words import OperatorKind, Slicing
 from stagepack.instances.words import LARGEST
 
 COPIES = 3
@@ -41,6 +41,9 @@ def refuse_large(whole: GroupingData) -> None:
     for at, operator in enumerate(whole.operators):
         place, sources, full = f"operators[{at}]", whole.sources(at), operator.full
         _below(macs(operator, sources), f"{operator.name} multiplies", f"{place}.shape")
+        for axis in (H, W) if operator.kind == OperatorKind.INTERPOLATE else ():
+            steps = 4 * full[axis] * sources[0][axis]
+            _below(steps, f"{operator.name}: steps of its grid", f"{place}.shape")
         known = pace(operator, sources, whole.chip)
         plane = math.prod(known.plane or full[H:]) * known.times
         _below(plane, f"{operator.name}: work of a plane by its rate, as a fraction", "chip.rates")

@@ -8,6 +8,8 @@ alone (*Backward-H* of the seed, for all axes)::
     deconvolution          from ceil((start - pt) / s) to floor((start + len + k_e - 2 - pt) / s),
                            pt = k_e - p - 1
     upsampling by u        from floor(start / u) to floor((start + len - 1) / u)
+    interpolation          from floor(x(start)) - q to ceil(x(start + len - 1)) + q; row r lies at
+                           x(r), see :class:`.words.Coordinates`; q = 0 (linear) or 1 (cubic)
     everything else        the same range, or all of what the operator needs whole
 
 clipped to what there is.  Of an input that has size 1 where the output has more, all is read.
@@ -21,7 +23,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from stagepack.instances.groups.chip import LaneChip, aligned, exact
-from stagepack.instances.groups.words import OperatorKind
+from stagepack.instances.groups.words import Coordinates, Interpolation, OperatorKind
 
 N, C, D, H, W = range(5)
 AXES = "ncdhw"
@@ -78,6 +80,9 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Taps of the kernel along D.
     scale : (int, int)
         How many times as many rows and columns an upsampling writes.
+    interpolation : Interpolation
+    coordinates : Coordinates
+        Of an interpolation; where as many rows, or columns, are written as read it copies them.
     even : bool
         Whether parts of an upsampling must begin and end where a row or column is repeated anew.
     whole : str
@@ -105,6 +110,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     groups: Size = 1
     depth: Size = 1
     scale: Pair = (1, 1)
+    interpolation: Interpolation = Interpolation.LINEAR
+    coordinates: Coordinates = Coordinates.HALF_PIXEL
     even: bool = False
     whole: str = ""
     in_place: bool = False
@@ -124,6 +131,10 @@ def five(shape: tuple[int, ...]) -> Shape:
     n, c, *rest = shape
     d, h, w = rest if len(rest) == 3 else (1, *rest)
     return n, c, d, h, w
+
+
+AROUND = {Interpolation.LINEAR: 0, Interpolation.CUBIC: 1}
+"""Rows that an interpolation reads beyond those between which it lies."""
 
 
 # ---------------------------------------------------------------------- what a range reads
@@ -170,6 +181,11 @@ def reads(
     elif axis in (H, W) and kind == OperatorKind.UPSAMPLE:
         factor = operator.scale[axis - H]
         first, end = start // factor, (start + length - 1) // factor + 1
+    elif axis in (H, W) and interpolates(operator, axis, size):
+        step, shift, unit = grid(operator, axis, size)
+        around = AROUND[operator.interpolation]
+        first = (start * step + shift) // unit - around
+        end = -(-((start + length - 1) * step + shift) // unit) + around + 1
     else:
         first, end = start, start + length
         if size == 1 and operator.full[axis] > 1:
@@ -183,6 +199,30 @@ def _window(operator: Operator, axis: int) -> tuple[int, int, int]:
     at = axis - H
     kernel = (operator.kernel[at] - 1) * operator.dilation[at] + 1
     return kernel, operator.stride[at], operator.padding[2 * at]
+
+
+def interpolates(operator: Operator, axis: int, size: int) -> bool:
+    """Whether an operator interpolates rows or columns, of which it reads `size`."""
+    return operator.kind == OperatorKind.INTERPOLATE and operator.full[axis] != size
+
+
+def grid(operator: Operator, axis: int, size: int) -> tuple[int, int, int]:
+    """Return step, shift, unit: row r of an interpolation lies at (r * step + shift) / unit.
+
+    Parameters
+    ----------
+    operator : Operator
+    axis : int
+        H or W.
+    size : int
+        Of the input on this axis.
+    """
+    made, where = operator.full[axis], operator.coordinates
+    if where == Coordinates.ALIGN_CORNERS:
+        return size - 1, 0, max(made - 1, 1)
+    if where == Coordinates.ASYMMETRIC or (made == 1 and where == Coordinates.PYTORCH_HALF_PIXEL):
+        return size, 0, made
+    return 2 * size, size - made, 2 * made
 
 
 def needs_all(operator: Operator, which: int, axis: int) -> bool:
@@ -271,6 +311,9 @@ def pace(operator: Operator, sources: tuple[Shape, ...], chip: LaneChip) -> Pace
         inner, dense = sources[0][C] // operator.groups, True
     elif kind == OperatorKind.GLOBAL_POOL:
         plane = sources[0][H], sources[0][W]
+    elif kind == OperatorKind.INTERPOLATE:
+        each = 2 + 2 * AROUND[operator.interpolation]
+        taps = math.prod(each for axis in (H, W) if interpolates(operator, axis, sources[0][axis]))
     elif kind not in (OperatorKind.CONV, OperatorKind.DECONV, OperatorKind.POOL):
         taps = operator.passes
     if kind in chip.rates:

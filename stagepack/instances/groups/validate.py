@@ -29,6 +29,8 @@ from stagepack.instances.groups.operators import (
 )
 from stagepack.instances.groups.words import OperatorKind
 
+MOST_ROWS = 2**31 + 1
+"""One more than any tensor has."""
 T = TypeVar("T")
 WordT = TypeVar("WordT", bound=StrEnum)
 
@@ -298,6 +300,8 @@ def _spatial(operator: Operator, source: Shape, axis: int) -> range:
         return range(1, 2)
     if kind == OperatorKind.UPSAMPLE:
         return range(size * operator.scale[at], size * operator.scale[at] + 1)
+    if kind == OperatorKind.INTERPOLATE:
+        return range(1, MOST_ROWS)
     kernel = (operator.kernel[at] - 1) * operator.dilation[at] + 1
     padding, stride = sum(operator.padding[2 * at : 2 * at + 2]), operator.stride[at]
     if kind == OperatorKind.DECONV:  # with or without output padding

@@ -22,7 +22,9 @@ class OperatorKind(StrEnum):
     GLOBAL_POOL = "global-pool"
     """Over all rows and columns."""
     UPSAMPLE = "upsample"
-    """Each value repeated, or interpolated from its nearest."""
+    """Each value repeated."""
+    INTERPOLATE = "interpolate"
+    """Rows and columns at positions between those that are read: more or fewer of them."""
     ELEMENTWISE = "elementwise"
     """Value by value of one or several inputs, of equal sizes or of size 1 on some axes."""
     CONCAT = "concat"
@@ -33,6 +35,28 @@ class OperatorKind(StrEnum):
     """Value by value, but with figures of whole ranges: softmax, norms (see ``whole``)."""
     OTHER = "other"
     """Anything else: it runs from and to global memory, in a group of its own."""
+
+
+class Interpolation(StrEnum):
+    """From how many rows, and columns, around its position a value is interpolated."""
+
+    LINEAR = "linear"
+    """From the two between which it lies, or the one on which it lies."""
+    CUBIC = "cubic"
+    """From one more on either side."""
+
+
+class Coordinates(StrEnum):
+    """Where rows, and columns, of an interpolation lie among those that are read."""
+
+    HALF_PIXEL = "half-pixel"
+    """Row r of b, read from a: at (r + 1/2) * a / b - 1/2."""
+    PYTORCH_HALF_PIXEL = "pytorch-half-pixel"
+    """The same, but at 0 where there is only one."""
+    ALIGN_CORNERS = "align-corners"
+    """At r * (a - 1) / (b - 1): the first on the first, the last on the last."""
+    ASYMMETRIC = "asymmetric"
+    """At r * a / b."""
 
 
 class Objective(StrEnum):

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stagepack.formulations.groups import CpSat
+from stagepack.formulations.groups.frame import Frame
 from stagepack.heuristics.groups.placement import place
-from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.groups import GroupingSolution, LayerGrouping, Operator, OperatorKind
 from stagepack.result import Status
 from tests.formulations.engines import solve
 from tests.formulations.groups.definitions import tried, yes
-from tests.instances.groups.networks import networks
+from tests.instances.groups.networks import add, grouping, networks
 
 
 @given(networks(most=2), st.integers(1, 4), st.integers(10, 120), st.sampled_from([1.0, 0.5]))
@@ -56,3 +57,17 @@ def test_a_plan_is_a_point_of_the_model(network: LayerGrouping, parts: int) -> N
     again = solve(model, fixed=model.hint(best))
     assert again.values is not None
     assert network.evaluate(model.decode(again.values)) == network.evaluate(best)
+
+
+def test_nothing_is_written_over_what_has_other_values() -> None:
+    """Equal bytes of a lane are not enough: one value for all is read for each that is written."""
+    few = Operator(name="p", kind=OperatorKind.GLOBAL_POOL, inputs=("x",), shape=(1, 8, 1, 1))
+    gate = add("s", "p", "x", channels=8, rows=2)
+    table = GroupingSolution((0, 2), ((1, 1, 1, 1),)).timetable(grouping([few, gate], rows=2), 0)
+    assert len({buffer.lane_bytes for buffer in table.buffers}) == 1
+    assert Frame(table).over() == []
+    after = add("t", "s", channels=8, rows=2)
+    whole = grouping([few, gate, after], rows=2)
+    table = GroupingSolution((0, 3), ((1, 1, 1, 1),)).timetable(whole, 0)
+    assert [(frame.lives[a].tensor, frame.lives[b].tensor) for frame in [Frame(table)]
+            for a, b in frame.over()] == [(1, 2)]  # fmt: skip

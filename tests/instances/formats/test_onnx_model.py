@@ -129,6 +129,8 @@ def model(
     for name, shape in (weights or {}).items():
         if name.startswith("shape"):
             made = onnx.helper.make_tensor(name, onnx.TensorProto.INT64, [len(shape)], shape)
+        elif name == "scales":
+            made = onnx.helper.make_tensor(name, tensor, [len(shape)], shape)
         else:
             made = onnx.helper.make_tensor(name, tensor, shape, [0.5] * math.prod(shape))
         known.append(made)
@@ -270,7 +272,7 @@ def test_a_block_of_a_transformer(tmp_path: Path) -> None:
             [node("Resize", "x _ _ shape", "y", mode="linear")],
             {"x": [1, 8, 4, 4]},
             {"shape": [1, 8, 8, 8]},
-            [("other", (1, 8, 8, 8))],
+            [("interpolate", (1, 8, 8, 8))],
         ),
         ([node("Identity", "x", "y")], {"x": [1, 8, 4, 4]}, {}, [("other", (1, 8, 4, 4))]),
         (
@@ -303,6 +305,56 @@ def test_kinds_that_networks_use(
     whole = read(model(tmp_path, nodes, shapes, weights))
     assert [(str(op.kind), op.shape) for op in whole.operators] == found
     assert sp.solve(whole).status is sp.Status.OPTIMAL
+
+
+# attributes, scales or sizes, rows that are read -> kind and fields
+RESIZES: list[tuple[dict[str, Any], list[float], int, str, dict[str, Any]]] = [
+    ({"mode": "linear"}, [1, 1, 2.0, 1.5], 4, "interpolate", {"coordinates": "half-pixel"}),
+    ({"mode": "linear"}, [1, 1, 1.3, 1.3], 4, "other", {}),  # 5 rows, not 5.2
+    (
+        {"mode": "cubic", "coordinate_transformation_mode": "align_corners"},
+        [1, 8, 7, 7],
+        4,
+        "interpolate",
+        {"coordinates": "align-corners", "interpolation": "cubic"},
+    ),
+    (
+        {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"},
+        [1, 8, 7, 7],
+        4,
+        "other",
+        {},
+    ),
+    ({"mode": "linear", "antialias": 1}, [1, 8, 2, 2], 4, "other", {}),
+    ({"mode": "nearest"}, [1, 1, 3.0, 2.0], 4, "upsample", {"scale": (3, 2)}),
+    (
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        [1, 1, 3.0, 3.0],
+        4,
+        "upsample",
+        {"scale": (3, 3)},
+    ),
+    ({"coordinate_transformation_mode": "asymmetric"}, [1, 1, 3.0, 3.0], 4, "other", {}),  # 2: 0.67
+    ({"mode": "nearest"}, [1, 8, 6, 6], 4, "other", {}),
+]
+
+
+@pytest.mark.parametrize(("said", "by", "rows", "kind", "fields"), RESIZES)
+def test_resizes(
+    tmp_path: Path,
+    said: dict[str, Any],
+    by: list[float],
+    rows: int,
+    kind: str,
+    fields: dict[str, Any],
+) -> None:
+    sizes = by[1] == 8
+    made = node("Resize", "x _ _ shape" if sizes else "x _ scales", "y", **said)
+    known: Tensors = {"shape" if sizes else "scales": by}
+    whole = read(model(tmp_path, [made], {"x": [1, 8, rows, rows]}, known))
+    operator = whole.operators[0]
+    assert operator.kind == kind
+    assert {name: getattr(operator, name) for name in fields} == fields
 
 
 def test_kinds_that_nobody_knows_are_named_with_those_that_are(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from stagepack.instances.groups import (
 )
 from stagepack.instances.groups.chip import aligned
 from stagepack.instances.groups.lmem import copies
+from stagepack.instances.groups.words import Coordinates, Interpolation
 
 CHIP = LaneChip(
     lanes=4,
@@ -164,7 +165,14 @@ def _several(draw: Any, name: str, read: Known, known: list[Known]) -> Operator:
 def _wholes(draw: Any, name: str, read: Known) -> Operator:
     """Return an operator that repeats values, or needs whole rows, columns or planes."""
     _, channels, rows = read
-    kind = draw(st.sampled_from(["upsample", "rows", "global-pool"]))
+    kind = draw(st.sampled_from(["upsample", "interpolate", "rows", "global-pool"]))
+    if kind == "interpolate":
+        made = draw(st.integers(1, 16))
+        words = {
+            "interpolation": draw(st.sampled_from(Interpolation)),
+            "coordinates": draw(st.sampled_from(Coordinates)),
+        }
+        return _made(name, kind, read[:1], channels, made, **words)
     if kind == "upsample" and rows <= 8:
         even = draw(st.booleans())
         return _made(name, kind, read[:1], channels, 2 * rows, scale=(2, 2), even=even)

@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 import stagepack as sp
 from stagepack.errors import InputError
-from stagepack.instances.groups import GroupingSolution, LayerGrouping, Operator, OperatorKind
+from stagepack.instances.groups import (
+    GroupingSolution,
+    LayerGrouping,
+    Operator,
+    OperatorKind,
+    regions,
+)
 from stagepack.instances.groups.check import _overlaps
 from stagepack.instances.groups.lmem import Copy, copies, in_place
+from stagepack.instances.groups.operators import H, reads
 from stagepack.instances.groups.timesteps import Buffer
 from tests.instances.groups.networks import CHIP, add, block, conv, grouping, stacked
 
@@ -151,6 +158,40 @@ def test_what_may_not_be_cut() -> None:
     assert "t can only run from global memory" in str(
         lone.check(GroupingSolution((0, 1), ((1, 1, 1, 1),), offsets=((),)))
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "words"),
+    [
+        (1, 0, "range 1 of b along H reads [3, 8) of a, there are [4, 8)"),
+        (0, 1, "range 0 of b along H reads [0, 5) of a, there are [0, 4)"),
+    ],
+)
+def test_slices_that_lack_rows_of_their_halo(
+    monkeypatch: pytest.MonkeyPatch,
+    whole: LayerGrouping,
+    plan: GroupingSolution,
+    before: int,
+    behind: int,
+    words: str,
+) -> None:
+    """The checker tells halos by itself: the rule that slices follow is not believed."""
+
+    def fewer(*given: Any) -> tuple[int, int]:
+        start, length = reads(*given)
+        halo = given[2] == H and length > 4
+        return start + before * halo, length - (before + behind) * halo
+
+    monkeypatch.setattr(regions, "reads", fewer)
+    broken = [found for found in whole.check(stacked(whole, plan)) if found.rule == "halo"]
+    assert words in str(broken)
+
+
+def test_slices_that_do_not_give_out_everything(
+    monkeypatch: pytest.MonkeyPatch, whole: LayerGrouping, plan: GroupingSolution
+) -> None:
+    monkeypatch.setattr(regions, "dealt", lambda size, parts: [(0, size // parts)] * parts)
+    assert "s along H is not given out from 4 on" in str(whole.check(stacked(whole, plan)))
 
 
 def test_h_is_cut_only_where_n_is_one() -> None:

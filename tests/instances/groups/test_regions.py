@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind
+from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
 from stagepack.instances.groups.operators import AXES, C, H, N, W, reads
 from stagepack.instances.groups.regions import Cut, Range, Regions, dealt
-from tests.instances.groups.networks import block, conv, grouping, networks
+from stagepack.instances.groups.words import Coordinates, Interpolation
+from tests.instances.groups.networks import FREELY, block, conv, grouping, networks
 
 CONV, POOL, DECONV = OperatorKind.CONV, OperatorKind.POOL, OperatorKind.DECONV
-UPSAMPLE, WHOLE = OperatorKind.UPSAMPLE, OperatorKind.GLOBAL_POOL
+UPSAMPLE, WHOLE, SUM = OperatorKind.UPSAMPLE, OperatorKind.GLOBAL_POOL, OperatorKind.ELEMENTWISE
 
 # kind, kernel, stride, padding, dilation, rows of the input, output range -> input range
 HALOS = [
@@ -137,6 +139,53 @@ def test_rows_that_are_repeated_are_read_once(
 ) -> None:
     operator = Operator(name="y", kind=UPSAMPLE, inputs=("x",), shape=(1, 1, 8, 8), scale=(2, 2))
     assert reads(operator, 0, H, *own, 4) == expected
+
+
+# interpolation, coordinates, rows of the input, of the output, output range -> input range
+INTERPOLATIONS = [
+    ("linear", "half-pixel", 4, 8, (0, 1), (0, 1)),  # a quarter before the first row
+    ("linear", "half-pixel", 4, 8, (0, 4), (0, 3)),  # the last at 1.25
+    ("linear", "half-pixel", 4, 8, (2, 3), (0, 3)),  # 0.75 to 1.75
+    ("linear", "half-pixel", 4, 8, (4, 4), (1, 3)),
+    ("linear", "half-pixel", 4, 8, (7, 1), (3, 1)),
+    ("linear", "half-pixel", 6, 9, (1, 2), (0, 3)),  # 0.5, 1.17
+    ("linear", "half-pixel", 6, 9, (3, 3), (1, 4)),  # 1.83, 2.5, 3.17
+    ("linear", "half-pixel", 8, 4, (1, 2), (2, 4)),  # 2.5, 4.5
+    ("linear", "half-pixel", 8, 1, (0, 1), (3, 2)),  # the middle
+    ("linear", "pytorch-half-pixel", 8, 1, (0, 1), (0, 1)),
+    ("linear", "pytorch-half-pixel", 4, 8, (2, 3), (0, 3)),
+    ("linear", "align-corners", 4, 7, (0, 3), (0, 2)),  # 0, 0.5, 1
+    ("linear", "align-corners", 4, 7, (3, 1), (1, 2)),
+    ("linear", "align-corners", 4, 7, (4, 1), (2, 1)),  # on row 2
+    ("linear", "align-corners", 4, 7, (4, 3), (2, 2)),
+    ("linear", "align-corners", 5, 1, (0, 1), (0, 1)),
+    ("linear", "asymmetric", 4, 8, (0, 4), (0, 3)),  # 0 to 1.5
+    ("linear", "asymmetric", 4, 8, (4, 4), (2, 2)),  # 2 to 3.5: below is nothing
+    ("cubic", "half-pixel", 8, 16, (8, 1), (2, 4)),  # 3.75
+    ("cubic", "half-pixel", 8, 16, (0, 4), (0, 4)),  # the last at 1.25
+    ("cubic", "half-pixel", 8, 16, (12, 4), (4, 4)),
+    ("cubic", "asymmetric", 8, 16, (7, 1), (2, 4)),  # 3.5
+    ("cubic", "align-corners", 8, 15, (5, 1), (1, 4)),  # 2.5
+    ("cubic", "half-pixel", 8, 8, (2, 3), (2, 3)),  # nothing lies between
+]
+
+
+@pytest.mark.parametrize(
+    ("interpolation", "coordinates", "size", "made", "own", "expected"), INTERPOLATIONS
+)
+def test_rows_that_are_interpolated(
+    interpolation: str, coordinates: str, size: int, made: int, own: Range, expected: Range
+) -> None:
+    operator = Operator(
+        name="y",
+        kind=OperatorKind.INTERPOLATE,
+        inputs=("x",),
+        shape=(1, 1, made, made),
+        interpolation=Interpolation(interpolation),
+        coordinates=Coordinates(coordinates),
+    )
+    assert reads(operator, 0, H, *own, size) == expected
+    assert reads(operator, 0, W, *own, size) == expected
 
 
 @pytest.mark.parametrize(
@@ -280,7 +329,25 @@ def taps(whole: LayerGrouping, at: int, which: int, axis: int, row: int) -> set[
             }
         elif kind == UPSAMPLE:
             found = {row // operator.scale[side]}
+        elif kind == OperatorKind.INTERPOLATE:
+            found = interpolated(operator, axis, row, size)
     return {source for source in found if 0 <= source < size}
+
+
+def interpolated(operator: Operator, axis: int, row: int, size: int) -> set[int]:
+    """Return the rows from which one is interpolated: those whose weight is not zero."""
+    made = operator.full[axis]
+    x = (row + Fraction(1, 2)) * Fraction(size, made) - Fraction(1, 2)
+    if operator.coordinates == Coordinates.ASYMMETRIC:
+        x = Fraction(row * size, made)
+    elif operator.coordinates == Coordinates.ALIGN_CORNERS:
+        x = Fraction(row * (size - 1), made - 1) if made > 1 else Fraction(0)
+    elif operator.coordinates == Coordinates.PYTORCH_HALF_PIXEL and made == 1:
+        x = Fraction(0)
+    reach = 2 if operator.interpolation == Interpolation.CUBIC else 1
+    weighty = {source for source in range(-3, size + 3) if abs(source - x) < reach}
+    weighty -= {source for source in weighty if abs(source - x) == 1}  # where cubics are zero
+    return {min(max(source, 0), size - 1) for source in weighty}
 
 
 def traced(whole: LayerGrouping, regions: Regions, axis: int, which: int) -> dict[int, set[int]]:
@@ -316,43 +383,72 @@ def test_ranges_hold_every_row_that_is_needed(whole: LayerGrouping, axis: int, p
                 assert rows <= set(range(start, start + length))
 
 
+Sizes = tuple[int, int]
+"""Rows and columns."""
+
+
 @st.composite
-def chains(draw: Any) -> LayerGrouping:
-    """Return windows without holes, one after the other, each at least as long as its stride."""
-    size = draw(st.integers(4, 20))
-    rows, operators = size, []
-    for at in range(draw(st.integers(1, 4))):
-        kernel = draw(st.integers(1, 5))
-        stride, padding = draw(st.integers(1, kernel)), draw(st.integers(0, kernel - 1))
-        kind = draw(st.sampled_from([CONV, POOL, DECONV, UPSAMPLE]))
-        fields: dict[str, Any] = {
-            "kernel": (kernel,) * 2,
-            "stride": (stride,) * 2,
-            "padding": (padding,) * 4,
-        }
+def branches(draw: Any) -> LayerGrouping:
+    """Return windows without holes, each at least as long as its stride, and sums of them.
+
+    Rows and columns have windows of their own; each reads any tensor before it.
+    """
+    known: list[tuple[str, Sizes]] = [("x", (draw(st.integers(4, 20)), draw(st.integers(4, 20))))]
+    operators: list[Operator] = []
+    for at in range(draw(st.integers(1, 6))):
+        read, sizes = draw(st.sampled_from(known[-3:]))
+        kind = draw(st.sampled_from([CONV, POOL, DECONV, UPSAMPLE, SUM, OperatorKind.INTERPOLATE]))
+        alike = [name for name, other in known if other == sizes]
+        reads = (read, draw(st.sampled_from(alike))) if kind == SUM else (read,)
+        windows = [draw(_window(kind, size)) for size in sizes]
+        made = windows[0][0], windows[1][0]
+        if not all(1 <= size <= 60 for size in made):
+            continue
+        kernels, strides, paddings = ([window[part] for window in windows] for part in (1, 2, 3))
+        fields: dict[str, Any] = {}
         if kind == UPSAMPLE:
-            rows, fields = rows * kernel, {"scale": (kernel,) * 2}
-        elif kind == DECONV:
-            rows = (rows - 1) * stride + kernel - 2 * padding
-        else:
-            rows = (rows + 2 * padding - kernel) // stride + 1
-        if not 1 <= rows <= 200:
-            break
-        reads = f"o{at - 1}" if at else "x"
+            fields = {"scale": tuple(kernels)}
+        elif kind == OperatorKind.INTERPOLATE:
+            fields = {"coordinates": draw(st.sampled_from(Coordinates))}
+        elif kind != SUM:
+            fields = {"kernel": tuple(kernels), "stride": tuple(strides)}
+            fields["padding"] = (*[paddings[0]] * 2, *[paddings[1]] * 2)
+        name = f"o{at}"
         operators.append(
-            Operator(name=f"o{at}", kind=kind, inputs=(reads,), shape=(1, 8, rows, rows), **fields)
+            Operator(name=name, kind=kind, inputs=reads, shape=(1, 8, *made), **fields)
         )
+        known.append((name, made))
     assume(operators)
-    return grouping(operators, rows=size)
+    source = Source(name="x", shape=(1, 8, *known[0][1]))
+    return LayerGrouping.from_arrays(operators, [source], **FREELY)
 
 
-@given(chains(), st.integers(1, 8))
-@settings(max_examples=200, deadline=None)
-def test_ranges_are_tight_without_holes(whole: LayerGrouping, parts: int) -> None:
-    regions = ranges(whole, H, parts)
-    assume(regions is not None)
-    assert regions is not None
+@st.composite
+def _window(draw: Any, kind: OperatorKind, size: int) -> tuple[int, int, int, int]:
+    """Return how many rows a window makes of others, its kernel, stride and padding."""
+    kernel = draw(st.integers(1, 5))
+    stride, padding = draw(st.integers(1, kernel)), draw(st.integers(0, kernel - 1))
+    made = {
+        SUM: size,
+        UPSAMPLE: size * kernel,
+        OperatorKind.INTERPOLATE: size + stride,
+        DECONV: (size - 1) * stride + kernel - 2 * padding,
+    }
+    return made.get(kind, (size + 2 * padding - kernel) // stride + 1), kernel, stride, padding
+
+
+@given(branches(), st.sampled_from([H, W]), st.integers(1, 8))
+@settings(max_examples=300, deadline=None)
+def test_ranges_are_tight_without_holes(whole: LayerGrouping, axis: int, parts: int) -> None:
+    """No range has a row that nothing needs, but between those that different readers need."""
+    found = ranges(whole, axis, parts)
+    assume(found is not None)
+    assert found is not None
+    chain = all(len(tensor.readers) < 2 for tensor in whole.tensors)
     for which in range(parts):
-        for tensor, rows in traced(whole, regions, H, which).items():
-            start, length = regions.along(H)[tensor][which]
-            assert rows == set(range(start, start + length))
+        for tensor, rows in traced(whole, found, axis, which).items():
+            if tensor in found.along(axis):
+                start, length = found.along(axis)[tensor][which]
+                assert (min(rows), max(rows) + 1) == (start, start + length)
+                if chain:
+                    assert rows == set(range(start, start + length))
