@@ -308,7 +308,7 @@ def test_kinds_that_networks_use(
 
 
 # attributes, scales or sizes, rows that are read -> kind and fields
-RESIZES: list[tuple[dict[str, Any], list[float], int, str, dict[str, Any]]] = [
+RESIZES: list[tuple[dict[str, Any], list[Any], int, str, dict[str, Any]]] = [
     ({"mode": "linear"}, [1, 1, 2.0, 1.5], 4, "interpolate", {"coordinates": "half-pixel"}),
     ({"mode": "linear"}, [1, 1, 1.3, 1.3], 4, "other", {}),  # 5 rows, not 5.2
     (
@@ -343,7 +343,7 @@ RESIZES: list[tuple[dict[str, Any], list[float], int, str, dict[str, Any]]] = [
 def test_resizes(
     tmp_path: Path,
     said: dict[str, Any],
-    by: list[float],
+    by: list[Any],
     rows: int,
     kind: str,
     fields: dict[str, Any],
