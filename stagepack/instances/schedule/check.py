@@ -6,6 +6,7 @@ operations and arcs on which the algorithms work.  O(operations log(operations))
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
@@ -21,6 +22,8 @@ LISTED = 100
 """Violations of one rule that are listed; more are counted."""
 BLOCK = 2**14
 """Operations that are looked at together, at least, where there are as many: caches hold them."""
+FEWEST = 2**8
+"""Operations of a row that are looked at together, at least, where there are as many."""
 LATEST = 2**62
 """No operation may start at or after this."""
 
@@ -173,12 +176,6 @@ class Rows:
         self.change = np.stack(changes[: self.kinds], 1).ravel()
         self.device = np.repeat(instance.devices, self.kinds)
 
-    def operations(self, part: Array) -> Array:
-        """Return the indices of all operations of the rows `part`, row after row."""
-        counts = self.count[part]
-        ahead = self.first[part] - (np.cumsum(counts) - counts)
-        return np.asarray(np.arange(counts.sum()) + np.repeat(ahead, counts))
-
     def name(self, operation: int) -> str:
         """Name the operation with this index."""
         stage, kind, i = self.place(operation)
@@ -198,6 +195,22 @@ def _parts(sizes: Array) -> Iterator[tuple[int, int]]:
         high = max(low + 1, int(np.searchsorted(sums, begun + BLOCK, side="right")))
         yield low, high
         low = high
+
+
+def _stretches(sizes: Array) -> Iterator[tuple[slice, int, Array]]:
+    """Yield which things, how much of each came before, and how much of each follows.
+
+    About `BLOCK` in all: several small things together, a long one bit by bit.
+    """
+    for low, high in _parts(sizes):
+        for skipped in range(0, int(sizes[low:high].max()), BLOCK):
+            yield slice(low, high), skipped, np.minimum(sizes[low:high] - skipped, BLOCK)
+
+
+def _runs(first: Array, counts: Array) -> Array:
+    """Return counts[r] whole numbers from first[r] on, run after run."""
+    ahead = first - (np.cumsum(counts) - counts)
+    return np.asarray(np.arange(counts.sum()) + np.repeat(ahead, counts))
 
 
 def _by_device(instance: ScheduleData) -> list[list[int]]:
@@ -355,6 +368,8 @@ def shape(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Violation
         return (
             Violation("shape", f"{start.shape} {start.dtype} for {kinds * sum(wanted)} operations"),
         )
+    if start.min() >= 0 and start.max() < LATEST:
+        return ()
     rows = Rows(instance)
     outside = np.flatnonzero((start < 0) | (start >= LATEST))
     return _limited(
@@ -383,9 +398,9 @@ def _dependencies(rows: Rows, start: Array) -> list[Violation]:
     rules = ("forward-dependency", "backward-dependency", "weight-dependency")
     needed, then, lag = _needs(rows)
     found: list[Violation] = []
-    for low, high in _parts(rows.count[then]):
-        pair, counts = slice(low, high), rows.count[then[low:high]]
-        later, earlier = rows.operations(then[pair]), rows.operations(needed[pair])
+    for pair, skipped, counts in _stretches(rows.count[then]):
+        later = _runs(rows.first[then[pair]] + skipped, counts)
+        earlier = _runs(rows.first[needed[pair]] + skipped, counts)
         begin = start[later]
         end = start[earlier] + np.repeat(rows.duration[needed[pair]], counts)
         arrives = end + np.repeat(lag[pair], counts)
@@ -420,38 +435,90 @@ def _needs(rows: Rows) -> tuple[Array, Array, Array]:
 
 
 def _suspects(rows: Rows, start: Array) -> tuple[list[int], list[int]]:
-    """Return the devices on which operations overlap, and those that hold more than their limit.
+    """Return the devices on which operations overlap, and those that hold more than their limit."""
+    return _clashing(rows, start), _overfull(rows, start)
 
-    Operations in the order of their starts overlap nowhere if none does with the next one.
+
+def _clashing(rows: Rows, start: Array) -> list[int]:
+    """Return the devices on which operations overlap.
+
+    In the order of their starts they overlap nowhere if none does with the next one.
     """
-    instance = rows.instance
+    found: set[int] = set()
+    device, end = -1, 0  # of the operation before
+    for begin, row in _in_order(rows, start, 0 * rows.duration):
+        devices, ends = rows.device[row], begin + rows.duration[row]
+        if devices[0] == device and begin[0] < end:
+            found.add(device)
+        clash = (begin[1:] < ends[:-1]) & (devices[1:] == devices[:-1])
+        found.update(devices[1:][clash].tolist())
+        device, end = int(devices[-1]), int(ends[-1])
+    return sorted(found)
+
+
+def _overfull(rows: Rows, start: Array) -> list[int]:
+    """Return the devices that hold more than their limit."""
+    limit = rows.instance.limit
+    if limit is None:
+        return []
+    found: set[int] = set()
+    device, held = -1, 0  # after the operation before
+    for moment, row in _in_order(rows, start, np.where(rows.change > 0, 0, rows.duration)):
+        devices, change = rows.device[row], rows.change[row]
+        if devices[0] == device:
+            change[0] += held
+        level, apart = np.cumsum(change), devices[1:] != devices[:-1]
+        first = np.append(0, 1 + np.flatnonzero(apart))
+        level -= np.repeat((level - change)[first], np.diff(first, append=len(row)))
+        lasting = np.append(apart | (moment[1:] > moment[:-1]), True)  # of those at one moment
+        found.update(devices[lasting & (level > limit[devices])].tolist())
+        device, held = int(devices[-1]), int(level[-1])
+    return sorted(found)
+
+
+def _in_order(rows: Rows, start: Array, later: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield moments and rows of operations, device by device, in the order of the moments.
+
+    Some at a time, so that caches hold them.
+
+    Parameters
+    ----------
+    rows : Rows
+    start : ndarray of int64, shape (n,)
+    later : ndarray of int64, shape (rows,)
+        What the moments of operations come after their starts.
+    """
     by = np.argsort(rows.device, kind="stable")
     last = np.cumsum(np.bincount(rows.device))
     sizes = np.diff(np.cumsum(rows.count[by])[last - 1], prepend=0)
-    clashing: list[int] = []
-    overfull: list[int] = []
     for low, high in _parts(sizes):
         part = by[last[low - 1] if low else 0 : last[high - 1]]
-        counts = rows.count[part]
-        begin = start[rows.operations(part)]
-        end = begin + np.repeat(rows.duration[part], counts)
-        device = np.repeat(rows.device[part], counts)
-        order = _ordered(begin, device)
-        apart = device[1:] != device[:-1]  # in the order, too, for it begins with the devices
-        clash = (begin[order[1:]] < end[order[:-1]]) & ~apart
-        clashing += np.unique(device[1:][clash]).tolist()
-        if instance.limit is None:
-            continue
-        change = np.repeat(rows.change[part], counts)
-        moment = np.where(change > 0, begin, end)
-        order = _ordered(moment, device)
-        level = np.cumsum(change[order])
-        before = np.concatenate([[0], level[:-1]])[np.concatenate([[True], apart])]
-        level -= np.repeat(before, sizes[low:high])
-        moment = moment[order]
-        lasting = np.append(apart | (moment[1:] > moment[:-1]), True)  # of those at one moment
-        overfull += np.unique(device[lasting & (level > instance.limit[device])]).tolist()
-    return clashing, overfull
+        bounds = [rows.first[part], rows.first[part + 1]]
+        if high == low + 1:
+            bounds[1:1] = _spells(rows, start, later, part)
+        for first, end in itertools.pairwise(bounds):
+            row = np.repeat(part, end - first)
+            moment = start[_runs(first, end - first)] + later[row]
+            order = _ordered(moment, rows.device[row])
+            yield moment[order], row[order]
+
+
+def _spells(rows: Rows, start: Array, later: Array, part: Array) -> Array:
+    """Return what divides the rows of a device into spells, each before the next in time.
+
+    Every line holds the first operations of a spell, one a row; equal moments share a spell.
+    """
+    turns = [start[rows.first[r] : rows.first[r + 1]] for r in part.tolist()]
+    each = max(FEWEST, BLOCK // len(part))
+    sought = [turn[::each] + wait for turn, wait in zip(turns, later[part], strict=True)]
+    marks = np.unique(np.sort(np.concatenate(sought))[:: len(part)])[1:]
+    if len(marks) and any((turn[1:] < turn[:-1]).any() for turn in turns):
+        marks = marks[:0]  # only where each row is in order does a search find its place
+    found = [
+        first + np.searchsorted(turn, marks - wait)
+        for first, turn, wait in zip(rows.first[part], turns, later[part], strict=True)
+    ]
+    return np.stack(found, axis=1)
 
 
 def _ordered(moment: Array, device: Array) -> Array:

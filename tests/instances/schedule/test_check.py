@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
 from stagepack.instances.schedule.check import LISTED
 from tests.random_schedules import best, by_list, lone_microbatches, random_schedule
@@ -186,6 +187,7 @@ def test_moving_one_operation_is_found_out(seed: int, data: Any) -> None:
     assert (instance.check(moved) == ()) == right
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "BLOCK", data.draw(st.integers(1, 9)))
+        patch.setattr(check, "FEWEST", data.draw(st.integers(1, 3)))
         assert (instance.check(moved) == ()) == right
 
 
@@ -198,6 +200,30 @@ def test_what_is_right_takes_no_look_at_single_devices(monkeypatch: pytest.Monke
     assert instance.check(solution) == ()
     with pytest.raises(NameError):
         instance.check(ScheduleSolution.of(instance, solution.start // 2))
+
+
+def test_long_rows_are_looked_at_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Millions of operations were sorted at once: most of the time went to memory never seen."""
+    instance = unit(1, 500, memory_forward=1, memory_backward=-1, limit=1)
+    monkeypatch.setattr(check, "BLOCK", 64)
+    monkeypatch.setattr(check, "FEWEST", 8)
+    sorted_at_once: list[int] = []
+
+    def ordered(moment: Array, device: Array) -> Array:
+        sorted_at_once.append(len(moment))
+        return np.lexsort((moment, device))
+
+    monkeypatch.setattr(check, "_ordered", ordered)
+    solution = lone_microbatches(instance)
+    assert instance.check(solution) == ()
+    assert sum(sorted_at_once) == 2 * len(solution.start)
+    assert max(sorted_at_once) <= 4 * 64
+    late = solution.start.copy()
+    late[250] += 1  # the F of one microbatch in the midst
+    assert {found.rule for found in instance.check(ScheduleSolution.of(instance, late))} == {
+        "overlap",
+        "backward-dependency",
+    }
 
 
 def slowly_right(instance: PipelineSchedule, solution: ScheduleSolution) -> bool:
