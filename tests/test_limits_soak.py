@@ -11,7 +11,8 @@ import pytest
 from benchmarks import soak_limits
 from benchmarks.hostile import FAMILIES
 from benchmarks.soak_limits import Cell, Wait, Watch, soak, verdict
-from stagepack.heuristics.schedule.effort import Effort
+from stagepack.heuristics.schedule import effort
+from stagepack.instances.schedule import ScheduleSolution
 from stagepack.progress import Progress
 from stagepack.solve import REGISTRY
 
@@ -101,14 +102,14 @@ def test_what_is_known_is_about_what_there_is() -> None:
 def test_places_are_where_questions_come_from_not_where_they_are_handed_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    progress: Progress[object] = Progress(lambda _: 0, lambda _: ())
+    progress: Progress[ScheduleSolution] = Progress(lambda _: 0, lambda _: ())
     told: list[str] = []
 
     def asked() -> None:
         told.append(soak_limits._place(sys._getframe(1)))
 
     monkeypatch.setattr(progress, "stop_reason", asked)
-    Effort(progress).look()
+    effort.looking(progress)(0)
     assert told[0].startswith("tests/test_limits_soak:")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stagepack.errors import InputError
 from stagepack.heuristics import effort
 from stagepack.heuristics.schedule import greedy, modulo, rules
-from stagepack.heuristics.schedule.effort import OFFER, RATE, Effort
+from stagepack.heuristics.schedule.effort import OFFER, RATE
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
@@ -233,10 +233,8 @@ def test_searches_go_on_from_the_start_they_are_given(
 def test_auto_searches_a_period_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float | None] = []
 
-    def record(
-        _: PipelineSchedule, progress: Progress[ScheduleSolution], __: object, effort: Effort
-    ) -> None:
-        asked.append(effort.left)
+    def record(_: object, progress: Progress[ScheduleSolution], __: object) -> None:
+        asked.append(effort.left())
         progress.interrupt()
 
     monkeypatch.setattr(modulo, "search", record)
@@ -355,10 +353,21 @@ def test_a_first_schedule_of_many_operations_takes_a_few_passes(
     monkeypatch.setattr(searches, "LARGE", 0)
     progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
     with effort.counting():
-        searches._plain(instance, Effort(progress))
+        searches._plain(instance, progress)
         steps = effort.spent() * RATE - OFFER
     assert progress.solution is not None
     assert steps < 20 * (len(instance.operations) + instance.operations.arcs)
+
+
+def test_a_rule_without_time_takes_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Millions of operations got better times than there was time for."""
+    instance = chain(3, 4, (5, 6, 4))
+    for name in ("best", "good"):
+        monkeypatch.delattr(Timing, name)
+    with pytest.raises(AttributeError):
+        solve(instance, "gpipe")
+    result = solve(instance, "gpipe", time_limit=1e-6)
+    assert (result.status, result.termination) == (Status.FEASIBLE, Termination.TIME_LIMIT)
 
 
 def test_gpipe_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,7 +383,7 @@ def test_gpipe_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = "".join("FBW"[kind] for kind in operations.kind[order[:24]])
     assert kinds == "FFFBWBWBWFFFBWBWBWFFBWBW"
     assert operations.stage[order[::24]].tolist() == [1, 3, 0, 2]
-    assert len(looks) > 12
+    assert looks[1:] == [24] * 4
     shared = chain(4, 8, (1, 1, 1), devices=[0, 0, 1, 1], limit=9)
     assert rules.in_groups(shared, looks.append) is None
     assert rules.in_groups(chain(4, 8, (1, 1, 1), limit=1), looks.append) is None

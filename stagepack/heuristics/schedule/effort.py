@@ -1,16 +1,15 @@
-"""What work on schedules costs, in steps, and what a search may spend of it.
+"""What work on schedules costs, in steps, and whether to go on after it.
 
 A step is about what a compiled loop takes for one arc of a longest path.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from stagepack.heuristics import effort
-from stagepack.instances.schedule import ScheduleSolution
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 
@@ -20,10 +19,12 @@ RATE = 90_000_000
 PART = 500_000
 """Operations, arcs or events in a kernel call: less than a tenth of a second."""
 
+ScheduleProgress = Progress[ScheduleSolution]
+
 Going = Callable[[int], bool]
 """Whether to go on, asked several times a second with the steps since the last time."""
 
-OFFER, CHECK = 100_000, 3
+OFFER, CHECK = 100_000, 2
 """Steps of checking a solution, and for each of its operations and of the arcs between them."""
 
 LONG = RATE // 10
@@ -46,55 +47,66 @@ class Settings(Protocol):
         """The limit of the run, for turning it into work."""
 
 
-class Effort:
-    """What a search may spend of the clock of work, and whom it asks whether to go on.
+def asking(progress: ScheduleProgress) -> Going:
+    """Return what counts steps, and says whether there is a reason and the time to go on."""
+
+    def keep_going(steps: int) -> bool:
+        effort.spend(steps / RATE)
+        return progress.keep_going() and effort.left() > 0
+
+    return keep_going
+
+
+def looking(progress: ScheduleProgress) -> Callable[[int], None]:
+    """Return what counts steps, and raises :class:`Stopped` where the run is over.
+
+    One that has nothing yet is not over unless it is interrupted.
+    """
+    keep_going = asking(progress)
+
+    def look(steps: int) -> None:
+        going = keep_going(steps)
+        if progress.interrupted or not (going or progress.solution is None):
+            raise Stopped
+
+    return look
+
+
+def affords(instance: PipelineSchedule, progress: ScheduleProgress, steps: int = 0) -> bool:
+    """Whether so many steps, and then the check of a solution, end before the run."""
+    return progress.remaining * RATE >= steps + _checking(instance)
+
+
+def offer(
+    instance: PipelineSchedule,
+    progress: ScheduleProgress,
+    solution: ScheduleSolution,
+    source: str,
+) -> None:
+    """Offer a solution to the progress; its check counts as work.
+
+    Where there is one already, and not the time for a long check, the run is over.
 
     Parameters
     ----------
+    instance : PipelineSchedule
     progress : Progress
-    seconds : float
-        Of work, from now on.
-    arcs : int
-        Those of the instance that are checked.
+    solution : ScheduleSolution
+    source : str
+        Who found it.
     """
+    steps = _checking(instance)
+    if steps > LONG and progress.solution is not None and not affords(instance, progress):
+        progress.stop(Termination.TIME_LIMIT)
+        return
+    effort.spend(steps / RATE)
+    progress.offer(solution, source)
 
-    def __init__(self, progress: Progress[Any], seconds: float = math.inf, arcs: int = 0) -> None:
-        self.progress = progress
-        self.arcs = arcs
-        self._end = effort.spent() + seconds
 
-    def part(self, seconds: float) -> Effort:
-        """Return an effort that ends after work of some seconds, or with this one."""
-        return Effort(self.progress, min(seconds, self._end - effort.spent()), self.arcs)
-
-    @property
-    def left(self) -> float:
-        """Seconds that work may still stand for."""
-        return max(0.0, min(self._end - effort.spent(), effort.left()))
-
-    def offer(self, solution: ScheduleSolution, source: str) -> bool:
-        """Offer a solution to the progress; its check counts as work.
-
-        Where there is one already, and not the time for a long check, the run is over.
-        """
-        progress = self.progress
-        steps = OFFER + CHECK * (len(solution.start) + self.arcs)
-        if steps > LONG and progress.solution is not None and progress.remaining < steps / RATE:
-            progress.stop(Termination.TIME_LIMIT)
-            return False
-        effort.spend(steps / RATE)
-        return progress.offer(solution, source)
-
-    def keep_going(self, steps: int = 0) -> bool:
-        """Count steps; return whether there is a reason and the time to go on."""
-        effort.spend(steps / RATE)
-        return self.progress.keep_going() and self.left > 0
-
-    def look(self, steps: int = 0) -> None:
-        """Count steps; raise :class:`Stopped` where the run is over, unless it has nothing yet."""
-        going = self.keep_going(steps)
-        if self.progress.interrupted or not (going or self.progress.solution is None):
-            raise Stopped
+def _checking(instance: PipelineSchedule) -> int:
+    """Return the steps of checking a solution."""
+    operations = instance.operations
+    return OFFER + CHECK * (len(operations) + operations.arcs)
 
 
 class Looks:

@@ -23,8 +23,8 @@ from functools import cache
 import numpy as np
 
 from stagepack.heuristics.effort import spend
-from stagepack.heuristics.schedule import annealing, bounds, timing
-from stagepack.heuristics.schedule.effort import RATE, Effort, Looks, Settings
+from stagepack.heuristics.schedule import annealing, bounds, effort, timing
+from stagepack.heuristics.schedule.effort import RATE, Looks, Settings
 from stagepack.heuristics.schedule.greedy_kernels import Plan, Policy, Shop, list_schedule
 from stagepack.heuristics.schedule.ramps import Ramps
 from stagepack.heuristics.schedule.rules import depths
@@ -139,7 +139,6 @@ def search(
     instance: PipelineSchedule,
     progress: Progress[ScheduleSolution],
     settings: Settings,
-    effort: Effort | None = None,
 ) -> None:
     """Report ever better schedules to `progress` until it says stop.
 
@@ -152,25 +151,19 @@ def search(
     progress : Progress
     settings : Settings
         With `deterministic` it ends after a fixed amount of work.
-    effort : Effort, optional
-        Where its work is counted and limited; its own when absent.
     """
-    effort = effort or Effort(progress)
     if progress.bound is None:
         with progress.setup("loading kernels"):
             bounds.warm_up()
-        progress.raise_bound(*bounds.bound(instance, effort.keep_going))
+        progress.raise_bound(*bounds.bound(instance, effort.asking(progress)))
     with contextlib.suppress(Stopped):
-        _search(instance, progress, settings, effort)
+        _search(instance, progress, settings)
 
 
 def _search(
-    instance: PipelineSchedule,
-    progress: Progress[ScheduleSolution],
-    settings: Settings,
-    effort: Effort,
+    instance: PipelineSchedule, progress: Progress[ScheduleSolution], settings: Settings
 ) -> None:
-    run = OrderSearch(instance, progress, settings.seed, effort)
+    run = OrderSearch(instance, progress, settings.seed)
     if progress.solution is not None:
         run.adopt(progress.solution)
     run.first_round()
@@ -201,21 +194,16 @@ class OrderSearch:
     progress : Progress
         Where every improvement is offered.
     seed : int
-    effort : Effort, optional
-        What it may spend; what `progress` allows when left out.
     """
 
     def __init__(
-        self,
-        instance: PipelineSchedule,
-        progress: Progress[ScheduleSolution],
-        seed: int,
-        effort: Effort | None = None,
+        self, instance: PipelineSchedule, progress: Progress[ScheduleSolution], seed: int
     ) -> None:
         self.instance = instance
         self.progress = progress
-        self.effort = effort or Effort(progress)
-        self.lists = Lists(instance, look=self.effort.look)
+        self._looked = effort.looking(progress)
+        self.lists = Lists(instance, look=self._looked)
+        self._keep_going = effort.asking(progress)
         self.policy: Policy | None = None
         self._random = np.random.default_rng(seed)
         self._value = FAR  # of the best policy
@@ -235,7 +223,7 @@ class OrderSearch:
         lower = self.progress.bound
         for careful in (True, False):
             if not careful:
-                self.lists = Lists(self.instance, careful=False, look=self.effort.look)
+                self.lists = Lists(self.instance, careful=False, look=self._looked)
             first = careful and self.progress.solution is None
             known = None if lower is None else int(lower)
             for policy in policies(self.instance, known, Looks(self._look)):
@@ -250,7 +238,7 @@ class OrderSearch:
                 return
 
     def _look(self, steps: int) -> bool:
-        self.effort.look(steps)
+        self._looked(steps)
         return True
 
     def adopt(self, solution: ScheduleSolution) -> None:
@@ -286,7 +274,7 @@ class OrderSearch:
             return
         order = self._best_order
         if seed % 2 and self.policy is not None:
-            order = self.lists.order(self.policy, self.effort.keep_going)
+            order = self.lists.order(self.policy, self._keep_going)
         if order is not None and self.progress.keep_going():
             with self.progress.setup("loading kernels"):
                 annealing.warm_up()
@@ -296,7 +284,7 @@ class OrderSearch:
                 seed=seed,
                 # Moves get dear in large instances, where policies do better.
                 legs=min(annealing.LEGS, max(4, COOLED // len(order))),
-                keep_going=self.effort.keep_going,
+                keep_going=self._keep_going,
                 on_order=self._keep,
             )
 
@@ -305,8 +293,7 @@ class OrderSearch:
 
     def _try(self, policy: Policy, late: bool = False) -> int:
         """Return what a policy is worth, FAR where it gets stuck or time ends, unless `late`."""
-        going = self.effort.keep_going
-        order = self.lists.order(policy, self._uninterrupted if late else going)
+        order = self.lists.order(policy, self._uninterrupted if late else self._keep_going)
         if order is None:
             return FAR
         value = self._offer(order, "list scheduling")
@@ -324,10 +311,10 @@ class OrderSearch:
             raise ValueError("orders contradict one another")
         solution = ScheduleSolution.of(self.instance, start)
         value = int(self.instance.evaluate(solution))
-        self.effort.keep_going(evaluation(self.instance))
+        self._keep_going(evaluation(self.instance))
         if value < self._best:
             self._best, self._best_order = value, order
-            self.effort.offer(solution, source)
+            effort.offer(self.instance, self.progress, solution, source)
         return value
 
 

@@ -22,8 +22,8 @@ from functools import cache
 
 import numpy as np
 
-from stagepack.heuristics.schedule import annealing, bounds, greedy
-from stagepack.heuristics.schedule.effort import Effort, Settings
+from stagepack.heuristics.schedule import annealing, bounds, effort, greedy
+from stagepack.heuristics.schedule.effort import Settings
 from stagepack.heuristics.schedule.greedy import Lists, evaluation, policies_of, rounds
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Shop, W
 from stagepack.heuristics.schedule.modulo_kernels import place_best
@@ -71,7 +71,6 @@ def search(
     progress: Progress[ScheduleSolution],
     settings: Settings,
     start: ScheduleSolution | None = None,
-    effort: Effort | None = None,
 ) -> None:
     """Report ever better schedules to `progress` until it says stop.
 
@@ -84,13 +83,11 @@ def search(
         With `deterministic` it ends after a fixed amount of work.
     start : ScheduleSolution, optional
         Nothing worse is gone on from.
-    effort : Effort, optional
-        Where its work is counted and limited; its own when absent.
     """
     with progress.setup("loading kernels"):
         _warm_up(instance.objective is Objective.SPAN)
     with contextlib.suppress(Stopped):
-        _search(instance, progress, settings, start, effort or Effort(progress))
+        _search(instance, progress, settings, start)
 
 
 def _search(
@@ -98,11 +95,11 @@ def _search(
     progress: Progress[ScheduleSolution],
     settings: Settings,
     start: ScheduleSolution | None,
-    effort: Effort,
 ) -> None:
+    going = effort.asking(progress)
     if progress.bound is None:
-        progress.raise_bound(*bounds.bound(instance, effort.keep_going))
-    lists = Lists(instance, look=effort.look)
+        progress.raise_bound(*bounds.bound(instance, going))
+    lists = Lists(instance, look=effort.looking(progress))
     timing, shop = lists.timing, lists.shop
     m = int(instance.microbatches[0])
     least = int(instance.work.max()) // m
@@ -113,29 +110,29 @@ def _search(
     best = None if start is None else int(instance.evaluate(start))
     best_order = None if start is None else timing.order_of(start.start)
     for number in rounds(settings):
-        if not effort.keep_going():
+        if not going(0):
             return
         period = least
         while period <= sequence and (best is None or period * (m - 1) < best):
-            if not effort.keep_going():
+            if not going(0):
                 return
             tries = TRIES << min(number, 4)
-            if placed(shop, order, period, tries, random, time, effort.keep_going):
-                for source, found in _completed(lists, time, period, effort.keep_going):
+            if placed(shop, order, period, tries, random, time, going):
+                for source, found in _completed(lists, time, period, going):
                     starts = timing.best(found) if timing.fits(found) else None
                     if starts is None:
                         continue
                     solution = ScheduleSolution.of(instance, starts)
                     value = int(instance.evaluate(solution))
-                    effort.keep_going(evaluation(instance))
+                    going(evaluation(instance))
                     if best is None or value < best:
                         best, best_order = value, found
-                        effort.offer(solution, f"{source}, period {period:,}")
+                        effort.offer(instance, progress, solution, f"{source}, period {period:,}")
             period = max(period + 1, int(period * STEP))
         if best_order is None:
             progress.reason = "no period was found whose steady state is within memory"
             continue
-        if not effort.keep_going():
+        if not going(0):
             return
         if not annealing.affordable(timing):
             continue
@@ -145,8 +142,8 @@ def _search(
             timing,
             best_order,
             seed=settings.seed + number,
-            keep_going=effort.keep_going,
-            on_order=lambda found: _offer(timing, found, effort),
+            keep_going=going,
+            on_order=lambda found: _offer(timing, found, progress),
         )
         best = timing.value(best_order)
 
@@ -214,9 +211,9 @@ def _completed(
                 yield "modulo and lists", found
 
 
-def _offer(timing: Timing, order: Array, effort: Effort) -> None:
+def _offer(timing: Timing, order: Array, progress: Progress[ScheduleSolution]) -> None:
     solution = ScheduleSolution.of(timing.instance, _starts(timing, order))
-    effort.offer(solution, "modulo and annealing")
+    effort.offer(timing.instance, progress, solution, "modulo and annealing")
 
 
 def _starts(timing: Timing, order: Array) -> Array:

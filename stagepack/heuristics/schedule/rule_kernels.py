@@ -56,17 +56,11 @@ def unroll(
 
 @compiled
 def grouped(
-    base: Array,
-    microbatches: Array,
-    kinds: int,
-    size: int,
-    stages: Array,
-    ends: Array,
-    order: Array,
-    low: int,
-    high: int,
-) -> None:
-    """Write order[low:high]: `size` F's, then B (and W) of each, and again; stage by stage.
+    base: Array, microbatches: Array, kinds: int, size: int, stages: Array, order: Array, place: int
+) -> int:
+    """Write from `place` on `size` F's, then B (and W) of each, and again, of stage after stage.
+
+    Return the place behind.
 
     Parameters
     ----------
@@ -74,26 +68,20 @@ def grouped(
         Those of :class:`.operations.Operations`.
     size : int
         Microbatches of a group.
-    stages : ndarray of int64, shape (p,)
+    stages : ndarray of int64
         The stages as they run.
-    ends : ndarray of int64, shape (p,)
-        stages[i] is done at place ends[i] of `order`.
     order : ndarray of int64, shape (n,)
-    low, high : int
+    place : int
     """
-    turn = 0
-    while ends[turn] <= low:
-        turn += 1
-    for at in range(low, high):
-        if at == ends[turn]:
-            turn += 1
-        s = stages[turn]
+    for s in stages:
         m = microbatches[s]
-        group, place = divmod(at - ends[turn] + kinds * m, kinds * size)
-        begin = group * size
-        many = min(size, m - begin)
-        if place < many:
-            order[at] = base[s] + begin + place
-        else:
-            i, kind = divmod(place - many, kinds - 1)
-            order[at] = base[s] + (1 + kind) * m + begin + i
+        for begin in range(0, m, size):
+            end = min(m, begin + size)
+            for i in range(begin, end):
+                order[place] = base[s] + i
+                place += 1
+            for i in range(begin, end):
+                for kind in range(1, kinds):
+                    order[place] = base[s] + kind * m + i
+                    place += 1
+    return place

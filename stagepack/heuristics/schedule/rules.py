@@ -61,7 +61,10 @@ class Rule:
 
 
 def apply(
-    rule: Rule, instance: PipelineSchedule, look: Look | None = None
+    rule: Rule,
+    instance: PipelineSchedule,
+    look: Look | None = None,
+    affords: Callable[[int], bool] | None = None,
 ) -> tuple[ScheduleSolution | None, str]:
     """Return the best schedule with the orders of a rule, or None and the reason.
 
@@ -72,6 +75,8 @@ def apply(
     rule : Rule
     instance : PipelineSchedule
     look : Look, optional
+    affords : callable, optional
+        Whether so many steps of timing the orders end in time; see :meth:`.Timing.timely`.
     """
     from stagepack.heuristics.schedule.timing import Timing  # compiled code, loaded when used
 
@@ -89,7 +94,7 @@ def apply(
             f"{rule.name} needs {limit + int(excess[worst]):,} on {instance.device_name(worst)}, "
             f"{int(excess[worst]):,} more than the limit of {limit:,}"
         )
-    start = timing.best(order)
+    start = timing.timely(order, affords) if affords else timing.best(order)
     if start is None:
         return None, f"{rule.name} makes operations of this instance wait for one another"
     return ScheduleSolution.of(instance, start), ""
@@ -254,13 +259,15 @@ def in_groups(instance: PipelineSchedule, look: Look) -> Array | None:
         return None
     operations = instance.operations
     stages = np.argsort(instance.devices)
-    first = np.cumsum(operations.kinds * instance.microbatches[stages])
+    ends = np.cumsum(operations.kinds * operations.microbatches[stages])
     order = np.empty(len(operations), dtype=np.int64)
-    for low in range(0, len(order), PART):
-        high = min(len(order), low + PART)
-        base, m = operations.base, operations.microbatches
-        grouped(base, m, operations.kinds, size, stages, first, order, low, high)
-        look(high - low)
+    base, m = operations.base, operations.microbatches
+    done = place = 0
+    while place < len(order):
+        more = max(done + 1, int(np.searchsorted(ends, place + PART, side="right")))
+        written = grouped(base, m, operations.kinds, size, stages[done:more], order, place)
+        look(written - place)
+        done, place = more, written
     return order
 
 

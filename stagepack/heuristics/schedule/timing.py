@@ -225,6 +225,28 @@ class Timing:
             return self.short_spans(order)
         return self.earliest(order)
 
+    def timely(
+        self, order: Array, affords: Callable[[int], bool], *, quick: bool = False
+    ) -> Array | None:
+        """Return the best starts that time allows for these orders, the earliest in any case.
+
+        None when the orders contradict one another.
+
+        Parameters
+        ----------
+        order : ndarray of int64, shape (n,)
+        affords : callable
+            Whether so many steps, of an operation or an arc, end in time.
+        quick : bool
+            Good starts will do.
+        """
+        once = self.n + self.graph.arcs
+        if self.instance.objective is not Objective.SPAN:
+            return self.earliest(order)
+        if self.exact and not quick and affords((self.d + 2) * once):
+            return self.best(order)
+        return self.good(order) if affords(2 * once) else self.earliest(order)
+
     def value(self, order: Array) -> int | None:
         """Return the least objective value of these orders; None when they contradict."""
         start = self.best(order)

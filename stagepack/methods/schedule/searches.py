@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 from stagepack.formulations import schedule as formulations
-from stagepack.heuristics.effort import spend
-from stagepack.heuristics.schedule import bounds, greedy, modulo, rules, timing
-from stagepack.heuristics.schedule.effort import Effort
+from stagepack.heuristics.effort import left, lending, spend
+from stagepack.heuristics.schedule import bounds, effort, greedy, modulo, rules, timing
+from stagepack.heuristics.schedule.effort import ScheduleProgress
 from stagepack.heuristics.schedule.rules import RULES, apply, in_groups, one_by_one
 from stagepack.heuristics.schedule.timing import Timing, tighten
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
@@ -19,11 +19,10 @@ from stagepack.methods.effort import counted
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.methods.schedule.explain import conclude_infeasible
 from stagepack.methods.starts import offer_start
-from stagepack.progress import Progress, Stopped
+from stagepack.progress import Stopped
 from stagepack.result import Termination
 from stagepack.solvers import Engine
 
-ScheduleProgress = Progress[ScheduleSolution]
 Run = Callable[[PipelineSchedule, ScheduleProgress, Settings], None]
 
 WORK = 2.0
@@ -42,8 +41,8 @@ LARGE = 20_000
 """Operations from which on searches begin with the rules, which take the least time."""
 
 
-def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> Effort:
-    """Tell `progress` what is known without looking at operations; return what a run may spend.
+def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
+    """Tell `progress` what is known without looking at operations.
 
     Raises
     ------
@@ -59,16 +58,14 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> Effort:
         timing.warm_up(instance.objective is Objective.SPAN)
         rules.warm_up()
     progress.raise_bound(bounds.work_bound(instance), "work bound")
-    effort = Effort(progress)
-    effort.look(len(instance.order))  # both are found here, once for all that follows
-    effort.look(len(instance.operations.count))
-    effort.arcs = instance.operations.arcs
-    return effort
+    look = effort.looking(progress)
+    look(len(instance.order))  # both are found here, once for all that follows
+    look(len(instance.operations.count))
 
 
-def _bound(instance: PipelineSchedule, effort: Effort) -> None:
+def _bound(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     """Tell `progress` of all bounds that need no search, as far as time allows."""
-    effort.progress.raise_bound(*bounds.bound(instance, effort.keep_going))
+    progress.raise_bound(*bounds.bound(instance, effort.asking(progress)))
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -78,23 +75,29 @@ def _run_rule(name: str) -> Run:
     """Return the `run` of one rule."""
 
     def run(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
-        effort = _begin(instance, progress)
-        _given(instance, effort, settings)
-        solution, reason = apply(RULES[name], instance, effort.look)
+        def affords(steps: int) -> bool:
+            affordable = effort.affords(instance, progress, steps)
+            if not affordable:
+                progress.stop(Termination.TIME_LIMIT)
+            return affordable
+
+        _begin(instance, progress)
+        _given(instance, progress, settings)
+        solution, reason = apply(RULES[name], instance, effort.looking(progress), affords)
         if solution is not None:
-            effort.offer(solution, name)
+            effort.offer(instance, progress, solution, name)
             reason = RULES[name].remark(instance)
-        _bound(instance, effort)
+        _bound(instance, progress)
         progress.reason = reason
 
     return run
 
 
-def _offer_rule(name: str, instance: PipelineSchedule, effort: Effort) -> None:
-    progress = effort.progress
-    solution, reason = apply(RULES[name], instance, effort.look)
+def _offer_rule(name: str, instance: PipelineSchedule, progress: ScheduleProgress) -> None:
+    look, affords = effort.looking(progress), partial(effort.affords, instance, progress)
+    solution, reason = apply(RULES[name], instance, look, affords)
     if solution is not None:
-        effort.offer(solution, name)
+        effort.offer(instance, progress, solution, name)
     elif progress.solution is None:
         progress.reason = reason
 
@@ -103,60 +106,60 @@ PLAIN = {"gpipe in groups that fit": in_groups, "one microbatch after the other"
 """Orders that keep within the memory wherever most others do not."""
 
 
-def _rules(instance: PipelineSchedule, effort: Effort) -> None:
+def _rules(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     """Offer what every rule gives that applies; something, however late, where memory allows it.
 
     Where a rule takes long, what fits comes first.
     """
     if len(instance.operations) > LARGE:
-        _plain(instance, effort)
+        _plain(instance, progress)
     for name, rule in RULES.items():
-        if not rule.unsupported(instance) and effort.progress.keep_going():
-            _offer_rule(name, instance, effort)
+        if not rule.unsupported(instance) and progress.keep_going():
+            _offer_rule(name, instance, progress)
     if len(instance.operations) <= LARGE:
-        _plain(instance, effort)
+        _plain(instance, progress)
 
 
-def _plain(instance: PipelineSchedule, effort: Effort) -> None:
+def _plain(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     """Offer the first of `PLAIN` that is valid, unless there is a solution.
 
     This may be all there is time for, and late: large ones get times that are quickly found.
     """
-    progress = effort.progress
-    large = len(instance.operations) > LARGE
+    look, affords = effort.looking(progress), partial(effort.affords, instance, progress)
     for source, make in PLAIN.items():
         if progress.solution is None and not progress.interrupted:
             with progress.setup("loading kernels"):
                 rules.warm_up_groups()
-            timed = Timing(instance, effort.look)
-            order = make(instance, effort.look)
-            times = timed.good if large else timed.best
-            start = times(order) if order is not None and timed.fits(order) else None
+            timed = Timing(instance, look)
+            order = make(instance, look)
+            if order is None or not timed.fits(order):
+                continue
+            start = timed.timely(order, affords, quick=timed.n > LARGE)
             if start is not None:
-                effort.offer(ScheduleSolution.of(instance, start), source)
+                effort.offer(instance, progress, ScheduleSolution.of(instance, start), source)
                 progress.reason = ""
 
 
 def _searching(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Improve list schedules until time or patience ends."""
-    effort = _begin(instance, progress)
-    _given(instance, effort, settings)
+    _begin(instance, progress)
+    _given(instance, progress, settings)
     if len(instance.operations) > LARGE:
-        _rules(instance, effort)
-    _bound(instance, effort)
+        _rules(instance, progress)
+    _bound(instance, progress)
     if progress.keep_going() or progress.solution is None:
-        greedy.search(instance, progress, settings, effort)
+        greedy.search(instance, progress, settings)
 
 
 def _periodic(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Search a period for the steady state, and complete it at both ends."""
-    effort = _begin(instance, progress)
-    _given(instance, effort, settings)
+    _begin(instance, progress)
+    _given(instance, progress, settings)
     if len(instance.operations) > LARGE:
-        _rules(instance, effort)
-    _bound(instance, effort)
+        _rules(instance, progress)
+    _bound(instance, progress)
     if progress.keep_going():
-        modulo.search(instance, progress, settings, progress.solution, effort)
+        modulo.search(instance, progress, settings, progress.solution)
     _out_of_work(progress, settings)
 
 
@@ -169,15 +172,16 @@ def _out_of_work(progress: ScheduleProgress, settings: Settings) -> None:
 # ---------------------------------------------------------------------- where to start
 
 
-def _start(instance: PipelineSchedule, effort: Effort, settings: Settings) -> greedy.OrderSearch:
+def _start(
+    instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings
+) -> greedy.OrderSearch:
     """Offer a first solution as the settings want it; return the search that goes on from it."""
-    progress = effort.progress
-    _given(instance, effort, settings)
+    _given(instance, progress, settings)
     if settings.warm_start == "auto":
-        _rules(instance, effort)
-    _bound(instance, effort)
-    effort.look()
-    search = greedy.OrderSearch(instance, progress, settings.seed, effort)
+        _rules(instance, progress)
+    _bound(instance, progress)
+    effort.looking(progress)(0)
+    search = greedy.OrderSearch(instance, progress, settings.seed)
     if settings.warm_start == "auto":
         search.first_round()  # at least of one list, however late, where there is no rule
     if progress.solution is not None:
@@ -186,7 +190,7 @@ def _start(instance: PipelineSchedule, effort: Effort, settings: Settings) -> gr
     return search
 
 
-def _given(instance: PipelineSchedule, effort: Effort, settings: Settings) -> None:
+def _given(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Offer the solution, or run the rule, that the settings name as a start.
 
     A solution is offered with the best times for its orders, too: where it waits without need,
@@ -194,15 +198,15 @@ def _given(instance: PipelineSchedule, effort: Effort, settings: Settings) -> No
     """
 
     def offer(solution: ScheduleSolution, source: str) -> None:
-        effort.offer(solution, source)
-        better = tighten(instance, solution, effort.look)
-        effort.offer(better, f"{source} without needless waits")
+        effort.offer(instance, progress, solution, source)
+        better = tighten(instance, solution, effort.looking(progress))
+        effort.offer(instance, progress, better, f"{source} without needless waits")
 
     starts: dict[str, Callable[[], object]] = {
         "auto": lambda: None,  # comes later, with what else is known then
-        **{name: functools.partial(_offer_rule, name, instance, effort) for name in RULES},
+        **{name: partial(_offer_rule, name, instance, progress) for name in RULES},
     }
-    offer_start(instance, effort.progress, settings, starts, offer)
+    offer_start(instance, progress, settings, starts, offer)
 
 
 # ---------------------------------------------------------------------- on an engine
@@ -210,8 +214,8 @@ def _given(instance: PipelineSchedule, effort: Effort, settings: Settings) -> No
 
 def _modelled(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
     """Solve the interval model, from the best rule or list schedule."""
-    effort = _begin(instance, progress)
-    _start(instance, effort, settings)
+    _begin(instance, progress)
+    _start(instance, progress, settings)
     if not progress.keep_going():
         return
     engine = load_engine("cp-sat", progress, settings)
@@ -221,17 +225,16 @@ def _modelled(instance: PipelineSchedule, progress: ScheduleProgress, settings: 
             f"cp-sat is for models of up to {BUILT:,} operations, not {n:,}: what was found first"
         )
         return
-    _model(instance, effort, engine, settings)
+    _model(instance, progress, engine, settings)
 
 
 def _model(
     instance: PipelineSchedule,
-    effort: Effort,
+    progress: ScheduleProgress,
     engine: Engine,
     settings: Settings,
     work: float | None = None,
 ) -> None:
-    progress = effort.progress
     upper, lower = progress.objective, progress.bound
     run_model(
         engine,
@@ -262,8 +265,8 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
     if settings.engine is not None:
         _modelled(instance, progress, settings)
         return
-    effort = _begin(instance, progress)
-    search = _start(instance, effort, settings)
+    _begin(instance, progress)
+    search = _start(instance, progress, settings)
     if not progress.keep_going():
         return
     n = len(instance.operations)
@@ -274,11 +277,12 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
         if turn or n > QUICK:
             _improve(search, progress, settings.seed + begun, longer)
         if turn == 1 and not modulo.unsupported(instance) and settings.warm_start == "auto":
-            modulo.search(instance, progress, settings, effort=effort.part(greedy.ROUND))
+            with lending(1, greedy.ROUND):
+                modulo.search(instance, progress, settings)
             progress.reason = ""
         if engine is not None and progress.keep_going():
-            work = min(WORK * longer, PACE * effort.left)
-            _model(instance, effort, engine, settings, work)
+            work = min(WORK * longer, PACE * left())
+            _model(instance, progress, engine, settings, work)
             spend(work / PACE)
         if not progress.keep_going():
             return

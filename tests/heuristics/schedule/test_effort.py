@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.schedule.effort import CHECK, OFFER, RATE, Effort
+from stagepack.heuristics.schedule import effort as costs
+from stagepack.heuristics.schedule.effort import CHECK, OFFER, RATE
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
@@ -23,10 +24,9 @@ def test_work_ends_a_run_that_is_to_repeat() -> None:
     progress = running()
 
     def run(*_: object) -> None:
-        spending = Effort(progress)
-        assert spending.keep_going(RATE)
-        assert (effort.spent(), spending.left) == (1.0, 1.0)
-        assert not spending.keep_going(RATE)
+        assert costs.asking(progress)(RATE)
+        assert (effort.spent(), effort.left()) == (1.0, 1.0)
+        assert not costs.asking(progress)(RATE)
 
     before = effort.spent()
     counted(run)(INSTANCE, progress, LIMITED)
@@ -39,33 +39,32 @@ def test_work_limits_nothing_where_the_clock_does(settings: Settings) -> None:
     progress = running()
 
     def run(*_: object) -> None:
-        assert Effort(progress).keep_going(100 * RATE)
+        assert costs.asking(progress)(100 * RATE)
 
     counted(run)(INSTANCE, progress, settings)
     assert progress.stop_reason() is None
 
 
 def test_a_part_ends_without_the_whole_but_counts_in_it() -> None:
+    progress = running()
     with effort.counting(2.0):
-        whole = Effort(running())
-        part = whole.part(1.0)
-        assert not part.keep_going(RATE)
-        assert whole.keep_going()
-        assert whole.left == 1.0
+        with effort.lending(1, 1.0):
+            assert not costs.asking(progress)(RATE)
+        assert costs.asking(progress)(0)
+        assert effort.left() == 1.0
 
 
 def test_a_run_with_nothing_in_hand_goes_on_unless_interrupted() -> None:
     progress = running()
     with effort.counting(2.0):
-        whole = Effort(progress)
-        whole.look(3 * RATE)
+        costs.looking(progress)(3 * RATE)
         progress.offer(lone_microbatches(INSTANCE), "test")
         with pytest.raises(Stopped):
-            whole.look()
+            costs.looking(progress)(0)
     progress = running()
     progress.interrupt()
     with pytest.raises(Stopped):
-        Effort(progress).look()
+        costs.looking(progress)(0)
 
 
 def test_no_long_check_begins_that_would_end_after_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,22 +77,18 @@ def test_no_long_check_begins_that_would_end_after_the_run(monkeypatch: pytest.M
 
     progress = Progress(INSTANCE.evaluate, check)
     progress.limit_by(effort.spent, effort.spent() + OFFER / RATE)
-    assert Effort(progress).offer(lone_microbatches(INSTANCE), "late, but the first")
-    assert not Effort(progress).offer(lone_microbatches(INSTANCE), "too late")
+    costs.offer(INSTANCE, progress, lone_microbatches(INSTANCE), "late, but the first")
+    costs.offer(INSTANCE, progress, lone_microbatches(INSTANCE), "too late")
     assert progress.stop_reason() is Termination.TIME_LIMIT
     assert len(checked) == 1
 
 
 def test_a_check_is_work_and_the_clock_is_asked_when_work_is_spent() -> None:
     progress = running()
-    whole = Effort(progress)
+    operations = INSTANCE.operations
     with effort.counting():
-        assert whole.offer(lone_microbatches(INSTANCE), "test")
-        assert effort.spent() == (OFFER + CHECK * 4) / RATE
-    whole.arcs = 3
-    with effort.counting():
-        whole.offer(lone_microbatches(INSTANCE), "test")
-        assert effort.spent() == (OFFER + CHECK * 7) / RATE
+        costs.offer(INSTANCE, progress, lone_microbatches(INSTANCE), "test")
+        assert effort.spent() == (OFFER + CHECK * (len(operations) + operations.arcs)) / RATE
     asked: list[str] = []
 
     def going() -> bool:
@@ -102,6 +97,6 @@ def test_a_check_is_work_and_the_clock_is_asked_when_work_is_spent() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "keep_going", going)
-        whole.keep_going(3 * RATE)
-        whole.keep_going(3 * RATE)
+        costs.asking(progress)(3 * RATE)
+        costs.asking(progress)(3 * RATE)
     assert len(asked) == 2

@@ -200,3 +200,21 @@ def test_spans_of_many_devices_are_short_if_not_shortest(
     assert instance.replace(limit=None).check(solution) == ()
     assert least is not None
     assert least <= instance.evaluate(solution)
+
+
+@pytest.mark.parametrize(("passes", "wanted"), [(0, "earliest"), (2, "good"), (4, "best")])
+def test_times_are_as_good_as_time_allows(passes: int, wanted: str) -> None:
+    instance = PipelineSchedule.from_arrays(
+        [3, 1], [1, 5], microbatches=4, latency=2, objective="span"
+    )
+    timed = timing.Timing(instance)
+    once = timed.n + timed.graph.arcs
+    order = timed.order_of(lone_microbatches(instance).start)
+    expected = getattr(timed, wanted)(order)
+    found = timed.timely(order, lambda steps: steps <= passes * once)
+    assert found is not None
+    assert np.array_equal(found, expected)
+    quick, good = timed.timely(order, lambda _: True, quick=True), timed.good(order)
+    assert quick is not None
+    assert good is not None
+    assert quick.tolist() == good.tolist()
