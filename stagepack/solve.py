@@ -77,14 +77,16 @@ def methods(instance: Instance | str) -> MethodList:
     kind = kinds.kind_of(instance) if isinstance(instance, str) else _kind(instance)
     found = MethodList()
     for method in REGISTRY[kind]:
-        reason = "" if isinstance(instance, str) else method.unsupported(instance)
+        named = isinstance(instance, str)
+        reason = "" if named else method.unsupported(instance)
+        unproved = "" if named or reason else method.unproved(instance)
         found.append(
             MethodInfo(
                 name=method.name,
                 kind=method.kind,
-                exact=method.exact,
+                exact=method.exact and not unproved,
                 default=method.default,
-                description=method.description,
+                description=method.description + (unproved and f" (only bounds: {unproved})"),
                 engines=method.engines,
                 available=not reason,
                 reason=reason,

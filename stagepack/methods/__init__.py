@@ -60,6 +60,8 @@ class Method(Generic[InstanceT, SolutionT]):
         ``run(instance, progress, settings)`` reports what it finds to `progress`.
     unsupported : callable
         ``unsupported(instance)`` is '' or one line saying why the method does not apply.
+    unproved : callable
+        ``unproved(instance)`` is '' or one line saying why an exact method proves only bounds.
     engines : tuple of str
         Engines it can use, its own choice first; empty when it needs none.
     limited_by_work : bool
@@ -75,6 +77,7 @@ class Method(Generic[InstanceT, SolutionT]):
     description: str
     run: Callable[[InstanceT, Progress[SolutionT], Settings], None]
     unsupported: Callable[[InstanceT], str] = lambda _instance: ""
+    unproved: Callable[[InstanceT], str] = lambda _instance: ""
     engines: tuple[str, ...] = ()
     limited_by_work: bool = False
     default: bool = True
@@ -131,6 +134,7 @@ class Table(Generic[InstanceT, SolutionT]):
         exact: bool,
         description: str,
         unsupported: Callable[[InstanceT], str] = lambda _instance: "",
+        unproved: Callable[[InstanceT], str] = lambda _instance: "",
         engines: tuple[str, ...] = (),
         limited_by_work: bool = False,
         default: bool = True,
@@ -139,7 +143,7 @@ class Table(Generic[InstanceT, SolutionT]):
 
         Parameters
         ----------
-        name, exact, description, unsupported, engines, limited_by_work, default
+        name, exact, description, unsupported, unproved, engines, limited_by_work, default
             As in :class:`Method`.
         """
         return Method(
@@ -149,6 +153,7 @@ class Table(Generic[InstanceT, SolutionT]):
             description=description,
             run=Deferred(f"{self.package}.searches", name),
             unsupported=unsupported,
+            unproved=unproved,
             engines=engines,
             limited_by_work=limited_by_work,
             default=default,

@@ -114,6 +114,22 @@ def test_a_search_by_labels_that_ends_without_anything_says_so() -> None:
     assert result.status == "INFEASIBLE" or "no label keeps all rules" in result.reason
 
 
+def test_labels_say_where_they_prove_no_more_than_bounds() -> None:
+    for seed, why in ((1, "which devices are in use"), (8, "loads of both passes")):
+        rng = np.random.default_rng([seed, 9])
+        objective = ("forward+backward", "sum")[seed % 2]
+        options: dict[str, Any] = {"accelerators": 3, "contiguous": True, "objective": objective}
+        instance = random_instance(rng, int(rng.integers(8, 13)), **options)
+        told = {method.name: method for method in sp.methods(instance)}
+        assert not told["frontier"].exact
+        assert why in told["frontier"].description
+        assert told["dp"].exact
+        result = sp.solve(instance, "frontier", time_limit=30)
+        assert result.status == "FEASIBLE"
+        assert why in result.reason
+    assert {method.name: method for method in sp.methods(ladder(3))}["frontier"].exact
+
+
 @pytest.mark.parametrize("method", [m.name for m in sp.methods("graph-partition")])
 @pytest.mark.parametrize("objective", ["sum", "replicated", "forward+backward"])
 def test_times_near_the_smallest_doubles(method: str, objective: str) -> None:

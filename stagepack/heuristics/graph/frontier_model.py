@@ -39,6 +39,17 @@ def unsupported(instance: GraphData) -> str:
     return ""
 
 
+def unproved(instance: GraphData) -> str:
+    """Return why labels prove no more than bounds for a graph, or ""."""
+    if instance.objective == Objective.FORWARD_BACKWARD and instance.backward.any():
+        return "labels add the loads of both passes, which may be greatest on two stages"
+    if not instance.empty_devices and instance.devices > 1:
+        return "labels do not know which devices are in use, but all must be"
+    if instance.empty_devices and instance.microbatches > 1 and instance.stash.any():
+        return "labels do not know how many stages keep stashes after one, only that some may"
+    return ""
+
+
 def _orders(instance: GraphData) -> int:
     """Return how many orders of the devices differ."""
     capacity = np.zeros(instance.accelerators) if instance.capacity is None else instance.capacity

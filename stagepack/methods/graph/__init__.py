@@ -47,11 +47,24 @@ def _no_labels(instance: GraphPartition) -> str:
     return frontier_model.unsupported(instance)
 
 
+def _only_bounds(instance: GraphPartition) -> str:
+    """Return why labels may end without proof, or ""."""
+    from stagepack.heuristics.graph import frontier_model
+
+    return frontier_model.unproved(instance)
+
+
+def _nothing_exact(instance: GraphPartition) -> str:
+    """Return why no exact method that `auto` ends with applies, or ""."""
+    return _unsupported(instance) and model.GraphModel.unsupported(instance)
+
+
 METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "auto",
         exact=True,
         description="linear-dp and dp; local-search, then frontier, or cp-sat where that is none",
+        unproved=_nothing_exact,
         limited_by_work=True,
         default=False,
     ),
@@ -120,6 +133,7 @@ METHODS: tuple[GraphMethod, ...] = (
         "many ideals",
         limited_by_work=True,
         unsupported=_no_labels,
+        unproved=_only_bounds,
     ),
     TABLE.method(
         "beam",

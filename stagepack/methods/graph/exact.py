@@ -15,7 +15,7 @@ from stagepack.heuristics.graph import dp as ideal_dp
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.bounds import objective_bound
 from stagepack.heuristics.graph.frontier import Sweeps, warm_up
-from stagepack.heuristics.graph.frontier_model import Model
+from stagepack.heuristics.graph.frontier_model import Model, unproved
 from stagepack.heuristics.graph.frontier_search import Search as LabelSearch
 from stagepack.heuristics.graph.ideals import TooMany
 from stagepack.heuristics.graph.linear import Hunt, load_kernels
@@ -192,6 +192,9 @@ class Search:
             self.progress.reason = (
                 "frontier: no label keeps all rules, nor is it proved that none can"
             )
+        elif search.bound < search.value:
+            why = unproved(self.instance) or "labels that are left take too much room"
+            self.progress.reason = f"frontier proves only the bound: {why}"
 
     def by_beams(self) -> None:
         """Look for partitions with the most promising labels only."""
