@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
 from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError
+from stagepack.instances.arrays import freeze
 from stagepack.instances.fields import fields_of
 from stagepack.instances.violation import Violation
 from stagepack.result import Result
@@ -69,6 +70,11 @@ class Answered(Shown, Generic[S, V]):
         """Pickle the fields alone: what was derived from them is made anew."""
         whole: Any = self
         return {name: getattr(self, name) for name in whole.__dataclass_fields__}
+
+    def __setstate__(self, state: JsonObject) -> None:
+        """Unpickle; numpy forgets that none may change arrays, kernels are compiled for either."""
+        vars(self).update(state)
+        freeze(self)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, all validated anew as by ``from_arrays``.

@@ -7,7 +7,8 @@ nothing is as large as 2**62.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import SupportsIndex
 
 import numpy as np
@@ -19,6 +20,18 @@ from stagepack.instances.words import LARGEST
 
 Given = npt.ArrayLike | None
 """What is taken for an array: nested lists, numbers, arrays; None where it may be left out."""
+
+
+def freeze(given: object) -> None:
+    """Let none change the arrays in fields of a dataclass, or among the values of a mapping."""
+    if isinstance(given, np.ndarray):
+        given.setflags(write=False)
+    elif isinstance(given, Mapping):
+        for value in given.values():
+            freeze(value)
+    elif is_dataclass(given):
+        for field in fields(given):
+            freeze(getattr(given, field.name))
 
 
 def integer(value: object, name: str, least: int | None = None) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stagepack as sp
@@ -31,6 +34,24 @@ def test_pickles_hold_fields_alone(kind: str) -> None:
     again = pickle.loads(pickle.dumps(instance))
     assert set(vars(again)) == set(instance.__dataclass_fields__)
     assert again.digest == instance.digest
+
+
+def arrays(given: object) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the arrays in fields, and in fields of fields."""
+    if isinstance(given, np.ndarray):
+        yield given
+    known = [getattr(given, one.name) for one in fields(given)] if is_dataclass(given) else ()
+    for value in given.values() if isinstance(given, dict) else known:
+        yield from arrays(value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_array_of_an_instance_can_be_changed_pickled_or_not(kind: str) -> None:
+    for instance in sp.suite(kind):
+        again = pickle.loads(pickle.dumps(instance))
+        known = [*arrays(instance), *arrays(again)]
+        assert known or kind == "layer-grouping"
+        assert not any(array.flags.writeable for array in known)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagepack.instances.arrays import freeze
 from stagepack.instances.profile import Array
 
 
@@ -28,6 +29,9 @@ class SharedBytes:
     nbytes: Array
     layer: Array
     key: Array
+
+    def __post_init__(self) -> None:
+        freeze(self)
 
     @classmethod
     def of(cls, uses: Mapping[str, tuple[int, Iterable[int]]]) -> SharedBytes:
