@@ -292,6 +292,14 @@ def test_solutions_are_taken_and_other_things_refused_by_name(name: str) -> None
             sp.check_result(wrong, result)
 
 
+@pytest.mark.parametrize("name", INSTANCES)
+def test_an_instance_is_no_result(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "instance.json"
+    sp.write(INSTANCES[name], file)
+    with pytest.raises(sp.InputError, match="holds an instance of"):
+        sp.check_result(INSTANCES[name], file)
+
+
 def test_a_check_prints_what_the_command_says() -> None:
     found = sp.check_result(INSTANCES["pipeline"], {**TRUE["pipeline"], "objective": 7})
     assert "objective 7: false; the solution is worth 9" in str(found)

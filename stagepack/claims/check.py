@@ -15,7 +15,7 @@ from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
-from stagepack.instances.formats.solutions import solution_in
+from stagepack.instances.formats.solutions import refuse_instance, solution_in
 from stagepack.instances.problem import PROBLEMS
 from stagepack.result import Result
 
@@ -64,6 +64,7 @@ def check_result(
         exported = _exported(document, instance)
         if exported is not None:
             return exported
+        refuse_instance(document)
         case = _case(document, data, instance, anyway)
         something = _claims_something(document)
         if prove and not something:

@@ -74,11 +74,7 @@ def solution_in(
             _require_kind(PROBLEMS[known.kinds[0]], instance)
             return known.solution(data, instance)
     document = strict.decode(data, JsonObject)
-    if str(document.get("problem")) in PROBLEMS and "version" in document:
-        raise InputError(
-            f"holds an instance of {document['problem']}, no solution",
-            remedy="give a solution, or a result that has one",
-        )
+    refuse_instance(document)
     inside = document.get("solution") is not None
     given = document["solution"] if inside else document
     told = _told(given, instance)
@@ -106,6 +102,15 @@ def solution_in(
         error.field = f"solution.{error.field}" if inside else error.field
         raise
     return found
+
+
+def refuse_instance(document: JsonObject) -> None:
+    """Refuse a document that is an instance, given in the place of a solution or result."""
+    if str(document.get("problem")) in PROBLEMS and "version" in document:
+        raise InputError(
+            f"holds an instance of {document['problem']}, no solution",
+            remedy="give a solution, or a result that has one",
+        )
 
 
 def _told(given: object, instance: Instance | None) -> Problem | None:
