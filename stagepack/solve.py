@@ -446,20 +446,12 @@ def _settings(
         )
     if engine is not None:
         solvers.engine(str(engine))  # unknown names are refused here
+        _require_fitting(engine, method)
     unknown = sorted(set(options or {}) - set(OPTIONS))
     if unknown:
         raise InputError(
             f"unknown option {unknown[0]!r}", field="options", remedy="known: " + ", ".join(OPTIONS)
         )
-    if engine is not None and method.name != "auto":
-        family = [name.split(":")[0] for name in method.engines]
-        if engine not in method.engines and engine.split(":")[0] not in family:
-            uses = "uses no engine" if not family else f"runs on {', '.join(method.engines)}"
-            raise InputError(
-                f"{engine!r} does not fit method {method.name}, which {uses}",
-                field="engine",
-                remedy="leave it out or choose another method",
-            )
     if isinstance(warm_start, str) and warm_start == "none":
         warm_start = None
     # A method that counts no work has nothing to limit but the clock.
@@ -472,6 +464,19 @@ def _settings(
         deterministic=measured and bool((options or {}).get("deterministic", False)),
         time_limit=time_limit,
     )
+
+
+def _require_fitting(engine: str, method: AnyMethod) -> None:
+    """Refuse an engine on which a method does not run; ``auto`` runs on those of any model."""
+    own = [method] if method.name != "auto" else REGISTRY[method.kind]
+    engines = list(dict.fromkeys(name for one in own for name in one.engines))
+    if engine not in engines and engine.split(":")[0] not in [n.split(":")[0] for n in engines]:
+        uses = f"runs on {', '.join(engines)}" if engines else "uses no engine"
+        raise InputError(
+            f"{engine!r} does not fit method {method.name}, which {uses}",
+            field="engine",
+            remedy="leave it out or choose another",
+        )
 
 
 def _number(value: object, name: str, wanted: str, least: float = -math.inf) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances import fields
+from stagepack.instances.catalog import load
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, Link
@@ -266,6 +267,12 @@ def test_arguments_that_make_no_sense(arguments: dict[str, Any], field: str) -> 
     with pytest.raises(InputError) as caught:
         solve(chain(), **arguments)
     assert caught.value.field == field
+
+
+def test_auto_takes_the_engines_of_models_alone() -> None:
+    schedule = load("schedule/uniform")
+    with pytest.raises(InputError, match="'highs' does not fit method auto, which runs on cp-sat"):
+        solve(schedule, engine="highs")
 
 
 def test_things_that_are_no_instance() -> None:

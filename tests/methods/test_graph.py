@@ -88,6 +88,15 @@ def test_what_makes_it_impossible(changes: dict[str, Any], words: str) -> None:
     assert words in result.reason
 
 
+@pytest.mark.parametrize("engine", ["highs", "cp-sat"])
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_auto_runs_on_the_engine_that_is_asked_for(engine: str, contiguous: bool) -> None:
+    instance = sp.load("graph/random/branchy", operators=9, contiguous=contiguous)
+    result = sp.solve(instance, engine=engine, time_limit=60)
+    assert (result.engine, result.status) == (engine, "OPTIMAL")
+    assert result.objective == sp.solve(instance, time_limit=60).objective
+
+
 def test_a_cpu_takes_what_accelerators_cannot_hold() -> None:
     limited = {"capacity": 39, "cpus": 1, "cpu_time": [10] * 4}
     assert not impossible(Compact.of(chain(**limited)))

@@ -123,6 +123,10 @@ def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Sett
 
 def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Run the exact search that applies; where it is slow, improve what is known first."""
+    if settings.engine is not None:
+        name = "cp-sat" if settings.engine == "cp-sat" else "milp"
+        RUNS[name](instance, progress, settings)
+        return
     search = Search(instance, progress, settings)
     if search.impossible:
         return
