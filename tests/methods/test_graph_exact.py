@@ -43,6 +43,47 @@ def test_optima_of_the_published_graphs(name: str, data_dir: Path) -> None:
     assert result.objective == pytest.approx(PROVED[name], abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "devices", "objective", "microseconds"),
+    [
+        *(("vgg16", devices, "overlap", 411_041.792) for devices in (4, 8, 16)),
+        ("resnet50", 4, "overlap", 256_901.12),
+        ("gnmt", 16, "overlap", 19_285.0),
+        ("vgg16", 4, "replicated", 205_520.896),
+        ("vgg16", 8, "replicated", 103_833.170360),
+        ("vgg16", 16, "replicated", 56_529.767),
+    ],
+)
+def test_optima_of_profiles(
+    name: str, devices: int, objective: str, microseconds: float, data_dir: Path
+) -> None:
+    instance = sp.read(
+        data_dir / "pipedream" / f"{name}_graph.txt",
+        kind="graph-partition",
+        devices=devices,
+        bandwidth=1e9 / 2**30,
+        training=True,
+        objective=objective,
+        empty_devices=objective == "replicated",
+    )
+    result = sp.solve(instance)
+    assert result.status is sp.Status.OPTIMAL
+    assert result.objective == pytest.approx(microseconds, rel=1e-8)
+
+
+@pytest.mark.parametrize("devices", [4, 8])
+def test_inception_is_proved_where_devices_do_all_at_once(devices: int) -> None:
+    instance = sp.load("graph/inception-v1", objective="overlap", devices=devices)
+    result = sp.solve(instance)
+    assert result.status is sp.Status.OPTIMAL
+    assert result.objective == sp.solve(instance, "dp", warm_start=None).objective
+    model = sp.solve(instance, "cp-sat", time_limit=5)
+    assert model.objective is not None
+    assert model.bound is not None
+    assert result.objective is not None
+    assert model.bound <= result.objective <= model.objective
+
+
 @pytest.mark.parametrize("objective", ["sum", "overlap", "forward+backward", "memory"])
 def test_linear_dp_is_never_better_than_dp(objective: str) -> None:
     instance = ladder(

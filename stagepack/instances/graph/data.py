@@ -111,6 +111,16 @@ class GraphData:
         """Whether all links are of one bandwidth."""
         return not isinstance(self.bandwidth, np.ndarray)
 
+    @property
+    def traffic_unit(self) -> str:
+        """What traffic is counted in: "time" where links pass 1 of it in a unit of time.
+
+        Else "bytes", or "" where there are fractions of whatever it is.
+        """
+        if self.uniform and self.bandwidth == 1:
+            return "time"
+        return "bytes" if self.traffic.dtype.kind == "i" else ""
+
     @cached_property
     def edges(self) -> Array:
         """Pairs (producer, consumer) of every tensor, shape (edges, 2)."""

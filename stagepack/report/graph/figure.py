@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.graph import GraphPartition, GraphSolution
+from stagepack.instances.graph.flows import Flow
 from stagepack.report import format as as_text
 from stagepack.report.extra import Figure
 from stagepack.report.figures import LEGEND, ZOOM, graph_objects, look, text
@@ -32,7 +33,7 @@ from stagepack.report.view import Charts
 WIDE, TALL, FOOT = 1050, 760, 40  # pixels of a graph, and below it
 LARGEST, ROOM = 22, 0.72  # pixels of a node, and its share of what there is
 BOWS = 2500  # pieces of edges, up to which they are bows
-NUMBERED = 14  # pixels of a node with the number of its stage
+NUMBERED = 10  # pixels of the smallest node, from which on all have the number of their stage
 
 
 def partition_charts(
@@ -99,14 +100,11 @@ def _nodes(drawn: PartitionDrawing, page: Layered, largest: float) -> Figure:
     instance, n = drawn.instance, drawn.instance.n
     colours = drawn.colours
     size = largest * diameters(instance)
-    labels = [
-        str(stage) if wide >= NUMBERED else ""
-        for stage, wide in zip(drawn.stage.tolist(), size.tolist(), strict=True)
-    ]
+    numbered = bool(size.min() >= NUMBERED)
     return graph_objects().Scatter(
         x=np.round(page.x[:n], 2).tolist(), y=np.round(page.y[:n], 2).tolist(),
-        mode="markers+text" if any(labels) else "markers", showlegend=False,
-        text=labels,
+        mode="markers+text" if numbered else "markers", showlegend=False,
+        text=list(map(str, drawn.stage.tolist())) if numbered else None,
         textfont={"size": 9, "color": INK},
         marker={
             "color": [colours[stage] for stage in drawn.stage], "opacity": 1,
@@ -157,7 +155,7 @@ def _stages(drawn: PartitionDrawing, drawings: Sequence[PartitionDrawing]) -> Fi
             "title": {"text": "Stage"}, "showgrid": False,
         },
         yaxis={**quiet, "domain": domains[0], "range": list(reach(drawings)),
-               "title": {"text": "Traffic"}, "showticklabels": False, "ticks": ""},
+               "title": {"text": drawn.traffic}, "showticklabels": False, "ticks": ""},
         yaxis2={"domain": domains[1], "title": {"text": "Time"}, "tickformat": "~s",
                 "range": [0, 1.08 * max(one.top for one in drawings) or 1], "fixedrange": True},
     )  # fmt: skip
@@ -174,6 +172,7 @@ def _flows(drawn: PartitionDrawing) -> list[Figure]:
     go = graph_objects()
     most = max((flow.traffic for flow in drawn.flows), default=0) or 1
     written = [flow for flow in drawn.flows if flow.traffic]
+    unit = drawn.instance.traffic_unit
     found = []
     for flow in drawn.flows:
         x, y = arc(flow)
@@ -181,17 +180,16 @@ def _flows(drawn: PartitionDrawing) -> list[Figure]:
             go.Scatter(
                 x=np.round(x, 3).tolist(), y=np.round(y, 3).tolist(), mode="lines", opacity=0.55,
                 line={"color": CROSSING, "width": 1 + 6 * flow.traffic / most}, showlegend=False,
-                hovertext=_exchange(flow.source, flow.target, flow.tensors, flow.traffic),
-                hoverinfo="text",
+                hovertext=_exchange(flow, unit), hoverinfo="text",
             )
         )  # fmt: skip
     found.append(
         go.Scatter(
             x=[(flow.source + flow.target) / 2 for flow in written],
             y=[summit(flow) for flow in written], mode="text", showlegend=False,
-            text=[f"<b>{amount(flow.traffic)}</b>" for flow in written],
+            text=[f"<b>{amount(flow.traffic, unit)}</b>" for flow in written],
             textfont={"size": 10, "color": INK}, textposition="top center",
-            hovertext=[_exchange(*flow) for flow in written], hoverinfo="text",
+            hovertext=[_exchange(flow, unit) for flow in written], hoverinfo="text",
         )
     )  # fmt: skip
     stages = [load.stage for load in drawn.loads]
@@ -206,10 +204,11 @@ def _flows(drawn: PartitionDrawing) -> list[Figure]:
     return found
 
 
-def _exchange(source: int, target: int, tensors: int, traffic: Any) -> str:
+def _exchange(flow: Flow, unit: str) -> str:
+    """Return what is to say of what goes from a stage to another one."""
     return (
-        f"stage {source} to stage {target}: {as_text.plural(tensors, 'tensor')}, "
-        f"traffic {as_text.number(traffic)}"
+        f"stage {flow.source} to stage {flow.target}: {as_text.plural(flow.tensors, 'tensor')}, "
+        f"traffic {as_text.number(flow.traffic)} {unit}".rstrip()
     )
 
 

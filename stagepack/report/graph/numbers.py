@@ -74,6 +74,12 @@ class PartitionDrawing(NamedTuple):
         return self.instance.objective in ALONE
 
     @property
+    def traffic(self) -> str:
+        """Title of what goes between stages, with its unit."""
+        unit = self.instance.traffic_unit
+        return f"Traffic ({unit})" if unit else "Traffic"
+
+    @property
     def top(self) -> float:
         """The height of the highest bar."""
         return max((max(b.parts) if self.apart else sum(b.parts) for b in self.bars), default=0)
@@ -162,12 +168,20 @@ def arc(flow: Flow, steps: int = 40) -> tuple[list[float], list[float]]:
     return (middle + half * np.cos(angle)).tolist(), (summit(flow) * np.sin(angle)).tolist()
 
 
-def amount(traffic: Number) -> str:
-    """Return traffic as it is written along an arc."""
+def amount(traffic: Number, unit: str = "") -> str:
+    """Return traffic as it is written along an arc: bytes with their letter, other units without.
+
+    Parameters
+    ----------
+    traffic : int or float
+    unit : str
+        As :attr:`.GraphData.traffic_unit`.
+    """
+    byte = "B" * (unit == "bytes")
     for factor, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
         if traffic >= 0.9995 * factor:
-            return f"{traffic / factor:.3g} {letter}"
-    return f"{traffic:.3g}"
+            return f"{traffic / factor:.3g} {letter}{byte}"
+    return f"{traffic:.3g} {byte}".rstrip()
 
 
 def sides(drawings: Sequence[PartitionDrawing]) -> tuple[float, float]:

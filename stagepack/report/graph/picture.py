@@ -120,8 +120,10 @@ def _graph(ax: Axes, drawn: PartitionDrawing, page: Layered) -> None:
     ax.axis("off")
     _edges(ax, drawn, page)
     wide = WIDTH / (page.columns + 0.2)
-    if wide >= NAMED:
-        _boxes(ax, drawn, page, wide)
+    half = min(0.42, 0.62 / wide)
+    names = _names(drawn.instance, int(2 * half * wide * POINTS / (0.66 * WORDS)))
+    if wide >= NAMED and all(names):
+        _boxes(ax, drawn, page, half, names)
     else:
         _dots(ax, drawn, page, min(wide, _tall(page)))
 
@@ -166,14 +168,14 @@ def _dots(ax: Axes, drawn: PartitionDrawing, page: Layered, room: float) -> None
         )  # fmt: skip
 
 
-def _boxes(ax: Axes, drawn: PartitionDrawing, page: Layered, wide: float) -> None:
+def _boxes(
+    ax: Axes, drawn: PartitionDrawing, page: Layered, half: float, names: Sequence[str]
+) -> None:
     """Draw nodes as boxes with their names, round ones in the forward pass."""
     from matplotlib.patches import FancyBboxPatch
 
-    half = min(0.42, 0.62 / wide)
     instance, colours = drawn.instance, drawn.colours
-    letters = int(2 * half * wide * POINTS / (0.66 * WORDS))
-    for node in range(instance.n):
+    for node, name in enumerate(names):
         x, y = float(page.x[node]), float(page.y[node])
         ax.add_patch(
             FancyBboxPatch(
@@ -183,16 +185,22 @@ def _boxes(ax: Axes, drawn: PartitionDrawing, page: Layered, wide: float) -> Non
                 f"round,pad=0,rounding_size={0.25 * half}", mutation_aspect=2.0, zorder=3,
             )
         )  # fmt: skip
-        name = _fitting(_words(instance, node), letters)
-        if name:
-            ax.text(x, y, name, ha="center", va="center", fontsize=WORDS, color=INK, zorder=4)
+        ax.text(x, y, name, ha="center", va="center", fontsize=WORDS, color=INK, zorder=4)
+
+
+def _names(instance: GraphPartition, letters: int) -> list[str]:
+    """Return what is written in each node, "" where there is no room."""
+    return [_fitting(_words(instance, node), letters) for node in range(instance.n)]
 
 
 def _words(instance: GraphPartition, node: int) -> list[str]:
     """Return what a node may be called, the best first."""
     label = "" if instance.names is None else instance.names[node]
-    names = [label, label.partition("(")[0], label.rpartition("/")[2], instance.node_id(node)]
-    return [name for name in names if name]
+    ids = [instance.node_id(node)]
+    if instance.backward[node]:  # which its shape tells, so that "conv.grad" may be "conv"
+        ids.append(ids[0].rpartition(".")[0])
+    names = [label, label.partition("(")[0], label.rpartition("/")[2], *ids]
+    return [name for name in names if name] or [str(node)]
 
 
 def _fitting(names: Sequence[str], letters: int) -> str:
@@ -207,7 +215,7 @@ def _fitting(names: Sequence[str], letters: int) -> str:
 def _between(ax: Axes, drawn: PartitionDrawing) -> None:
     """Draw what goes from stage to stage: arcs as wide as their traffic, those back below."""
     most = max((flow.traffic for flow in drawn.flows), default=0) or 1
-    count = len(drawn.loads)
+    count, unit = len(drawn.loads), drawn.instance.traffic_unit
     for flow in drawn.flows:
         xs, ys = arc(flow)
         ax.plot(
@@ -216,8 +224,8 @@ def _between(ax: Axes, drawn: PartitionDrawing) -> None:
         )  # fmt: skip
         if count <= LABELLED and flow.traffic:
             ax.text(
-                (flow.source + flow.target) / 2, summit(flow), amount(flow.traffic), fontsize=WORDS,
-                ha="center", va="center", color=INK, zorder=4,
+                (flow.source + flow.target) / 2, summit(flow), amount(flow.traffic, unit),
+                fontsize=WORDS, ha="center", va="center", color=INK, zorder=4,
                 bbox={"boxstyle": "square,pad=0.12", "color": "white", "alpha": 0.85},
             )  # fmt: skip
     size = min(15.0, 0.55 * WIDTH * POINTS / (count + 1))
@@ -236,7 +244,7 @@ def _between(ax: Axes, drawn: PartitionDrawing) -> None:
     for side in ("top", "right", "left", "bottom"):
         ax.spines[side].set_visible(False)
     ax.tick_params(axis="x", length=0)
-    ax.set_ylabel("Traffic")
+    ax.set_ylabel(drawn.traffic.replace(" ", "\n"))
 
 
 def _bars(ax: Axes, drawn: PartitionDrawing) -> None:

@@ -14,7 +14,7 @@ from stagepack.instances.catalog import load
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.flows import flows
 from stagepack.plots import plot
-from stagepack.report.graph import VIEW
+from stagepack.report.graph import VIEW, picture
 from stagepack.report.graph import numbers as data
 from stagepack.report.graph.figure import partition_charts
 from stagepack.report.graph.layers import SLIM, Layered, layered
@@ -177,6 +177,76 @@ def test_stages_stand_where_the_solution_orders_them_and_cpus_are_grey() -> None
 )
 def test_traffic_is_written_with_three_digits(traffic: float, text: str) -> None:
     assert data.amount(traffic) == text
+
+
+@pytest.mark.parametrize(
+    ("options", "title", "written"),
+    [
+        ({"bandwidth": 8}, "Traffic (bytes)", "2 kB"),
+        ({}, "Traffic (time)", "2 k"),
+        ({"bandwidth": 8, "traffic": [2000.5] * 2}, "Traffic", "2 k"),
+    ],
+)
+def test_what_goes_between_stages_has_a_unit(
+    options: dict[str, Any], title: str, written: str, tmp_path: Path
+) -> None:
+    given = {"time": [1, 2], "traffic": [2000, 0], "accelerators": 2, **options}
+    instance = GraphPartition.from_edges(2, [(0, 1)], **given)
+    solution = GraphSolution.of(instance, [0, 1])
+    between = plot(instance, solution).figure.axes[1]
+    assert between.get_ylabel().split() == title.split()
+    assert between.texts[0].get_text() == written
+    charts = partition_charts(instance, [solution])["stages"].figures[0].to_plotly_json()
+    assert charts["layout"]["yaxis"]["title"]["text"] == title
+    hover = "stage 0 to stage 1: 1 tensor, traffic 2,00"
+    assert any(hover in str(trace.get("hovertext")) for trace in charts["data"])
+
+
+@pytest.mark.parametrize("name", ["branchy", "layered", "blocks"])
+def test_fifty_nodes_are_boxes_with_their_names_inside(name: str) -> None:
+    instance = load(f"graph/random/{name}", operators=50)
+    ax = plot(instance, found(instance))
+    ax.figure.canvas.draw()
+    boxes = [patch for patch in ax.patches if hasattr(patch, "get_boxstyle")]
+    assert [text.get_text() for text in ax.texts] == list(map(str, range(50)))
+    for box, text in zip(boxes, ax.texts, strict=True):
+        outer, inner = (one.get_window_extent() for one in (box, text))
+        assert outer.x0 <= inner.x0
+        assert inner.x1 <= outer.x1
+    graph = partition_charts(instance, [found(instance)])["graph"].figures[0].to_plotly_json()
+    assert all(graph["data"][-1]["text"])
+
+
+@pytest.mark.parametrize("name", ["branchy", "layered", "blocks"])
+def test_a_thousand_nodes_are_dots_that_do_not_touch(name: str) -> None:
+    instance = load(f"graph/random/{name}", operators=1000)
+    ax = plot(instance, found(instance))
+    ax.figure.canvas.draw()
+    assert not [patch for patch in ax.patches if hasattr(patch, "get_boxstyle")]
+    assert not ax.texts
+    dots = [one for one in ax.collections if hasattr(one, "get_sizes") and len(one.get_sizes())]
+    place = ax.transData.transform(np.concatenate([one.get_offsets() for one in dots]))
+    size = np.sqrt(np.concatenate([one.get_sizes() for one in dots])) * ax.figure.dpi / 72
+    assert len(place) == len(size) == 1000
+    assert size.min() >= 2  # pixels on paper of usual resolution
+    apart = np.linalg.norm(place[:, None] - place[None], axis=2)
+    room = (size[:, None] + size[None]) / 2
+    np.fill_diagonal(room, 0)
+    assert (apart >= 0.99 * room).all()
+    graph = partition_charts(instance, [found(instance)])["graph"].figures[0].to_plotly_json()
+    assert graph["data"][-1]["mode"] == "markers"
+
+
+def test_names_that_have_no_room_are_left_out_together() -> None:
+    """One name of ten letters among short ones in a graph of 25 layers: dots for all."""
+    edges = [(v, v + 1) for v in range(20)]
+    names = [*map(str, range(20)), "convolution"]
+    given: dict[str, Any] = {"time": [1] * 21, "accelerators": 2}
+    short = GraphPartition.from_edges(21, edges, **given)
+    assert len(plot(short, found(short)).texts) == 21
+    assert picture._names(short, letters=5) == list(map(str, range(21)))
+    long = GraphPartition.from_edges(21, edges, ids=names, **given)
+    assert not all(picture._names(long, letters=5))
 
 
 def test_pictures_of_random_graphs_are_drawn(tmp_path: Path) -> None:
