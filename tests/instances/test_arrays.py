@@ -9,7 +9,7 @@ import pytest
 
 from stagepack import LmemPacking, PhaseSchedule, PipelinePartition, PipelineSchedule
 from stagepack.errors import InputError
-from stagepack.instances.arrays import integer, integers, numbers, whole_bytes
+from stagepack.instances.arrays import distinct, integer, integers, numbers, whole_bytes
 
 
 @pytest.mark.parametrize(
@@ -97,3 +97,8 @@ def test_every_problem_reads_alike(build: Any, field: str, odd: Any) -> None:
     with pytest.raises(InputError) as caught:
         build(odd)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("values", [[], [0], [-1, -1], [5, 2, 5, 0, 2]])
+def test_distinct_values_ascend(values: list[int]) -> None:
+    assert distinct(np.array(values, dtype=np.int64)).tolist() == sorted(set(values))

@@ -18,7 +18,9 @@ from functools import cached_property
 
 import numpy as np
 
+from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.meetings import Pause, meetings
 from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
 
@@ -204,35 +206,10 @@ class Blocks:
         """Return the offset of each buffer, shape (n,), from that of each block."""
         return np.asarray(offsets[self.block])
 
-    def neighbours(self) -> tuple[Array, Array]:
-        """Return the blocks that share a section with each block, as rows (ptr, other).
-
-        Row i is other[ptr[i] : ptr[i + 1]], ascending.  O(pairs log pairs).
-        """
+    def neighbours(self, pause: Pause = lambda: None) -> tuple[Array, Array]:
+        """Return the blocks that share a section with each block: see :func:`.meetings`."""
         owner = np.repeat(np.arange(self.b), np.diff(self.piece_ptr))
-        order = np.argsort(self.first, kind="stable")
-        owner, first, end = owner[order], self.first[order], self.end[order]
-        behind = np.searchsorted(first, end, side="left")
-        count = behind - np.arange(len(order)) - 1
-        left = np.repeat(np.arange(len(order)), count)
-        right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
-        i, j = owner[left], owner[right]
-        keep = i != j
-        codes = np.concatenate([i[keep] * self.b + j[keep], j[keep] * self.b + i[keep]])
-        several = int(np.diff(self.piece_ptr).max()) > 1
-        codes = distinct(codes) if several else np.sort(codes)
-        ptr = np.zeros(self.b + 1, dtype=np.int64)
-        np.cumsum(np.bincount(codes // self.b, minlength=self.b), out=ptr[1:])
-        return ptr, codes % self.b
-
-
-def distinct(values: Array) -> Array:
-    """Return the values once each, ascending, by a sort.
-
-    :func:`numpy.unique` hashes integers, which takes ten times as long where there are millions.
-    """
-    values = np.sort(values)
-    return np.asarray(values[np.diff(values, prepend=values[:1] - 1) > 0])
+        return meetings(owner, self.first, self.end, self.b, pause)
 
 
 # ---------------------------------------------------------------------- buffers to blocks

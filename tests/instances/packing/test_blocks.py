@@ -17,7 +17,7 @@ from stagepack.instances.packing import (
     PackingSolution,
     measure,
 )
-from stagepack.instances.packing.blocks import Blocks, _clique_cover, distinct
+from stagepack.instances.packing.blocks import Blocks, _clique_cover
 from tests.instances.packing.moments import held, overlap
 from tests.packing_cases import FEATURES, brute_force, random_packing
 
@@ -364,8 +364,3 @@ def test_a_buffer_that_conflicts_with_all_others(hub: int) -> None:
     _, clique, count = _clique_cover(instance, np.arange(n))
     assert count == n - 1
     assert len(clique) == 2 * (n - 1)
-
-
-@pytest.mark.parametrize("values", [[], [0], [-1, -1], [5, 2, 5, 0, 2]])
-def test_distinct_values_ascend(values: list[int]) -> None:
-    assert distinct(np.array(values, dtype=np.int64)).tolist() == sorted(set(values))

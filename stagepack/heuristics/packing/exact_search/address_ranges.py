@@ -1,101 +1,172 @@
 """Where a block may lie: addresses as spans, ascending and disjoint.
 
-What ranges and fixed blocks leave is cut to multiples of the block's alignment.  O(k log k) for a
-block with k ranges and fixed neighbours.
+What ranges and fixed blocks leave is cut to multiples of the block's alignment.  O(k) for a block
+with k ranges and fixed neighbours.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.effort import Pause
-from stagepack.heuristics.packing.exact_search.csr import rows, transposed
+from stagepack.heuristics.packing.exact_search import address_ranges_kernels as kernels
+from stagepack.heuristics.packing.exact_search.csr import rows
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.meetings import met, shares
 from stagepack.instances.profile import Array
 
-Spans = tuple[tuple[int, int], ...]
-"""Offsets [lowest, highest] where a block may lie, ascending and disjoint."""
+AT_ONCE = 5_000_000
+"""Spans and holes that are looked at between two questions: well under 0.1 s."""
+
+MOST_SPANS, MOST_HOLES, LONGEST = 100_000_000, 2_000_000, 100_000
+"""Spans of members of all sections, up to which every section has holes of its own; holes of all
+sections, and of one: more would make the search no faster."""
+
+SPAN = 4e-9
+"""Seconds of work a span takes."""
 
 
-def places(blocks: Blocks, section_ptr: Array, section_of: Array, pause: Pause) -> dict[int, Spans]:
-    """Return where blocks may lie that have ranges or conflict with a fixed block.
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Offsets at which blocks may lie: rows of spans, ends included, ascending and disjoint.
+
+    Attributes
+    ----------
+    ptr : ndarray of int64, shape (b + 1,)
+        A block with an empty row may lie anywhere.
+    low, high : ndarray of int64
+        Multiples of the alignment.  What may lie nowhere has one span, at NOWHERE.
+    """
+
+    ptr: Array
+    low: Array
+    high: Array
+
+    @property
+    def limited(self) -> Array:
+        """Which blocks may not lie anywhere, shape (b,)."""
+        return np.asarray(np.diff(self.ptr) > 0)
+
+    @property
+    def lowest(self) -> Array:
+        """Lowest offset of each block, shape (b,)."""
+        lowest = np.zeros(len(self.ptr) - 1, dtype=np.int64)
+        lowest[self.limited] = self.low[self.ptr[:-1][self.limited]]
+        return lowest
+
+    def take(self, which: Array) -> Places:
+        """Return the places of some of the blocks."""
+        if not len(self.low):
+            return Places(np.zeros(len(which) + 1, dtype=np.int64), self.low, self.high)
+        at, ptr = rows(self.ptr, which)
+        return Places(ptr, self.low[at], self.high[at])
+
+    def key(self, i: int) -> bytes:
+        """Return what is equal for blocks that may lie at the same offsets."""
+        row = slice(self.ptr[i], self.ptr[i + 1])
+        return bytes(self.low[row].tobytes() + self.high[row].tobytes())
+
+
+Beside = tuple[Array, Array, Array]
+"""Addresses [low, high) of the fixed blocks that movable ones meet, by ascending `low`, as rows."""
+
+
+def beside_fixed(blocks: Blocks, owner: Array, first: Array, end: Array, pause: Pause) -> Beside:
+    """Return the addresses of the fixed blocks that each movable block meets.
 
     Parameters
     ----------
     blocks : Blocks
-    section_ptr, section_of : ndarray of int64
-        Block i is alive in the sections section_of[section_ptr[i] : section_ptr[i + 1]].
+    owner, first, end : ndarray of int64, shape (pieces,)
+        Pieces that count: their blocks, and the sections [first, end) they are alive in.
     pause : callable
-        Called for every block that is looked at; it may raise.
+        Called now and then; may raise.
     """
-    places = {i: ranges_of(blocks, i) for i in np.flatnonzero(np.diff(blocks.range_ptr)).tolist()}
-    fixed = np.flatnonzero(blocks.fixed >= 0)
-    if len(fixed):
-        held = np.zeros(blocks.b, dtype=bool)
-        held[fixed] = True
-        ptr, members = transposed(section_ptr, section_of, blocks.sections)
-        counted = np.concatenate([[0], np.cumsum(held[members])])
-        beside = members[held[members]]
-        ptr = counted[ptr]  # the fixed ones of each section
-        for i in np.flatnonzero(~held & (np.diff(section_ptr) > 0)).tolist():
-            pause()
-            at, _ = rows(ptr, section_of[section_ptr[i] : section_ptr[i + 1]])
-            near = np.unique(beside[at])
-            if len(near):
-                nbytes = int(blocks.size[i])
-                low, high = blocks.fixed[near], blocks.fixed[near] + blocks.size[near]
-                places[i] = _outside(places.get(i, [(0, NOWHERE)]), low - nbytes, high)
-    return {i: aligned(spans, int(blocks.alignment[i])) for i, spans in places.items()}
+    # Fixed blocks come first, by address, so that rows of those that are met ascend in it.
+    order = np.argsort(np.where(blocks.fixed < 0, NOWHERE, blocks.fixed), kind="stable")
+    rank = np.empty(blocks.b, dtype=np.int64)
+    rank[order] = np.arange(blocks.b)
+    movable = blocks.fixed[owner] < 0
+    by_kind = np.lexsort((first, movable))
+    held = len(owner) - int(movable.sum())
+    owner, first, end = owner[by_kind], first[by_kind], end[by_kind]
+    low = held + np.searchsorted(first[held:], first, side="left")
+    high = held + np.searchsorted(first[held:], end, side="left")
+    low[held:] = np.searchsorted(first[:held], first[held:], side="right")
+    high[held:] = np.searchsorted(first[:held], end[held:], side="left")
+    ptr, other = met(rank[owner], low, np.maximum(low, high), blocks.b, pause)
+    at, own = rows(ptr, rank)
+    near = order[other[at]]
+    return own, blocks.fixed[near], blocks.fixed[near] + blocks.size[near]
 
 
-def ranges_of(blocks: Blocks, i: int) -> list[tuple[int, int]]:
-    """Return the offsets that the ranges of a block allow, alignment apart."""
-    ranges = slice(blocks.range_ptr[i], blocks.range_ptr[i + 1])
-    highest = (blocks.range_high[ranges] - blocks.size[i]).tolist()
-    spans = zip(blocks.range_low[ranges].tolist(), highest, strict=True)
-    return _disjoint([(low, high) for low, high in spans if low <= high])
+def places(blocks: Blocks, which: Array, pause: Pause, beside: Beside | None = None) -> Places:
+    """Return where some blocks may lie.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    which : ndarray of int64
+    pause : callable
+        Called now and then; may raise.
+    beside : tuple of ndarray, optional
+        The fixed blocks that each of all blocks meets, whose addresses are not to be used.
+    """
+    ranges, range_ptr = rows(blocks.range_ptr, which)
+    near_ptr = np.zeros(len(which) + 1, dtype=np.int64)
+    near_low = near_high = near_ptr[:0]
+    if beside is not None:
+        at, near_ptr = rows(beside[0], which)
+        near_low, near_high = beside[1][at], beside[2][at]
+    rules = kernels.Rules(
+        size=blocks.size[which],
+        alignment=blocks.alignment[which],
+        range_ptr=range_ptr,
+        range_low=blocks.range_low[ranges],
+        range_high=blocks.range_high[ranges],
+        near_ptr=near_ptr,
+        near_low=near_low,
+        near_high=near_high,
+    )
+    most = len(ranges) + len(near_low)
+    ptr = np.zeros(len(which) + 1, dtype=np.int64)
+    if not most:
+        return Places(ptr, near_low, near_low)
+    low, high = np.empty((2, most + len(which)), dtype=np.int64)
+    for begin, end in shares((range_ptr + near_ptr)[1:]):
+        pause()
+        kernels.permitted(begin, end, rules, ptr, low, high)
+    effort.spend(SPAN * most)
+    return Places(ptr, low[: ptr[-1]].copy(), high[: ptr[-1]].copy())
 
 
-def spans_of(blocks: Blocks, i: int) -> Spans | None:
-    """Return the multiples of its alignment that the ranges of a block allow; None: all."""
-    if blocks.range_ptr[i] == blocks.range_ptr[i + 1]:
-        return None
-    return aligned(ranges_of(blocks, i), int(blocks.alignment[i]))
+def misplaced(blocks: Blocks, held: Array, pause: Pause) -> bool:
+    """Return whether a rule of its own forbids one of these fixed blocks its place."""
+    where = places(blocks, held, pause)
+    alone = np.diff(where.ptr) == 1  # what is fixed has a range: its place, if it is allowed
+    return not (alone.all() and np.array_equal(where.lowest, blocks.fixed[held]))
 
 
-def _outside(spans: list[tuple[int, int]], low: Array, high: Array) -> list[tuple[int, int]]:
-    """Return inclusive spans of offsets without those strictly between `low` and `high`."""
-    order = np.argsort(low, kind="stable")
-    low, high = low[order], np.maximum.accumulate(high[order])
-    free = np.append(low[1:] >= high[:-1], True)  # there is a free offset behind this one
-    begins = np.concatenate([[-NOWHERE], high[free]]).tolist()
-    ends = np.concatenate([low[:1], low[1:][free[:-1]], [NOWHERE]]).tolist()
-    found, at = [], 0
-    for a, b in sorted(spans):
-        while at and begins[at] > a:
-            at -= 1
-        while ends[at] < a:
-            at += 1
-        while at < len(begins) and begins[at] <= b:
-            found.append((max(a, begins[at]), min(b, ends[at])))
-            at += 1
-        at = min(at, len(begins) - 1)
-    return found
+def common_holes(given: kernels.Spans, pause: Pause) -> tuple[Array, Array]:
+    """Return the addresses [low, high) that no block of a group may use, as rows.
 
-
-def _disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the union of inclusive spans."""
-    found: list[tuple[int, int]] = []
-    for low, high in sorted(spans):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
-        else:
-            found.append((low, high))
-    return found
-
-
-def aligned(spans: list[tuple[int, int]], step: int) -> Spans:
-    """Return the spans from multiple to multiple of `step`; none left: one out of reach."""
-    inner = [(-(-low // step) * step, high // step * step) for low, high in spans]
-    return tuple((low, high) for low, high in inner if low <= high) or ((NOWHERE, NOWHERE),)
+    Parameters
+    ----------
+    given : Spans
+        The groups; more holes than are worth while are left out.
+    pause : callable
+        Called now and then; may raise.
+    """
+    groups = len(given.member_ptr) - 1
+    most = int((given.end - given.begin)[given.members].sum()) + groups
+    control, ptr = np.zeros(3, dtype=np.int64), np.zeros(groups + 1, dtype=np.int64)
+    holes = np.empty((min(most, MOST_HOLES), 2), dtype=np.int64)
+    scratch = np.empty((min(most, LONGEST), 2), dtype=np.int64)
+    while not kernels.common_holes(AT_ONCE, given, control, ptr, holes, scratch):
+        effort.spend(SPAN * AT_ONCE)
+        pause()
+    return ptr, holes[: ptr[-1]].copy()

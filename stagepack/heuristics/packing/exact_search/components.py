@@ -13,21 +13,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.effort import Pause, pausing
+from stagepack.heuristics.packing.exact_search import components_kernels as kernels
 from stagepack.heuristics.packing.exact_search.address_ranges import (
-    Spans,
-    aligned,
+    MOST_SPANS,
+    Places,
+    beside_fixed,
+    common_holes,
+    misplaced,
     places,
-    ranges_of,
 )
-from stagepack.heuristics.packing.exact_search.components_kernels import linear_neighbours
-from stagepack.heuristics.packing.exact_search.csr import rows, transposed
+from stagepack.heuristics.packing.exact_search.address_ranges_kernels import Spans
+from stagepack.heuristics.packing.exact_search.csr import rows
+from stagepack.heuristics.packing.exact_search.csr_kernels import transposed
 from stagepack.heuristics.packing.exact_search.exact_state import BLOCK, NOWHERE, SECTION
-from stagepack.instances.packing.blocks import Blocks, aligned_unit, distinct
+from stagepack.instances.packing.blocks import Blocks, aligned_unit
+from stagepack.instances.packing.meetings import meetings
 from stagepack.instances.profile import Array
 
 OFTEN = 256
@@ -50,8 +56,8 @@ class Group:
         Bytes; what offsets are multiples of; time alive.
     section_ptr, section_of : ndarray of int64, shape (b + 1,), (incidences,)
         Sections of each block as rows, ascending, never empty.
-    places : dict of int to Spans
-        By position in the group, where a block may lie; blocks not in it may lie anywhere.
+    places : Places
+        Where blocks may lie.
     linear : bool
         Every row is a run of consecutive sections; the blocks of a part ascend in the first one.
     """
@@ -62,7 +68,7 @@ class Group:
     duration: Array
     section_ptr: Array
     section_of: Array
-    places: dict[int, Spans]
+    places: Places
     linear: bool
 
     @property
@@ -84,18 +90,11 @@ class Group:
     def floating(self) -> bool:
         """Whether all blocks may be moved up by any block's size."""
         unit = int(np.gcd.reduce(self.size))
-        return not self.places and not (unit % self.alignment).any()
+        return not len(self.places.low) and not (unit % self.alignment).any()
 
     def take(self, which: Array) -> Group:
         """Return the group of some of the blocks."""
         at, ptr = rows(self.section_ptr, which)
-        places = {}
-        if self.places:
-            places = {
-                new: self.places[old]
-                for new, old in enumerate(which.tolist())
-                if old in self.places
-            }
         return Group(
             self.index[which],
             self.size[which],
@@ -103,48 +102,44 @@ class Group:
             self.duration[which],
             ptr,
             self.section_of[at],
-            places,
+            self.places.take(which),
             self.linear,
         )
 
-    def neighbours(self) -> tuple[Array, Array]:
-        """Return the blocks that share a section with each, as rows, ascending."""
+    @cached_property
+    def pieces(self) -> tuple[Array, Array, Array]:
+        """Runs of consecutive sections: block, first and end, blocks ascending."""
         if self.linear:
-            return linear_neighbours(self.first, self.last)
-        # Runs of consecutive sections that overlap: a section may have many of them in common.
+            return np.arange(self.b), self.first, self.last + 1
         owner = np.repeat(np.arange(self.b), np.diff(self.section_ptr))
         begins = np.append(True, (np.diff(owner) > 0) | (np.diff(self.section_of) != 1))
-        first, end = self.section_of[begins], self.section_of[np.append(begins[1:], True)] + 1
-        order = np.argsort(first, kind="stable")
-        owner, first, end = owner[begins][order], first[order], end[order]
-        count = np.searchsorted(first, end, side="left") - np.arange(len(order)) - 1
-        left = np.repeat(np.arange(len(order)), count)
-        right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
-        i, j = owner[left], owner[right]
-        i, j = i[i != j], j[i != j]
-        codes = distinct(np.concatenate([i * self.b + j, j * self.b + i]))
-        ptr = np.zeros(self.b + 1, dtype=np.int64)
-        np.cumsum(np.bincount(codes // self.b, minlength=self.b), out=ptr[1:])
-        return ptr, codes % self.b
+        ends = np.append(begins[1:], True)
+        return owner[begins], self.section_of[begins], self.section_of[ends] + 1
+
+    def neighbours(self, pause: Pause) -> tuple[Array, Array]:
+        """Return the blocks that share a section with each, as rows, ascending."""
+        return meetings(*self.pieces, self.b, pause)
 
     def parts(self) -> Iterator[Array]:
         """Yield the positions of the blocks of each connected part."""
+        owner, first, end = self.pieces
+        order = np.argsort(first, kind="stable")
+        reach = np.maximum.accumulate(end[order])
         if self.linear:
-            order = np.argsort(self.first, kind="stable")
-            reach = np.maximum.accumulate(self.last[order])
-            yield from np.split(order, np.flatnonzero(self.first[order][1:] > reach[:-1]) + 1)
+            yield from np.split(order, np.flatnonzero(first[order][1:] >= reach[:-1]) + 1)
             return
-        ptr, neighbours = (array.tolist() for array in self.neighbours())
-        seen = [False] * self.b
-        for start in range(self.b):
-            if not seen[start]:
-                seen[start], found = True, [start]
-                for i in found:
-                    for j in neighbours[ptr[i] : ptr[i + 1]]:
-                        if not seen[j]:
-                            seen[j] = True
-                            found.append(j)
-                yield np.array(sorted(found))
+        # Pieces that overlap, one after the other, are chains, which blocks connect.
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        chain = np.cumsum(np.append(False, first[order][1:] >= reach[:-1]))
+        nodes = self.b + int(chain[-1]) + 1
+        links = coo_array(
+            (np.ones(len(order), dtype=bool), (owner[order], self.b + chain)), shape=(nodes, nodes)
+        )
+        label = connected_components(links, directed=False)[1][: self.b]
+        order = np.argsort(label, kind="stable")
+        yield from np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
 
     def compressed(self) -> Group:
         """Return the group over the maximal sections of its blocks."""
@@ -160,11 +155,22 @@ class Group:
         section_of = np.arange(ptr[-1]) + np.repeat(first - ptr[:-1], end - first)
         return replace(self, section_ptr=ptr, section_of=section_of)
 
-    def at_bottom(self) -> Array:
+    def at_bottom(self, pause: Pause) -> Array:
         """Return which blocks conflict with all others, shape (b,)."""
+        owner, first, end = self.pieces
         if self.linear:
-            return np.asarray((self.first <= self.last.min()) & (self.last >= self.first.max()))
-        return np.asarray(np.diff(self.neighbours()[0]) == self.b - 1)
+            return np.asarray((first < end.min()) & (end > first.max()))
+        begun = np.searchsorted(np.sort(first), end, side="left")
+        count = begun - np.searchsorted(np.sort(end), first, side="right")
+        enough = np.bincount(owner, weights=count, minlength=self.b) >= self.b
+        for i in np.flatnonzero(enough).tolist():
+            pause()
+            mine = slice(*np.searchsorted(owner, [i, i + 1]).tolist())
+            met = np.zeros(self.b, dtype=bool)
+            for start, stop in zip(first[mine].tolist(), end[mine].tolist(), strict=True):
+                met[owner[(first < stop) & (end > start)]] = True
+            enough[i] = met.all()
+        return np.asarray(enough)
 
 
 def movable(
@@ -197,26 +203,30 @@ def movable(
         chosen[which] = True
         keep &= chosen[owner]
     owner, begin, stop = owner[keep], begin[keep], stop[keep]
+    pause()
+    held = blocks.fixed[owner] >= 0
+    beside = beside_fixed(blocks, owner, begin, stop, pause) if held.any() else None
+    owner, begin, stop = owner[~held], begin[~held], stop[~held]
     linear = blocks.linear and bool((np.diff(blocks.piece_ptr) <= 1).all())
     after = np.append(blocks.time, blocks.time[-1:] + 1)
     duration = np.zeros(blocks.b, dtype=np.int64)
     np.add.at(duration, owner, after[stop] - after[begin])
+    pause()
     count = stop - begin
-    ptr = np.zeros(blocks.b + 1, dtype=np.int64)
-    np.cumsum(np.bincount(owner, weights=count, minlength=blocks.b), out=ptr[1:])
     section_of = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
-    whole = Group(
-        np.arange(blocks.b),
-        blocks.size,
-        blocks.alignment,
-        duration,
-        ptr,
+    pause()
+    alive = np.unique(owner)
+    number = np.bincount(owner, weights=count, minlength=blocks.b)[alive]
+    return Group(
+        alive,
+        blocks.size[alive],
+        blocks.alignment[alive],
+        duration[alive],
+        np.concatenate([[0], np.cumsum(number.astype(np.int64))]),
         section_of,
-        places(blocks, ptr, section_of, pause),
+        places(blocks, alive, pause, beside),
         linear,
     )
-    alive = np.diff(ptr) > 0
-    return whole.take(np.flatnonzero(alive & (blocks.fixed < 0)))
 
 
 def next_top(blocks: Array, capacity: int) -> int:
@@ -267,12 +277,13 @@ class Component:
         self.bottom, self._pause = bottom, pause
         self.group, self.lift, self.index, self.linear = group, lift, group.index, group.linear
         self.unit = unit = _unit(group)
+        pause()
         is_used = np.bincount(group.section_of) > 0
         used = int(is_used.sum())
         self.section_of = (np.cumsum(is_used) - 1)[group.section_of]
         self.section_ptr = group.section_ptr
         pause()
-        self.neighbour_ptr, self.neighbours = group.neighbours()
+        self.neighbour_ptr, self.neighbours = group.neighbours(pause)
         pause()
         self.member_ptr, self.members = transposed(self.section_ptr, self.section_of, used)
         pause()
@@ -291,13 +302,15 @@ class Component:
         self.sections = sections = np.zeros(used, dtype=SECTION)
         member = self.members
         sections["member"], sections["member_end"] = self.member_ptr[:-1], self.member_ptr[1:]
+        pause()
         np.add.at(sections["total"], self.section_of, blocks["size"][self._owner()])
         sections["witness"] = member[self.member_ptr[:-1]]
         np.add.at(sections["crossing"], self.section_of, 1)
         np.subtract.at(sections["crossing"], self.section_of[self.section_ptr[1:] - 1], 1)
+        pause()
         self.holes = self._holes()
         sections["floor"] = np.minimum.reduceat(blocks["effective"][member], self.member_ptr[:-1])
-        self.bound = lift + unit * self._least_peak()
+        self.bound = lift + unit * kernels.least_peak(blocks, sections, self.holes)
         effort.spend(MADE + ENTRY * (len(self.neighbours) + len(self.section_of)))
 
     @property
@@ -342,91 +355,90 @@ class Component:
         return np.repeat(np.arange(self.b), np.diff(self.section_ptr))
 
     def _spans(self) -> Array:
-        """Return the rows of all spans and set each block's part and lowest place."""
-        found: list[tuple[int, int]] = []
-        unit = self.unit
-        for i, spans in sorted(self.group.places.items()):
-            self.blocks["span"][i] = len(found)
-            found += [(low // unit, min(high, NOWHERE) // unit) for low, high in spans]
-            self.blocks["span_end"][i] = len(found)
-            self.blocks["base"][i] = self.blocks["effective"][i] = spans[0][0] // unit
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
+        """Return the rows of all spans and set each block's row and lowest place.
+
+        Blocks that may lie at the same places have one row.
+        """
+        places, unit, blocks = self.group.places, self.unit, self.blocks
+        blocks["base"] = blocks["effective"] = places.lowest // unit
+        begins: dict[bytes, int] = {}
+        rows = []
+        used = 0
+        for i in np.flatnonzero(places.limited).tolist():
+            if i % OFTEN == 0:
+                self._pause()
+            row = slice(places.ptr[i], places.ptr[i + 1])
+            key = places.key(i)
+            if key not in begins:
+                begins[key] = used
+                rows.append(row)
+                used += row.stop - row.start
+            blocks["span"][i] = begins[key]
+            blocks["span_end"][i] = begins[key] + row.stop - row.start
+        spans = np.empty((used, 2), dtype=np.int64)
+        for column, ends in enumerate((places.low, np.minimum(places.high, NOWHERE))):
+            spans[:, column] = np.concatenate([ends[row] for row in rows]) // unit if rows else 0
+        return spans
 
     def _families(self) -> None:
         """Find blocks of the same sections, and identical ones, which are placed in order."""
         blocks, group = self.blocks, self.group
-        if self.linear:
-            lives: list[object] = list(zip(group.first.tolist(), group.last.tolist(), strict=True))
-        else:
-            lives = [row.tobytes() for row in np.split(self.section_of, self.section_ptr[1:-1])]
-        known: dict[object, int] = {}
-        self.life = np.array([known.setdefault(life, len(known)) for life in lives])
-        families: dict[object, int] = {}
-        twins: dict[object, int] = {}
+        known: dict[bytes, int] = {}
+        families: dict[tuple[int, int], int] = {}
+        twins: dict[tuple[int, ...], int] = {}
         blocks["family"] = blocks["twin"] = -1
-        columns = zip(lives, blocks["size"].tolist(), blocks["step"].tolist(), strict=True)
-        for i, (life, size, step) in enumerate(columns):
+        self.life = np.zeros(self.b, dtype=np.int64)
+        ends = np.stack([group.first, group.last], axis=1) if self.linear else None
+        begins = self.section_ptr.tolist()
+        columns = ("size", "step", "span", "span_end")
+        each = zip(*(blocks[column].tolist() for column in columns), strict=True)
+        for i, (size, step, span, span_end) in enumerate(each):
             if i % OFTEN == 0:
                 self._pause()
-            places = group.places.get(i)
-            if places is None and size % step == 0:
+            row = self.section_of[begins[i] : begins[i + 1]] if ends is None else ends[i]
+            life = self.life[i] = known.setdefault(row.tobytes(), len(known))
+            if span == span_end and size % step == 0:
                 blocks["family"][i] = families.setdefault((life, step), len(families))
-            earlier = twins.get((life, size, step, places))
+            alike = life, size, step, span, span_end
+            earlier = twins.get(alike)
             if earlier is not None:
                 blocks["twin"][earlier] = i
                 top = int(blocks["effective"][earlier]) + size
                 blocks["effective"][i] = self._settled(i, top)
-            twins[life, size, step, places] = i
+            twins[alike] = i
 
     def _settled(self, i: int, at: int) -> int:
         """Return the lowest legal offset of a block from `at` up, or NOWHERE."""
         block = self.blocks[i]
         at = -(-at // int(block["step"])) * int(block["step"])
-        spans = self.spans[block["span"] : block["span_end"]].tolist()
-        if not spans:
-            return at
-        return next((max(at, low) for low, high in spans if high >= at), NOWHERE)
+        spans = self.spans[block["span"] : block["span_end"]]
+        row = int(np.searchsorted(spans[:, 1], at))
+        return (max(at, int(spans[row, 0])) if row < len(spans) else NOWHERE) if len(spans) else at
 
     def _holes(self) -> Array:
-        """Return the addresses that no member of a section may use, and set each section's part."""
-        found: list[tuple[int, int]] = []
-        places, sizes = self.group.places, self.group.size.tolist()
-        for s in range(len(self.sections)) if places else ():
-            self._pause()
-            members = self.members[self.member_ptr[s] : self.member_ptr[s + 1]].tolist()
-            if any(i not in places for i in members):
-                continue
-            self.sections["hole"][s] = len(found)
-            begin = 0
-            spans = [(low, high + sizes[i]) for i in members for low, high in places[i]]
-            for low, high in sorted(spans):
-                if low > begin:
-                    found.append((begin // self.unit, low // self.unit))
-                begin = max(begin, high)
-            if begin < NOWHERE:
-                found.append((begin // self.unit, NOWHERE))
-            self.sections["hole_end"][s] = len(found)
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
-
-    def _least_peak(self) -> int:
-        """Return a lower bound on the peak in units."""
-        peak = int((self.blocks["effective"] + self.blocks["size"]).max())
-        columns = ("floor", "total", "hole", "hole_end")
-        for floor, total, hole, end in zip(
-            *(self.sections[column].tolist() for column in columns), strict=True
-        ):
-            top = floor + total
-            for low, high in self.holes[hole:end].tolist():
-                if high > floor and low < top:
-                    top += high - max(floor, low)
-            peak = max(peak, top)
-        return peak
+        """Return the addresses that no member of a section may use, and set each section's row."""
+        sections, blocks, limited = self.sections, self.blocks, self.group.places.limited
+        where = np.flatnonzero(np.logical_and.reduceat(limited[self.members], self.member_ptr[:-1]))
+        at, member_ptr = rows(self.member_ptr, where)
+        members = self.members[at]
+        if np.diff(self.group.places.ptr)[members].sum() > MOST_SPANS:  # those common to all
+            members = np.arange(self.b) if limited.all() else members[:0]
+            member_ptr = np.array([0, len(members)])
+        if not len(members):
+            return np.empty((0, 2), dtype=np.int64)
+        begin, end = blocks["span"].copy(), blocks["span_end"].copy()
+        size, top = blocks["size"].copy(), NOWHERE // self.unit
+        given = Spans(begin, end, self.spans, size, member_ptr, members, top)
+        ptr, holes = common_holes(given, self._pause)
+        sections["hole"][where], sections["hole_end"][where] = ptr[:-1], ptr[1:]
+        return holes
 
 
 def _unit(group: Group) -> int:
     """Return the gcd of all lengths an offset of a canonical packing is made of."""
-    lows = [low for spans in group.places.values() for low, _ in spans if low < NOWHERE]
-    return aligned_unit(math.gcd(int(np.gcd.reduce(group.size)), *lows), group.alignment)
+    low = group.places.low
+    lengths = group.size, low[low < NOWHERE]
+    return aligned_unit(math.gcd(*(int(np.gcd.reduce(part)) for part in lengths)), group.alignment)
 
 
 class Packing:
@@ -462,19 +474,12 @@ class Packing:
     ) -> None:
         self._pause = pausing(keep_going)
         self.offsets = np.maximum(blocks.fixed, 0)
-        self.clash = False
         held = np.flatnonzero(blocks.fixed >= 0)
         if which is not None:
             held = np.intersect1d(held, which)
         self.peak = int((blocks.fixed + blocks.size)[held].max(initial=0))
         self.components: list[Component] = []
-        if len(held):
-            outside = any(
-                all(not low <= blocks.fixed[i] <= high for low, high in ranges_of(blocks, i))
-                for i in held.tolist()
-            )
-            skew = (blocks.fixed[held] % blocks.alignment[held]).any()
-            self.clash = outside or bool(skew) or _overlap(blocks, held, self._pause)
+        self.clash = misplaced(blocks, held, self._pause) or _overlap(blocks, held, self._pause)
         group = movable(blocks, which, first, end, self._pause)
         waiting: list[tuple[Group, list[tuple[int, int]]]] = [(group, [])] if group.b else []
         while waiting:
@@ -508,10 +513,10 @@ class Packing:
         """
         lift = sum(nbytes for _, nbytes in bottom)
         if part.b == 1:
-            spans = part.places.get(0, ((lift, lift),))
-            self._place(int(part.index[0]), spans[0][0], int(part.size[0]))
+            at = int(part.places.lowest[0]) if part.places.limited[0] else lift
+            self._place(int(part.index[0]), at, int(part.size[0]))
             return None
-        lowest = part.at_bottom() if part.floating else np.zeros(part.b, dtype=bool)
+        lowest = part.at_bottom(self._pause) if part.floating else np.zeros(part.b, dtype=bool)
         if not lowest.any():
             self.components.append(Component(part, lift, bottom, self._pause))
             return None
@@ -526,11 +531,9 @@ class Packing:
     def _place_dead(self, blocks: Blocks, which: Array) -> None:
         """Place those of the blocks that are never alive."""
         dead = (np.diff(blocks.piece_ptr) == 0) & (blocks.fixed < 0)
-        for i in which[dead[which]].tolist():
-            limited = blocks.range_ptr[i] < blocks.range_ptr[i + 1]
-            spans = ranges_of(blocks, i) if limited else [(0, NOWHERE)]
-            offset = aligned(spans, int(blocks.alignment[i]))[0][0]
-            self._place(i, offset, int(blocks.size[i]))
+        which = which[dead[which]]
+        self.offsets[which] = places(blocks, which, self._pause).lowest
+        self.peak = max(self.peak, int((self.offsets + blocks.size)[which].max(initial=0)))
 
 
 def _overlap(blocks: Blocks, held: Array, pause: Pause) -> bool:

@@ -1,4 +1,4 @@
-"""Compiled kernels of what a packing falls into: neighbours, and the parts of a search.
+"""Compiled kernels of what a packing falls into: bounds, and the parts of a search.
 
 Arrays are those of :class:`.exact_state.SearchState`.
 """
@@ -16,6 +16,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import (
     PART_SECTION_END,
     PARTS,
     RANK,
+    SPENT,
     TRAIL,
     Record,
     SearchState,
@@ -24,41 +25,34 @@ from stagepack.instances.compiled import compiled, step
 from stagepack.instances.profile import Array
 
 
+@step
+def topped(section: Record, floor: int, holes: Array, control: Array) -> int:
+    """Return how high what is unplaced in a section reaches above a floor, around its holes."""
+    top, h, end = floor + section.total, section.hole, section.hole_end
+    last = end
+    while h < last:  # the first hole that ends above the floor
+        middle = (h + last) // 2
+        if holes[middle, 1] > floor:
+            last = middle
+        else:
+            h = middle + 1
+    begin = h
+    while h < end and holes[h, 0] < top:
+        top += holes[h, 1] - max(floor, holes[h, 0])
+        h += 1
+    control[SPENT] += h - begin
+    return int(top)
+
+
 @compiled
-def linear_neighbours(first: Array, last: Array) -> tuple[Array, Array]:
-    """Return the blocks that share a section with each, as rows, ascending.  O(b + pairs).
-
-    Parameters
-    ----------
-    first, last : ndarray of int64, shape (b,)
-        The first and the last section in which a block is alive; `first` ascends.
-
-    Returns
-    -------
-    ptr, other : ndarray of int64, shape (b + 1,), (2 * pairs,)
-    """
-    b = len(first)
-    ptr = np.zeros(b + 1, dtype=np.int64)
-    for i in range(b):
-        j = i + 1
-        while j < b and first[j] <= last[i]:
-            ptr[j + 1] += 1
-            j += 1
-        ptr[i + 1] += j - i - 1
-    for i in range(b):
-        ptr[i + 1] += ptr[i]
-    other = np.empty(ptr[b], dtype=np.int64)
-    used = ptr[:-1].copy()
-    for i in range(b):
-        # Every row has its earlier blocks by now.
-        j = i + 1
-        while j < b and first[j] <= last[i]:
-            other[used[i]] = j
-            other[used[j]] = i
-            used[i] += 1
-            used[j] += 1
-            j += 1
-    return ptr, other
+def least_peak(blocks: Array, sections: Array, holes: Array) -> int:
+    """Return a lower bound on the peak in units: what every section holds, above its floor."""
+    peak, control = 0, np.zeros(SPENT + 1, dtype=np.int64)
+    for block in blocks:
+        peak = max(peak, block.effective + block.size)
+    for section in sections:
+        peak = max(peak, topped(section, section.floor, holes, control))
+    return peak
 
 
 @numba.njit(inline="always")

@@ -23,9 +23,10 @@ from stagepack.heuristics.packing.exact_search import distances_kernels
 from stagepack.heuristics.packing.exact_search import exact_general_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_general_state as general
 from stagepack.heuristics.packing.exact_search import exact_state as state
-from stagepack.heuristics.packing.exact_search.address_ranges import Spans, spans_of
+from stagepack.heuristics.packing.exact_search.address_ranges import Places, misplaced, places
 from stagepack.heuristics.packing.exact_search.components import next_top
-from stagepack.heuristics.packing.exact_search.csr import rows, transposed
+from stagepack.heuristics.packing.exact_search.csr import rows
+from stagepack.heuristics.packing.exact_search.csr_kernels import transposed
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import (
     PausedSearch,
@@ -33,7 +34,9 @@ from stagepack.heuristics.packing.exact_search.portfolio import (
     longer,
     ranks,
 )
-from stagepack.instances.packing.blocks import Blocks, aligned_unit, distinct
+from stagepack.instances.arrays import distinct
+from stagepack.instances.packing.blocks import Blocks, aligned_unit
+from stagepack.instances.packing.meetings import meetings
 from stagepack.instances.profile import Array
 
 WORK = 10_000_000
@@ -97,15 +100,14 @@ class Component:
         at, piece_ptr = rows(blocks.piece_ptr, which)
         first, end = blocks.first[at], blocks.end[at]
         low, high = blocks.low[at], blocks.high[at]
-        places = [spans_of(blocks, i) for i in which.tolist()]
+        allowed = places(blocks, which, pause)
         pause()
-        begins = [low for spans in places for low, _ in spans or () if low < NOWHERE]
-        lengths = (self.size, low, high, np.array(begins, dtype=np.int64))
+        lengths = (self.size, low, high, allowed.low[allowed.low < NOWHERE])
         unit = math.gcd(*(int(np.gcd.reduce(part)) for part in lengths if len(part)))
         self.unit = unit = aligned_unit(unit, blocks.alignment[index])
         owner = np.repeat(np.arange(len(which)), np.diff(piece_ptr))
         pieces = np.stack([first, end, low // unit, high // unit], axis=1)
-        near_ptr, near = _neighbours(owner, first, end, len(which))
+        near_ptr, near = meetings(owner, first, end, len(which), pause)
         share_ptr, share = _partners(blocks, which)
         pause()
         run_ptr, runs = forbidden(near_ptr, near, piece_ptr, pieces, share_ptr, share)
@@ -117,10 +119,12 @@ class Component:
         pause()
         partner_ptr, partners = _partners_here(member, section, share_ptr, share)
         pause()
-        meetings = np.stack(np.divmod(distinct(member * sections + section), sections))
-        section_ptr = _pointer(meetings[0], len(which))
+        alive, section_of = np.divmod(distinct(member * sections + section), sections)
+        section_ptr = _pointer(alive, len(which))
         pause()
-        range_ptr, ranges = _ranges(places, unit)
+        ends = (
+            np.where(end < NOWHERE, end // unit, NOWHERE) for end in (allowed.low, allowed.high)
+        )
         step = blocks.alignment[which]
         self.shapes = general.Shapes(
             blocks=_table(
@@ -131,7 +135,7 @@ class Component:
                 size=blocks.size[which] // unit,
                 step=np.where(unit % step == 0, 1, step // unit),
                 near=near_ptr,
-                range=range_ptr,
+                range=allowed.ptr,
                 section=section_ptr,
                 before=np.full(len(which), -1),
                 after=np.full(len(which), -1),
@@ -146,14 +150,14 @@ class Component:
             ),
             sections=_table(general.SECTION, member=member_ptr),
             runs=runs,
-            ranges=ranges,
+            ranges=_spans(*ends),
             partners=partners,
-            section_of=meetings[1],
+            section_of=section_of,
             order=np.arange(len(member)),
             queue=np.zeros(len(which), dtype=np.int64),
             touched=np.zeros(sections, dtype=np.int64),
         )
-        self._order_twins(piece_ptr, pieces, np.diff(share_ptr), places)
+        self._order_twins(piece_ptr, pieces, np.diff(share_ptr), allowed)
         held_here = pieces[piece, 3] - pieces[piece, 2]
         self.load = np.zeros(sections, dtype=np.int64)
         np.add.at(self.load, section, held_here)
@@ -185,14 +189,14 @@ class Component:
         return int((offsets + self.size).max())
 
     def _order_twins(
-        self, piece_ptr: Array, pieces: Array, partners: Array, places: list[Spans | None]
+        self, piece_ptr: Array, pieces: Array, partners: Array, allowed: Places
     ) -> None:
         """Chain identical movable blocks without partners."""
         blocks, near, runs = self.shapes.blocks, self.shapes.near, self.shapes.runs
         last: dict[object, int] = {}
         for i in np.flatnonzero(partners[: self.b] == 0).tolist():
             shape = pieces[piece_ptr[i] : piece_ptr[i + 1]].tobytes()
-            key = int(blocks["size"][i]), int(blocks["step"][i]), places[i], shape
+            key = int(blocks["size"][i]), int(blocks["step"][i]), allowed.key(i), shape
             if key in last:
                 below = last[key]
                 row = near["block"][blocks["near"][i] : blocks["near_end"][i]]
@@ -221,19 +225,6 @@ def _pointer(row: Array, count: int) -> Array:
     ptr = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(row, minlength=count), out=ptr[1:])
     return ptr
-
-
-def _neighbours(owner: Array, first: Array, end: Array, b: int) -> tuple[Array, Array]:
-    """Return the blocks that share a section with each block, as rows, ascending."""
-    order = np.argsort(first, kind="stable")
-    owner, first, end = owner[order], first[order], end[order]
-    count = np.searchsorted(first, end, side="left") - np.arange(len(order)) - 1
-    left = np.repeat(np.arange(len(order)), count)
-    right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + left + 1
-    i, j = owner[left], owner[right]
-    apart = i != j
-    codes = distinct(np.concatenate([(i * b + j)[apart], (j * b + i)[apart]]))
-    return _pointer(codes // b, b), codes % b
 
 
 def _partners(blocks: Blocks, which: Array) -> tuple[Array, Array]:
@@ -300,15 +291,6 @@ def _incidences(first: Array, end: Array) -> tuple[int, Array, Array]:
     section = np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
     used, section = np.unique(section, return_inverse=True)
     return len(used), piece, section
-
-
-def _ranges(places: list[Spans | None], unit: int) -> tuple[Array, Array]:
-    """Return the rows of the offsets where blocks may lie, in units."""
-    found = [spans or () for spans in places]
-    ptr = np.concatenate([[0], np.cumsum([len(spans) for spans in found])])
-    flat = np.array([span for spans in found for span in spans], dtype=np.int64).reshape(-1, 2)
-    low, high = np.where(flat < NOWHERE, flat // unit, NOWHERE).T
-    return ptr, _spans(low, high)
 
 
 class GeneralSearch(PausedSearch):
@@ -479,9 +461,8 @@ class ShapedPacking:
         self.offsets = np.maximum(blocks.fixed, 0)
         held = which[blocks.fixed[which] >= 0]
         self.peak = int((blocks.fixed + blocks.size)[held].max(initial=0))
-        owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
-        ptr, near = _neighbours(owner, blocks.first, blocks.end, blocks.b)
-        self.clash = any(spans_of(blocks, i) != _only(blocks, i) for i in held.tolist())
+        ptr, near = blocks.neighbours(pause)
+        self.clash = misplaced(blocks, held, pause)
         self.components: list[Component] = []
         free = which[blocks.fixed[which] < 0]
         meets = np.diff(ptr)[free] > 0
@@ -503,10 +484,7 @@ class ShapedPacking:
     def _place_alone(self, blocks: Blocks, alone: Array, pause: Pause) -> None:
         """Place movable blocks that meet no other: at 0 where nothing is said of their place."""
         effort.spend(effort.ITEM * len(alone))
-        for i in alone[np.diff(blocks.range_ptr)[alone] > 0].tolist():
-            effort.spend(effort.ROW)
-            pause()
-            self.offsets[i] = (spans_of(blocks, i) or ((0, 0),))[0][0]
+        self.offsets[alone] = places(blocks, alone, pause).lowest
         self.peak = max(self.peak, int((self.offsets + blocks.size)[alone].max(initial=0)))
 
     def _parts(
@@ -529,18 +507,12 @@ class ShapedPacking:
             yield np.array(sorted(found)), np.array(sorted(beside), dtype=np.int64)
 
 
-def _only(blocks: Blocks, i: int) -> Spans:
-    """Return the places of a fixed block that breaks no rule of its own."""
-    at = int(blocks.fixed[i])
-    return ((at, at),)
-
-
 def _overlap(blocks: Blocks, held: Array) -> bool:
     """Return whether two fixed blocks are at a forbidden distance."""
     at, piece_ptr = rows(blocks.piece_ptr, held)
     pieces = np.stack([blocks.first[at], blocks.end[at], blocks.low[at], blocks.high[at]], axis=1)
     owner = np.repeat(np.arange(len(held)), np.diff(piece_ptr))
-    near_ptr, near = _neighbours(owner, pieces[:, 0], pieces[:, 1], len(held))
+    near_ptr, near = meetings(owner, pieces[:, 0], pieces[:, 1], len(held))
     run_ptr, runs = forbidden(near_ptr, near, piece_ptr, pieces, *_partners(blocks, held))
     i = np.repeat(np.arange(len(held)), np.diff(near_ptr))
     distance = blocks.fixed[held[i]] - blocks.fixed[held[near]]

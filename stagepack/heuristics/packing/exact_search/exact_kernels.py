@@ -32,6 +32,7 @@ import numpy as np
 from stagepack.heuristics.packing.exact_search.components_kernels import (
     divide,
     remember,
+    topped,
 )
 from stagepack.heuristics.packing.exact_search.exact_state import (
     ANSWER,
@@ -79,8 +80,13 @@ def _settle(block: Record, at: int, spans: Array) -> int:
         at = (at + block.step - 1) // block.step * block.step
     span, end = block.span, block.span_end
     if span < end:
-        while span < end and spans[span, 1] < at:
-            span += 1
+        last = end
+        while span < last:  # the first span that ends at `at` or above
+            middle = (span + last) // 2
+            if spans[middle, 1] >= at:
+                last = middle
+            else:
+                span = middle + 1
         if span == end:
             return NOWHERE
         at = max(at, spans[span, 0])
@@ -156,11 +162,7 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
                 remember(control, trail, PROFILE, s, section.floor, section.total, section.crossing)
                 section.floor = least
         floor = max(section.floor, level)
-        top = floor + section.total
-        for h in range(section.hole, section.hole_end):
-            if holes[h, 1] > floor and holes[h, 0] < top:
-                top += holes[h, 1] - max(floor, holes[h, 0])
-        if top > capacity:
+        if topped(section, floor, holes, control) > capacity:
             return False
     return True
 

@@ -1,0 +1,204 @@
+"""Compiled kernels of where blocks may lie, and of the addresses that none of a section may use.
+
+Places are inclusive spans of offsets, ascending and disjoint, as rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
+from stagepack.instances.compiled import compiled, step
+from stagepack.instances.profile import Array
+
+EVERYWHERE = 2**62
+"""Beyond every offset, whatever size is added."""
+
+AT, MEMBER, COUNT = range(3)
+"""Entries of `control` of :func:`common_holes`: the section at work, the next of its members, and
+how many holes are left."""
+
+
+class Rules(NamedTuple):
+    """What is said of where blocks may lie, shape (b,) unless said otherwise.
+
+    Attributes
+    ----------
+    size, alignment : ndarray of int64
+    range_ptr : ndarray of int64, shape (b + 1,)
+    range_low, range_high : ndarray of int64
+        Rows of the addresses [low, high) in one of which a block must lie, ascending.
+    near_ptr : ndarray of int64, shape (b + 1,)
+    near_low, near_high : ndarray of int64
+        Rows of the addresses [low, high) of fixed blocks that it meets, by ascending `low`.
+    """
+
+    size: Array
+    alignment: Array
+    range_ptr: Array
+    range_low: Array
+    range_high: Array
+    near_ptr: Array
+    near_low: Array
+    near_high: Array
+
+
+@compiled
+def permitted(begin: int, end: int, rules: Rules, ptr: Array, low: Array, high: Array) -> None:
+    """Write the places of blocks [begin, end) behind those of the blocks before.
+
+    Parameters
+    ----------
+    begin, end : int
+    rules : Rules
+    ptr : ndarray of int64, shape (b + 1,)
+        Where rows begin; those of blocks of which nothing is said stay empty.
+    low, high : ndarray of int64
+        Offsets, as many as ranges, fixed neighbours and blocks; a block without any place gets
+        one out of reach.
+    """
+    for i in range(begin, end):
+        used = ptr[i]
+        first, last = rules.range_ptr[i], rules.range_ptr[i + 1]
+        free = first == last
+        if free and rules.near_ptr[i] == rules.near_ptr[i + 1]:
+            ptr[i + 1] = used
+            continue
+        near = rules.near_ptr[i]
+        if free:
+            used, near = _between(i, 0, EVERYWHERE, near, used, rules, low, high)
+        r = first
+        while r < last:
+            a, b = rules.range_low[r], rules.range_high[r] - rules.size[i]
+            r += 1
+            while r < last and rules.range_low[r] <= b + 1:
+                b = max(b, rules.range_high[r] - rules.size[i])
+                r += 1
+            used, near = _between(i, a, b, near, used, rules, low, high)
+        if used == ptr[i]:
+            low[used] = high[used] = NOWHERE
+            used += 1
+        ptr[i + 1] = used
+
+
+@step
+def _between(
+    i: int, a: int, b: int, near: int, used: int, rules: Rules, low: Array, high: Array
+) -> tuple[int, int]:
+    """Write the offsets of [a, b] that are multiples and miss all fixed neighbours.
+
+    Returns how many offsets are used now, and the first neighbour that may lie above `b`.
+    """
+    step, last = rules.alignment[i], rules.near_ptr[i + 1]
+    while a <= b:
+        while near < last and rules.near_high[near] <= a:
+            near += 1
+        stop = b
+        if near < last:
+            stop = min(b, rules.near_low[near] - rules.size[i])
+        lowest, highest = (a + step - 1) // step * step, stop // step * step
+        if lowest <= highest:
+            low[used] = lowest
+            high[used] = highest
+            used += 1
+        if near == last:
+            break
+        if stop == b:
+            break
+        a = rules.near_high[near]
+    return used, near
+
+
+class Spans(NamedTuple):
+    """What blocks use of their places, and the groups of blocks that are looked at together.
+
+    Attributes
+    ----------
+    begin, end : ndarray of int64, shape (b,)
+        Where each block may lie is spans[begin : end]; an empty row: anywhere.
+    spans : ndarray of int64, shape (., 2)
+        Offsets, ends included.
+    size : ndarray of int64, shape (b,)
+    member_ptr, members : ndarray of int64
+        Rows of the blocks of each group.
+    top : int
+        Beyond all addresses that count.
+    """
+
+    begin: Array
+    end: Array
+    spans: Array
+    size: Array
+    member_ptr: Array
+    members: Array
+    top: int
+
+
+@compiled
+def common_holes(
+    work: int, given: Spans, control: Array, hole_ptr: Array, holes: Array, scratch: Array
+) -> bool:
+    """Go on with the addresses that no block of a group may use; return whether that is done.
+
+    A group of more holes than `scratch` takes, or for which `holes` has no room, gets none.
+
+    Parameters
+    ----------
+    work : int
+        Return to the caller after about this many spans and holes.
+    given : Spans
+    control : ndarray of int64, shape (3,)
+        Where the last call ended; zero at first.
+    hole_ptr : ndarray of int64, shape (groups + 1,)
+        Rows of `holes`, to be written.
+    holes, scratch : ndarray of int64, shape (., 2)
+        Addresses [low, high), ascending.
+    """
+    done = 0
+    while control[AT] < len(hole_ptr) - 1:
+        at = control[AT]
+        begin = hole_ptr[at]
+        if control[MEMBER] == 0:
+            control[COUNT] = 1
+            if begin < len(holes):
+                holes[begin, 0], holes[begin, 1] = 0, given.top
+            else:
+                control[COUNT] = 0
+        m = given.member_ptr[at] + control[MEMBER]
+        if m == given.member_ptr[at + 1] or control[COUNT] == 0:
+            hole_ptr[at + 1] = begin + control[COUNT]
+            control[AT], control[MEMBER] = at + 1, 0
+            continue
+        if done >= work:
+            return False
+        i = given.members[m]
+        done += given.end[i] - given.begin[i] + control[COUNT] + 1
+        kept = _kept(i, begin, control[COUNT], given, holes, scratch)
+        if begin + kept > len(holes):
+            kept = 0
+        for h in range(kept):
+            holes[begin + h, 0], holes[begin + h, 1] = scratch[h, 0], scratch[h, 1]
+        control[COUNT], control[MEMBER] = kept, control[MEMBER] + 1
+    return True
+
+
+@step
+def _kept(i: int, hole: int, count: int, given: Spans, holes: Array, scratch: Array) -> int:
+    """Write what a block leaves of some holes to `scratch`; return how many are left."""
+    last, kept, used = hole + count, 0, 0
+    for k in range(given.begin[i], given.end[i] + 1):
+        behind = k == given.end[i]
+        end = given.top if behind else min(given.top, given.spans[k, 0])
+        while hole < last and holes[hole, 1] <= used:
+            hole += 1
+        q = hole
+        while q < last and holes[q, 0] < end and used < end:
+            if kept == len(scratch):
+                return 0
+            scratch[kept, 0] = max(used, holes[q, 0])
+            scratch[kept, 1] = min(end, holes[q, 1])
+            kept += 1
+            q += 1
+        if not behind:
+            used = given.spans[k, 1] + given.size[i]
+    return kept

@@ -1,0 +1,37 @@
+"""Compiled kernel of rows and columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stagepack.instances.compiled import compiled
+from stagepack.instances.profile import Array
+
+
+@compiled
+def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
+    """Return the rows of each column of a CSR structure, ascending.  O(entries + columns).
+
+    Parameters
+    ----------
+    ptr : ndarray of int64, shape (rows + 1,)
+    column : ndarray of int64
+        Columns of row r: column[ptr[r] : ptr[r + 1]].
+    columns : int
+        Their number.
+
+    Returns
+    -------
+    ptr, row : ndarray of int64, shape (columns + 1,), (entries,)
+    """
+    own = np.zeros(columns + 1, dtype=np.int64)
+    for c in column:
+        own[c + 1] += 1
+    for c in range(columns):
+        own[c + 1] += own[c]
+    top, row = own[:-1].copy(), np.empty(len(column), dtype=np.int64)
+    for r in range(len(ptr) - 1):
+        for e in range(ptr[r], ptr[r + 1]):
+            row[top[column[e]]] = r
+            top[column[e]] += 1
+    return own, row

@@ -1,0 +1,82 @@
+"""Which blocks meet: rows of those that have pieces in one section."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+
+Pause = Callable[[], None]
+
+AT_ONCE = 500_000
+"""Entries that are written between two calls of `pause`: some 0.02 s, new memory included."""
+
+
+def meetings(
+    owner: Array, first: Array, end: Array, b: int, pause: Pause = lambda: None
+) -> tuple[Array, Array]:
+    """Return the blocks that share a section with each block, as rows (ptr, other).
+
+    Row i is other[ptr[i] : ptr[i + 1]], ascending.  O(pieces log pieces + pairs).
+
+    Parameters
+    ----------
+    owner : ndarray of int64, shape (pieces,)
+        Block of each piece.
+    first, end : ndarray of int64, shape (pieces,)
+        It is alive in the sections [first, end).
+    b : int
+        Number of blocks.
+    pause : callable, optional
+        Called now and then; may raise.
+    """
+    order = np.argsort(first, kind="stable")
+    first = first[order]
+    later = np.searchsorted(first, end[order], side="left")
+    return met(owner[order], np.arange(1, len(order) + 1), later, b, pause)
+
+
+def met(owner: Array, low: Array, high: Array, b: int, pause: Pause) -> tuple[Array, Array]:
+    """Return the blocks that meet each block, as rows, ascending, from which of their pieces meet.
+
+    Parameters
+    ----------
+    owner : ndarray of int64, shape (pieces,)
+        Block of each piece.
+    low, high : ndarray of int64, shape (pieces,)
+        Piece p meets the pieces low[p] .. high[p] - 1, and those that say so of it.
+    b : int
+        Number of blocks.
+    pause : callable
+        Called now and then; may raise.
+    """
+    from stagepack.instances.packing import meetings_kernels as kernels
+
+    told = np.zeros(len(owner) + 1, dtype=np.int64)
+    np.add.at(told, low, 1)
+    np.subtract.at(told, high, 1)
+    count = np.zeros(b, dtype=np.int64)
+    np.add.at(count, owner, high - low + np.cumsum(told)[:-1])
+    ptr = np.concatenate([[0], np.cumsum(count)])
+    top, other = ptr[:-1].copy(), np.empty(ptr[-1], dtype=np.int32)
+    for begin, stop in shares(np.cumsum(high - low)):
+        pause()
+        kernels.scatter(begin, stop, owner, low, high, top, other)
+    pieces = np.arange(len(owner))
+    if len(owner) == b and np.array_equal(owner, pieces) and (low > pieces).all():
+        return ptr, other.astype(np.int64)
+    ends, mirrored = ptr[:-1].copy(), np.empty(ptr[-1], dtype=np.int64)
+    for begin, stop in shares(ptr[1:]):
+        pause()
+        kernels.transpose(begin, stop, ptr, top, other, ends, mirrored)
+    return kernels.close_up(ptr, ends, mirrored)
+
+
+def shares(work: Array) -> Iterator[tuple[int, int]]:
+    """Yield runs [begin, end) of items that take about as much each, given running sums of it."""
+    reached = np.searchsorted(work, np.arange(AT_ONCE, work[-1:].sum(), AT_ONCE)) + 1
+    ends = np.unique(np.append(reached, len(work))).tolist()
+    yield from itertools.pairwise([0, *ends])
