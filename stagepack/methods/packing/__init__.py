@@ -100,6 +100,14 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         default=False,
     ),
     TABLE.method(
+        "beam",
+        exact=False,
+        description="beam search from the bottom up, for where hardly any room is left",
+        limited_by_work=True,
+        unsupported=_PeakOnly("beam"),
+        default=False,
+    ),
+    TABLE.method(
         "replan",
         exact=False,
         description="keeps what can stay where it was, places the rest greedily",

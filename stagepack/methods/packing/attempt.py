@@ -9,9 +9,11 @@ from collections.abc import Callable
 import numpy as np
 
 from stagepack.heuristics.packing import bounds, effort, relocation
+from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.exact_search.components import Packing
 from stagepack.heuristics.packing.local_search import annealing
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -169,7 +171,7 @@ def warm_up(*parts: str) -> None:
     ----------
     *parts : str
         Out of "greedy", "valleys", "lists" (either for more than plain blocks), "dive", "exact",
-        "general" (exact for blocks of any shape), "anneal", "relocation", "spill".
+        "general" (exact for blocks of any shape), "anneal", "beam", "relocation", "spill".
     """
     # Its load is 16 and its optimum 17, so that nothing is decided without a search.
     instance = LmemPacking.from_arrays(
@@ -195,6 +197,8 @@ def warm_up(*parts: str) -> None:
         exact.decide(Blocks.of(instance.replace(in_place=[(0, 7)])), 16)
     if "anneal" in parts:
         annealing.improve(blocks, low, target=16, legs=1)
+    if "beam" in parts:
+        beam.Beams(Packing(blocks).components[0]).run(16, draws=1)
     if "spill" in parts:
         two = [Memory("near", 16, 1), Memory("far", None, 2)]
         apart = instance.replace(memories=two, accesses=[1] * 8, objective="spill")

@@ -29,7 +29,7 @@ MODELS = {
 }
 """Methods that prove the second objective: by which model, on which engine."""
 
-METHODS = (*MODELS, "exact", "portfolio", "dive", "repair", "anneal")
+METHODS = (*MODELS, "exact", "portfolio", "dive", "repair", "anneal", "beam")
 """Methods to which it matters; the answer of a single rule stays what the rule says."""
 
 SEARCHED = 20_000

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import effort, window_bounds
+from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive, greedy, valleys
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES
 from stagepack.heuristics.packing.exact_search import exact
@@ -109,6 +110,16 @@ def _searching(instance: LmemPacking, progress: PackingProgress, settings: Setti
         return
     low = steps.search_rigid(attempt, low)
     steps.search_exactly(attempt, low)
+
+
+def _beaming(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Search with beams, from the best greedy placement."""
+    attempt = Attempt(instance, progress)
+    low = _start(attempt, settings)
+    if beam.too_dense(attempt.blocks):
+        steps.too_crowded(attempt, settings)
+        return
+    steps.search_beams(attempt, low, settings.seed)
 
 
 def _repair(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
@@ -296,6 +307,7 @@ _PLAIN: dict[str, Run] = {
     "dive": _diving,
     "repair": _repair,
     "anneal": _anneal,
+    "beam": _beaming,
     "replan": _replan,
     "spill-by-value": _spill,
     "exact": _searching,
@@ -314,6 +326,7 @@ REFUSALS: dict[str, Callable[[Blocks], str]] = {
     "dive": lambda blocks: dive.unsupported(blocks.rounded),
     "repair": repairs.unsupported,
     "anneal": annealing.unsupported,
+    "beam": lambda blocks: beam.unsupported(blocks) or exact.unknown_rule(blocks),
     "exact": exact.unknown_rule,
 }
 """Why some methods that look at the peak alone cannot take some blocks, or ''."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics.packing import bounds, effort, relocation, window_bounds
+from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.exact_search import exact
@@ -234,6 +235,30 @@ def improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = mat
         )
         if effort.spent() == before:  # nothing can move
             return
+
+
+def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
+    """Search with beams for a packing at the bound, or within the capacity, then for any lower one.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    low : ndarray of int64, shape (b,), or None
+        A placement; without one there is nothing to do.
+    seed : int
+    """
+    if low is None or not attempt.keep_going():
+        return
+    compile_kernels(attempt, "beam")
+    goal = attempt.instance.goal
+    beam.improve(
+        attempt.blocks,
+        low,
+        target=max(int(attempt.progress.bound or 0), 0 if goal is None else goal),
+        seed=seed,
+        keep_going=attempt.keep_going,
+        on_solution=lambda offsets: attempt.offer(offsets, "beam"),
+    )
 
 
 def _both(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:

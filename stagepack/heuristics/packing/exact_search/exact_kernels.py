@@ -74,7 +74,7 @@ LIFTED = 3
 
 
 @numba.njit(inline="always")
-def _settle(block: Record, at: int, spans: Array) -> int:
+def settle(block: Record, at: int, spans: Array) -> int:
     """Return the lowest legal offset of a block from `at` up, or NOWHERE."""
     if block.step > 1:
         at = (at + block.step - 1) // block.step * block.step
@@ -128,7 +128,7 @@ def _raise(i: int, effective: int, state: SearchState) -> int:
         top = effective + block.size
         i = block.twin
         if i >= 0:
-            effective = _settle(blocks[i], top, spans)
+            effective = settle(blocks[i], top, spans)
     return top
 
 
@@ -319,7 +319,7 @@ def _lift_neighbours(i: int, capacity: int, state: SearchState) -> tuple[int, in
         if other.offset >= 0 or other.base >= top:
             continue
         control[SPENT] += LIFTED
-        base = _settle(other, top, spans)
+        base = settle(other, top, spans)
         if other.effective < base:
             low = min(low, section_of[other.section])
             high = max(high, section_of[other.section_end - 1])
@@ -374,7 +374,7 @@ def _exclude(frame: Record, capacity: int, state: SearchState) -> bool:
         least = min(least, other.effective + other.size)
     if not held or least >= NOWHERE:
         return False
-    effective = _settle(block, max(least, block.base + 1), state.spans)
+    effective = settle(block, max(least, block.base + 1), state.spans)
     if _raise(i, effective, state) > capacity:
         return False
     low, high = state.section_of[block.section], state.section_of[block.section_end - 1]

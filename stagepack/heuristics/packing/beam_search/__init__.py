@@ -1,0 +1,1 @@
+"""Beam search over packings from the bottom up."""

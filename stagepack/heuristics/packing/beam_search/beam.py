@@ -1,0 +1,428 @@
+"""Beam search over packings from the bottom up, for where hardly any room is left.
+
+All states of a level have about as much placed; the most promising are kept and expanded.  What a
+state wastes below the blocks that are left, these being as low as can be proved, says how promising
+it is, and long lifetimes are better placed early.  How both are weighed decides whether a search
+ends or dies half way, so that many settings are tried before the beam is widened, around the one
+that got furthest.  What is found is a packing; that nothing is found proves nothing.
+
+Cost: see :mod:`.beam_kernels`; memory is limited.  Source: own work; exclusions as in the exact
+search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.beam_search import beam_kernels as kernels
+from stagepack.heuristics.packing.beam_search import beam_state as state
+from stagepack.heuristics.packing.beam_search.beam_state import (
+    FACTS,
+    NODE,
+    PROPOSAL,
+    Beam,
+    Given,
+    Pool,
+)
+from stagepack.heuristics.packing.exact_search.components import Component, Packing
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+from stagepack.progress import Stopped
+
+WORK = 12_000_000
+"""Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
+
+STEP, BEGIN = 1 / 500_000_000, 2e-4
+"""Seconds of a step, and of beginning a search apart from what its size costs."""
+
+MEMORY = 1 << 28
+"""Bytes of states at most; the beam is narrowed where more would be needed."""
+
+WAITING = 8
+"""So many proposals wait at a level for each state that is kept there."""
+
+SCALE = 1024
+"""Capacities are taken for so much where settings are applied: these are then for any unit."""
+
+NARROW = 50
+"""Width of the first beams; later ones are twice as wide, and twice again."""
+
+DRAWS = 18
+"""Settings drawn for each width but the first."""
+
+HALVINGS = 4
+"""How often the way from the target to the peak is halved before the target is tried again."""
+
+LARGEST_PAIRS = 10_000_000
+"""Pairs of blocks alive together that a search holds in memory: 16 bytes each."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How states are judged.
+
+    Attributes
+    ----------
+    nearness : float
+        What is wasted in a section counts 1 / (what may be wasted there + this); 0: 1.
+    early : float
+        What it is worth that long-lived blocks are placed.
+    power : float
+        Of the part of time that a block lives, in what placing it is worth.
+    square : bool
+        Squares of what is wasted are summed.
+    """
+
+    nearness: float
+    early: float
+    power: float
+    square: bool = False
+
+    def varied(self, random: np.random.Generator) -> Setting:
+        """Return a setting that is a little different."""
+        steps = random.integers(-2, 3, size=2)
+        return replace(
+            self,
+            nearness=self.nearness * 1.5 ** float(steps[0]),
+            early=self.early * 1.5 ** float(steps[1]),
+            power=float(random.choice([1.5, 2.0, 2.5])),
+        )
+
+
+FIRST = (
+    Setting(20, 0.01, 2),
+    Setting(69, 0.0025, 1.5),
+    Setting(10, 0.005, 1.5, square=True),
+    Setting(0, 0.3, 2),
+    Setting(5, 0.05, 2),
+    Setting(31, 0.004, 1.5),
+)
+"""What is tried first, with narrow beams."""
+
+
+class BeamSearch:
+    """Beam searches of one component, one after the other; each can be paused.
+
+    Parameters
+    ----------
+    component : Component
+
+    Attributes
+    ----------
+    steps : int
+        Elementary steps of the kernel, of all that was begun.
+    """
+
+    def __init__(self, component: Component) -> None:
+        self.component = component
+        self.steps = 0
+        ptr, section_of = component.section_ptr, component.section_of
+        begins = np.append(True, np.diff(section_of) != 1)
+        begins[ptr[:-1]] = True
+        at = np.flatnonzero(begins)
+        blocks = component.blocks
+        self._length = np.diff(ptr)
+        area = blocks["size"] * self._length.astype(float)
+        rank = np.empty(component.b, dtype=np.int64)
+        rank[np.argsort(-self._length, kind="stable")] = np.arange(component.b)
+        before = np.full(component.b, -1, dtype=np.int64)
+        first = np.flatnonzero(blocks["twin"] >= 0)
+        before[blocks["twin"][first]] = first
+        self._given = Given(
+            blocks=blocks,
+            odd=bool(len(component.spans) or (blocks["step"] > 1).any()),
+            size=blocks["size"].copy(),
+            rank=rank,
+            before=before,
+            run_ptr=np.searchsorted(at, ptr),
+            run_first=section_of[at],
+            run_end=section_of[np.append(at[1:], len(section_of)) - 1] + 1,
+            neighbour_ptr=component.neighbour_ptr,
+            neighbours=component.neighbours,
+            area=area / area.sum(),
+            worth=area,
+            sections=component.sections,
+            spans=component.spans,
+            holes=component.holes,
+            total=component.sections["total"].copy(),
+            weight=np.ones(len(component.sections)),
+            square=False,
+        )
+        self._rows = int(self._given.area.max() * component.b) + 3
+        self._beam: Beam | None = None
+        self._capacity = 0
+
+    @property
+    def widest(self) -> int:
+        """The widest beam that memory allows."""
+        return max(1, MEMORY // self.bytes // 3)
+
+    @property
+    def bytes(self) -> int:
+        """What a state takes."""
+        return 16 * (self.component.b + len(self.component.sections)) + FACTS.itemsize
+
+    @property
+    def width(self) -> int:
+        """States kept at a level."""
+        return 0 if self._beam is None else self._beam.kept.shape[1]
+
+    @property
+    def reached(self) -> int:
+        """The last level that had a state."""
+        return 0 if self._beam is None else int(self._beam.control[state.REACHED])
+
+    @property
+    def units(self) -> Array:
+        """Offsets in units, where a packing was found."""
+        beam = self._beam
+        assert beam is not None
+        offsets = np.empty(self.component.b, dtype=np.int64)
+        at = int(beam.control[state.NODES]) - 1
+        while at > 0:
+            node = beam.nodes[at]
+            offsets[node["block"]], at = node["offset"], int(node["parent"])
+        return offsets
+
+    def start(self, capacity: int, setting: Setting, width: int) -> None:
+        """Begin anew.
+
+        Parameters
+        ----------
+        capacity : int
+            In units, above the lift.
+        setting : Setting
+        width : int
+            States kept at a level, as far as memory goes.
+        """
+        component = self.component
+        width = min(width, self.widest)
+        if self._beam is None or self.width != width:
+            self._beam = self._empty(width)
+        beam = self._beam = self._beam._replace(given=self._judged(capacity, setting))
+        effort.spend(BEGIN + effort.ITEM * (component.b + len(component.sections)))
+        pool, facts = beam.pool, beam.pool.facts
+        pool.base[0], pool.effective[0] = component.blocks["base"], component.blocks["effective"]
+        pool.left[0] = beam.given.total
+        facts[0] = 0
+        facts["rank"][0], facts["left"][0], facts["used"][0] = -1, component.b, 1
+        slots = len(facts)
+        pool.free[:] = np.arange(slots - 1, -1, -1)
+        beam.waiting[:] = 0
+        beam.kept["state"][0, 0] = 0
+        beam.control[:] = 0
+        beam.control[state.KEPT] = beam.control[state.NODES] = 1
+        beam.control[state.FREE] = slots - 1
+        beam.control[state.PHASE] = state.BEGIN
+        self._capacity = capacity
+
+    def run(self) -> int:
+        """Go on for about 0.1 s; return RUNNING, FOUND or DEAD."""
+        assert self._beam is not None
+        outcome = kernels.proceed(self._capacity, WORK, self._beam)
+        steps = int(self._beam.control[state.SPENT])
+        self.steps += steps
+        effort.spend(effort.LOOK + STEP * steps)
+        return int(outcome)
+
+    def _judged(self, capacity: int, setting: Setting) -> Given:
+        """Return what is given, with weights and worths of a setting."""
+        given, scale = self._given, SCALE / max(1, capacity)
+        held = given.total + self._reserved(capacity)
+        weight = np.full(len(held), scale)
+        if setting.nearness:
+            weight /= np.maximum(0, capacity - held) * scale + setting.nearness
+        sections = len(held)
+        worth = setting.early * 0.01 * sections * scale * given.size
+        worth *= (self._length / sections) ** setting.power
+        return given._replace(weight=weight, worth=worth, square=setting.square)
+
+    def _reserved(self, capacity: int) -> Array:
+        """Return how much of each section, shape (k,), is in holes below a capacity."""
+        sections = self.component.sections
+        where = np.repeat(np.arange(len(sections)), sections["hole_end"] - sections["hole"])
+        low, high = np.minimum(self.component.holes, capacity).T
+        return np.bincount(where, high - low, minlength=len(sections))
+
+    def _empty(self, width: int) -> Beam:
+        """Return the arrays of a search."""
+        b, k = self.component.b, len(self.component.sections)
+        slots = min((self._rows + 1) * width + 2, max(3 * width, MEMORY // self.bytes))
+        pool = Pool(
+            base=np.empty((slots, b), dtype=np.int64),
+            effective=np.empty((slots, b), dtype=np.int64),
+            floor=np.empty((slots, k), dtype=np.int64),
+            left=np.empty((slots, k), dtype=np.int64),
+            facts=np.zeros(slots, dtype=FACTS),
+            free=np.empty(slots, dtype=np.int64),
+        )
+        return Beam(
+            given=self._given,
+            pool=pool,
+            proposals=np.empty((self._rows, WAITING * width), dtype=PROPOSAL),
+            waiting=np.zeros(self._rows, dtype=np.int64),
+            kept=np.empty((1, width), dtype=PROPOSAL),
+            seen=np.zeros(1 << (2 * WAITING * width).bit_length(), dtype=np.int64),
+            nodes=np.zeros(2 * (b + 1) * width + 2, dtype=NODE),
+            excluded=np.empty(b, dtype=np.int64),
+            control=np.zeros(16, dtype=np.int64),
+        )
+
+
+class Beams:
+    """Beam searches of one component in settings that are drawn, wider and wider.
+
+    Parameters
+    ----------
+    component : Component
+    seed : int
+        Of what is drawn.
+    """
+
+    def __init__(self, component: Component, seed: int = 0) -> None:
+        self.component = component
+        self.search = BeamSearch(component)
+        self._seed = seed
+        self._centre, self._furthest = FIRST[0], -1
+        self._drawn: dict[int, int] = {}  # capacity -> settings begun
+        self._running: int | None = None  # capacity of the search that is under way
+
+    def run(
+        self, capacity: int, keep_going: Callable[[], bool] | None = None, draws: int | None = None
+    ) -> int:
+        """Try one setting after the other.
+
+        Parameters
+        ----------
+        capacity : int
+            In units, above the lift.
+        keep_going : callable, optional
+            Asked several times a second; what is under way then is gone on with the next time,
+            where the capacity is the same.
+        draws : int, optional
+            Settings to begin at most.
+
+        Returns
+        -------
+        int
+            FOUND, DEAD (none of the draws found anything), or RUNNING when told to stop.
+        """
+        while True:
+            if self._running != capacity:
+                if draws is not None and draws <= 0:
+                    return state.DEAD
+                number = self._drawn.get(capacity, 0)
+                self._drawn[capacity] = number + 1
+                self._setting, width = self._draw(number)
+                self.search.start(capacity, self._setting, width)
+                self._running = capacity
+                draws = None if draws is None else draws - 1
+            outcome = self.search.run()
+            if outcome != state.RUNNING:
+                self._running = None
+                if self.search.reached > self._furthest:
+                    self._centre, self._furthest = self._setting, self.search.reached
+                if outcome == state.FOUND:
+                    return outcome
+            if keep_going is not None and not keep_going():
+                return state.RUNNING
+
+    def _draw(self, number: int) -> tuple[Setting, int]:
+        """Return the setting and the width of a draw: mostly near to what got furthest so far."""
+        if number < len(FIRST):
+            return FIRST[number], NARROW
+        widened, turn = divmod(number - len(FIRST), DRAWS)
+        width = NARROW << min(widened + 1, 20)
+        if turn == 0:
+            return self._centre, width
+        random = np.random.default_rng([self._seed, number])
+        around = self._centre if turn % 3 else FIRST[int(random.integers(len(FIRST)))]
+        return around.varied(random), width
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why beams do not cover `blocks`, or ''."""
+    if not blocks.rigid:
+        return "beams need blocks of full height at all times, without shared offsets"
+    return ""
+
+
+def too_dense(blocks: Blocks) -> bool:
+    """Whether more pairs of blocks are alive together than a search holds in memory."""
+    return blocks.pairs > LARGEST_PAIRS
+
+
+def improve(
+    blocks: Blocks,
+    offsets: Array,
+    *,
+    target: int,
+    seed: int = 0,
+    keep_going: Callable[[], bool] | None = None,
+    on_solution: Callable[[Array], None] | None = None,
+) -> Array:
+    """Lower the peak of a packing: first to the target at once, then half the way, and so on.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Of the supported kind; their neighbours must fit in memory.
+    offsets : ndarray of int64, shape (b,)
+        A packing.
+    target : int
+        Stop at this peak: the best bound known, or any that will do.
+    seed : int
+    keep_going : callable, optional
+        Asked several times a second; without it there is no end but the target.
+    on_solution : callable, optional
+        Called with the offsets at every improvement.
+
+    Returns
+    -------
+    ndarray of int64, shape (b,)
+        Offsets of a peak no higher than before.
+    """
+    try:
+        packing = Packing(blocks, keep_going=keep_going)
+    except Stopped:
+        return offsets
+    known = int((offsets + blocks.size).max(initial=0))
+    target = max(target, packing.bound)
+    best, peaks = packing.offsets.copy(), []
+    for component in packing.components:
+        settled = component.settled(offsets)
+        best[component.index] = settled
+        peaks.append(component.peak(settled))
+    peak = max([packing.peak, *peaks])
+    if peak < known and on_solution is not None:
+        on_solution(best.copy())
+    known = min(known, peak)
+    beams: dict[int, Beams] = {}
+    while known > target:
+        at = int(np.argmax(peaks))
+        component, low = packing.components[at], target
+        several = beams.setdefault(at, Beams(component, seed))
+        # The target gets as many draws as all between it and the peak.
+        tries = [(target, HALVINGS * len(FIRST))] + [(-1, len(FIRST))] * HALVINGS
+        for given, draws in tries:
+            capacity = given if given >= 0 else (low + peaks[at]) // 2
+            if given < 0 and component.capacity(capacity) >= component.capacity(peaks[at]):
+                break
+            outcome = several.run(component.capacity(capacity), keep_going, draws)
+            if outcome == state.FOUND:
+                best[component.index] = component.offsets(several.search.units)
+                peaks[at] = component.peak(best[component.index])
+                known = min(known, peak := max(packing.peak, *peaks))
+                if known == peak and on_solution is not None:
+                    on_solution(best.copy())
+            elif outcome == state.RUNNING:
+                return best
+            else:
+                low = capacity
+            if peaks[at] <= target:
+                break
+    return best

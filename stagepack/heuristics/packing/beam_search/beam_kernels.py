@@ -1,0 +1,451 @@
+"""Compiled kernel of the beam search: states of a level, judged, and what may follow each.
+
+A state is a packing of some blocks.  All others will lie no lower than the block placed last (of
+equal offset: in order of rank), so that each canonical packing is met in one order only, and for
+each it is known how low it can lie: at its *base* on what is placed, or, where that is below the
+block placed last or an identical block comes first, on a neighbour that is still unplaced.  What
+follows from the latter, pass by pass, is its *effective* offset.  A state is dead when something
+unplaced fits below a block that was kept from its base for nothing, or when some section cannot
+hold what is left above the least effective offset of it.
+
+The *guide* sums what is wasted below these floors, each section's by its weight, and what placing
+long-lived blocks is worth.  Levels are parts of the area placed.  At each the proposals of least
+estimated guide are made states, four times as many as are kept; of states in which the same is left
+to do one is made.  A state costs O(b + k + neighbours of what is excluded + incidences).
+
+Source: see :mod:`.beam`.
+"""
+
+from __future__ import annotations
+
+import numba
+
+from stagepack.heuristics.packing.beam_search.beam_state import (
+    AT,
+    BEGIN,
+    CHOOSE,
+    DEAD,
+    EXPAND,
+    FOUND,
+    FREE,
+    KEPT,
+    LEVEL,
+    MADE,
+    MAKE,
+    NODES,
+    PHASE,
+    REACHED,
+    RUNNING,
+    SPENT,
+    WAITING,
+    Beam,
+    Given,
+)
+from stagepack.heuristics.packing.exact_search.exact_kernels import settle
+from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
+from stagepack.instances.compiled import compiled, step
+from stagepack.instances.profile import Array
+
+PASSES = 3
+"""How often the effective offsets of excluded blocks are raised."""
+
+MANY = 4
+"""So many states are made for each that is kept."""
+
+WIDE = 4
+"""Sections looked at in a step."""
+
+# ---------------------------------------------------------------------- heaps of proposals
+
+
+@step
+def _swap(heaps: Array, row: int, i: int, j: int) -> None:
+    one, other = heaps[row, i], heaps[row, j]
+    guide, state, block = one.guide, one.state, one.block
+    one.guide, one.state, one.block = other.guide, other.state, other.block
+    other.guide, other.state, other.block = guide, state, block
+
+
+@step
+def _sink(heaps: Array, row: int, count: int) -> None:
+    """Let the top of a heap sink to where it belongs."""
+    i = 0
+    while 2 * i + 1 < count:
+        worse = 2 * i + 1
+        if worse + 1 < count and heaps[row, worse + 1].guide > heaps[row, worse].guide:
+            worse += 1
+        if heaps[row, worse].guide <= heaps[row, i].guide:
+            return
+        _swap(heaps, row, i, worse)
+        i = worse
+
+
+@step
+def _push(heaps: Array, row: int, count: int, guide: float, state: int, block: int) -> int:
+    """Add to a heap of `count`; return the state that falls out, the worst, where it is full."""
+    if count == heaps.shape[1]:
+        top = heaps[row, 0]
+        if guide >= top.guide:
+            return state
+        falling = top.state
+        top.guide, top.state, top.block = guide, state, block
+        _sink(heaps, row, count)
+        return int(falling)
+    last = heaps[row, count]
+    last.guide, last.state, last.block = guide, state, block
+    i = count
+    while i > 0 and heaps[row, (i - 1) // 2].guide < heaps[row, i].guide:
+        _swap(heaps, row, i, (i - 1) // 2)
+        i = (i - 1) // 2
+    return -1
+
+
+@step
+def _sort(heaps: Array, row: int, count: int) -> None:
+    """Sort a heap: the best comes first."""
+    for last in range(count - 1, 0, -1):
+        _swap(heaps, row, 0, last)
+        _sink(heaps, row, last)
+
+
+# ---------------------------------------------------------------------- states
+
+
+@step
+def _release(slot: int, beam: Beam) -> None:
+    """Note that one thing less needs a state; its slot may be free then."""
+    facts = beam.pool.facts[slot]
+    facts.used -= 1
+    if facts.used == 0:
+        beam.pool.free[beam.control[FREE]] = slot
+        beam.control[FREE] += 1
+
+
+@step
+def _legal(i: int, at: int, given: Given) -> int:
+    """Return the lowest legal offset of a block from `at` up, or NOWHERE."""
+    return settle(given.blocks[i], at, given.spans) if given.odd else at
+
+
+@numba.njit(inline="always")
+def _mixed(i: int, base: int) -> int:
+    """Return a number in which blocks and bases are well mixed."""
+    x = (base * 1_000_003 + i + 1) * -7046029254386353131
+    x ^= x >> 29
+    x *= -4658895280553007687
+    return x ^ (x >> 32)
+
+
+@step
+def _is_new(code: int, seen: Array) -> bool:
+    """Note a code; return whether it was not known."""
+    mask = len(seen) - 1
+    at = code & mask
+    while seen[at] != 0:
+        if seen[at] == code:
+            return False
+        at = (at + 1) & mask
+    seen[at] = code
+    return True
+
+
+@step
+def _place(parent: int, i: int, slot: int, capacity: int, beam: Beam) -> bool:
+    """Make the state in which a block lies at its base as well; False: that leads nowhere new."""
+    given, pool = beam.given, beam.pool
+    base, effective, left, size = pool.base, pool.effective, pool.left, given.size
+    for j in range(base.shape[1]):
+        base[slot, j] = base[parent, j]
+        effective[slot, j] = effective[parent, j]
+    offset = base[parent, i]
+    top = offset + size[i]
+    known, facts = pool.facts[parent], pool.facts[slot]
+    code = known.code - _mixed(i, offset)
+    base[slot, i] = effective[slot, i] = NOWHERE
+    for r in range(given.neighbour_ptr[i], given.neighbour_ptr[i + 1]):
+        j = given.neighbours[r]
+        before = base[slot, j]
+        if before >= top:
+            continue
+        at = _legal(j, top, given)
+        if at + size[j] > capacity:
+            return False
+        base[slot, j] = at
+        effective[slot, j] = max(effective[slot, j], at)
+        code += _mixed(j, at) - _mixed(j, before)
+    if top > capacity or not _is_new(code, beam.seen):
+        return False
+    for t in range(left.shape[1]):
+        left[slot, t] = left[parent, t]
+    for r in range(given.run_ptr[i], given.run_ptr[i + 1]):
+        for t in range(given.run_first[r], given.run_end[r]):
+            left[slot, t] -= size[i]
+    facts.area = known.area + given.area[i]
+    facts.offset, facts.rank, facts.left = offset, given.rank[i], known.left - 1
+    facts.code, facts.node, facts.used = code, known.node, 1
+    return True
+
+
+@step
+def _bound(slot: int, beam: Beam) -> int:
+    """Note which blocks cannot lie at their bases any more; return how many they are."""
+    given, pool = beam.given, beam.pool
+    base, effective, facts = pool.base, pool.effective, pool.facts[slot]
+    offset, rank, count = facts.offset, facts.rank, 0
+    for i in range(base.shape[1]):
+        at = base[slot, i]
+        if at == NOWHERE:
+            continue
+        low = effective[slot, i]
+        if at < offset or (at == offset and given.rank[i] < rank):
+            low = max(low, _legal(i, offset + 1, given))
+        twin = given.before[i]
+        if twin >= 0 and base[slot, twin] != NOWHERE:
+            low = max(low, _legal(i, effective[slot, twin] + given.size[twin], given))
+        effective[slot, i] = low
+        if low > at:
+            beam.excluded[count] = i
+            count += 1
+    return count
+
+
+@step
+def _raise(slot: int, count: int, capacity: int, beam: Beam) -> bool:
+    """Raise what is excluded onto unplaced neighbours; False: for one there is no reason."""
+    given, base, effective = beam.given, beam.pool.base, beam.pool.effective
+    for _ in range(PASSES):
+        raised = False
+        for e in range(count):
+            i = beam.excluded[e]
+            begin, end = given.neighbour_ptr[i], given.neighbour_ptr[i + 1]
+            lowest, least = NOWHERE, NOWHERE
+            for r in range(begin, end):
+                j = given.neighbours[r]
+                low = effective[slot, j]
+                lowest = min(lowest, low)
+                least = min(least, low + given.size[j])
+            beam.control[SPENT] += end - begin
+            if lowest >= base[slot, i] + given.size[i]:
+                return False
+            if least > effective[slot, i]:
+                least = _legal(i, least, given)
+                effective[slot, i] = least
+                raised = True
+                if least + given.size[i] > capacity:
+                    return False
+        if not raised:
+            break
+    return True
+
+
+@step
+def _level(slot: int, beam: Beam) -> float:
+    """Find the floors of what is left; return what placing all of it is worth."""
+    given, effective, floor = beam.given, beam.pool.effective, beam.pool.floor
+    for t in range(floor.shape[1]):
+        floor[slot, t] = NOWHERE
+    worth, looked = 0.0, 0
+    for i in range(effective.shape[1]):
+        low = effective[slot, i]
+        if low == NOWHERE:
+            continue
+        worth += given.worth[i]
+        for r in range(given.run_ptr[i], given.run_ptr[i + 1]):
+            begin, end = given.run_first[r], given.run_end[r]
+            looked += end - begin
+            for t in range(begin, end):
+                floor[slot, t] = min(floor[slot, t], low)
+    beam.control[SPENT] += looked // WIDE
+    return worth
+
+
+@step
+def _judge(slot: int, capacity: int, beam: Beam) -> bool:
+    """Find the guide of a state; False: it is dead."""
+    given, pool = beam.given, beam.pool
+    floor, left = pool.floor, pool.left
+    if not _raise(slot, _bound(slot, beam), capacity, beam):
+        return False
+    guide = _level(slot, beam)
+    for t in range(left.shape[1]):
+        held = left[slot, t]
+        if held == 0:
+            continue
+        low = floor[slot, t]
+        top, lost = low + held, given.total[t] - held
+        if given.odd:
+            section = given.sections[t]
+            for h in range(section.hole, section.hole_end):
+                begin, end = given.holes[h, 0], given.holes[h, 1]
+                lost += max(0, min(end, low) - begin)
+                if end > low and begin < top:
+                    top += end - max(low, begin)
+        if top > capacity:
+            return False
+        wasted = (low - lost) * given.weight[t]
+        guide += wasted * wasted if given.square else wasted
+    pool.facts[slot].guide = guide
+    return True
+
+
+# ---------------------------------------------------------------------- what may follow
+
+
+@step
+def _estimate(slot: int, i: int, at: int, capacity: int, beam: Beam) -> float:
+    """Return the guide as it will be, about, with a block at its base; below 0: it cannot be."""
+    given, pool = beam.given, beam.pool
+    guide = pool.facts[slot].guide
+    for r in range(given.run_ptr[i], given.run_ptr[i + 1]):
+        for t in range(given.run_first[r], given.run_end[r]):
+            low = pool.floor[slot, t]
+            if at > low:
+                held = pool.left[slot, t]
+                if at + held > capacity:
+                    return -1.0
+                more = (at - low) * given.weight[t]
+                if given.square:
+                    wasted = (low - given.total[t] + held) * given.weight[t]
+                    more *= 2.0 * wasted + more
+                guide += more
+    return max(0.0, float(guide - given.worth[i]))
+
+
+@step
+def _expand(slot: int, capacity: int, beam: Beam) -> None:
+    """Propose what may be placed next: whatever no other fits below."""
+    given, pool, control = beam.given, beam.pool, beam.control
+    base, size, area = pool.base, given.size, pool.facts[slot].area
+    blocks, rows = base.shape[1], beam.proposals.shape[0]
+    lowest = NOWHERE
+    for i in range(blocks):
+        lowest = min(lowest, base[slot, i] + size[i])
+    for i in range(blocks):
+        at = base[slot, i]
+        if at >= lowest or pool.effective[slot, i] != at:
+            continue
+        guide = _estimate(slot, i, at, capacity, beam)
+        control[SPENT] += (given.run_end[given.run_ptr[i]] - given.run_first[given.run_ptr[i]]) // 2
+        if guide < 0.0:
+            continue
+        reached = min(blocks, int((area + given.area[i]) * blocks))
+        row = max(control[LEVEL] + 1, reached) % rows
+        pool.facts[slot].used += 1
+        falling = _push(beam.proposals, row, beam.waiting[row], guide, slot, i)
+        if falling >= 0:
+            _release(falling, beam)
+        else:
+            beam.waiting[row] += 1
+            control[WAITING] += 1
+
+
+# ---------------------------------------------------------------------- the search
+
+
+@step
+def _choose(beam: Beam) -> None:
+    """Begin a level: the most promising proposals first."""
+    control, row = beam.control, beam.control[LEVEL] % beam.proposals.shape[0]
+    _sort(beam.proposals, row, beam.waiting[row])
+    control[SPENT] += 16 * beam.waiting[row]
+    if beam.waiting[row] > 0:
+        for at in range(len(beam.seen)):
+            beam.seen[at] = 0
+        control[SPENT] += len(beam.seen) // WIDE
+        control[REACHED] = control[LEVEL]
+    control[AT] = control[MADE] = control[KEPT] = 0
+    control[PHASE] = MAKE
+
+
+@step
+def _make(capacity: int, work: int, beam: Beam) -> int:
+    """Make states of the best proposals, and keep the best of these."""
+    control, pool, given = beam.control, beam.pool, beam.given
+    row = control[LEVEL] % beam.proposals.shape[0]
+    count, most = beam.waiting[row], MANY * beam.kept.shape[1]
+    each = 3 * pool.base.shape[1] + 2 * pool.left.shape[1]
+    while control[AT] < count and control[MADE] < most and control[FREE] > 0:
+        if control[SPENT] >= work:
+            return RUNNING
+        proposal = beam.proposals[row, control[AT]]
+        parent, block = proposal.state, proposal.block
+        control[AT] += 1
+        control[FREE] -= 1
+        slot = pool.free[control[FREE]]
+        control[SPENT] += each + given.neighbour_ptr[block + 1] - given.neighbour_ptr[block]
+        if _place(parent, block, slot, capacity, beam) and _judge(slot, capacity, beam):
+            control[MADE] += 1
+            if pool.facts[slot].left == 0:
+                _note(slot, block, beam)
+                return FOUND
+            falling = _push(beam.kept, 0, control[KEPT], pool.facts[slot].guide, slot, block)
+            if falling >= 0:
+                _release(falling, beam)
+            else:
+                control[KEPT] += 1
+        else:
+            pool.free[control[FREE]] = slot
+            control[FREE] += 1
+        _release(parent, beam)
+    for at in range(control[AT], count):
+        _release(beam.proposals[row, at].state, beam)
+    beam.waiting[row] = 0
+    control[WAITING] -= count
+    for at in range(control[KEPT]):
+        kept = beam.kept[0, at]
+        _note(kept.state, kept.block, beam)
+    control[AT] = 0
+    control[PHASE] = EXPAND
+    return RUNNING
+
+
+@step
+def _note(slot: int, block: int, beam: Beam) -> None:
+    """Enter the last placement of a state into the tree."""
+    facts = beam.pool.facts[slot]
+    node = beam.nodes[beam.control[NODES]]
+    node.parent, node.block, node.offset = facts.node, block, facts.offset
+    facts.node = beam.control[NODES]
+    beam.control[NODES] += 1
+
+
+@compiled
+def proceed(capacity: int, work: int, beam: Beam) -> int:
+    """Go on with the search until it ends or about `work` steps are done.
+
+    Parameters
+    ----------
+    capacity : int
+    work : int
+        Return to the caller after so many elementary steps.
+    beam : Beam
+
+    Returns
+    -------
+    int
+        RUNNING, FOUND (the last node of the tree is the packing) or DEAD.
+    """
+    control = beam.control
+    control[SPENT] = 0
+    while control[SPENT] < work:
+        if control[PHASE] == BEGIN:
+            if not _judge(0, capacity, beam):
+                return DEAD
+            control[PHASE] = EXPAND
+        elif control[PHASE] == CHOOSE:
+            if control[WAITING] == 0:
+                return DEAD
+            _choose(beam)
+        elif control[PHASE] == MAKE:
+            if _make(capacity, work, beam) == FOUND:
+                return FOUND
+        elif control[AT] < control[KEPT]:
+            slot = beam.kept[0, control[AT]].state
+            control[AT] += 1
+            control[SPENT] += 2 * beam.pool.base.shape[1]
+            _expand(slot, capacity, beam)
+            _release(slot, beam)
+        else:
+            control[PHASE] = CHOOSE
+            control[LEVEL] += 1
+    return RUNNING

@@ -1,0 +1,158 @@
+"""The state of the beam search, as its compiled kernel and Python share it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.instances.profile import Array
+
+RUNNING, FOUND, DEAD = range(3)
+"""Why :func:`proceed` returned: work done, packed, or nothing left to go on with."""
+
+BEGIN, CHOOSE, MAKE, EXPAND = range(4)
+"""What is done next: judge the empty state; at a level, sort its proposals, make states of the
+best, expand the best of these."""
+
+PHASE, LEVEL, AT, MADE, KEPT, WAITING, FREE, NODES, SPENT, REACHED = range(10)
+"""Entries of `control`: the phase and its level; how far it is; states made and kept at the level;
+proposals that wait at any level; slots that are free; nodes of the tree of placements; steps of the
+last call; the last level that had a state."""
+
+FACTS = np.dtype(
+    [
+        ("guide", np.float64),  # the less, the more promising
+        ("area", np.float64),  # of what is placed: size times sections
+        ("offset", np.int64),  # of the block placed last; nothing will lie lower
+        ("rank", np.int64),  # of that block
+        ("left", np.int64),  # blocks still to be placed
+        ("code", np.int64),  # equal for states in which the same is left to do
+        ("node", np.int64),  # of the tree of placements
+        ("used", np.int64),  # proposals that would go on from here
+    ],
+    align=True,
+)
+
+PROPOSAL = np.dtype(
+    [
+        ("guide", np.float64),  # estimated
+        ("state", np.int64),  # slot of the state that it goes on from
+        ("block", np.int64),  # placed next, at its base
+    ],
+    align=True,
+)
+
+NODE = np.dtype([("parent", np.int64), ("block", np.int64), ("offset", np.int64)], align=True)
+
+
+class Given(NamedTuple):
+    """What is to be packed, and how states are judged.
+
+    Attributes
+    ----------
+    blocks : ndarray of BLOCK, shape (b,)
+        For the steps and spans of their offsets.
+    odd : bool
+        Some block may not lie anywhere.
+    size, rank : ndarray of int64, shape (b,)
+        In units; of several at one offset the block of least rank comes first.
+    before : ndarray of int64, shape (b,)
+        An identical block that is to be placed before, or -1.
+    run_ptr : ndarray of int64, shape (b + 1,)
+        Block i is alive in the runs of sections run_ptr[i] .. run_ptr[i + 1] - 1.
+    run_first, run_end : ndarray of int64, shape (runs,)
+    neighbour_ptr, neighbours : ndarray of int64, shape (b + 1,), (2 * pairs,)
+        Blocks that share a section with each, as rows.
+    area, worth : ndarray of float64, shape (b,)
+        Size times sections, in parts of the whole; what placing a block takes off the guide.
+    sections : ndarray of SECTION, shape (k,)
+        For their holes.
+    spans, holes : ndarray of int64, shape (., 2)
+        Legal offsets of blocks, ends included; addresses [low, high) that no block of a section may
+        use.  Both ascending.
+    total : ndarray of int64, shape (k,)
+        What each section has to hold.
+    weight : ndarray of float64, shape (k,)
+        What wasted units count there.
+    square : bool
+        The guide sums the squares of what is wasted.
+    """
+
+    blocks: Array
+    odd: bool
+    size: Array
+    rank: Array
+    before: Array
+    run_ptr: Array
+    run_first: Array
+    run_end: Array
+    neighbour_ptr: Array
+    neighbours: Array
+    area: Array
+    worth: Array
+    sections: Array
+    spans: Array
+    holes: Array
+    total: Array
+    weight: Array
+    square: bool
+
+
+class Pool(NamedTuple):
+    """States of the search, one a slot.
+
+    Attributes
+    ----------
+    base : ndarray of int64, shape (slots, b)
+        The lowest place of every block above all that are placed; NOWHERE: it is placed.
+    effective : ndarray of int64, shape (slots, b)
+        What is proved so far about its offset; NOWHERE: it is placed.
+    floor : ndarray of int64, shape (slots, k)
+        The least effective offset of what is left in each section, NOWHERE where nothing is.
+    left : ndarray of int64, shape (slots, k)
+        What each section has still to hold.
+    facts : ndarray of FACTS, shape (slots,)
+    free : ndarray of int64, shape (slots,)
+        Slots that are free, the first ``control[FREE]``.
+    """
+
+    base: Array
+    effective: Array
+    floor: Array
+    left: Array
+    facts: Array
+    free: Array
+
+
+class Beam(NamedTuple):
+    """A beam search under way.
+
+    Attributes
+    ----------
+    given : Given
+    pool : Pool
+    proposals : ndarray of PROPOSAL, shape (rows, most)
+        Of each level to come, in turn, a heap with the worst at its top.
+    waiting : ndarray of int64, shape (rows,)
+        How many each holds.
+    kept : ndarray of PROPOSAL, shape (1, width)
+        The states of the level, a heap as above.
+    seen : ndarray of int64, shape (a power of two,)
+        Codes of the states of the level; 0: none.
+    nodes : ndarray of NODE
+        The tree of placements.
+    excluded : ndarray of int64, shape (b,)
+        Scratch.
+    control : ndarray of int64, shape (16,)
+    """
+
+    given: Given
+    pool: Pool
+    proposals: Array
+    waiting: Array
+    kept: Array
+    seen: Array
+    nodes: Array
+    excluded: Array
+    control: Array

@@ -1,0 +1,109 @@
+"""Beams: valid, complete where they are wide enough, and the same however often they pause."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stagepack.heuristics.packing.beam_search import beam
+from stagepack.heuristics.packing.beam_search import beam_state as state
+from stagepack.heuristics.packing.constructive.stack import stack
+from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.exact_search.components import Packing
+from stagepack.instances.packing import LmemPacking, PackingSolution
+from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.profile import Array
+from tests.heuristics.packing.oracle import KINDS, least_peak, planted, random_instance
+from tests.packing_cases import random_packing
+
+CEILING = 40
+
+
+def lowest(instance: LmemPacking, target: int, turns: int = 60) -> Array:
+    """Return what beams make of a placement anywhere, after checking it."""
+    blocks = Blocks.of(instance)
+    start = exact.decide(blocks, 10**6).offsets
+    assert start is not None
+    left = iter(range(turns))
+    told: list[int] = []
+    found = beam.improve(
+        blocks,
+        start,
+        target=target,
+        keep_going=lambda: next(left, None) is not None,
+        on_solution=lambda offsets: told.append(int((offsets + blocks.size).max())),
+    )
+    offsets = blocks.expand(found)
+    assert not instance.check(PackingSolution.of(instance, offsets))
+    assert told == sorted(told, reverse=True)
+    assert not told or told[-1] == (found + blocks.size).max()
+    return found + blocks.size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_finds_what_trying_everything_finds(kind: str) -> None:
+    # So few blocks that nothing is dropped: a rule that kills a state too many would be seen.
+    rng = np.random.default_rng(KINDS.index(kind))
+    for _ in range(20):
+        instance = random_instance(rng, kind)
+        best = least_peak(instance, CEILING)
+        if best is not None:
+            assert lowest(instance, best).max() == best
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_perfect_packings_are_found(seed: int) -> None:
+    # Nothing is wasted anywhere, and nothing is left to choose below.
+    instance = planted(np.random.default_rng(seed), 30, 64, 40)
+    assert lowest(instance, 64).max() == 64
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_what_is_found_keeps_all_rules(seed: int) -> None:
+    instance = random_packing(np.random.default_rng(seed))
+    blocks = Blocks.of(instance)
+    if not beam.unsupported(blocks) and stack(instance) is not None:
+        lowest(instance, 0, turns=20)
+
+
+def test_pauses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
+    capacity = component.capacity(64)
+    reached = []
+    for work in (beam.WORK, 1):
+        monkeypatch.setattr(beam, "WORK", work)
+        search = beam.BeamSearch(component)
+        for setting in beam.FIRST:
+            search.start(capacity, setting, 3)
+            while (outcome := search.run()) == state.RUNNING:
+                pass
+            reached.append((outcome, search.reached))
+    half = len(reached) // 2
+    assert reached[:half] == reached[half:]
+
+
+@pytest.mark.parametrize("states", [1, 40, 400])
+def test_little_memory_narrows_the_beam(states: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    component = Packing(Blocks.of(planted(np.random.default_rng(1), 30, 64, 30))).components[0]
+    search = beam.BeamSearch(component)
+    monkeypatch.setattr(beam, "MEMORY", states * search.bytes)
+    assert search.widest == max(1, states // 3)
+    search.start(component.capacity(1000), beam.FIRST[0], 100)
+    while (outcome := search.run()) == state.RUNNING:
+        pass
+    assert outcome == state.FOUND
+    assert (component.offsets(search.units) >= 0).all()
+
+
+def test_draws_widen_the_beam_and_start_where_they_were() -> None:
+    component = Packing(Blocks.of(planted(np.random.default_rng(3), 40, 64, 60))).components[0]
+    beams = beam.Beams(component)
+    too_low = component.capacity(64) - 1
+    assert beams.run(too_low, draws=len(beam.FIRST)) == state.DEAD
+    assert beams.search.width == beam.NARROW
+    assert beams.run(too_low, draws=1) == state.DEAD
+    assert beams.search.width == 2 * beam.NARROW
+    assert beams.run(too_low + 1) == state.FOUND
