@@ -6,16 +6,22 @@ import re
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
+from msgspec import structs
 
 import stagepack as sp
 from stagepack.heuristics.groups.dp import Partition
 from stagepack.instances.catalog import suite
 from stagepack.instances.groups import GroupingSolution
+from stagepack.instances.groups.banks import bank_bytes, bank_pairs
+from stagepack.instances.groups.lmem import packing
+from stagepack.instances.packing import Banks
+from stagepack.methods.groups import apart as banks_apart
 from stagepack.methods.groups import searches
 from stagepack.methods.groups.explain import explain
 from stagepack.progress import Stopped
-from tests.instances.groups.networks import add, block, conv, grouping
+from tests.instances.groups.networks import CHIP, add, block, conv, grouping
 
 RULES = ("layerwise", "greedy-tail", "dp-first-fit")
 METHODS = [method.name for method in sp.methods("groups")]
@@ -218,3 +224,56 @@ def test_runs_that_work_ends_repeat_and_have_a_bound(method: str) -> None:
         assert one.bound is not None
         assert one.objective is not None
         assert 0 < one.bound < one.objective
+
+
+# ---------------------------------------------------------------------- banks
+
+
+def crowded(banks: int, memory: int = 4096) -> sp.LayerGrouping:
+    """Return a convolution, whose input, weights and result are reached at the same time."""
+    chip = structs.replace(CHIP, banks=banks, memory=memory)
+    said = {"timesteps": "nearest", "standalone": "needed", "max_slices": 1}
+    return grouping([conv("a", "x", 8, 8)], chip=chip, **said)
+
+
+@pytest.mark.parametrize("method", ["auto", "dp", *RULES])
+def test_as_few_pairs_share_a_bank_as_can_be(method: str) -> None:
+    """Three buffers in two banks: two of them share one; in three banks none do."""
+    apart, together = (sp.solve(crowded(banks), method) for banks in (4, 2))
+    assert (crowded(4).secondary(apart.solution), apart.reason) == (0, "")
+    assert crowded(2).secondary(together.solution) == 1
+    assert "in one bank: 1, the fewest with these groups and timesteps" in together.reason
+
+
+@pytest.mark.parametrize("method", ["dp", "dp-first-fit"])
+def test_what_the_rule_for_banks_leaves_is_searched(method: str) -> None:
+    """VGG-19 on the BM1688: by the rule 14 pairs share a bank, where none has to."""
+    whole = sp.load("groups/vgg19", chip="bm1688")
+    result = sp.solve(whole, method, time_limit=None)
+    assert whole.secondary(result.solution) == 0
+    assert result.reason == ""
+
+
+def test_pairs_that_were_not_searched_are_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(banks_apart, "PART", 0)
+    monkeypatch.setattr(banks_apart, "LEAST", 0)
+    result = sp.solve(crowded(2), "layerwise")
+    assert "in one bank: 1, at least 0 with these groups" in result.reason
+
+
+@pytest.mark.parametrize(("banks", "memory"), [(2, 4096), (3, 4096), (4, 1600), (6, 2400)])
+def test_the_fewest_pairs_are_those_of_a_linear_model(banks: int, memory: int) -> None:
+    chip = structs.replace(CHIP, memory=memory, banks=banks)
+    whole = block(chip=chip, timesteps="nearest", standalone="needed", max_slices=2)
+    result = sp.solve(whole, "dp", time_limit=None)
+    least = 0
+    for _, table in result.solution.timetables(whole):
+        pairs = np.array(bank_pairs(table), dtype=np.int64).reshape(-1, 2)
+        problem = packing(table).replace(
+            objective="bank-conflicts", banks=Banks(banks, bank_bytes(whole), pairs)
+        )
+        linear = sp.solve(problem, "milp", engine="highs", time_limit=60)
+        assert linear.status is sp.Status.OPTIMAL
+        least += int(linear.objective) // problem.conflict_weight
+    assert whole.secondary(result.solution) == least
+    assert not least or f": {least}, the fewest" in result.reason

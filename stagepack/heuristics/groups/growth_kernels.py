@@ -173,9 +173,11 @@ def reads(
         elif way == REPEATED:
             first, end = start // kernel, (start + length - 1) // kernel + 1
         elif way >= LINEAR:
-            around = way - LINEAR
+            around, behind = way - LINEAR, start + length
             first = (start * kernel + before) // stride - around
-            end = ceil((start + length - 1) * kernel + before, stride) + around + 1
+            end = ceil((behind - 1) * kernel + before, stride) + around + 1
+            if behind < net.tensors[k, axis]:
+                end = max(end, (behind * kernel + before) // stride - around)
     first = min(max(first, 0), size - 1)
     return first, max(min(end, size) - first, 1)
 

@@ -29,7 +29,11 @@ def bank_pairs(table: Timetable) -> list[tuple[int, int]]:
         pairs |= {(min(p), max(p)) for p in product(operands, moved[row]) if p[0] != p[1]}
     own = [copy.buffer for copy in copies(table)]
     pairs -= {(min(pair), max(pair)) for pair in in_place(table)}
-    return sorted((one, other) for one, other in pairs if own[one] is not own[other])
+    return sorted(
+        (one, other)
+        for one, other in pairs
+        if own[one] is not own[other] and own[one].lane_bytes and own[other].lane_bytes
+    )
 
 
 def bank_conflicts(instance: GroupingData, solution: GroupingSolution) -> int:

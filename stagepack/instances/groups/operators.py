@@ -8,8 +8,9 @@ alone (*Backward-H* of the seed, for all axes)::
     deconvolution          from ceil((start - pt) / s) to floor((start + len + k_e - 2 - pt) / s),
                            pt = k_e - p - 1
     upsampling by u        from floor(start / u) to floor((start + len - 1) / u)
-    interpolation          from floor(x(start)) - q to ceil(x(start + len - 1)) + q; row r lies at
-                           x(r), see :class:`.words.Coordinates`; q = 0 (linear) or 1 (cubic)
+    interpolation          from floor(x(start)) - q to ceil(x(start + len - 1)) + q, or up to where
+                           row start + len begins, if there is one; row r lies at x(r), see
+                           :class:`.words.Coordinates`; q = 0 (linear) or 1 (cubic)
     everything else        the same range, or all of what the operator needs whole
 
 clipped to what there is.  Of an input that has size 1 where the output has more, all is read.
@@ -183,9 +184,11 @@ def reads(
         first, end = start // factor, (start + length - 1) // factor + 1
     elif axis in (H, W) and interpolates(operator, axis, size):
         step, shift, unit = grid(operator, axis, size)
-        around = AROUND[operator.interpolation]
+        around, behind = AROUND[operator.interpolation], start + length
         first = (start * step + shift) // unit - around
-        end = -(-((start + length - 1) * step + shift) // unit) + around + 1
+        end = -(-((behind - 1) * step + shift) // unit) + around + 1
+        if behind < operator.full[axis]:
+            end = max(end, (behind * step + shift) // unit - around)
     else:
         first, end = start, start + length
         if size == 1 and operator.full[axis] > 1:

@@ -1,43 +1,208 @@
-"""Plans whose buffers share few banks: of equal cycles, those are preferred."""
+"""Addresses with which few buffers that are reached at the same time share a bank.
+
+The groups and timesteps of a plan stay.  Group by group, a rule that minds banks comes first; of
+what it leaves CP-SAT finds the fewest, or fewer and a bound, for as long as the search for the plan
+worked, or a part of the time limit.  Groups share that evenly; those that are alike are one.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
+from typing import NamedTuple
 
-from stagepack.heuristics.groups.placement import place_apart
+import numpy as np
+
+from stagepack import solvers
+from stagepack.errors import CheckError, InputError
+from stagepack.formulations.packing.cp_sat import CpSat
+from stagepack.heuristics.effort import spend, spent
+from stagepack.heuristics.groups.placement import Offsets, place_apart
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.banks import group_conflicts
-from stagepack.progress import Progress
+from stagepack.instances.groups.banks import bank_bytes, bank_pairs, group_conflicts
+from stagepack.instances.groups.lmem import copies, in_place, packing
+from stagepack.instances.groups.timesteps import Timetable
+from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
+from stagepack.methods import Settings
+from stagepack.methods.models import PACE, run_model
+from stagepack.progress import Progress, Stopped
+from stagepack.result import Termination
 
-MOST = 500
-"""Groups that are placed anew."""
+PART, LEAST = 0.2, 2.0
+"""Part of the time limit, and seconds, of work for all groups, where the plan took less."""
+STEP = 0.05
+"""Seconds of work for a group below which no more is tried."""
+MOST = 4_000
+"""Pairs of a group beyond which CP-SAT is not asked."""
 
 
-def spread(instance: LayerGrouping, progress: Progress[GroupingSolution]) -> None:
+class Apart(NamedTuple):
+    """Addresses of a group, how many pairs share a bank there, and how many must."""
+
+    offsets: Offsets
+    shared: int
+    least: int
+
+
+class Inside(Progress[PackingSolution]):
+    """A run of the model of a group within a run of the method, which has the clock.
+
+    Parameters
+    ----------
+    problem : LmemPacking
+        Its conflicts first, its peak second.
+    whole : Progress
+        The run of the method.
+    """
+
+    def __init__(self, problem: LmemPacking, whole: Progress[GroupingSolution]) -> None:
+        super().__init__(problem.evaluate, problem.check)
+        self._weight, self._whole = problem.conflict_weight, whole
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left of the whole run."""
+        return self._whole.remaining
+
+    @property
+    def least(self) -> int:
+        """Pairs that must share a bank."""
+        return 0 if self.bound is None else int(self.bound) // self._weight
+
+    def stop_reason(self) -> Termination | None:
+        """Return why to stop: the peak does not matter once no fewer pairs can share a bank."""
+        if self.objective is not None and int(self.objective) // self._weight <= self.least:
+            return Termination.PROVED
+        return super().stop_reason()
+
+
+def spread(
+    instance: LayerGrouping, progress: Progress[GroupingSolution], settings: Settings
+) -> None:
     """Place the groups of the best plan anew where fewer pairs of buffers then share a bank.
 
     Parameters
     ----------
     instance : LayerGrouping
     progress : Progress
-        Keeps what is better, the cycles being equal.
+        Keeps what is better, the cycles being equal, and says how many pairs are left.
+    settings : Settings
     """
-
-    def keep_going() -> bool:
-        return progress.remaining > 0 and not progress.interrupted
-
     plan = progress.solution
-    if plan is None or instance.chip.banks == 1 or plan.groups > MOST:
+    if plan is None or instance.chip.banks == 1:
         return
+    tables = [(group, table) for group, table in plan.timetables(instance) if table is not None]
+    known: dict[object, Apart] = {}
+    names = [_signature(table) for _, table in tables]
+    for name, (group, table) in zip(names, tables, strict=True):
+        if name not in known:
+            known[name] = _by_rule(table, plan.offsets[group], progress)
+    unlike = {
+        name: table
+        for name, table in zip(names, (table for _, table in tables), strict=True)
+        if known[name].shared and len(bank_pairs(table)) <= MOST
+    }
+    _search(unlike, known, progress, settings)
     offsets = list(plan.offsets)
-    for group, table in plan.timetables(instance):
-        if not keep_going():
-            return
-        conflicts = 0 if table is None else group_conflicts(table, offsets[group])
-        if table is None or not conflicts:
-            continue
-        found = place_apart(table, keep_going)
-        if found is not None and group_conflicts(table, found) < conflicts:
-            offsets[group] = found
+    for name, (group, table) in zip(names, tables, strict=True):
+        if known[name].shared < group_conflicts(table, offsets[group]):
+            offsets[group] = known[name].offsets
     if tuple(offsets) != plan.offsets:
         progress.offer(replace(plan, offsets=tuple(offsets)), "fewer pairs in one bank")
+    _say([known[name] for name in names], progress)
+
+
+def _goes_on(progress: Progress[GroupingSolution]) -> bool:
+    return progress.remaining > 0 and not progress.interrupted
+
+
+def _signature(table: Timetable) -> object:
+    """Return what is equal where the addresses of one group do for another."""
+    places = tuple((copy.buffer.lane_bytes, copy.start, copy.rows) for copy in copies(table))
+    return places, table.period, in_place(table), tuple(bank_pairs(table))
+
+
+def _by_rule(table: Timetable, offsets: Offsets, progress: Progress[GroupingSolution]) -> Apart:
+    """Return the addresses of the rule that minds banks, or those that are there."""
+    shared = group_conflicts(table, offsets)
+    if shared and _goes_on(progress):
+        found = place_apart(table, lambda: _goes_on(progress))
+        if found is not None:
+            fewer = group_conflicts(table, found)
+            offsets, shared = (found, fewer) if fewer < shared else (offsets, shared)
+    return Apart(offsets, shared, 0)
+
+
+def _search(
+    tables: dict[object, Timetable],
+    known: dict[object, Apart],
+    progress: Progress[GroupingSolution],
+    settings: Settings,
+) -> None:
+    """Let CP-SAT look at groups, all of them for as long, as long as there is work to be spent."""
+    engine = solvers.engine("cp-sat")
+    if not tables or engine.unavailable():
+        return
+    with progress.setup("loading cp-sat"):
+        engine.load()
+    until = spent() + max(PART * (settings.time_limit or 0), LEAST, spent())
+    while tables:
+        share = (until - spent()) / len(tables)
+        if share < STEP:
+            return
+        for name, table in tables.items():
+            if not _goes_on(progress):
+                return
+            known[name] = _exactly(table, known[name], share, progress, settings)
+            spend(STEP)
+        tables = {n: table for n, table in tables.items() if known[n].least < known[n].shared}
+
+
+def _exactly(
+    table: Timetable,
+    known: Apart,
+    seconds: float,
+    progress: Progress[GroupingSolution],
+    settings: Settings,
+) -> Apart:
+    """Return the addresses with which the fewest pairs share a bank, as far as there is work."""
+    instance, pairs = table.regions.instance, np.array(bank_pairs(table), dtype=np.int64)
+    engine = solvers.engine("cp-sat")
+    banks = Banks(instance.chip.banks, bank_bytes(instance), pairs)
+    problem = packing(table).replace(objective="bank-conflicts", banks=banks)
+    inner = Inside(problem, progress)
+
+    def infeasible() -> None:
+        raise CheckError("the banks of a group have no addresses, although some are known")
+
+    with contextlib.suppress(InputError, Stopped):  # figures beyond what the engine counts to
+        took = run_model(
+            engine,
+            lambda: CpSat(problem),
+            "CpSat",
+            inner,
+            settings,
+            start=PackingSolution(np.array(known.offsets, dtype=np.int64)),
+            work=PACE * seconds,
+            conclude_infeasible=infeasible,
+        )
+        spend(took)
+    if inner.interrupted:
+        progress.interrupt()
+    best = known._replace(least=min(inner.least, known.shared))
+    if inner.solution is not None:
+        found = tuple(inner.solution.offsets.tolist())
+        shared = group_conflicts(table, found)
+        if shared < best.shared:
+            best = Apart(found, shared, min(best.least, shared))
+    return best
+
+
+def _say(groups: list[Apart], progress: Progress[GroupingSolution]) -> None:
+    """Say how many pairs are left, and whether they must be."""
+    shared, least = sum(one.shared for one in groups), sum(one.least for one in groups)
+    if not shared:
+        return
+    proof = "the fewest" if shared == least else f"at least {least:,}"
+    words = f"pairs of buffers in one bank: {shared:,}, {proof} with these groups and timesteps"
+    progress.reason = "; ".join(filter(None, [progress.reason, words]))

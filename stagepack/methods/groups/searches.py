@@ -317,11 +317,9 @@ def _minding_banks(run: Run) -> Run:
 
     def runs(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) -> None:
         run(instance, progress, settings)
-        spread(instance, progress)
+        spread(instance, progress, settings)
 
     return runs
 
 
-RUNS: dict[str, Run] = {
-    name: counted(run if name in RULES else _minding_banks(run)) for name, run in WORKING.items()
-}
+RUNS: dict[str, Run] = {name: counted(_minding_banks(run)) for name, run in WORKING.items()}

@@ -9,6 +9,7 @@ from typing import Any
 from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.groups.banks import group_conflicts
 from stagepack.instances.groups.check import alone_row, group_cycles
 from stagepack.instances.groups.chips import assumed
 from stagepack.instances.groups.lmem import copies
@@ -126,16 +127,17 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             if table is None:
                 compute, load, store = alone_row(instance, operators[0])
                 busy = {"compute": compute, "transfers": load + store}
-                found.append({**row, **busy, "lane_bytes": None})
+                found.append({**row, **busy, "lane_bytes": None, "bank_conflicts": None})
                 continue
+            offsets = solution.offsets[group] if solution.offsets else ()
+            placed = len(offsets) == len(copies(table))
             found.append(
                 {
                     **row,
                     "compute": sum(table.compute) * table.rounds,
                     "transfers": sum(table.transfers) * table.rounds + sum(table.once),
-                    "lane_bytes": _highest(
-                        table, solution.offsets[group] if solution.offsets else ()
-                    ),
+                    "lane_bytes": _highest(table, offsets) if placed else None,
+                    "bank_conflicts": group_conflicts(table, offsets) if placed else None,
                 }
             )
         return found
@@ -166,6 +168,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             ("Cycles", number(sum(row["cycles"] for row in rows))),
             ("Compute", number(sum(row["compute"] for row in rows))),
             ("Transfers", number(sum(row["transfers"] for row in rows))),
+            ("Bank conflicts", number(sum(row["bank_conflicts"] or 0 for row in rows))),
         ]
         sheet = Sheet(
             COLUMNS,
@@ -185,12 +188,9 @@ def _words(fields: list[str]) -> str:
     return ", ".join(field.replace("_", " ") for field in fields)
 
 
-def _highest(table: Timetable, offsets: tuple[int, ...]) -> int | None:
-    """Return the bytes of a lane that a group uses; None where not all of it has its place."""
-    places = copies(table)
-    if len(places) != len(offsets):
-        return None
-    tops = zip(places, offsets, strict=True)
+def _highest(table: Timetable, offsets: tuple[int, ...]) -> int:
+    """Return the bytes of a lane that a group uses."""
+    tops = zip(copies(table), offsets, strict=True)
     return max((offset + copy.buffer.lane_bytes for copy, offset in tops), default=0)
 
 

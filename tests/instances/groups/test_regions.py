@@ -151,6 +151,8 @@ INTERPOLATIONS = [
     ("linear", "half-pixel", 6, 9, (1, 2), (0, 3)),  # 0.5, 1.17
     ("linear", "half-pixel", 6, 9, (3, 3), (1, 4)),  # 1.83, 2.5, 3.17
     ("linear", "half-pixel", 8, 4, (1, 2), (2, 4)),  # 2.5, 4.5
+    ("linear", "half-pixel", 16, 4, (1, 1), (5, 4)),  # 5.5; rows up to 9.5 are loaded, too
+    ("linear", "half-pixel", 16, 4, (3, 1), (13, 2)),  # the last one
     ("linear", "half-pixel", 8, 1, (0, 1), (3, 2)),  # the middle
     ("linear", "pytorch-half-pixel", 8, 1, (0, 1), (0, 1)),
     ("linear", "pytorch-half-pixel", 4, 8, (2, 3), (0, 3)),
