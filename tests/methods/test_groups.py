@@ -232,7 +232,7 @@ def test_runs_that_work_ends_repeat_and_have_a_bound(method: str) -> None:
 def crowded(banks: int, memory: int = 4096) -> sp.LayerGrouping:
     """Return a convolution, whose input, weights and result are reached at the same time."""
     chip = structs.replace(CHIP, banks=banks, memory=memory)
-    said = {"timesteps": "nearest", "standalone": "needed", "max_slices": 1}
+    said: dict[str, Any] = {"timesteps": "nearest", "standalone": "needed", "max_slices": 1}
     return grouping([conv("a", "x", 8, 8)], chip=chip, **said)
 
 
@@ -268,12 +268,14 @@ def test_the_fewest_pairs_are_those_of_a_linear_model(banks: int, memory: int) -
     result = sp.solve(whole, "dp", time_limit=None)
     least = 0
     for _, table in result.solution.timetables(whole):
+        assert table is not None
         pairs = np.array(bank_pairs(table), dtype=np.int64).reshape(-1, 2)
         problem = packing(table).replace(
             objective="bank-conflicts", banks=Banks(banks, bank_bytes(whole), pairs)
         )
         linear = sp.solve(problem, "milp", engine="highs", time_limit=60)
         assert linear.status is sp.Status.OPTIMAL
+        assert linear.objective is not None
         least += int(linear.objective) // problem.conflict_weight
     assert whole.secondary(result.solution) == least
     assert not least or f": {least}, the fewest" in result.reason
