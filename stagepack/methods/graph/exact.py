@@ -200,7 +200,8 @@ class Search:
         """Look for partitions with the most promising labels only."""
         sweeps = self._sweeps()
         value = min(self.known, sweeps.most)
-        beam.search(sweeps, objective_bound(self.staging), value, self._take)
+        take = functools.partial(self._take, source="beam")
+        beam.search(sweeps, objective_bound(self.staging), value, take)
 
     def _sweeps(self) -> Sweeps:
         with self.progress.setup("loading kernels"):
@@ -208,10 +209,10 @@ class Search:
         models = Model.all_of(self.compact)
         return Sweeps(models, self.progress.require_time, self.settings.seed)
 
-    def _take(self, stages: Array, model: Model) -> int | None:
+    def _take(self, stages: Array, model: Model, source: str = "frontier") -> int | None:
         """Offer a partition; return its ticks, None if it breaks a rule that labels do not know."""
         solution = self.compact.assignment(stages, model.classes)
-        if self.progress.offer_if_valid(solution, "frontier"):
+        if self.progress.offer_if_valid(solution, source):
             return None
         return int(self.compact.loads(stages, model.classes).max(axis=1).sum())
 

@@ -186,6 +186,9 @@ def test_beams_find_what_is_best_where_graphs_are_small(objective: str) -> None:
             continue
         asked += 1
         result = sp.solve(instance, method="beam", warm_start=None)
+        assert {event.source for event in result.trace.events if event.kind == "incumbent"} <= {
+            "beam"
+        }
         assert result.objective is not None
         grain = 1.003 if objective != "forward+backward" else 2.0
         assert float(best[0]) <= result.objective * (1 + 1e-9)
