@@ -12,11 +12,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Generic
+from typing import Generic, TypeVar
 
 from stagepack.contracts import Number, SolutionT
 from stagepack.errors import CheckError
 from stagepack.result import Event, Status, Termination, Trace, relative_gap
+
+WholeT = TypeVar("WholeT")
 
 log = logging.getLogger("stagepack")
 
@@ -185,7 +187,10 @@ class Progress(Generic[SolutionT]):
             yield
         finally:
             notice.cancel()
-            self.setup_time += time.perf_counter() - began
+            self._count_setup(time.perf_counter() - began)
+
+    def _count_setup(self, seconds: float) -> None:
+        self.setup_time += seconds
 
     @contextlib.contextmanager
     def reserving(self, part: float) -> Iterator[None]:
@@ -373,3 +378,43 @@ class Progress(Generic[SolutionT]):
             self.bound = min(self.bound, self.objective)
             return Status.OPTIMAL, Termination.PROVED
         return Status.FEASIBLE, termination
+
+
+class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
+    """A run within another one, which ends when that does and shares its clock.
+
+    Parameters
+    ----------
+    whole : Progress
+        The other one; setup of the part counts as its own.
+    evaluate, check, time_limit, on_bound, secondary
+        As for :class:`Progress`.
+    """
+
+    def __init__(
+        self,
+        whole: Progress[WholeT],
+        evaluate: Callable[[SolutionT], Number],
+        check: Callable[[SolutionT], tuple[object, ...]],
+        *,
+        time_limit: float | None = None,
+        on_bound: Callable[[Number, str], None] | None = None,
+        secondary: Callable[[SolutionT], Number] | None = None,
+    ) -> None:
+        super().__init__(
+            evaluate, check, time_limit=time_limit, on_bound=on_bound, secondary=secondary
+        )
+        self.whole = whole
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left of the whole run, or of what the part may take."""
+        return min(super().remaining, self.whole.remaining)
+
+    def stop_reason(self) -> Termination | None:
+        """Return why to stop: the whole run should, or the part has done what it was for."""
+        return self.whole.stop_reason() or super().stop_reason()
+
+    def _count_setup(self, seconds: float) -> None:
+        super()._count_setup(seconds)
+        self.whole._count_setup(seconds)

@@ -28,8 +28,8 @@ from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.methods import Settings
 from stagepack.methods.models import run_model
-from stagepack.progress import Progress
-from stagepack.result import Status, Termination
+from stagepack.progress import Part, Progress
+from stagepack.result import Status
 from stagepack.solvers import Engine
 
 WORK = 0.004
@@ -66,8 +66,8 @@ class Group:
         return self.low < self.high
 
 
-class Inside(Progress[GroupingSolution]):
-    """A run of the model of a group within a run of the method, which has the clock.
+class Inside(Part[GroupingSolution, GroupingSolution]):
+    """A run of the model of a group within a run of the method.
 
     Parameters
     ----------
@@ -77,21 +77,11 @@ class Inside(Progress[GroupingSolution]):
     """
 
     def __init__(self, instance: LayerGrouping, whole: Progress[GroupingSolution]) -> None:
-        super().__init__(lambda plan: plan.timetable(instance, 0).cycles, lambda _: ())
-        self.whole = whole
+        super().__init__(whole, lambda plan: plan.timetable(instance, 0).cycles, lambda _: ())
 
     def offer(self, solution: GroupingSolution, source: str) -> bool:
         """Keep what was placed, if it is better."""
         return bool(solution.offsets) and super().offer(solution, source)
-
-    @property
-    def remaining(self) -> float:
-        """Seconds left of the whole run."""
-        return self.whole.remaining
-
-    def stop_reason(self) -> Termination | None:
-        """Return why to stop: the run of the method should, or the group is as good as can be."""
-        return self.whole.stop_reason() or super().stop_reason()
 
 
 @dataclass

@@ -15,15 +15,14 @@ from stagepack.heuristics.groups.dp import Partition
 from stagepack.instances.groups import GroupingSolution
 from stagepack.methods import Settings
 from stagepack.methods.models import paced, run_model
-from stagepack.progress import Progress
-from stagepack.result import Termination
+from stagepack.progress import Part, Progress
 from stagepack.solvers import Engine
 
 Boundaries = tuple[int, ...]
 
 
-class Relaxed(Progress[Boundaries]):
-    """A run of the model within a run of the method, which has the clock and gets the bounds.
+class Relaxed(Part[Boundaries, GroupingSolution]):
+    """A run of the model within a run of the method, which gets the bounds.
 
     Parameters
     ----------
@@ -37,21 +36,12 @@ class Relaxed(Progress[Boundaries]):
     def __init__(
         self, partition: Partition, whole: Progress[GroupingSolution], proves: bool
     ) -> None:
-        super().__init__(partition.cycles, lambda _: (), on_bound=self._pass_on)
-        self.whole, self.partition, self._proves = whole, partition, proves
+        super().__init__(whole, partition.cycles, lambda _: (), on_bound=self._pass_on)
+        self.partition, self._proves = partition, proves
 
     def _pass_on(self, bound: Number, source: str) -> None:
         if self._proves and self.partition.decided:
             self.whole.raise_bound(bound, source)
-
-    @property
-    def remaining(self) -> float:
-        """Seconds left of the whole run."""
-        return self.whole.remaining
-
-    def stop_reason(self) -> Termination | None:
-        """Return why to stop: the run of the method should, or the model is solved."""
-        return self.whole.stop_reason() or super().stop_reason()
 
 
 def solve(

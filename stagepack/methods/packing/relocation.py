@@ -19,7 +19,7 @@ from stagepack.methods import Settings
 from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.packing.attempt import Attempt, PackingProgress, compile_kernels
 from stagepack.methods.packing.explain import conclude_infeasible
-from stagepack.progress import Progress
+from stagepack.progress import Part, Progress
 from stagepack.result import Termination
 
 MODELS = {
@@ -58,24 +58,15 @@ def matter(name: str, instance: LmemPacking) -> bool:
     )
 
 
-class _Second(Progress[PackingSolution]):
-    """The progress of the second objective, which also ends when its run is asked to."""
+class _Second(Part[PackingSolution, PackingSolution]):
+    """The progress of the second objective, which goes on when the first one is proved."""
 
     def __init__(self, instance: LmemPacking, run: PackingProgress) -> None:
-        super().__init__(
-            instance.evaluate,
-            instance.check,
-            secondary=instance.secondary,
-        )
-        self._run = run
-
-    @property
-    def remaining(self) -> float:
-        """Seconds left of the run, whose clock stands still during setup."""
-        return self._run.remaining
+        super().__init__(run, instance.evaluate, instance.check, secondary=instance.secondary)
 
     def stop_reason(self) -> Termination | None:
-        return Termination.INTERRUPTED if self._run.interrupted else super().stop_reason()
+        asked = Termination.INTERRUPTED if self.whole.interrupted else None
+        return asked or Progress.stop_reason(self)
 
 
 class MovingLittle:

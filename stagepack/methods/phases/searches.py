@@ -22,8 +22,7 @@ from stagepack.methods.models import load_engine, paced, run_model
 from stagepack.methods.phases import METHODS, retention
 from stagepack.methods.phases.explain import conclude_infeasible
 from stagepack.methods.starts import offer_start
-from stagepack.progress import Progress, Stopped
-from stagepack.result import Termination
+from stagepack.progress import Part, Progress, Stopped
 from stagepack.solvers import Engine
 
 PhaseProgress = Progress[PhaseSolution]
@@ -439,17 +438,13 @@ def _warm_start(pairs: Pairs, settings: Settings, *, searched: bool = False) -> 
     offer_start(instance, progress, settings, {"auto": of_choice, **rules, **exact})
 
 
-class _Part(PhaseProgress):
-    """A run within another one, in a part of its time; what it finds counts, what it proves not."""
+class _Start(Part[PhaseSolution, PhaseSolution]):
+    """A part of a run, of which counts what it finds and not what it proves."""
 
     def __init__(self, instance: PhaseSchedule, whole: PhaseProgress, seconds: float) -> None:
-        super().__init__(instance.evaluate, instance.check, time_limit=seconds)
-        self.whole = whole
+        super().__init__(whole, instance.evaluate, instance.check, time_limit=seconds)
         if whole.solution is not None:
             super().offer(whole.solution, "start")
-
-    def stop_reason(self) -> Termination | None:
-        return self.whole.stop_reason() or super().stop_reason()
 
     def offer(self, solution: PhaseSolution, source: str) -> bool:
         better = super().offer(solution, source)
@@ -465,7 +460,7 @@ def _look_for_start(pairs: Pairs, settings: Settings) -> None:
     """
     progress = pairs.progress
     seconds = min(LONGEST, SHARE * progress.remaining)
-    part = _Part(pairs.instance, progress, seconds)
+    part = _Start(pairs.instance, progress, seconds)
     if settings.deterministic:
         began = effort.spent()
         part.limit_by(lambda: effort.spent() - began, seconds)
