@@ -1,10 +1,13 @@
 """Groups, cuts, timesteps, spills and addresses together, where loads and stores are free.
 
 The shortest path over what groups take at least (:mod:`stagepack.heuristics.groups.lazy`) says
-which of them are worth a closer look, with CP-SAT: first at timesteps alone, placed as they are
-found; where these cannot be placed, at timesteps and addresses together.  It takes turns with the
-best path over what is known, which leads to better plans.  On each the group of which most is still
-open comes first, and each time it comes it gets twice the work.  Groups that are alike are one.
+which of them are worth a closer look.  When a group is first met its transfers are moved to rows
+where they hide (:mod:`stagepack.heuristics.groups.moving`); what is not met yet is guessed to take
+as much beyond its least as others do, and groups on the path of these guesses are met, too.  Then
+comes CP-SAT: first for timesteps alone, placed as they are found; where these cannot be placed, for
+timesteps and addresses together.  The shortest path takes turns with the best one over what is
+known, which leads to better plans.  On each the group of which most is still open comes first, and
+each time it comes it gets twice the work.  Groups that are alike are one.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from stagepack.formulations.groups import CpSat
 from stagepack.formulations.groups.frame import Frame
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.lazy import UNKNOWN, Choices
+from stagepack.heuristics.groups.moving import settled
 from stagepack.heuristics.groups.oracle import ALONE
 from stagepack.heuristics.groups.placement import Offsets, place, place_by_rule
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
@@ -137,6 +141,8 @@ class Joint:
                 return True
             for at in path:
                 self._known(at)
+            if sum(map(self._known, self._guessed())):
+                continue
             least, best = self.choices.shortest(self.choices.high)
             if least < value:
                 self.progress.offer(self._plan(best), self.engine.name)
@@ -155,11 +161,20 @@ class Joint:
         for at in () if plan is None else self.choices.along(plan, self.cuts):
             self._known(at)
 
-    def _known(self, at: int) -> None:
-        """Get to know a choice: those that are alike, and its rows by the rule."""
+    def _guessed(self) -> list[int]:
+        """Return the shortest path, what is not known taken to exceed its least as others do."""
+        known = (self._number >= 0) & (self.choices.high < UNKNOWN)
+        low, high = self.choices.low[known], self.choices.high[known]
+        more = high.sum() / max(low.sum(), 1) if known.any() else 1.0
+        unlike = (self._number < 0) & (self.choices.columns[2] != ALONE)
+        guess = np.where(unlike, (self.choices.low * more).astype(np.int64), self.choices.high)
+        return self.choices.shortest(guess)[1]
+
+    def _known(self, at: int) -> bool:
+        """Get to know a choice, and how it may run; return whether that is new."""
         choice = self.choices.choice(at)
         if self._number[at] >= 0 or choice.cut == ALONE:
-            return
+            return False
         members = self.choices.members(choice)
         plan = GroupingSolution((0, len(members)), (tuple(self.cuts[choice.cut]),), order=members)
         table = plan.timetable(self.instance, 0)
@@ -168,11 +183,14 @@ class Joint:
             self._alike[signature] = len(self._groups)
             group = Group(plan, int(self.choices.low[at]), WORK * len(members))
             self._groups.append(group)
-            offsets = place_by_rule(table, self.progress.keep_going)
-            if offsets is not None:
-                group.plan, group.high = plan.with_group(0, (), (), offsets), table.cycles
+            found = settled(table, self.progress.keep_going, self.before_search)
+            if found is not None:
+                best, offsets = found
+                positions = () if best is table else best.positions
+                group.plan, group.high = plan.with_group(0, positions, (), offsets), best.cycles
         self._number[at] = self._alike[signature]
         self._tell(self._alike[signature])
+        return True
 
     def _tell(self, number: int) -> None:
         """Tell the choices that are a group what is known of it."""

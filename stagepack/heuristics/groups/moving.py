@@ -1,0 +1,188 @@
+"""Loads and stores of a group where they hide: each in turn moves to the row where most of it does.
+
+From the rule ``nearest`` on, transfers are taken up one by one, the longest first, and put down
+where the cycles that hide beside compute are most, of those nearest to use; the bytes alive in a
+row stay within a capacity, and nothing lives longer for it than one turn.  Rounds end when none has
+moved.  What is found has to be placed: that is tried for some capacities, since the less there is
+to be alive, the likelier are addresses.  Spills are left to the model.
+
+Cost: O(moves * rows) a round, a few rounds.  Source: coordinate descent, ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stagepack.heuristics.effort import spend
+from stagepack.heuristics.groups.placement import Offsets, place, place_by_rule
+from stagepack.instances.groups.lmem import in_place
+from stagepack.instances.groups.timesteps import STAGES, Timetable
+from stagepack.instances.profile import Array
+
+ROUNDS = 8
+"""Rounds at most."""
+
+TRIED = 4e-5
+"""Seconds in which a transfer is taken up and put down."""
+
+PARTS, LEAST = 32, 26
+"""Capacities are tried in parts of the memory, from all of it to the least."""
+
+KeepGoing = Callable[[], bool]
+
+
+def settled(
+    table: Timetable, keep_going: KeepGoing, before_search: Callable[[bool], None]
+) -> tuple[Timetable, Offsets] | None:
+    """Return the quickest timesteps that were found, with addresses; None where none have any.
+
+    Parameters
+    ----------
+    table : Timetable
+        By the rule ``nearest``.
+    keep_going : callable
+        Asked several times a second.
+    before_search : callable
+        See :func:`.placement.place`.
+    """
+    memory = table.regions.instance.chip.memory
+    tried = {table.positions: table}
+    for part in range(PARTS, LEAST - 1, -1):
+        positions = hidden(table, memory * part // PARTS, keep_going)
+        tried.setdefault(positions, Timetable(table.regions, positions))
+    ranked = sorted(tried.values(), key=lambda one: one.cycles)
+    for at, one in enumerate(ranked):
+        offsets = place_by_rule(one, keep_going)
+        if offsets is not None:
+            if at:
+                _, exact = place(ranked[0], keep_going, before_search)
+                return (ranked[0], exact) if exact else (one, offsets)
+            return one, offsets
+    return None
+
+
+def hidden(table: Timetable, capacity: int, keep_going: KeepGoing) -> tuple[int, ...]:
+    """Return positions of the transfers of a group in which more of them hide.
+
+    Parameters
+    ----------
+    table : Timetable
+        Where they are at first; without spills.
+    capacity : int
+        Bytes of a lane that may be alive in a row to which a transfer moves.
+    keep_going : callable
+        Asked several times a second; once it says no, that is all.
+
+    Returns
+    -------
+    tuple of int
+        In the order of :attr:`.Timetable.moves`.
+    """
+    rows = _Rows(table, capacity)
+    longest = sorted(range(len(table.moves)), key=lambda at: -table.moves[at].cycles)
+    for _ in range(ROUNDS):
+        if not keep_going():
+            break
+        spend(TRIED * len(longest))
+        if not sum([rows.settle(at) for at in longest]):
+            break
+    return tuple(rows.positions)
+
+
+class _Rows:
+    """What moves and what is free in the rows of a group.
+
+    Parameters
+    ----------
+    table, capacity
+        As in :func:`hidden`.
+    """
+
+    def __init__(self, table: Timetable, capacity: int) -> None:
+        self.table, self.positions = table, list(table.positions)
+        self._turn = table.period or STAGES * table.rows
+        self._free = capacity - np.array(table.load_bytes())
+        for _, after in in_place(table):
+            life = table.buffers[after]
+            self._free[life.first % self._turn] += life.lane_bytes  # not twice
+        self._compute = np.array(table.compute)
+        self._runs = [run for run in table.iterations if 1 in run[0]]
+        shape = STAGES, table.rows
+        self._moving = np.array(table.transfers, dtype=np.int64).reshape(shape)
+        self._once = np.array(table.once, dtype=np.int64).reshape(shape)
+        self._bytes, self._needed = self._lives()
+
+    def _lives(self) -> tuple[list[int], list[int]]:
+        """Return the bytes of what every move brings or stores, and where it is used last."""
+        table = self.table
+        own = {buffer.name: buffer for buffer in table.buffers}
+        place = {at: table.rows + k for k, at in enumerate(table.operators)}
+        sizes, last = [], []
+        for move, buffer in zip(table.moves, table.buffers, strict=False):
+            brought = buffer if move.load else own[move.name]  # loads come first among both
+            used = [table.rows + move.operator]
+            if move.tensor >= 0:
+                readers = table.regions.instance.tensors[move.tensor].readers
+                used += [place[reader] for reader in readers if reader in place]
+            sizes.append(brought.lane_bytes)
+            last.append(max(used))
+        return sizes, last
+
+    def settle(self, at: int) -> bool:
+        """Take a transfer up and put it down where most of it hides; return whether it moved."""
+        move, old = self.table.moves[at], self.positions[at]
+        self._put(at, old, -1)
+        gains = self._gains(move.cycles, move.resident)
+        reach = np.concatenate(([old], self._reach(at)))
+        gained = gains[reach]
+        best = np.flatnonzero(gained == gained.max())
+        own = self.table.rows + move.operator
+        new = int(reach[best[np.abs(reach[best] - own).argmin()]])
+        self.positions[at] = new
+        self._put(at, new, 1)
+        return new != old
+
+    def _reach(self, at: int) -> Array:
+        """Return where a transfer may be put down."""
+        move, rows, needed = self.table.moves[at], self.table.rows, self._needed[at]
+        own = rows + move.operator
+        if not move.load:
+            reach = np.arange(own + 1, min(STAGES * rows, own + self._turn))
+            alive = reach > needed
+        else:
+            staying = move.resident and self.table.period
+            first = 0 if staying else max(0, needed - self._turn + 1)
+            reach = np.arange(own - 1, first - 1, -1)
+            alive = np.full(len(reach), not staying)
+        full = np.flatnonzero(alive & (self._free[reach % self._turn] < self._bytes[at]))
+        return reach[: full[0]] if len(full) else reach
+
+    def _put(self, at: int, position: int, sign: int) -> None:
+        """Put a transfer down at a position, or take it up (-1), and what is alive for it."""
+        move, rows = self.table.moves[at], self.table.rows
+        cycles = self._once if move.resident else self._moving
+        cycles[divmod(position, rows)] += sign * move.cycles
+        if move.resident and self.table.period:
+            return
+        first, last = position, rows + move.operator - 1
+        if not move.load:
+            first, last = self._needed[at] + 1, position
+        if first <= last:
+            np.subtract.at(
+                self._free, np.arange(first, last + 1) % self._turn, sign * self._bytes[at]
+            )
+
+    def _gains(self, cycles: int, resident: bool) -> Array:
+        """Return how many cycles of a transfer hide at every position."""
+        found = np.zeros((STAGES, self.table.rows), np.int64)
+        for stages, first, times in self._runs:
+            moving = self._moving[list(stages)].sum(axis=0)
+            if first >= 0:
+                moving = moving + self._once[first]
+            gain = np.clip(self._compute - moving, 0, cycles) * times
+            for stage in [first] if resident else stages:
+                if stage >= 0:
+                    found[stage] += gain
+        return found.ravel()
