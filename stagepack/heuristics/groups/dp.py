@@ -24,7 +24,7 @@ import numpy as np
 
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.oracle import ALONE, NONE, Ends, Oracle
-from stagepack.heuristics.groups.placement import Placements
+from stagepack.heuristics.groups.placement import Place, Placements, place
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
@@ -52,6 +52,8 @@ class Partition:
         Called where buffers have to be placed by search, see :func:`.placement.place`.
     longest : int, optional
         Operators of a group at most, where that is less than the instance allows.
+    placing : callable
+        What places a group, see :class:`.placement.Placements`.
     """
 
     instance: LayerGrouping
@@ -59,6 +61,7 @@ class Partition:
     eager: bool = False
     before_search: Callable[[bool], None] = lambda _: None
     longest: int | None = None
+    placing: Place = place
 
     def __post_init__(self) -> None:
         self._oracle = Oracle(self.instance, longest=self.longest, pause=self.look)
@@ -68,7 +71,9 @@ class Partition:
         self._reach = np.full(self.instance.n + 1, FAR, np.int64)
         self._reach[0] = 0
         self._before = np.zeros(self.instance.n + 1, np.int64)
-        self._placements = Placements(self._oracle, self.keep_going, self.before_search)
+        self._placements = Placements(
+            self._oracle, self.keep_going, self.before_search, self.placing
+        )
 
     @property
     def decided(self) -> bool:

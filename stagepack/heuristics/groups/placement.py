@@ -43,6 +43,8 @@ NEVER = 2**60
 """More bytes than any lane has."""
 
 Offsets = tuple[int, ...]
+Place = Callable[[Timetable, Callable[[], bool], Callable[[bool], None]], tuple[Status, Offsets]]
+"""What places a group: :func:`place`, or what is like it."""
 
 
 def place(
@@ -169,6 +171,8 @@ class Placements:
         Is told which cuts cannot be placed.
     keep_going, before_search
         As in :func:`place`.
+    placing : callable
+        What places a group.
 
     Attributes
     ----------
@@ -181,7 +185,9 @@ class Placements:
         oracle: Oracle,
         keep_going: Callable[[], bool],
         before_search: Callable[[bool], None] = lambda _: None,
+        placing: Place = place,
     ) -> None:
+        self._placing = placing
         self._oracle, self._keep_going = oracle, keep_going
         self._before_search = before_search
         self._found: dict[tuple[Members, int], Offsets] = {}
@@ -198,7 +204,7 @@ class Placements:
         if which == ALONE or (members, which) in self._found:
             return True
         table = Timetable(Regions(self._oracle.instance, members, self._oracle.cuts[which]))
-        status, offsets = place(table, self._keep_going, self._before_search)
+        status, offsets = self._placing(table, self._keep_going, self._before_search)
         if status is Status.FEASIBLE:
             self._found[members, which] = offsets
             return True

@@ -58,6 +58,15 @@ def group_conflicts(table: Timetable, offsets: tuple[int, ...]) -> int:
     )
 
 
+def group_crossings(table: Timetable, offsets: tuple[int, ...]) -> int:
+    """Return how many buffers of a group cross a bank that they would fit in."""
+    bank = bank_bytes(table.regions.instance)
+    return sum(
+        offset % bank + copy.buffer.lane_bytes > bank >= copy.buffer.lane_bytes
+        for copy, offset in zip(copies(table), offsets, strict=True)
+    )
+
+
 class _Places:
     """Copies of a group by the name of what lies there."""
 

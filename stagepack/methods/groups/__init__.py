@@ -52,6 +52,13 @@ METHODS: tuple[GroupingMethod, ...] = (
         limited_by_work=True,
     ),
     TABLE.method(
+        "seed-order",
+        exact=False,
+        description="as dp, but buffers are placed by TPU-MLIR's order alone: longest first, then "
+        "largest, within a bank where they fit",
+        limited_by_work=True,
+    ),
+    TABLE.method(
         "dp",
         exact=True,
         description="shortest path over all groups of consecutive operators and all their cuts",

@@ -14,7 +14,8 @@ from stagepack.heuristics.groups.free import FreeOracle, load_free_kernels
 from stagepack.heuristics.groups.least import behind
 from stagepack.heuristics.groups.network import machine, network
 from stagepack.heuristics.groups.oracle import Oracle, load_kernels
-from stagepack.heuristics.groups.placement import Placements, load_placement
+from stagepack.heuristics.groups.placement import Place, Placements, load_placement, place
+from stagepack.heuristics.groups.seed_order import place_in_order
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.words import Order, Timesteps
 from stagepack.methods import Settings
@@ -36,8 +37,12 @@ RULES: dict[str, tuple[Rule, bool, int | None]] = {
     "layerwise": (search.layerwise, False, 1),
     "greedy-tail": (search.greedy_tail, True, None),
     "dp-first-fit": (search.clustered, True, None),
+    "seed-order": (lambda partition: search.solve(partition, lambda _: None), False, None),
 }
 """What partitions by each rule, whether the first cut that fits will do, the longest group."""
+
+PLACING: dict[str, Place] = {"seed-order": place_in_order}
+"""Rules that place buffers by a rule, too, and leave them there."""
 
 CHECKED = 0.3
 """Part of the time that is kept to check what a rule finds: of many operators it takes so long."""
@@ -86,7 +91,8 @@ def _found(
     """Return what a rule finds; with enough time left to check it."""
     rule, eager, longest = RULES[name]
     with progress.reserving(CHECKED):
-        return rule(_partition(instance, progress, eager, longest))
+        placing = PLACING.get(name, place)
+        return rule(_partition(instance, progress, eager, longest, placing))
 
 
 def _follow(name: str, instance: LayerGrouping, progress: GroupingProgress) -> None:
@@ -237,9 +243,10 @@ def _partition(
     progress: GroupingProgress,
     eager: bool = False,
     longest: int | None = None,
+    placing: Place = place,
 ) -> Partition:
     """Return the groups of an instance, kernels loaded."""
-    return Partition(instance, progress.keep_going, eager, _load(progress), longest)
+    return Partition(instance, progress.keep_going, eager, _load(progress), longest, placing)
 
 
 def _over_orders(instance: LayerGrouping) -> str:
@@ -322,4 +329,6 @@ def _minding_banks(run: Run) -> Run:
     return runs
 
 
-RUNS: dict[str, Run] = {name: counted(_minding_banks(run)) for name, run in WORKING.items()}
+RUNS: dict[str, Run] = {
+    name: counted(run if name in PLACING else _minding_banks(run)) for name, run in WORKING.items()
+}

@@ -9,7 +9,7 @@ from typing import Any
 from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.banks import group_conflicts
+from stagepack.instances.groups.banks import group_conflicts, group_crossings
 from stagepack.instances.groups.check import alone_row, group_cycles
 from stagepack.instances.groups.chips import assumed
 from stagepack.instances.groups.lmem import copies
@@ -127,7 +127,15 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             if table is None:
                 compute, load, store = alone_row(instance, operators[0])
                 busy = {"compute": compute, "transfers": load + store}
-                found.append({**row, **busy, "lane_bytes": None, "bank_conflicts": None})
+                found.append(
+                    {
+                        **row,
+                        **busy,
+                        "lane_bytes": None,
+                        "bank_conflicts": None,
+                        "bank_crossings": None,
+                    }
+                )
                 continue
             offsets = solution.offsets[group] if solution.offsets else ()
             placed = len(offsets) == len(copies(table))
@@ -138,6 +146,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
                     "transfers": sum(table.transfers) * table.rounds + sum(table.once),
                     "lane_bytes": _highest(table, offsets) if placed else None,
                     "bank_conflicts": group_conflicts(table, offsets) if placed else None,
+                    "bank_crossings": group_crossings(table, offsets) if placed else None,
                 }
             )
         return found
@@ -169,6 +178,7 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
             ("Compute", number(sum(row["compute"] for row in rows))),
             ("Transfers", number(sum(row["transfers"] for row in rows))),
             ("Bank conflicts", number(sum(row["bank_conflicts"] or 0 for row in rows))),
+            ("Across banks", number(sum(row["bank_crossings"] or 0 for row in rows))),
         ]
         sheet = Sheet(
             COLUMNS,

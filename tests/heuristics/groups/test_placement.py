@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
 import stagepack as sp
-from stagepack.heuristics.groups.placement import RULE, place_apart, place_by_rule
+from stagepack.heuristics.groups.placement import RULE, place, place_apart, place_by_rule
+from stagepack.heuristics.groups.seed_order import place_in_order
 from stagepack.heuristics.packing.constructive import greedy
-from stagepack.instances.groups.banks import group_conflicts
+from stagepack.instances.groups import GroupingSolution, LayerGrouping
+from stagepack.instances.groups.banks import group_conflicts, group_crossings
 from stagepack.instances.groups.lmem import copies, packing
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.result import Status
+from tests.instances.groups.networks import CHIP, block, networks
 
 
 def yes() -> bool:
@@ -44,12 +54,13 @@ def test_minding_banks_keeps_most_pairs_apart() -> None:
     whole = sp.load("groups/resnet50", chip="bm1688")
     plan = sp.solve(whole, method="greedy-tail").solution
     assert plan is not None
-    for group, table in plan.timetables(whole):
+    for _, table in plan.timetables(whole):
         if table is not None:
-            apart = place_apart(table, yes)
+            apart, near = place_apart(table, yes), place_by_rule(table, yes)
             assert apart is not None
+            assert near is not None
             assert peak(table, apart) <= whole.chip.memory
-            assert 4 * group_conflicts(table, apart) <= group_conflicts(table, plan.offsets[group])
+            assert 4 * group_conflicts(table, apart) <= group_conflicts(table, near)
 
 
 def test_groups_of_one_slice_are_placed_without_kernels_of_their_own() -> None:
@@ -64,3 +75,38 @@ def test_groups_of_one_slice_are_placed_without_kernels_of_their_own() -> None:
         expected = greedy.place(blocks, RULE, ceiling=whole.chip.memory)
         assert expected is not None
         assert place_by_rule(table, yes) == tuple(blocks.expand(expected).tolist())
+
+
+def test_the_seed_order_by_hand() -> None:
+    """Longest first, then largest, each within a bank of 256 bytes where it fits in one."""
+    chip = structs.replace(CHIP, memory=1024, banks=4)
+    table = GroupingSolution((0, 3), ((1, 1, 1, 1),)).timetable(block(chip=chip), 0)
+    sizes = {copy.name: (copy.rows, copy.buffer.lane_bytes) for copy in copies(table)}
+    assert sizes == {
+        "x": (4, 128), "a.w0": (2, 160), "b.w0": (2, 160), "a": (2, 128), "b": (2, 128),
+        "s": (2, 128),
+    }  # fmt: skip
+    status, offsets = place_in_order(table, yes)
+    assert status is Status.FEASIBLE
+    assert dict(zip(sizes, offsets, strict=True)) == {
+        "x": 0,
+        "a.w0": 256,  # at 128 it would cross a bank
+        "b.w0": 512,
+        "a": 128,
+        "b": 256,  # the weights of a are gone
+        "s": 128,  # nothing is written over b, which it reads
+    }
+    assert group_crossings(table, offsets) == 0
+    assert group_crossings(table, (0, 128, 512, 128, 256, 128)) == 1
+
+
+@given(networks(max_slices=4), st.integers(1, 4), st.integers(8, 60))
+@settings(max_examples=60, deadline=None)
+def test_what_the_seed_order_places_is_right(whole: LayerGrouping, parts: int, units: int) -> None:
+    whole = whole.replace(chip=structs.replace(whole.chip, memory=64 * units))
+    plan = GroupingSolution((0, whole.n), ((1, 1, parts, 1),))
+    assume({broken.rule for broken in whole.check(plan)} == {"memory"})
+    status, offsets = place_in_order(plan.timetable(whole, 0), yes)
+    if status is Status.FEASIBLE:
+        assert whole.check(replace(plan, offsets=(offsets,))) == ()
+        assert place(plan.timetable(whole, 0), yes)[0] is Status.FEASIBLE

@@ -1,0 +1,99 @@
+"""Addresses of the buffers of a group by the seed's order alone (TPU-MLIR's), as a baseline.
+
+Buffers are placed one by one: what is alive longest first, of those the largest.  Each gets the
+lowest address at which it lies within one bank, or, where it fits in none so, the lowest at which
+it fits.  Nothing is moved again, and nothing is written over what dies with it.
+
+Cost: O(n^2 log n) for n buffers.  Source: the seed, section on the allocation of LMEM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stagepack.heuristics.effort import spend
+from stagepack.instances.groups.banks import bank_bytes
+from stagepack.instances.groups.chip import aligned
+from stagepack.instances.groups.lmem import Copy, copies
+from stagepack.instances.groups.timesteps import Timetable
+from stagepack.result import Status
+
+PAIR = 1e-6
+"""Seconds to look whether two buffers are alive at the same time."""
+
+
+def place_in_order(
+    table: Timetable,
+    keep_going: Callable[[], bool],
+    before_search: Callable[[bool], None] = lambda _: None,
+) -> tuple[Status, tuple[int, ...]]:
+    """Return whether the order places the buffers of a group, and where, as :func:`.place`.
+
+    Parameters
+    ----------
+    table : Timetable
+    keep_going : callable
+        Asked once.
+    before_search : callable
+        Not called: nothing is searched.
+
+    Returns
+    -------
+    (Status, tuple of int)
+        INFEASIBLE means that this order finds no place.
+    """
+    if not keep_going():
+        return Status.UNKNOWN, ()
+    chip, places = table.regions.instance.chip, copies(table)
+    bank = bank_bytes(table.regions.instance)
+    order = sorted(range(len(places)), key=lambda at: _rank(places[at]))
+    spend(PAIR * len(places) ** 2)
+    found: dict[int, int] = {}
+    for at in order:
+        nbytes = places[at].buffer.lane_bytes
+        taken = sorted(
+            (offset, offset + places[other].buffer.lane_bytes)
+            for other, offset in found.items()
+            if _meet(places[at], places[other], table.period)
+        )
+        address = _lowest(taken, nbytes, chip.memory, bank, chip.eu_bytes)
+        if address is None:
+            return Status.INFEASIBLE, ()
+        found[at] = address
+    return Status.FEASIBLE, tuple(found[at] for at in range(len(places)))
+
+
+def _rank(copy: Copy) -> tuple[int, int]:
+    return -copy.rows, -copy.buffer.lane_bytes
+
+
+def _meet(one: Copy, other: Copy, period: int) -> bool:
+    """Whether two buffers are alive in the same row."""
+    return one.alive(other.start, period) or other.alive(one.start, period)
+
+
+def _lowest(
+    taken: Sequence[tuple[int, int]], nbytes: int, memory: int, bank: int, alignment: int
+) -> int | None:
+    """Return the lowest address within one bank that is free, else the lowest that is free.
+
+    Parameters
+    ----------
+    taken : sequence of (int, int)
+        Ranges [from, to), by their beginning.
+    nbytes, memory, bank, alignment : int
+    """
+    across = None
+    free, gaps = 0, []
+    for first, end in taken:
+        gaps.append((free, first))
+        free = max(free, end)
+    for start, end in (*gaps, (free, memory)):
+        address = aligned(start, alignment)
+        if address + nbytes <= end and across is None:
+            across = address
+        begin = address if address % bank + nbytes <= bank else aligned(address, bank)
+        begin = aligned(begin, alignment)
+        if begin % bank + nbytes <= bank and begin + nbytes <= end:
+            return begin
+    return across
