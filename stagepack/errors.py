@@ -36,13 +36,18 @@ def shown(text: object, longest: int | None = None) -> str:
     return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+LISTED = 40
+"""Words that a remedy lists at most."""
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return a remedy that names the nearest of the `known` words, or all of them."""
+    """Return a remedy that names the nearest of the `known` words, or the first of them."""
     known = list(known)
     near = get_close_matches(word, known, n=3, cutoff=0.5)
     if near:
         return "did you mean " + " or ".join(near) + "?"
-    return "choose one of " + ", ".join(known)
+    more = [f"... ({len(known):,} in all)"] if len(known) > LISTED else []
+    return "choose one of " + ", ".join(known[:LISTED] + more)
 
 
 class StagepackError(Exception):

@@ -118,6 +118,13 @@ def test_fields_that_are_wrong(tmp_path: Path, changes: dict[str, Any], words: s
         sp.read(saved(tmp_path, {**BY_HAND, **changes}))
 
 
+def test_of_many_nodes_only_some_are_listed(tmp_path: Path) -> None:
+    nodes = [{"id": str(at), "time": 1} for at in range(100)]
+    path = saved(tmp_path, {**BY_HAND, "nodes": nodes, "edges": [["0", "x"]], "tensors": []})
+    with pytest.raises(InputError, match=r"choose one of 0, 1, .*, 39, \.\.\. \(100 in all\)$"):
+        sp.read(path)
+
+
 # ---------------------------------------------------------------------- dnn-partitioning
 
 
