@@ -63,7 +63,8 @@ METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "auto",
         exact=True,
-        description="linear-dp and dp; local-search, then frontier, or cp-sat where that is none",
+        description="linear-dp and dp; local-search and frontier where these give up, cp-sat where "
+        "dp does not apply",
         unproved=_nothing_exact,
         limited_by_work=True,
         default=False,
