@@ -12,7 +12,7 @@ from msgspec import structs
 
 import stagepack as sp
 from stagepack.heuristics.groups.dp import Partition
-from stagepack.instances.catalog import suite
+from stagepack.instances.catalog import best_known, suite
 from stagepack.instances.groups import GroupingSolution
 from stagepack.instances.groups.banks import bank_bytes, bank_pairs
 from stagepack.instances.groups.lmem import packing
@@ -289,3 +289,16 @@ def test_the_order_of_the_seed_beside_the_exact_placement() -> None:
     assert exact.objective is not None
     assert rule.objective >= exact.objective
     assert whole.secondary(rule.solution) > whole.secondary(exact.solution)
+
+
+def test_best_known_values_of_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are told; those over orders and timesteps as given are proved anew."""
+    monkeypatch.setattr(searches, "spread", lambda *_: None)
+    for whole in suite("layer-grouping"):
+        known = best_known(whole)
+        assert known is not None
+        assert known.name == whole.source
+        assert (known.objective, known.proved) == ("cycles", True)
+        if whole.order == "given" and whole.timesteps == "nearest":
+            result = sp.solve(whole, "dp", time_limit=None)
+            assert (result.status, result.objective) == (sp.Status.OPTIMAL, known.value)
