@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack.heuristics import effort
+from stagepack.heuristics.graph.ideals import TooMany
 from stagepack.heuristics.graph.local_search import Search
-from stagepack.instances.graph import Compact
+from stagepack.instances.graph import Compact, GraphSolution
+from stagepack.methods import Settings
+from stagepack.methods.graph.exact import Search as Exact
+from stagepack.progress import Progress
 from tests.random_graphs import brute_force, random_instance
 
 
@@ -44,6 +49,20 @@ def test_local_search_starts_where_auto_gives_up() -> None:
     assert alone.objective is not None
     assert result.bound is not None
     assert result.bound <= result.objective <= alone.objective
+
+
+def test_few_ideals_are_given_the_time_that_they_need() -> None:
+    edges = [(v, v + 2) for v in range(28)] + [(28, 30), (29, 30)]
+    instance = sp.GraphPartition.from_edges(
+        31, edges, time=[3 + v * v % 7 for v in range(31)], traffic=[2] * 31, accelerators=4
+    )
+    progress = Progress[GraphSolution](instance.evaluate, instance.check)
+    with effort.counting(None):
+        search = Exact(instance, progress, Settings())
+        with pytest.raises(TooMany):
+            search.over_ideals(0.0)
+        search.over_ideals(0.0, few=60.0)
+    assert progress.objective == progress.bound
 
 
 def test_auto_agrees_with_trying_everything() -> None:

@@ -31,6 +31,7 @@ def solve(
     pause: Callable[[], object],
     found: Callable[[Staging, Found], bool],
     bound: Callable[[int], object],
+    listed: Callable[[int], object] = lambda count: None,
 ) -> bool:
     """Find and prove the best partition; return False when there is none.
 
@@ -46,6 +47,8 @@ def solve(
         returns whether it does not.
     bound : callable
         Told what no partition is under, in ticks.
+    listed : callable
+        Told how many ideals there are, before they are swept.
 
     Raises
     ------
@@ -59,7 +62,7 @@ def solve(
     floor = 0
     for light in _levels(compact):
         staging = Staging.of(compact, light=light)
-        best = _best(staging, known, pause)
+        best = _best(staging, known, pause, listed)
         if best is None:
             bound(known)
             return known < FAR
@@ -82,9 +85,15 @@ def _go_on() -> None:
     """Ask nobody."""
 
 
-def _best(staging: Staging, known: int, pause: Callable[[], object]) -> Found | None:
+def _best(
+    staging: Staging,
+    known: int,
+    pause: Callable[[], object],
+    listed: Callable[[int], object],
+) -> Found | None:
     """Return the best partition if it is better than what is known."""
     lattice = Lattice(staging, pause)
+    listed(lattice.count)
     if staging.mode != kernels.FORWARD_BACKWARD:
         return lattice.best(known)
     first, value = (least_limit(staging.rooms, limit) for limit in (kernels.FIRST, kernels.VALUE))

@@ -36,6 +36,9 @@ QUICK = 20, 20, 0.3
 LONG = 60, 400, 60.0
 """where orders are all that is looked at."""
 
+SWEPT = 1.5e-9
+"""Seconds of work about, for each pair of ideals, where stages are added."""
+
 
 class Search:
     """A run of the searches that share the compact form.
@@ -140,13 +143,15 @@ class Search:
         finally:
             offer()
 
-    def over_ideals(self, seconds: float = math.inf) -> None:
+    def over_ideals(self, seconds: float = math.inf, few: float = 0.0) -> None:
         """Prove the best partition, or that there is none.
 
         Parameters
         ----------
         seconds : float
-            Of work, after which to give up.
+            Of work, after which to give up;
+        few : float
+            but so many, where there turn out to be few enough ideals for them.
 
         Raises
         ------
@@ -159,6 +164,11 @@ class Search:
             self.progress.require_time()
             if effort.spent() > end:
                 raise TooMany("there are too many ideals for the time")
+
+        def listed(count: int) -> None:
+            nonlocal end
+            if SWEPT * count**2 < few:
+                end = max(end, effort.spent() + few)
 
         with self.progress.setup("loading kernels"):
             ideal_dp.load_kernels()
@@ -173,7 +183,7 @@ class Search:
         def bound(ticks: int) -> None:
             self.raise_bound(ticks, "exhausted search")
 
-        if not ideal_dp.solve(self.compact, self.known, pause, take, bound):
+        if not ideal_dp.solve(self.compact, self.known, pause, take, bound, listed):
             self.progress.prove_infeasible(explain(self.compact))
 
     def by_labels(self) -> None:

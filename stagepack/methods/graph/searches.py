@@ -24,7 +24,10 @@ GraphProgress = Progress[GraphSolution]
 GLANCE = 1.5
 """Seconds of work in which `auto` tries to prove what a few orders give, but at most"""
 LOOK = 0.15
-"""this part of what is left; the same part when it tries again once local search has lowered it."""
+"""this part of what is left; the same part when it tries again once local search has lowered it,
+or,"""
+FEW = 0.6
+"""where ideals are few enough for that, this one."""
 ROUNDS = 2
 """Of local search, before what proves more."""
 HALF = 0.5
@@ -138,7 +141,8 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     for most in (GLANCE, math.inf):
         if supports["dp"]:
             try:
-                search.over_ideals(min(most, LOOK * progress.remaining))
+                left = progress.remaining
+                search.over_ideals(min(most, LOOK * left), FEW * left)
             except TooMany as error:
                 given_up = f"dp: {error}"
             else:
