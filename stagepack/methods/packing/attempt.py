@@ -150,6 +150,8 @@ def compile_kernels(attempt: Attempt, *parts: str, rigid: bool = False) -> None:
     """
     if {"greedy", "valleys"} & set(parts) and not attempt.blocks.plain:
         parts += ("lists",)
+    if "exact" in parts and not attempt.blocks.plain:
+        parts += ("places",)
     if not attempt.blocks.rigid and not rigid:
         parts = tuple("general" if part == "exact" else part for part in parts)
     if parts in _warm:
@@ -171,7 +173,8 @@ def warm_up(*parts: str) -> None:
     ----------
     *parts : str
         Out of "greedy", "valleys", "lists" (either for more than plain blocks), "dive", "exact",
-        "general" (exact for blocks of any shape), "anneal", "beam", "relocation", "spill".
+        "places" (exact for more than plain blocks), "general" (exact for blocks of any shape),
+        "anneal", "beam", "relocation", "spill".
     """
     # Its load is 16 and its optimum 17, so that nothing is decided without a search.
     instance = LmemPacking.from_arrays(
@@ -193,6 +196,9 @@ def warm_up(*parts: str) -> None:
         dive.place(blocks, np.arange(8))
     if "exact" in parts:
         exact.decide(blocks, 16)
+    if "places" in parts:
+        limited = instance.replace(fixed=[0] + [-1] * 7, reserved=[(40, 41)])
+        exact.prepared(Blocks.of(limited))
     if "general" in parts:
         exact.decide(Blocks.of(instance.replace(in_place=[(0, 7)])), 16)
     if "anneal" in parts:

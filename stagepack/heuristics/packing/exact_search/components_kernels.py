@@ -85,6 +85,7 @@ def label_runs(frame: Record, state: SearchState) -> int:
     if not apart:
         return 1
     parts, fresh = 0, True
+    state.control[SPENT] += frame.section_end - frame.section + frame.count
     for q in range(frame.section, frame.section_end):
         section = sections[lists[q]]
         section.label = -1
@@ -110,7 +111,8 @@ def label_connected(frame: Record, state: SearchState) -> int:
     """
     blocks, sections, members = state.blocks, state.sections, state.members
     lists, queue, neighbours = state.lists, state.queue, state.neighbours
-    choice = blocks[frame.choice]
+    choice, control = blocks[frame.choice], state.control
+    control[SPENT] += frame.count + choice.neighbour_end - choice.neighbour
     for q in range(frame.begin, frame.begin + frame.count - 1):
         blocks[lists[q]].label = -1
     parts, unmet = 0, 0
@@ -128,6 +130,7 @@ def label_connected(frame: Record, state: SearchState) -> int:
         while head < tail and (unmet > 0 or parts > 0):
             block = blocks[queue[head]]
             head += 1
+            control[SPENT] += block.neighbour_end - block.neighbour
             for r in range(block.neighbour, block.neighbour_end):
                 other = neighbours[r]
                 if blocks[other].offset < 0 and blocks[other].label < 0:
@@ -141,10 +144,12 @@ def label_connected(frame: Record, state: SearchState) -> int:
     for q in range(frame.section, frame.section_end):
         section = sections[lists[q]]
         section.label = -1
-        for r in range(section.member, section.member_end):
+        r = section.member
+        while r < section.member_end and section.label < 0:
             if blocks[members[r]].offset < 0:
                 section.label = blocks[members[r]].label
-                break
+            r += 1
+        control[SPENT] += r - section.member
     return parts
 
 
@@ -170,6 +175,7 @@ def divide(frame: Record, state: SearchState) -> None:
         control[PARTS] = first + 1
         return
     _make_room(frame, first, count, state)
+    control[SPENT] += 2 * (end - begin + frame.section_end - frame.section)
     for q in range(begin, end):
         i = lists[q]
         block = blocks[i]
@@ -178,6 +184,7 @@ def divide(frame: Record, state: SearchState) -> None:
         parts[p, PART_COUNT] += 1
         if block.weight > 0:
             load = 0
+            control[SPENT] += block.section_end - block.section
             for r in range(block.section, block.section_end):
                 load = max(load, sections[section_of[r]].total)
             n = len(blocks)

@@ -70,6 +70,9 @@ from stagepack.instances.profile import Array
 LIFTED = 3
 """Steps of lifting a neighbour, beside the one of looking at it."""
 
+SCATTERED = 3
+"""Steps of looking at a section of many that do not lie in a line, nor in a cache."""
+
 # ---------------------------------------------------------------------- facts
 
 
@@ -97,6 +100,7 @@ def settle(block: Record, at: int, spans: Array) -> int:
 def _undo(mark: int, state: SearchState) -> None:
     """Take back all changes since the trail had `mark` rows."""
     blocks, sections, trail = state.blocks, state.sections, state.trail
+    state.control[SPENT] += state.control[TRAIL] - mark
     for t in range(state.control[TRAIL] - 1, mark - 1, -1):
         change = trail[t]
         if change.what == BOUNDS:
@@ -143,6 +147,7 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
     begin, end, level = frame.section, frame.section_end, frame.level
     if state.linear:
         begin, end = begin + low - lists[begin], begin + high + 1 - lists[begin]
+    control[SPENT] += (end - begin) * (1 if state.linear else SCATTERED)
     for q in range(begin, end):
         s = lists[q]
         section = sections[s]
@@ -158,6 +163,7 @@ def _fits(frame: Record, low: int, high: int, capacity: int, state: SearchState)
                     section.witness = members[r]
                     if least <= section.floor:
                         break
+            control[SPENT] += r + 1 - section.member
             if least > section.floor:
                 remember(control, trail, PROFILE, s, section.floor, section.total, section.crossing)
                 section.floor = least
@@ -208,6 +214,7 @@ def _in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int
     tried_base, tried_rank = np.int64(-1), np.int64(0)
     while True:
         choice, base, rank = -1, NOWHERE, np.int64(0)
+        state.control[SPENT] += sections[where].member_end - sections[where].member
         for r in range(sections[where].member, sections[where].member_end):
             block = blocks[members[r]]
             if (
@@ -235,10 +242,15 @@ def _in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int
 def _settled(i: int, base: int, state: SearchState) -> bool:
     """Return whether no unplaced neighbour of a block fits below its base."""
     blocks, neighbours = state.blocks, state.neighbours
-    for r in range(blocks[i].neighbour, blocks[i].neighbour_end):
+    begin, end = blocks[i].neighbour, blocks[i].neighbour_end
+    r = begin
+    while r < end:
         other = blocks[neighbours[r]]
+        r += 1
         if other.offset < 0 and other.effective + other.size <= base:
+            state.control[SPENT] += r - begin
             return False
+    state.control[SPENT] += r - begin
     return True
 
 
@@ -335,16 +347,17 @@ def _lift_neighbours(i: int, capacity: int, state: SearchState) -> tuple[int, in
 def _still_excluded(i: int, state: SearchState) -> bool:
     """Return whether every excluded neighbour still has something to keep it off its base."""
     blocks, neighbours = state.blocks, state.neighbours
+    state.control[SPENT] += blocks[i].neighbour_end - blocks[i].neighbour
     for r in range(blocks[i].neighbour, blocks[i].neighbour_end):
         other = blocks[neighbours[r]]
         if other.offset >= 0 or other.effective == other.base:
             continue
-        free = True
-        for q in range(other.neighbour, other.neighbour_end):
+        free, q = True, other.neighbour
+        while free and q < other.neighbour_end:
             third = blocks[neighbours[q]]
-            if third.offset < 0 and third.effective < other.base + other.size:
-                free = False
-                break
+            free = third.offset >= 0 or third.effective >= other.base + other.size
+            q += 1
+        state.control[SPENT] += q - other.neighbour
         if free:
             return False
     return True

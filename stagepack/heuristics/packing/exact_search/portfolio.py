@@ -19,10 +19,10 @@ from stagepack.heuristics.packing.exact_search.components import Component
 from stagepack.heuristics.packing.exact_search.exact_state import CHANGE, FRAME, SearchState
 from stagepack.instances.profile import Array
 
-WORK = 12_000_000
+WORK = 6_000_000
 """Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
 
-STEP, BEGIN = 1 / 120_000_000, 1.5e-4
+STEP, BEGIN = 1 / 220_000_000, 1.5e-4
 """Seconds of a step, and of beginning a search apart from what its size costs."""
 
 BYTE = 5e-10

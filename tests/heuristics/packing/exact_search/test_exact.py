@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagepack.heuristics.packing.exact_search import components, exact, portfolio
+from stagepack.heuristics.packing.exact_search import components, exact, exact_state, portfolio
 from stagepack.heuristics.packing.exact_search.portfolio import CanonicalSearch
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -236,6 +236,28 @@ def test_the_clock_is_asked_while_components_are_made() -> None:
         assert exact.minimise(Blocks.of(instance), keep_going=lambda: False) is Status.UNKNOWN
         found = exact.decide(Blocks.of(instance), 10**6, keep_going=lambda: False)
         assert found.status is Status.UNKNOWN
+
+
+def test_steps_count_every_section_that_a_placement_looks_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(5)
+    n = 200
+    pairs = np.sort(random.integers(0, n, (5 * n, 2)), axis=1)
+    pairs = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)
+    blocks = Blocks.of(LmemPacking.from_arrays(random.integers(1, 99, n), conflicts=pairs))
+    component = exact.prepared(blocks).components[0]
+    assert isinstance(component, components.Component)
+    sections = len(component.sections)
+    monkeypatch.setattr(portfolio, "WORK", 10 * sections)
+    search = CanonicalSearch(component)
+    search.start(10**6, np.arange(component.b), np.zeros(component.b), 0)
+    searched = [0]
+    while search.run(10**6) == exact_state.RUNNING:
+        searched.append(search.nodes)
+    begun = np.diff(searched)[:30]  # before it falls apart
+    assert len(begun) == 30
+    assert begun.max() <= 11
 
 
 def test_addresses_beyond_the_search_are_told_of_ranges_and_fixed_offsets() -> None:
