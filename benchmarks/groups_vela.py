@@ -17,8 +17,11 @@ weights in the memory that is asked for.  What is not, and why no ratios are pri
   multiply-accumulates beyond those of the network).  Vela minimises the cycles it estimates, and
   computes nothing twice.
 
-The second part is about models in ``--models``, such as those of the package pymicro-wakeword.
-They have no rows to slice: both answer a packing.
+- No operator of ours runs from global memory (`standalone` is `needed`): like Vela's, each is cut
+  until what it works on fits.
+
+The second part is about models in ``--models``; without it those of the package pymicro-wakeword,
+where that is installed.  They have no rows to slice: both answer a packing.
 """
 
 from __future__ import annotations
@@ -112,8 +115,19 @@ def peers(command: str, models: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         vela = Compiler(found, Path(folder))
         networks(vela, Path(folder), NETWORKS)
-        for path in sorted(Path(models).glob("**/*.tflite")) if models else ():
+        for path in wake_words(models):
             wake_word(vela, path)
+
+
+def wake_words(models: str) -> list[Path]:
+    """Return the models in a folder; without one those of an installed package."""
+    package = find_spec("pymicro_wakeword")
+    inside = [] if package is None else package.submodule_search_locations or []
+    folders = [models] if models else inside
+    found = sorted(path for folder in folders for path in Path(folder).glob("**/*.tflite"))
+    if not found:
+        print("\nno models: pip install pymicro-wakeword, or --models FOLDER")
+    return found
 
 
 def networks(vela: Compiler, folder: Path, names: Sequence[str]) -> None:
@@ -158,7 +172,12 @@ def traffic(instance: LayerGrouping, memory: int) -> LayerGrouping:
     bare = [msgspec.structs.replace(op, cycles=0, weights=()) for op in instance.operators]
     chip = LaneChip(name="arena", lanes=LANES, memory=max(1, memory // LANES))
     return instance.replace(
-        operators=bare, chip=chip, max_group=instance.n, max_slices=112, overlap_limit=None
+        operators=bare,
+        chip=chip,
+        standalone="needed",
+        max_group=instance.n,
+        max_slices=112,
+        overlap_limit=None,
     )
 
 

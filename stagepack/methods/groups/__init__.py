@@ -1,4 +1,4 @@
-"""Methods of layer grouping: an operator a group, TPU-MLIR's rules, the exact one, and ``auto``."""
+"""Methods of layer grouping: rules of the field, exact ones by what is free, and ``auto``."""
 
 from __future__ import annotations
 

@@ -123,6 +123,11 @@ class Joint:
         self._number = np.full(len(self.choices.low), -1)
         self._turns = 0
 
+    @property
+    def _source(self) -> str:
+        """What found the groups: CP-SAT, once it has looked at any."""
+        return self.engine.name if self._turns else "transfers moved"
+
     def run(self) -> bool:
         """Look on until the best plan is known, or the time is over; return whether there is any.
 
@@ -141,11 +146,11 @@ class Joint:
                 return True
             for at in path:
                 self._known(at)
-            if sum(map(self._known, self._guessed())):
-                continue
             least, best = self.choices.shortest(self.choices.high)
             if least < value:
-                self.progress.offer(self._plan(best), self.engine.name)
+                self.progress.offer(self._plan(best), self._source)
+                continue
+            if sum(map(self._known, self._guessed())):
                 continue
             turns = [path, best if least < UNKNOWN else path]
             if self._turns % len(turns):
