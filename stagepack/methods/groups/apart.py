@@ -57,7 +57,8 @@ class Inside(Progress[PackingSolution]):
 
     def __init__(self, problem: LmemPacking, whole: Progress[GroupingSolution]) -> None:
         super().__init__(problem.evaluate, problem.check)
-        self._weight, self._whole = problem.conflict_weight, whole
+        self._problem, self._whole = problem, whole
+        self._weight = problem.conflict_weight
 
     @property
     def remaining(self) -> float:
@@ -68,6 +69,13 @@ class Inside(Progress[PackingSolution]):
     def least(self) -> int:
         """Pairs that must share a bank."""
         return 0 if self.bound is None else int(self.bound) // self._weight
+
+    def offer(self, solution: PackingSolution, source: str) -> bool:
+        """Keep the first of equally few pairs, however many come before the engine has ended."""
+        pairs = int(self._problem.evaluate(solution)) // self._weight
+        if self.objective is not None and pairs >= int(self.objective) // self._weight:
+            return False
+        return super().offer(solution, source)
 
     def stop_reason(self) -> Termination | None:
         """Return why to stop: the peak does not matter once no fewer pairs can share a bank."""
