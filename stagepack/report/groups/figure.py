@@ -32,7 +32,9 @@ from stagepack.report.groups.numbers import (
 from stagepack.report.style import CAPACITY, GRID, MUTED, byte_step, byte_unit
 from stagepack.report.view import Charts
 
-LONGEST_MOVES = 120  # letters
+LONGEST_MOVES = 60  # letters
+MANY = 100
+"""Cycles of a column from which on parts of a cycle are not seen."""
 HATCH = {"shape": "/", "fgcolor": "white", "size": 7, "solidity": 0.25}
 
 
@@ -97,9 +99,14 @@ def _map(drawn: PlanDrawing, last: int) -> Figure:
     traces.append(
         go.Bar(
             orientation="h", width=LANE, showlegend=False, y=[OPERATORS + LANE / 2] * len(cells),
-            base=[at * scale for at, _ in cells], x=[scale] * len(cells),
+            base=[_short(at * scale, scale) for at, _ in cells],
+            x=[_short(scale, scale)] * len(cells),
             marker={"color": [_colour(g) for _, g in cells], "line": edge},
-            hovertext=[_column(drawn, at) for at, _ in cells], hoverinfo="text",
+            hovertext=[
+                f"group {g.number}: {text(drawn.name(at)) or 'transfers alone'}"
+                f"<br>{drawn.columns[at].cycles:,} cycles"
+                for at, g in cells
+            ], hoverinfo="text",
         )
     )  # fmt: skip
     figure = go.Figure(traces + _arcs(drawn, scale))
@@ -131,8 +138,8 @@ def _arcs(drawn: PlanDrawing, scale: float) -> list[Figure]:
         for arc in drawn.arcs:
             if arc.crossing == crossing:
                 columns, depths = arc.points(ARCS, FOOT - ARCS, longest)
-                x += [round(column * scale, 1) for column in columns] + [None]
-                y += [round(depth, 3) for depth in depths] + [None]
+                x += [_short(column * scale, scale) for column in columns] + [None]
+                y += [round(depth, 2) for depth in depths] + [None]
         found.append(
             graph_objects().Scatter(
                 name=name, x=x, y=y, mode="lines", line={"color": colour, "width": 1},
@@ -140,6 +147,11 @@ def _arcs(drawn: PlanDrawing, scale: float) -> list[Figure]:
             )
         )  # fmt: skip
     return found
+
+
+def _short(place: float, scale: float) -> float:
+    """Return a place on the map in as few digits as are seen: pages have thousands of them."""
+    return round(place) if scale >= MANY else place
 
 
 # ---------------------------------------------------------------------- rows and memory
@@ -151,7 +163,6 @@ def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
     factor, unit = byte_unit(top / 4)
     chip = drawn.instance.chip
     columns, groups = drawn.columns, drawn.groups
-    about = [_column(drawn, at) for at in range(drawn.width)]
     traces = [
         go.Bar(
             x=[(g.left + g.right) / 2 for g in groups], width=[g.right - g.left for g in groups],
@@ -163,7 +174,7 @@ def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
         go.Bar(
             name="the row", x=[at + 0.5 for at in range(drawn.width)], width=0.94,
             y=[column.cycles for column in columns], marker={"color": GRID},
-            hovertext=about, hoverinfo="text",
+            hovertext=[_column(drawn, at) for at in range(drawn.width)], hoverinfo="text",
         ),
     ]  # fmt: skip
     for what, colour in WORK.items():
@@ -172,8 +183,8 @@ def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
                 name=what, marker={"color": colour}, width=0.4,
                 x=[at + (0.3 if what == "compute" else 0.7) for at in range(drawn.width)],
                 y=[getattr(column, what) for column in columns],
-                base=[column.load if what == "store" else 0 for column in columns],
-                hovertext=about, hoverinfo="text",
+                base=[column.load for column in columns] if what == "store" else None,
+                hoverinfo="skip",  # the row behind it tells all
             )
         )  # fmt: skip
     figure = go.Figure(traces + _memory(drawn, top, factor))
@@ -229,11 +240,10 @@ def _memory(drawn: PlanDrawing, top: int, factor: int) -> list[Figure]:
                     y=[(box.high - box.low) / factor for box in own],
                     marker={**marker, "pattern": HATCH} if resident else marker,
                     text=[text(box.name) for box in own], **inside(10),
-                    customdata=[(box.group, box.low, box.high, box.high - box.low) for box in own],
+                    customdata=[(box.group, box.low, box.high) for box in own],
                     hovertemplate=(
                         f"%{{text}} ({role}) in group %{{customdata[0]}}<br>"
-                        "%{customdata[3]:,} bytes in a lane, "
-                        "[%{customdata[1]:,}, %{customdata[2]:,})<extra></extra>"
+                        "bytes [%{customdata[1]:,}, %{customdata[2]:,}) of a lane<extra></extra>"
                     ),
                 )
             )  # fmt: skip

@@ -44,7 +44,7 @@ FEW, DWARFING = 25, 3
 """One row in so many may be higher than the axis, where the highest is so many times the rest."""
 FAR = 2.2
 """The end of the lane is drawn where it is at most so many times as far as what is used."""
-STEPS = 16  # of which an arc is made
+STEPS = 10  # of which an arc is made
 CONNECTORS = tuple(tint(colour, 0.45) for colour in BANDS)
 
 

@@ -185,6 +185,16 @@ def test_charts_of_several_plans_have_equal_axes() -> None:
         assert one.to_plotly_json() == two.to_plotly_json()
 
 
+def test_pages_say_what_a_row_is_once() -> None:
+    """A page of the suite has hundreds of plans: no bar repeats what the one behind it tells."""
+    instance, solution = small()
+    charts = plan_charts(instance, [solution])
+    told = [t for t in charts["rows"].figures[0].data if t.hovertext and len(t.hovertext) > 20]
+    assert len(told) <= 1
+    whole = sum(len(one.figures[0].to_json()) for one in charts.values())
+    assert whole < 1_000 * instance.n + 20_000
+
+
 def test_pictures_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     instance, solution = small()
