@@ -62,7 +62,7 @@ def test_equal_work_is_never_better_than_the_best(seed: int) -> None:
         (
             {"colour": [5, 5, -1, -1], "cpus": 1, "cpu_time": [9] * 4, "cpu": [0, 1, 1, 1],
              "accelerator": [1, 0, 1, 1]},
-            "the 2 nodes of colour 5 (a, b, ...) share a device, but b may run on no accelerator, "
+            "the 2 nodes of colour 5 (a, b) share a device, but b may run on no accelerator, "
             "a may run on no CPU",
         ),
         ({"capacity": 39}, "node d needs 40 bytes but the largest device for it has 39: 1 too"),

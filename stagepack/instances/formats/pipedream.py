@@ -46,7 +46,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 
-from stagepack.contracts import JsonObject
+from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.instances.catalog import clusters
 from stagepack.instances.documents import strict
@@ -315,7 +315,7 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
         Naming the line, or what has to be said beside the file.
     """
     needed = {"devices": "--devices N"}
-    if given.get("objective") != "memory":
+    if given.get("objective") != "memory" and "levels" not in given:
         needed["bandwidth"] = "--bandwidth GB/s"
     for word, option in needed.items():
         if word not in given:
@@ -330,12 +330,19 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
         )
     nodes = _in_order(_pruned(_read_nodes(strict.text(data))))
     whole = _two_passes(nodes, unit) if passes else _one_pass(nodes, unit, training)
-    pace = Fraction(given.get("bandwidth", 1)) * 2**30 / CLOCK[unit]
-    said = {name: value for name, value in given.items() if name != "bandwidth"}
-    whole |= changes(said, whole)
-    whole["bandwidth"] = pace.numerator if pace.denominator == 1 else float(pace)
+    whole |= changes(given, whole)
+    if "levels" in given:
+        whole["levels"] = [(units, _paced(pace, unit)) for units, pace in whole["levels"]]
+    else:
+        whole["bandwidth"] = _paced(given.get("bandwidth", 1), unit)
     name = stem_of(file).removesuffix("_graph")
     return [GraphPartition.from_arrays(**whole, name=name, source=file)]
+
+
+def _paced(gbytes: Number, unit: str) -> Number:
+    """Return a bandwidth in GB/s as bytes in a unit of time."""
+    pace = Fraction(gbytes) * 2**30 / CLOCK[unit]
+    return pace.numerator if pace.denominator == 1 else float(pace)
 
 
 def _one_pass(nodes: list[Node], unit: str, training: bool) -> JsonObject:

@@ -16,6 +16,7 @@ from stagepack.instances.arrays import Given
 from stagepack.instances.graph import validate
 from stagepack.instances.graph.check import check, evaluate, shape
 from stagepack.instances.graph.data import GraphData
+from stagepack.instances.graph.levels import table_of
 from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.graph.ticking import ticking
 from stagepack.instances.graph.words import DeviceOrder, Objective
@@ -169,7 +170,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         *,
         time: Weight,
         traffic: Weight = None,
-        edge_traffic: Given | Callable[[Any, Any], Number] = None,
+        edge_traffic: Given | Mapping[Any, Number] | Callable[[Any, Any], Number] = None,
         **options: Any,
     ) -> Self:
         """Build an instance from nodes and the edges between them.
@@ -182,7 +183,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         time : array_like, mapping, or function of a node
         traffic : array_like, mapping, or function of a node
             Every node has one output of so much, which all that follow it read.
-        edge_traffic : array_like, or function of two nodes
+        edge_traffic : array_like, mapping of edges, or function of two nodes
             Instead: every edge has a tensor of its own.
         **options
             What else :meth:`from_arrays` takes; figures of nodes, too, by node or from functions.
@@ -200,6 +201,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             for name, value in given.items()
             if name in PER_NODE
         }
+        validate.require_count(figures["time"], "time", len(known))
         if not isinstance(nodes, int):
             figures.setdefault("ids", [str(node) for node in known])
         if edge_traffic is None:
@@ -209,8 +211,11 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             amounts: Any = validate.by_node(traffic, "traffic", known)
         elif traffic is None:
             sources, first, amounts = pairs[:, 0], np.arange(len(pairs) + 1), edge_traffic
+            named = [(known[u], known[v]) for u, v in pairs.tolist()]
             if callable(edge_traffic):
-                amounts = [edge_traffic(known[u], known[v]) for u, v in pairs.tolist()]
+                amounts = [edge_traffic(u, v) for u, v in named]
+            elif isinstance(edge_traffic, Mapping):
+                amounts = validate.by_node(edge_traffic, "edge_traffic", named)
         else:
             raise InputError("is given beside edge_traffic", field="traffic", remedy="give one")
         return cls.from_arrays(
@@ -224,7 +229,8 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, all validated anew as by :meth:`from_arrays`.
 
-        With another number of devices, what was the same for all of them stays so.
+        With another number of devices, what was the same for all of them stays so; `levels` stand
+        for a bandwidth as there.
 
         Raises
         ------
@@ -236,6 +242,9 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
                 figures = getattr(self, name)
                 if figures is not None and len(np.unique(figures)) == 1:
                     changes.setdefault(name, figures[0].item())
+        if changes.get("levels") is not None and changes.get("bandwidth") is None:
+            devices = (changes.get(name, getattr(self, name)) for name in ("accelerators", "cpus"))
+            changes["bandwidth"] = table_of(changes.pop("levels"), sum(devices))
         return super().replace(**changes)
 
 

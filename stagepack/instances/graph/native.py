@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from stagepack.contracts import JsonObject
+from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents.lines import Items, unusual
 from stagepack.instances.graph.data import GraphData
@@ -28,7 +28,7 @@ Amount = (
 Pace = Annotated[int, msgspec.Meta(gt=0, le=2**60)] | Annotated[float, msgspec.Meta(gt=0, le=1e18)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 JOB = ("objective", "microbatches", "device_order", "empty_devices", "contiguous")
-GIVEN = frozenset({*JOB, "devices", "cpus", "capacity", "speed", "bandwidth"})
+GIVEN = frozenset({*JOB, "devices", "cpus", "capacity", "speed", "bandwidth", "levels"})
 """What may be said beside a file."""
 FEW_IDS = 1000  # among which a misspelt one is looked for
 
@@ -158,6 +158,8 @@ def changes(given: Words, known: Words) -> JsonObject:
     found = {name: given[name] for name in (*JOB, "cpus", "capacity", "bandwidth") if name in given}
     if "bandwidth" in given:
         found["levels"] = None
+    if "levels" in given:
+        found |= {"bandwidth": found.get("bandwidth"), "levels": _pairs(given["levels"])}
     if "speed" in given:
         found["speeds"] = given["speed"] if len(given["speed"]) > 1 else given["speed"][0]
     if "devices" in given:
@@ -172,6 +174,23 @@ def changes(given: Words, known: Words) -> JsonObject:
     return found
 
 
+def _pairs(figures: list[Number]) -> list[tuple[int, Number]]:
+    """Return the levels that are said as numbers in a row.
+
+    Raises
+    ------
+    InputError
+    """
+    counts, paces = figures[::2], figures[1::2]
+    if len(counts) != len(paces) or any(count != int(count) for count in counts):
+        raise InputError(
+            "are no pairs of a number of devices and a bandwidth",
+            field="levels",
+            remedy="write 4,100,2,10: 100 within four devices, 10 between two such groups",
+        )
+    return [(int(count), pace) for count, pace in zip(counts, paces, strict=True)]
+
+
 def _tensors(
     document: Document, place: Mapping[str, int]
 ) -> tuple[list[int], list[list[int]], list[Any]]:
@@ -179,12 +198,12 @@ def _tensors(
     readers: dict[int, list[int]] = {}
     for at, (source, target) in enumerate(document.edges):
         _require(place, source, f"edges[{at}][0]")
-        _require(place, target, f"edges[{at}][1]")
+        _require(place, target, f"edges[{at}][1]", apart_from=source)
         readers.setdefault(place[source], []).append(place[target])
     for at, tensor in enumerate(document.tensors):
         _require(place, tensor.source, f"tensors[{at}].from")
         for which, reader in enumerate(tensor.to):
-            _require(place, reader, f"tensors[{at}].to[{which}]")
+            _require(place, reader, f"tensors[{at}].to[{which}]", apart_from=tensor.source)
     tensors = document.tensors
     return (
         [*readers, *(place[tensor.source] for tensor in tensors)],
@@ -193,11 +212,16 @@ def _tensors(
     )
 
 
-def _require(place: Mapping[str, int], node: str, field: str) -> None:
+def _require(
+    place: Mapping[str, int], node: str, field: str, apart_from: str | None = None
+) -> None:
+    """Refuse what is no node, and a node that would read what it writes."""
     if node not in place:
         few = len(place) <= FEW_IDS
         remedy = suggest(node, place) if few else "name one of nodes"
         raise InputError(f"there is no node {node[:40]!r}", field=field, remedy=remedy)
+    if node == apart_from:
+        raise InputError(f"node {node[:40]!r} reads itself", field=field, remedy="leave it out")
 
 
 # ---------------------------------------------------------------------- writing

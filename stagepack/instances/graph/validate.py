@@ -123,6 +123,14 @@ def capacity(given: Given, k: int) -> Array | None:
     return arrays.integers(given, "capacity", "accelerator", k, least=0, spread=True)
 
 
+def require_count(figures: Any, name: str, n: int) -> None:
+    """Refuse figures of which there is not one for each of n nodes."""
+    if np.ndim(figures) == 1 and len(figures) != n:
+        raise InputError(
+            f"{len(figures):,} for {n:,} nodes", field=name, remedy="give one for each node"
+        )
+
+
 def by_node(given: Any, name: str, known: Sequence[object]) -> Any:
     """Return figures in the order of the nodes.
 
@@ -177,7 +185,7 @@ def edges(given: Iterable[tuple[Any, Any]], known: Sequence[object]) -> Array:
                 field=f"edges[{at}]",
                 remedy=f"nodes are 0..{len(known) - 1}",
             )
-        return pairs.astype(np.int64)
+        return _not_looping(pairs.astype(np.int64), known)
     place = {node: at for at, node in enumerate(known)}
     if len(place) < len(known):
         twice = next(node for at, node in enumerate(known) if place[node] != at)
@@ -196,7 +204,20 @@ def edges(given: Iterable[tuple[Any, Any]], known: Sequence[object]) -> Array:
                     f"{node!r} is no node", field=f"edges[{at}]", remedy="name it among the nodes"
                 )
         found.append((place[u], place[v]))
-    return np.array(found, dtype=np.int64).reshape(-1, 2)
+    return _not_looping(np.array(found, dtype=np.int64).reshape(-1, 2), known)
+
+
+def _not_looping(pairs: Array, known: Sequence[object]) -> Array:
+    """Return pairs of nodes, none of which reads itself."""
+    looping = pairs[:, 0] == pairs[:, 1]
+    if looping.any():
+        at = int(np.argmax(looping))
+        raise InputError(
+            f"node {known[pairs[at, 0]]!r} reads itself",
+            field=f"edges[{at}]",
+            remedy="leave it out",
+        )
+    return pairs
 
 
 def where(allowed: Array, times: Array) -> Array:
@@ -361,7 +382,7 @@ def instance(given: GraphData) -> None:
         raise InputError(
             f"{k} devices for {n} {'node' if n == 1 else 'nodes'}",
             field="accelerators",
-            remedy="use at most one device a node, or allow empty devices",
+            remedy="use at most one device a node, or allow empty ones (empty_devices)",
         )
     if not 1 <= given.microbatches < MOST:
         raise InputError(
@@ -442,6 +463,6 @@ def _acyclic(given: GraphData) -> None:
         names[LONGEST_CIRCLE - 2 : -1] = ["..."]
     raise InputError(
         f"nodes read one another in a circle: {' -> '.join(names)}",
-        field="consumers",
-        remedy="give an acyclic graph",
+        field="edges",
+        remedy="leave one of these out",
     )

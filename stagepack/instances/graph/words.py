@@ -41,6 +41,14 @@ WORDS = (
         1e-18,
         1e18,
     ),
+    Parameter(
+        "levels",
+        list,
+        "links in levels instead, from the innermost: devices of a group, bandwidth among them, "
+        "groups of the next one, ...: 4,100,2,10",
+        1e-18,
+        1e18,
+    ),
     Parameter("cpus", int, "number of CPUs beside the accelerators", 0, 2**20),
     Parameter(
         "device_order",

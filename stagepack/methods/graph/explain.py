@@ -186,7 +186,9 @@ def _together(compact: Compact, nodes: Array) -> str:
     """Return nodes that are in one block, in words."""
     instance: GraphData = compact.instance
     colours = set(instance.colour[nodes].tolist())
-    names = [instance.node_name(int(node)) for node in nodes[:2]]
+    names = ", ".join(instance.node_name(int(node)) for node in nodes[:2])
+    if len(nodes) > 2:
+        names += ", ..."
     if len(colours) == 1:
-        return f"the {len(nodes):,} nodes of colour {colours.pop()} ({names[0]}, {names[1]}, ...)"
-    return f"{len(nodes):,} nodes that colours keep together ({names[0]}, {names[1]}, ...)"
+        return f"the {len(nodes):,} nodes of colour {colours.pop()} ({names})"
+    return f"{len(nodes):,} nodes that colours keep together ({names})"

@@ -13,6 +13,7 @@ import pytest
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.instances import formats
+from stagepack.instances.graph.levels import table_of
 from tests.instances.formats.test_pipedream import SMALL, graph, node
 from tests.random_graphs import random_instance
 
@@ -104,7 +105,9 @@ def test_what_is_said_beside_a_file(tmp_path: Path) -> None:
         ({"edges": [["a", "x"]]}, r"edges\[0\]\[1\]: there is no node 'x'"),
         ({"tensors": [{"from": "q", "to": []}]}, r"tensors\[0\].from: there is no node 'q'"),
         ({"tensors": [{"from": "a", "to": ["b", "z"]}]}, r"tensors\[0\].to\[1\]"),
-        ({"tensors": [{"from": "c", "to": ["a"]}]}, "circle"),
+        ({"tensors": [{"from": "c", "to": ["a"]}]}, "edges: nodes read one another in a circle"),
+        ({"tensors": [{"from": "c", "to": ["a", "c"]}]}, r"tensors\[0\].to\[1\]: node 'c' reads"),
+        ({"edges": [["b", "b"]]}, r"edges\[0\]\[1\]: node 'b' reads itself"),
         ({"accelerators": -1}, "accelerators"),
         ({"bandwidth": 0}, "bandwidth"),
         ({"bandwidth": [[0, 1], [1, 0]]}, "bandwidth: has shape"),
@@ -254,6 +257,27 @@ def test_two_passes_of_a_graph_with_one_are_told() -> None:
     result = sp.solve(instance, objective="forward+backward")
     assert "no node is of the backward pass" in result.reason
     assert sp.solve(instance).reason == ""
+
+
+def test_links_in_levels_are_said_beside_a_file(tmp_path: Path) -> None:
+    path = saved(
+        tmp_path, {**BY_HAND, "cpus": 0, "nodes": [{"id": "a"}], "edges": [], "tensors": []}
+    )
+    said = sp.read(path, devices=4, levels="2,8,2,0.5")
+    assert np.array_equal(said.bandwidth, table_of([(2, 8), (2, 0.5)], 4) * ~np.eye(4, dtype=bool))
+    for wrong in ("2,8,2", "1.5,8"):
+        with pytest.raises(InputError, match="levels: are no pairs"):
+            sp.read(path, devices=4, levels=wrong)
+    with pytest.raises(InputError, match="bandwidth: is given beside levels"):
+        sp.read(path, devices=4, levels="2,8,2,1", bandwidth=3)
+    profile = sp.read(
+        graph(tmp_path, *SMALL),
+        kind="graph-partition",
+        devices=4,
+        levels=[2, 1e9 / 2**30, 2, 1e6 / 2**30],
+    )
+    assert profile.bandwidth.tolist()[0] == [0, 1000, 1, 1]
+    assert profile.replace(levels=[(4, 7)]).bandwidth == 7
 
 
 def test_a_profile_says_what_it_needs(tmp_path: Path) -> None:

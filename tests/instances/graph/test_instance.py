@@ -46,7 +46,7 @@ def made(**changes: Any) -> sp.GraphPartition:
         ({"consumers": [[1]]}, "consumers", "1 lists for 2 tensors"),
         ({"consumers": [1, 2], "consumer_ptr": [0, 2, 1]}, "consumer_ptr", "does not rise"),
         ({"consumers": [[1], [1]]}, "consumers", "tensor 1 is read by node 1, which writes it"),
-        ({"consumers": [[1], [0]]}, "consumers", "circle: 1 -> 0 -> 1|circle: 0 -> 1 -> 0"),
+        ({"consumers": [[1], [0]]}, "edges", "circle: 1 -> 0 -> 1|circle: 0 -> 1 -> 0"),
         ({"accelerators": 0}, "accelerators", "no devices"),
         ({"accelerators": 2**31 - 1}, "accelerators", "2,147,483,647 devices; give at most"),
         ({"cpus": 2**20}, "cpus", "1,048,578 devices"),
@@ -124,6 +124,28 @@ def test_edges_of_numbers_that_lead_nowhere(edge: tuple[int, int]) -> None:
     with pytest.raises(InputError, match="which are not both nodes") as caught:
         sp.GraphPartition.from_edges(2, [(0, 1), edge], time=[1, 2], accelerators=1)
     assert caught.value.field == "edges[1]"
+
+
+def test_figures_of_edges_by_name_and_too_few_of_nodes() -> None:
+    edges = [("b", "c"), ("a", "b")]
+    made_of = sp.GraphPartition.from_edges(
+        "abc", edges, time=[1, 2, 3], edge_traffic={("a", "b"): 5, ("b", "c"): 6}, accelerators=1
+    )
+    assert made_of.traffic.tolist() == [6, 5]
+    with pytest.raises(InputError, match=r"edge_traffic.\('a', 'b'\): is missing"):
+        sp.GraphPartition.from_edges(
+            "abc", edges, time=[1, 2, 3], edge_traffic={("b", "c"): 6}, accelerators=1
+        )
+    with pytest.raises(InputError, match="time: 2 for 3 nodes"):
+        sp.GraphPartition.from_edges("abc", edges, time=[1, 2], accelerators=1)
+
+
+@pytest.mark.parametrize("nodes", [2, ["a", "b"]])
+def test_a_node_that_reads_itself_is_named(nodes: int | list[str]) -> None:
+    last = 1 if nodes == 2 else "b"
+    with pytest.raises(InputError, match=f"node {last!r} reads itself") as caught:
+        sp.GraphPartition.from_edges(nodes, [(last, last)], time=[1, 2], accelerators=1)
+    assert caught.value.field == "edges[0]"
 
 
 def test_names_may_come_twice_and_matter_to_nobody() -> None:
