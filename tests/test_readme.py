@@ -39,7 +39,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr
-    stages, buffers, schedule, phases = done.stdout.split("---\n")
+    stages, buffers, schedule, phases, graph = done.stdout.split("---\n")
     assert stages.startswith(
         "pipeline: 6 layers, 3 devices, inference, bottleneck\nOPTIMAL by auto"
     )
@@ -48,6 +48,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
     assert buffers.startswith("[4 4 0] OPTIMAL 8\n  id  size  start  end  offset")
     assert schedule == "OPTIMAL 193 193\n"
     assert phases == "OPTIMAL 356 (0, 2, 6)\n"
+    assert graph.startswith("25.14 {'in': 2, ")
 
 
 def test_the_profile_is_read_and_solved(tmp_path: Path) -> None:
