@@ -276,7 +276,7 @@ def test_links_in_levels_are_said_beside_a_file(tmp_path: Path) -> None:
         devices=4,
         levels=[2, 1e9 / 2**30, 2, 1e6 / 2**30],
     )
-    assert profile.bandwidth.tolist()[0] == [0, 1000, 1, 1]
+    assert np.array_equal(np.asarray(profile.bandwidth)[0], [0, 1000, 1, 1])
     assert profile.replace(levels=[(4, 7)]).bandwidth == 7
 
 
