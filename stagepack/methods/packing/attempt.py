@@ -199,12 +199,12 @@ def warm_up(*parts: str) -> None:
     if "places" in parts:
         limited = instance.replace(fixed=[0] + [-1] * 7, reserved=[(40, 41)])
         exact.prepared(Blocks.of(limited))
+    if {"exact", "beam"} & set(parts):
+        beam.Beams(Packing(blocks).components[0]).run(16, draws=1)
     if "general" in parts:
         exact.decide(Blocks.of(instance.replace(in_place=[(0, 7)])), 16)
     if "anneal" in parts:
         annealing.improve(blocks, low, target=16, legs=1)
-    if "beam" in parts:
-        beam.Beams(Packing(blocks).components[0]).run(16, draws=1)
     if "spill" in parts:
         two = [Memory("near", 16, 1), Memory("far", None, 2)]
         apart = instance.replace(memories=two, accesses=[1] * 8, objective="spill")

@@ -1,9 +1,10 @@
 """Exact packing: branch and bound on canonical packings, component by component.
 
 Every component is searched by :mod:`.exact_kernels` in several orders, round by round
-(:mod:`.portfolio`).  Where blocks shrink for a while, have members of unlike size or may share
-offsets, the components and searches are those of :mod:`.exact_general`, which know all this at some
-ten times the cost.
+(:mod:`.portfolio`), and from the second round on with beams, in turns: they find what leaves hardly
+any room, where the orders prove.  Where blocks shrink for a while, have members of unlike size or
+may share offsets, the components and searches are those of :mod:`.exact_general`, which know all
+this at some ten times the cost.
 
 Source: the recipe extends MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
 Hardware-Accelerated Machine Learning", ASPLOS 2023) by exclusion inference and re-ranking.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagepack.heuristics.packing import effort as clock
 from stagepack.heuristics.packing.exact_search import exact_general
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
@@ -32,6 +34,10 @@ LARGEST_PAIRS = 10_000_000
 
 PATIENT = 8
 """So many times in a row the bound goes up by the least step before leaps begin."""
+
+BEAMED, SHARE = 1, 1.5
+"""The round after which beams begin, and how many times as long as the search of a round they take:
+they find what has hardly any room, and prove nothing."""
 
 SHAPED = 50
 """How many times as much a pair takes where blocks are not of full height at all times."""
@@ -206,7 +212,7 @@ def decide_packing(
             if outcome == state.EXHAUSTED:
                 return decision(Status.INFEASIBLE, portfolio.next_peak(capacity))
             if outcome == state.FOUND:
-                offsets[searched.index] = searched.offsets(portfolio.search.units)
+                offsets[searched.index] = searched.offsets(portfolio.units)
             else:
                 undecided.append(portfolio)
         waiting, portfolios, number = [], undecided, number + 1
@@ -224,6 +230,7 @@ class _Effort:
     ) -> None:
         self._keep_going = keep_going
         self._node_limit, self._step_limit = node_limit, step_limit
+        self._limited = node_limit is not None or step_limit is not None
         self._portfolio: Portfolio | None = None
         self._nodes = self._steps = 0  # without those of the portfolio at work
 
@@ -245,12 +252,21 @@ class _Effort:
             and (self._keep_going is None or self._keep_going())
         )
 
-    def round(self, portfolio: Portfolio, capacity: int, number: int) -> int:
-        """Search a component once in every order, within the limits."""
+    def round(
+        self, portfolio: Portfolio, capacity: int, number: int, *, beams: bool = True
+    ) -> int:
+        """Search a component once in every order, within the limits, and then with beams.
+
+        Short searches, which are limited to nodes, do without beams.
+        """
         nodes, steps = self.nodes, self.steps
         self._portfolio = portfolio
         self._nodes, self._steps = nodes - portfolio.searched, steps - portfolio.search.steps
-        return portfolio.round(capacity, number, self.go_on)
+        began = clock.spent()
+        outcome = portfolio.round(capacity, number, self.go_on)
+        if outcome == state.LIMIT and beams and number >= BEAMED and not self._limited:
+            return portfolio.beam(capacity, SHARE * (clock.spent() - began), self.go_on)
+        return outcome
 
 
 def minimise(
@@ -391,9 +407,11 @@ class _Descent:
         if at not in self._portfolios:
             self._portfolios[at] = _portfolio(component, self._settled[at])
         portfolio = self._portfolios[at]
-        outcome = self._effort.round(portfolio, component.capacity(capacity), number)
+        outcome = self._effort.round(
+            portfolio, component.capacity(capacity), number, beams=capacity == self.lower
+        )
         if outcome == state.FOUND:
-            found = component.offsets(portfolio.search.units)
+            found = component.offsets(portfolio.units)
             self.offsets[component.index] = found
             self.high[at] = component.peak(found)
             self._report()

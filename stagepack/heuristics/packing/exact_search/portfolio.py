@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.beam_search import beam, beam_state
 from stagepack.heuristics.packing.exact_search import exact_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component
@@ -146,6 +147,11 @@ class Portfolio(abc.ABC):
         self._random = np.random.default_rng(b)
 
     @property
+    def units(self) -> Array:
+        """Offsets in units, where a packing was found."""
+        return self.search.units
+
+    @property
     def searched(self) -> int:
         """Nodes of all searches so far."""
         return self._nodes + self.search.nodes
@@ -161,6 +167,26 @@ class Portfolio(abc.ABC):
     @abc.abstractmethod
     def _starts(self, capacity: int, number: int) -> Iterator[None]:
         """Start one search of a round after the other."""
+
+    def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
+        """Search for a packing with beams, where they apply.
+
+        Parameters
+        ----------
+        capacity : int
+            In units, above the lift.
+        seconds : float
+            Of work.
+        keep_going : callable
+            Asked between chunks of work.
+
+        Returns
+        -------
+        int
+            FOUND, LIMIT, or RUNNING when told to stop.
+        """
+        del capacity, seconds
+        return state.LIMIT if keep_going() else state.RUNNING
 
     def round(self, capacity: int, number: int, keep_going: Callable[[], bool]) -> int:
         """Search once in every order, with a limit of nodes that doubles from round to round.
@@ -305,6 +331,31 @@ class CanonicalPortfolio(Portfolio):
             "D": np.diff(component.neighbour_ptr).astype(float),
         }
         super().__init__(keys, warm, component.b)
+        self._beams: beam.Beams | None = None
+        self._by_beam = False
+
+    @property
+    def units(self) -> Array:
+        """Offsets in units, where a packing was found."""
+        if self._beams is not None and self._by_beam:
+            return self._beams.search.units
+        return self.search.units
+
+    def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
+        """Search with beams; the next time it is gone on, where the capacity is the same."""
+        if self._beams is None:
+            self._beams = beam.Beams(self.component)
+        until = effort.spent() + seconds
+        outcome = self._beams.run(capacity, lambda: effort.spent() < until and keep_going())
+        self._by_beam = outcome == beam_state.FOUND
+        if self._by_beam:
+            return state.FOUND
+        return state.LIMIT if keep_going() else state.RUNNING
+
+    def round(self, capacity: int, number: int, keep_going: Callable[[], bool]) -> int:
+        """Search once in every order; see :meth:`Portfolio.round`."""
+        self._by_beam = False
+        return super().round(capacity, number, keep_going)
 
     def next_peak(self, nbytes: int) -> int:
         """Return the least possible peak above a capacity: what its blocks' steps allow."""
