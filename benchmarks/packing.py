@@ -1,12 +1,15 @@
 """LMEM packing against the best of the others: times, quality and what is proved.
 
     python -m benchmarks.packing [--only a,b,c,d,e] [--limit 60] [--repeats 5] [--no-peak]
+    python -m benchmarks.packing --only r --relatives 200 [--limit 10]
 
 a  MiniMalloc's instances: does it fit into 1 MiB, and the minimum peak
 b  the same from the command line, each time a new process
 c  idealloc's instances: peak and time
 d  a million buffers, read from a CSV
 e  the layer groups of TPU-MLIR's blazeface: minimum peak, then minimum bank conflicts
+r  relatives of MiniMalloc's instances, slightly changed, at their own load bound: how many are
+   decided, by seconds of processor time; the limit is one of work
 
 Everything is measured in one run on one machine.  Methods take turns on an instance; the first
 turn warms up and is left out, unless it took over two seconds: then it is the only one.  Every run
@@ -36,8 +39,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import stagepack as sp
 from benchmarks.packing_peers import (
     CORES,
@@ -50,6 +51,7 @@ from benchmarks.packing_peers import (
     supermalloc_bounded,
     with_omnimalloc,
 )
+from benchmarks.packing_relatives import WITHIN, decided, highest_load, relatives, shares
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("STAGEPACK_DATA", ROOT / ".." / "shared" / "data"))
@@ -144,13 +146,6 @@ def ratio(seconds: float, reference: float) -> str:
         if factor < 10
         else f"{factor:.0f} x"
     )
-
-
-def highest_load(instance: Any) -> int:
-    """Return the largest sum of sizes alive at one time."""
-    at = np.concatenate([instance.end, instance.start])  # what ends makes room first
-    change = np.concatenate([-instance.size, instance.size])
-    return int(np.cumsum(change[np.argsort(at, kind="stable")]).max())
 
 
 def title(text: str) -> None:
@@ -426,6 +421,22 @@ def blazeface(limit: float) -> None:
     print(f"all: minimum peaks {sums[0]:.3f} s, minimum conflicts {sums[1]:.3f} s")
 
 
+# ---------------------------------------------------------------------- r: relatives
+
+
+def own_load(number: int, limit: float) -> None:
+    """Print which part of the relatives is decided, by method and time, and which are not."""
+    title(f"r. {number} relatives of MiniMalloc's instances at their own load, {limit:g} s of work")
+    instances = [(name, minimalloc(name, "fit")) for name in MINIMALLOC]
+    for method in ("exact", "auto"):
+        warm_up([ours(method, method)])
+        seconds = decided(relatives(instances, number), method, limit)
+        cells = zip(shares(seconds.values()), WITHIN, strict=True)
+        told = ", ".join(f"{100 * part:.1f} % within {within:g} s" for part, within in cells)
+        left = [name for name, took in seconds.items() if took == float("inf")]
+        print(f"{method}: {told}; undecided: {' '.join(left) or 'none'}", flush=True)
+
+
 def main() -> None:
     """Print everything that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -433,6 +444,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60, help="seconds for what does not end")
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of what is quick")
     parser.add_argument("--peak", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--relatives", type=int, default=0, help="how many, for part r")
     given = parser.parse_args()
     parts = given.only.split(",")
     print("versions:", ", ".join(f"{k} {v}" for k, v in sp.versions().items()))
@@ -454,6 +466,8 @@ def main() -> None:
         million(min(given.limit, 30))
     if "e" in parts:
         blazeface(given.limit)
+    if given.relatives:
+        own_load(given.relatives, min(given.limit, max(WITHIN)))
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@ hardly any room is left anywhere, and no set of parameters can have been fitted 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 import stagepack as sp
-from benchmarks.packing_peers import Runner
+from stagepack.result import Status
 
 CHANGES = (1, 2, 4, 8)
 """How many changes relatives have, in turn."""
@@ -79,42 +79,27 @@ def relatives(
         yield f"{name}{changes}-{at}", relative(instance, changes, random)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How one relative went: seconds of the processor, and what was found."""
-
-    name: str
-    seconds: float
-    status: str
-    over: float
-
-
-def decided(
-    given: Sequence[tuple[str, Any]], runner: Runner, limit: float, *, tell: bool = False
-) -> list[Outcome]:
-    """Return how a method decides relatives, each within a limit in wall seconds.
+def decided(given: Iterable[tuple[str, Any]], method: str, limit: float) -> dict[str, float]:
+    """Return the seconds of processor time in which relatives were decided; not decided: infinity.
 
     Parameters
     ----------
-    given : sequence of (str, LmemPacking)
-    runner : Runner
+    given : iterable of (str, LmemPacking)
+    method : str
     limit : float
-    tell : bool
-        Print each as it ends.
+        Seconds of work, which other programs on the machine do not shorten.
     """
-    outcomes = []
+    seconds = {}
     for name, instance in given:
-        run = runner.prepare(instance, limit)
         began = time.process_time()
-        answer = run()
-        seconds = time.process_time() - began
-        if answer.offsets is not None:
-            peak = int((answer.offsets + instance.size).max())
-            assert not instance.check(sp.PackingSolution.of(instance, answer.offsets))
-            status, over = "fits", peak / instance.capacity
-        else:
-            status, over = "does not fit" if answer.proved else "undecided", np.nan
-        outcomes.append(Outcome(name, seconds, status, over))
-        if tell:
-            print(f"{name:<10}{seconds:>9.3f}  {status}", flush=True)
-    return outcomes
+        result = sp.solve(instance, method, time_limit=limit, options={"deterministic": True})
+        took = time.process_time() - began
+        known = result.solution is not None or result.status is Status.INFEASIBLE
+        seconds[name] = took if known else math.inf
+    return seconds
+
+
+def shares(seconds: Iterable[float], within: Iterable[float] = WITHIN) -> list[float]:
+    """Return which part of some times is within each limit."""
+    times = np.array(list(seconds))
+    return [float((times <= limit).mean()) for limit in within]

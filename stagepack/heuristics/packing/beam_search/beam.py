@@ -33,8 +33,8 @@ from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 
-WORK = 12_000_000
-"""Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
+WORK = 4_000_000
+"""Elementary steps of the kernel between two looks at the clock: about 10 ms."""
 
 STEP, BEGIN = 1 / 500_000_000, 2e-4
 """Seconds of a step, and of beginning a search apart from what its size costs."""
@@ -221,7 +221,7 @@ class BeamSearch:
         self._capacity = capacity
 
     def run(self) -> int:
-        """Go on for about 0.1 s; return RUNNING, FOUND or DEAD."""
+        """Go on for some hundredths of a second; return RUNNING, FOUND or DEAD."""
         assert self._beam is not None
         outcome = kernels.proceed(self._capacity, WORK, self._beam)
         steps = int(self._beam.control[state.SPENT])

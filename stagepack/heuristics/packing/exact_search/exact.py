@@ -1,7 +1,7 @@
 """Exact packing: branch and bound on canonical packings, component by component.
 
 Every component is searched by :mod:`.exact_kernels` in several orders, round by round
-(:mod:`.portfolio`), and from the second round on with beams, in turns: they find what leaves hardly
+(:mod:`.portfolio`), and after a while with beams, in turns: they find what leaves hardly
 any room, where the orders prove.  Where blocks shrink for a while, have members of unlike size or
 may share offsets, the components and searches are those of :mod:`.exact_general`, which know all
 this at some ten times the cost.
@@ -35,9 +35,9 @@ LARGEST_PAIRS = 10_000_000
 PATIENT = 8
 """So many times in a row the bound goes up by the least step before leaps begin."""
 
-BEAMED, SHARE = 1, 1.5
-"""The round after which beams begin, and how many times as long as the search of a round they take:
-they find what has hardly any room, and prove nothing."""
+BEAMED, SHARE = 0.1, 1.0
+"""Seconds of work after which beams begin, and how many times as long as the search of a round they
+take: they find what has hardly any room, and prove nothing."""
 
 SHAPED = 50
 """How many times as much a pair takes where blocks are not of full height at all times."""
@@ -230,6 +230,7 @@ class _Effort:
     ) -> None:
         self._keep_going = keep_going
         self._node_limit, self._step_limit = node_limit, step_limit
+        self._began = clock.spent()
         self._limited = node_limit is not None or step_limit is not None
         self._portfolio: Portfolio | None = None
         self._nodes = self._steps = 0  # without those of the portfolio at work
@@ -252,9 +253,7 @@ class _Effort:
             and (self._keep_going is None or self._keep_going())
         )
 
-    def round(
-        self, portfolio: Portfolio, capacity: int, number: int, *, beams: bool = True
-    ) -> int:
+    def round(self, portfolio: Portfolio, capacity: int, number: int, *, beams: bool = True) -> int:
         """Search a component once in every order, within the limits, and then with beams.
 
         Short searches, which are limited to nodes, do without beams.
@@ -264,8 +263,10 @@ class _Effort:
         self._nodes, self._steps = nodes - portfolio.searched, steps - portfolio.search.steps
         began = clock.spent()
         outcome = portfolio.round(capacity, number, self.go_on)
-        if outcome == state.LIMIT and beams and number >= BEAMED and not self._limited:
-            return portfolio.beam(capacity, SHARE * (clock.spent() - began), self.go_on)
+        now = clock.spent()
+        late = now > self._began + BEAMED and not self._limited
+        if outcome == state.LIMIT and beams and late:
+            return portfolio.beam(capacity, SHARE * (now - began), self.go_on)
         return outcome
 
 

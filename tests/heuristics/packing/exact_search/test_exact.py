@@ -13,6 +13,7 @@ from stagepack.heuristics.packing.exact_search.portfolio import CanonicalSearch
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Status
+from stagepack.solve import solve
 from tests.heuristics.packing.oracle import (
     ABOVE_LOAD,
     KINDS,
@@ -31,6 +32,28 @@ def peak_of(instance: LmemPacking, blocks: Blocks, offsets: Any) -> int:
     solution = PackingSolution.of(instance, blocks.expand(offsets))
     assert not instance.check(solution)
     return int((blocks.expand(offsets) + instance.size).max())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_beams_find_what_the_orders_do_not(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = planted(np.random.default_rng(seed), 30, 64, 40)
+    blocks = Blocks.of(instance)
+    high = exact.decide(blocks, 1_000).offsets
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 1)
+    assert exact.decide(blocks, 64, node_limit=1_000).status is Status.UNKNOWN
+    monkeypatch.setattr(exact, "BEAMED", 0)
+    decision = exact.decide(blocks, 64)
+    assert decision.status is Status.FEASIBLE
+    assert peak_of(instance, blocks, decision.offsets) == 64
+    found: list[Any] = []
+    assert exact.minimise(blocks, upper=high, on_solution=found.append) is Status.OPTIMAL
+    assert peak_of(instance, blocks, found[-1] if found else high) == 64
+
+
+def test_what_is_found_at_the_load_is_proved_by_it() -> None:
+    result = solve(planted(np.random.default_rng(5), 30, 64, 40), "exact", objective="peak")
+    assert (result.status, result.objective) == (Status.OPTIMAL, 64)
+    assert (result.bound, result.bound_source) == (64, "load bound")
 
 
 @pytest.mark.parametrize("order", [None, *SOME_ORDERS])
