@@ -15,7 +15,7 @@ def test_relatives_repeat_and_have_no_room_to_spare() -> None:
     one, other = (list(relatives([("P", instance)], 8, seed=2)) for _ in range(2))
     assert [name for name, _ in one] == [name for name, _ in other]
     for (name, changed), (_, again) in zip(one, other, strict=True):
-        assert changed == again
+        assert changed.digest == again.digest
         differs = (changed.size != instance.size) | (changed.end != instance.end)
         assert 1 <= differs.sum() <= 2 * int(name[1])
         moments = np.unique(np.concatenate([changed.start, changed.end]))
@@ -25,5 +25,5 @@ def test_relatives_repeat_and_have_no_room_to_spare() -> None:
 
 def test_shares_count_what_is_decided() -> None:
     assert shares([0.5, 1.0, 3.0, math.inf], (1, 2, 10)) == [0.5, 0.5, 0.75]
-    instance = sp.load("packing/random/planted", buffers=20, seed=1)
-    assert max(decided([("P", instance.replace(objective="fit"))], "exact", 5).values()) < math.inf
+    few = relatives([("P", sp.load("packing/random/planted", buffers=20, seed=1))], 2)
+    assert max(decided(few, "exact", 5).values()) < math.inf

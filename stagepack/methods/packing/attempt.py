@@ -150,7 +150,7 @@ def compile_kernels(attempt: Attempt, *parts: str, rigid: bool = False) -> None:
     """
     if {"greedy", "valleys"} & set(parts) and not attempt.blocks.plain:
         parts += ("lists",)
-    if "exact" in parts and not attempt.blocks.plain:
+    if {"exact", "beam"} & set(parts) and not attempt.blocks.plain:
         parts += ("places",)
     if not attempt.blocks.rigid and not rigid:
         parts = tuple("general" if part == "exact" else part for part in parts)
@@ -173,8 +173,8 @@ def warm_up(*parts: str) -> None:
     ----------
     *parts : str
         Out of "greedy", "valleys", "lists" (either for more than plain blocks), "dive", "exact",
-        "places" (exact for more than plain blocks), "general" (exact for blocks of any shape),
-        "anneal", "beam", "relocation", "spill".
+        "places" (exact and beam for more than plain blocks), "general" (exact for blocks of any
+        shape), "anneal", "beam", "relocation", "spill".
     """
     # Its load is 16 and its optimum 17, so that nothing is decided without a search.
     instance = LmemPacking.from_arrays(
