@@ -183,7 +183,7 @@ def takes_context(command: Callable[..., None]) -> Callable[..., None]:
 
     parameters = [p for name, p in own.parameters.items() if name != "context"]
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*parameters, *shared)]
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    vars(wrapper)["__signature__"] = inspect.Signature(parameters)
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapper
 

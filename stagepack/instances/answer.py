@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
-from stagepack.contracts import Instance, JsonObject
+from stagepack.contracts import Instance, InstanceOf, JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.instances.arrays import freeze
 from stagepack.instances.fields import fields_of
@@ -20,7 +20,7 @@ from stagepack.shown import Shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S")
+S = TypeVar("S", bound=Solution)
 V = TypeVar("V")
 
 
@@ -156,7 +156,7 @@ def _solution_in(instance: Any, given: object, expected: type[S], field: str) ->
             field=field,
             remedy=f"give a {expected.__name__}, or what solve returned",
         )
-    wrong = found.malformed()  # type: ignore[attr-defined]
+    wrong = found.malformed()
     if wrong:
         raise InputError(
             f"{_what(getattr(found, wrong))} is nothing for a {expected.__name__}",
@@ -191,6 +191,32 @@ def require_instance(given: object, kind: str = "", field: str = "instance") -> 
         raise InputError(
             f"is a {given.kind}, no {kind}", field=field, remedy=f"give an instance of {kind}"
         )
+
+
+def valid_solution(instance: InstanceOf[S], given: S | Result[S], what: str) -> S:
+    """Return the solution that `given` is or holds, if it breaks no rule.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    given : solution or Result
+    what : str
+        What to call it, for messages: "partition".
+
+    Raises
+    ------
+    InputError
+        For one that is invalid, or of another instance.
+    """
+    found = instance.solution_in(given, shaped=False)
+    violations = instance.check(found)
+    if violations:
+        raise InputError(
+            f"is no {what} of {instance.name}: {violations[0]}",
+            field="solution",
+            remedy="give a valid solution",
+        )
+    return found
 
 
 def _require_same(instance: Instance, result: Result[S], field: str) -> None:
@@ -238,7 +264,8 @@ def former_order(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 stacklevel=2,
             )
             given |= dict(zip(names, arguments, strict=False))
-            return function(**{"instance": None, **given})  # type: ignore[call-arg]
+            by_name: Callable[..., R] = function
+            return by_name(**{"instance": None, **given})
 
         return called
 

@@ -9,11 +9,11 @@ import pytest
 
 import stagepack as sp
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph.ideals import TooMany
-from stagepack.heuristics.graph.local_search import Search
+from stagepack.heuristics.graph.ideals import TooManyError
+from stagepack.heuristics.graph.local_search import PartitionSearch
 from stagepack.instances.graph import Compact, GraphSolution
 from stagepack.methods import Settings
-from stagepack.methods.graph.exact import Search as Exact
+from stagepack.methods.graph.exact import CompactSearch as Exact
 from stagepack.progress import Progress
 from tests.random_graphs import brute_force, random_instance
 
@@ -59,7 +59,7 @@ def test_few_ideals_are_given_the_time_that_they_need() -> None:
     progress = Progress[GraphSolution](instance.evaluate, instance.check)
     with effort.counting(None):
         search = Exact(instance, progress, Settings())
-        with pytest.raises(TooMany):
+        with pytest.raises(TooManyError):
             search.over_ideals(0.0)
         search.over_ideals(0.0, few=60.0)
     assert progress.objective == progress.bound
@@ -83,7 +83,7 @@ def test_stages_of_a_solution_are_read_back() -> None:
         instance = random_instance(np.random.default_rng(seed), 6)
         result = sp.solve(instance, method="linear-dp", time_limit=5)
         compact = Compact.of(instance)
-        if result.solution is None or Search.unsupported(compact):
+        if result.solution is None or PartitionSearch.unsupported(compact):
             continue
         again = compact.assignment(*compact.stages(result.solution))
         assert instance.check(again) == ()

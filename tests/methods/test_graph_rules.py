@@ -70,7 +70,7 @@ def test_too_many_states_are_a_reason() -> None:
     assert result.objective is None or result.objective >= 20
     edges = [(0, v) for v in range(1, 40)]
     star = Compact.of(sp.GraphPartition.from_edges(40, edges, time=[1] * 40, accelerators=2))
-    with pytest.raises(pipedream.TooManyStates):
+    with pytest.raises(pipedream.TooManyStatesError):
         pipedream.Recurrence(star)
 
 

@@ -38,6 +38,7 @@ one variable a layer and backward step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,6 +50,14 @@ from stagepack.instances.phases.solution import PhaseSolution
 from stagepack.instances.profile import Array
 
 KEPT, PAGED, DROPPED = range(3)
+
+
+class Run(NamedTuple):
+    """Layers [first, end), after a layer that was `source`: kept, paged or dropped."""
+
+    first: int
+    end: int
+    source: int
 
 
 @dataclass(frozen=True)
@@ -101,9 +110,8 @@ class RematPath(RematProgram):
         for end in range(first + 1, step.n + 1):
             if not step.products[end - 1]:
                 return
-            if max(self.run_peak(first, end, source), self.run_again(first, end, source)) > (
-                step.room
-            ):
+            run = Run(first, end, source)
+            if max(self.run_peak(run), self.run_again(run)) > step.room:
                 return  # longer runs need no less
             self._add(first, end, DROPPED, source)
             if not self.ties(end):
@@ -125,62 +133,33 @@ class RematPath(RematProgram):
         return cycles if self.ties(end) or self.step.tape[end - 1] else cycles[:-1]
 
     # ------------------------------------------------------------------ what runs need
-    # Runs are layers [first, end), after a layer that was `source`: kept, paged or dropped.
 
-    def base_of(self, first: int, source: int) -> int:
-        """Return the bytes of x_first where they are not among the kept ones."""
-        return self.step.x[first] if first and source != KEPT else 0
+    def base_of(self, run: Run) -> int:
+        """Return the bytes of what a run begins with where they are not among the kept ones."""
+        return self.step.x[run.first] if run.first and run.source != KEPT else 0
 
-    def run_bytes(self, first: int, end: int, source: int) -> int:
-        """Return what is there of a run just before the backward pass of layer `end`.
+    def run_bytes(self, run: Run) -> int:
+        """Return what is there of a run just before the backward pass of layer `end`."""
+        step, (first, end, _) = self.step, run
+        return self.base_of(run) + sum(step.x[first + 1 : end + 1]) + sum(step.tape[first:end])
 
-        Parameters
-        ----------
-        first, end : int
-            Layers of the run, half-open.
-        source : int
-            What becomes of the layer before it.
-        """
-        step = self.step
-        return (
-            self.base_of(first, source)
-            + sum(step.x[first + 1 : end + 1])
-            + sum(step.tape[first:end])
-        )
-
-    def run_again(self, first: int, end: int, source: int) -> int:
-        """Return the most bytes of a run, gradients included, while it is computed again.
-
-        Parameters
-        ----------
-        first, end : int
-            Layers of the run, half-open.
-        source : int
-            What becomes of the layer before it.
-        """
-        step = self.step
+    def run_again(self, run: Run) -> int:
+        """Return the most bytes of a run, gradients included, while it is computed again."""
+        step, (first, end, _) = self.step, run
         stage = end if self.ties(end) else end - 1
         last = end if self.ties(end) or step.tape[end - 1] else end - 1
-        held = self.base_of(first, source) + step.gradients_before[stage]
+        held = self.base_of(run) + step.gradients_before[stage]
         most = 0
         for layer in range(first, last):
             held += step.x[layer + 1] + step.tape[layer]
             most = max(most, held + step.temporary[layer])
         return most
 
-    def run_peak(self, first: int, end: int, source: int) -> int:
-        """Return the most bytes of a run, gradients included, in backward passes of its own.
-
-        Parameters
-        ----------
-        first, end : int
-            Layers of the run, half-open.
-        source : int
-            What becomes of the layer before it.
-        """
-        step = self.step
-        held = self.base_of(first, source)
-        most = 0 if self.ties(end) else self.run_again(first, end, source)
+    def run_peak(self, run: Run) -> int:
+        """Return the most bytes of a run, gradients included, in backward passes of its own."""
+        step, (first, end, _) = self.step, run
+        held = self.base_of(run)
+        most = 0 if self.ties(end) else self.run_again(run)
         for layer in range(first, end):
             held += step.tape[layer]
             most = max(most, held + step.temporary[layer] + step.gradients[layer])
@@ -216,13 +195,14 @@ class RematPath(RematProgram):
                 for layer in range(arc.first + 1, min(arc.end, n - 1) + 1):
                     add(forward[layer], arc.column, step.x[layer])
             if arc.state == DROPPED:
-                peak = self.run_peak(arc.first, arc.end, arc.source)
+                run = Run(arc.first, arc.end, arc.source)
+                peak = self.run_peak(run)
                 for layer in range(arc.first, arc.end):
                     add(backward[layer], arc.column, peak)
                 if self.ties(arc.end):
-                    held = self.run_bytes(arc.first, arc.end, arc.source)
+                    held = self.run_bytes(run)
                     add(backward[arc.end], arc.column, held)
-                    most = self.run_again(arc.first, arc.end, arc.source)
+                    most = self.run_again(run)
                     add(again[arc.end], arc.column, most)
                 continue
             layer = arc.first

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from stagepack.heuristics.graph import stage_kernels as kernels
-from stagepack.heuristics.graph.ideals import Lattice, TooMany
+from stagepack.heuristics.graph.ideals import Lattice, TooManyError
 from stagepack.heuristics.graph.linear import smallest
 from stagepack.heuristics.graph.pairs import least_sum
 from stagepack.heuristics.graph.reduction import idle, most_held
@@ -52,13 +52,15 @@ def solve(
 
     Raises
     ------
-    TooMany
+    TooManyError
         When there are too many ideals, or kinds of devices.
     """
     count = states(compact)
     if count > MOST_STATES:
         kinds = len(compact.class_count)
-        raise TooMany(f"{count:,} ways to choose among devices of {kinds:,} kinds are too many")
+        raise TooManyError(
+            f"{count:,} ways to choose among devices of {kinds:,} kinds are too many"
+        )
     floor = 0
     for light in _levels(compact):
         staging = Staging.of(compact, light=light)

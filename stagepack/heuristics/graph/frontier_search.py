@@ -138,7 +138,7 @@ class Decision:
         return True
 
 
-class Search:
+class LabelSearch:
     """What is known of a graph, and what makes it better.
 
     Parameters

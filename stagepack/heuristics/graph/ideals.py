@@ -43,7 +43,7 @@ ENTRIES = ("next_block", "target")
 """What ideals have several of each."""
 
 
-class TooMany(Exception):  # noqa: N818 - a way to give up, no error
+class TooManyError(Exception):
     """There are more ideals, or ways to use devices, than there is room for."""
 
 
@@ -58,7 +58,7 @@ class Lattice:
 
     Raises
     ------
-    TooMany
+    TooManyError
         When they take more than `MOST_BYTES`.
     """
 
@@ -145,7 +145,7 @@ class Lattice:
             for name, array in ideals._asdict().items()
         )
         if taken + CELL * cells > MOST_BYTES:
-            raise TooMany(f"{count:,} ideals take too much memory")
+            raise TooManyError(f"{count:,} ideals take too much memory")
 
     # ------------------------------------------------------------------ the sweep
 

@@ -19,7 +19,7 @@ SUM, OVERLAP, MEMORY = range(3)
 
 
 class Blocks(NamedTuple):
-    """What never changes: blocks, nets and stages; see :class:`.local_search.Search`.
+    """What never changes: blocks, nets and stages; see :class:`.local_search.PartitionSearch`.
 
     Attributes
     ----------

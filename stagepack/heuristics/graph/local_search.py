@@ -43,7 +43,7 @@ HOTTEST, COLDEST = 0.05, 0.0002
 COOLINGS = 20
 
 
-class Search:
+class PartitionSearch:
     """A local search from a partition.
 
     Parameters

@@ -42,7 +42,7 @@ BIT, TRIED, STEP, PAIR = 3e-6, 4e-7, 6e-5, 4e-9
 and a pair of states in it."""
 
 
-class TooManyStates(Exception):  # noqa: N818 - a way to give up, no error
+class TooManyStatesError(Exception):
     """The graph has more states than the recurrence can look at."""
 
 
@@ -114,13 +114,13 @@ class Recurrence:
 
     Raises
     ------
-    TooManyStates
+    TooManyStatesError
     """
 
     def __init__(self, compact: Compact, pause: Callable[[], object] = lambda: None) -> None:
         self.compact, self._pause = compact, pause
         if compact.blocks > MOST_STATES:  # a state each, or longer sets
-            raise TooManyStates
+            raise TooManyStatesError
         self._set_ancestors()
         antichains = self._states()
         self._set_extra()
@@ -152,7 +152,7 @@ class Recurrence:
             self.levels = levels_of(compact.level)
         ranges = [(level.units + 1) * len(self.states) ** 2 for level in self.levels[:-1]]
         if max(ranges, default=0) > MOST_RANGES:
-            raise TooManyStates
+            raise TooManyStatesError
 
     def _produced(self, level: Level) -> Array:
         """Return the ticks on links of a level of all that each block writes."""
@@ -233,7 +233,7 @@ class Recurrence:
                     if not state >> v & 1 and self._before[v] & near & ~state == 0:
                         following.add(state | 1 << v)
                 if len(found) + len(following) > MOST_STATES:
-                    raise TooManyStates
+                    raise TooManyStatesError
             found += sorted(following)
             level = following
         return found

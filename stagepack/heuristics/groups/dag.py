@@ -52,7 +52,7 @@ class TooManyArcsError(Exception):
     """More arcs than are kept."""
 
 
-class Search:
+class IdealSearch:
     """Shortest paths over ideals.
 
     Parameters

@@ -24,7 +24,7 @@ ScheduleProgress = Progress[ScheduleSolution]
 Going = Callable[[int], bool]
 """Whether to go on, asked several times a second with the steps since the last time."""
 
-OFFER, CHECK = 100_000, 2
+OFFER, CHECK = 100_000, 3
 """Steps of checking a solution, and for each of its operations and of the arcs between them."""
 
 LONG = RATE // 10

@@ -9,7 +9,7 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances.answer import require_instance
+from stagepack.instances.answer import require_instance, valid_solution
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.check import Load, loads, plain, stage_order
 from stagepack.instances.graph.components import numbered
@@ -107,14 +107,7 @@ def require_plain(
         When the partition is invalid, or runs a stage on several devices; when `cycles` is no
         number above 0.
     """
-    found = instance.solution_in(solution, shaped=False)
-    violations = instance.check(found)
-    if violations:
-        raise InputError(
-            f"is no partition of {instance.name}: {violations[0]}",
-            field="solution",
-            remedy="give a valid solution",
-        )
+    found = valid_solution(instance, solution, "partition")
     if not (isinstance(cycles, int | float) and math.isfinite(cycles) and cycles > 0):
         raise InputError(f"{cycles!r} is no number of cycles", field="cycles", remedy="give 1000")
     shared = next((at for at, m in enumerate(found.replicas) if m > 1), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar, cast
@@ -391,8 +392,7 @@ def instance(given: GraphData) -> None:
             remedy="give at least one and fewer than 2**31",
         )
     if given.ids is not None and len(set(given.ids)) < n:
-        seen: set[str] = set()
-        twice = next(one for one in given.ids if one in seen or seen.add(one))  # type: ignore[func-returns-value]
+        twice = next(one for one, times in Counter(given.ids).items() if times > 1)
         raise InputError(f"{twice!r} comes twice", field="ids", remedy="give every node its own")
     if given.objective == Objective.REPLICATED:
         _alike(given)

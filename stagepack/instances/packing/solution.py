@@ -39,11 +39,11 @@ class PackingSolution(ShownSolution):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PackingSolution):
             return NotImplemented
-        if (self.memory is None) != (other.memory is None):
+        if not np.array_equal(self.offsets, other.offsets):
             return False
-        return np.array_equal(self.offsets, other.offsets) and (
-            self.memory is None or np.array_equal(self.memory, other.memory)  # type: ignore[arg-type]
-        )
+        if self.memory is None or other.memory is None:
+            return self.memory is other.memory
+        return np.array_equal(self.memory, other.memory)
 
     def __hash__(self) -> int:
         return hash((self.offsets.tobytes(), None if self.memory is None else len(self.memory)))

@@ -509,13 +509,15 @@ class _Transfers:
     def recv(self, device: int, cut: int) -> Number:
         table = self.instance.recv_cycles
         if table is not None:
-            return table[device, cut].item()  # type: ignore[no-any-return]
+            cycles: Number = table[device, cut].item()
+            return cycles
         return self._link(self.instance.cluster.devices[device].recv, self.instance.in_bytes[cut])
 
     def send(self, device: int, cut: int) -> Number:
         table = self.instance.send_cycles
         if table is not None:
-            return table[device, cut].item()  # type: ignore[no-any-return]
+            cycles: Number = table[device, cut].item()
+            return cycles
         return self._link(self.instance.cluster.devices[device].send, self.instance.out_bytes[cut])
 
     def host(self) -> Number:

@@ -11,7 +11,7 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
-from stagepack.instances.answer import require_instance
+from stagepack.instances.answer import require_instance, valid_solution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.profile import Array, Link
@@ -57,14 +57,7 @@ def arguments(
         takes no cycles, or a device is too small for what its stages hold all the time.
     """
     require_instance(partition, "pipeline-partition", "partition")
-    solution = partition.solution_in(solution, shaped=False)
-    violations = partition.check(solution)
-    if violations:
-        raise InputError(
-            f"is no partition of {partition.name}: {violations[0]}",
-            field="solution",
-            remedy="give a valid solution",
-        )
+    solution = valid_solution(partition, solution, "partition")
     training = partition.training
     if partition.compute_table is not None and training:
         raise InputError(

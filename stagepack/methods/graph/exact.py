@@ -16,8 +16,8 @@ from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.bounds import objective_bound
 from stagepack.heuristics.graph.frontier import Sweeps, warm_up
 from stagepack.heuristics.graph.frontier_model import Model, unproved
-from stagepack.heuristics.graph.frontier_search import Search as LabelSearch
-from stagepack.heuristics.graph.ideals import TooMany
+from stagepack.heuristics.graph.frontier_search import LabelSearch
+from stagepack.heuristics.graph.ideals import TooManyError
 from stagepack.heuristics.graph.linear import Hunt, load_kernels
 from stagepack.heuristics.graph.stage_kernels import FAR
 from stagepack.heuristics.graph.staging import Found, Staging
@@ -40,7 +40,7 @@ SWEPT = 1.5e-9
 """Seconds of work about, for each pair of ideals, where stages are added."""
 
 
-class Search:
+class CompactSearch:
     """A run of the searches that share the compact form.
 
     Attributes
@@ -155,7 +155,7 @@ class Search:
 
         Raises
         ------
-        TooMany
+        TooManyError
             When that is not enough, or memory.
         """
         end = effort.spent() + seconds
@@ -163,7 +163,7 @@ class Search:
         def pause() -> None:
             self.progress.require_time()
             if effort.spent() > end:
-                raise TooMany("there are too many ideals for the time")
+                raise TooManyError("there are too many ideals for the time")
 
         def listed(count: int) -> None:
             nonlocal end
@@ -252,7 +252,7 @@ class Search:
 
 def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Cut many orders in the best way."""
-    search = Search(instance, progress, settings)
+    search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
     search.along_orders(*LONG)
@@ -262,12 +262,12 @@ def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Setti
 
 def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Go through all ideals."""
-    search = Search(instance, progress, settings)
+    search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
     try:
         search.start()
         progress.require_time()
         search.over_ideals()
-    except TooMany as error:
+    except TooManyError as error:
         progress.reason = f"dp: {error}"

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from stagepack.errors import InputError
 from stagepack.formulations.graph.model import GraphModel
-from stagepack.heuristics.graph.local_search import Search
+from stagepack.heuristics.graph.local_search import PartitionSearch
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.methods import Settings
 from stagepack.methods.graph.explain import explain
@@ -40,11 +40,11 @@ def local_search(
     start = progress.solution
     if start is None or not progress.keep_going():
         return
-    reason = Search.unsupported(compact)
+    reason = PartitionSearch.unsupported(compact)
     if reason:
         progress.reason = f"no local search: {reason}"
         return
-    search = Search(compact, *compact.stages(start), seed=seed)
+    search = PartitionSearch(compact, *compact.stages(start), seed=seed)
 
     def offer() -> None:
         progress.offer(compact.assignment(search.stages, search.classes), "local-search")

@@ -10,13 +10,13 @@ import numpy as np
 
 from stagepack.formulations.graph import CpSat, Milp
 from stagepack.heuristics.graph import metis
-from stagepack.heuristics.graph.ideals import TooMany
-from stagepack.heuristics.graph.pipedream import MOST_STATES, Recurrence, TooManyStates
+from stagepack.heuristics.graph.ideals import TooManyError
+from stagepack.heuristics.graph.pipedream import MOST_STATES, Recurrence, TooManyStatesError
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.graph import METHODS
-from stagepack.methods.graph.exact import LONG, Search, dp, linear_dp
+from stagepack.methods.graph.exact import LONG, CompactSearch, dp, linear_dp
 from stagepack.methods.graph.improve import local_search, on_engine
 from stagepack.progress import Progress, Stopped
 
@@ -37,7 +37,7 @@ Run = Callable[[GraphPartition, GraphProgress, Settings], None]
 
 def _equal_work(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Give every accelerator its share."""
-    search = Search(instance, progress, settings)
+    search = CompactSearch(instance, progress, settings)
     broken = () if search.impossible else search.equal_work()
     if broken and progress.solution is None:
         progress.reason = f"equal-work: {'; '.join(map(str, broken[:3]))}"
@@ -45,7 +45,7 @@ def _equal_work(instance: GraphPartition, progress: GraphProgress, settings: Set
 
 def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> Compact | None:
     """Offer a first solution as the settings want it, and a bound; None: nothing fits."""
-    search = Search(instance, progress, settings)
+    search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return None
     search.start()
@@ -57,7 +57,7 @@ def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings
 
 def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Decide limits by labels, and search within windows."""
-    search = Search(instance, progress, settings)
+    search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
     search.start()
@@ -70,7 +70,7 @@ def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Setti
 
 def _beam(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Place blocks one after the other, and go on from the most promising."""
-    search = Search(instance, progress, settings)
+    search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
     search.start()
@@ -89,7 +89,7 @@ def _local_search(instance: GraphPartition, progress: GraphProgress, settings: S
 
 def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Let METIS make the parts; sort blocks by them and cut again."""
-    search = Search(instance, progress, settings)
+    search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
     compact = search.compact
@@ -103,13 +103,13 @@ def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings
 
 def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Run PipeDream's own recurrence."""
-    search = Search(instance, progress, settings)
+    search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
     replicated = instance.objective == Objective.REPLICATED
     try:
         found = Recurrence(search.compact, progress.require_time).best(replicated)
-    except TooManyStates:
+    except TooManyStatesError:
         progress.reason = f"pipedream: more than {MOST_STATES:,} blocks, or too many states"
         return
     if found is None:
@@ -130,7 +130,7 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
         name = "cp-sat" if settings.engine == "cp-sat" else "milp"
         RUNS[name](instance, progress, settings)
         return
-    search = Search(instance, progress, settings)
+    search = CompactSearch(instance, progress, settings)
     if search.impossible:
         return
     supports = {method.name: not method.unsupported(instance) for method in METHODS}
@@ -143,7 +143,7 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
             try:
                 left = progress.remaining
                 search.over_ideals(min(most, LOOK * left), FEW * left)
-            except TooMany as error:
+            except TooManyError as error:
                 given_up = f"dp: {error}"
             else:
                 return

@@ -190,7 +190,7 @@ def _search_ideals(
     before_search = _load(progress)
     oracle = Oracle(instance, branching=True, pause=progress.require_time)
     placements = Placements(oracle, progress.keep_going, before_search)
-    paths = convex.Search(operators, oracle, placements, progress.keep_going)
+    paths = convex.IdealSearch(operators, oracle, placements, progress.keep_going)
     ruled = instance.timesteps == Timesteps.NEAREST
 
     def better(known: ideals.Lattice, proves: bool) -> None:

@@ -191,7 +191,7 @@ def test_lattice_of_a_wide_graph_gives_up(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(ideals, "MOST_BYTES", 2**20)
     wide = GraphPartition.from_edges(18, [], time=[1] * 18, accelerators=3)
-    with pytest.raises(ideals.TooMany, match="too much memory"):
+    with pytest.raises(ideals.TooManyError, match="too much memory"):
         Proof(wide)
 
 

@@ -289,7 +289,7 @@ def test_a_limit_that_was_not_decided_is_gone_on_with(monkeypatch: pytest.Monkey
     monkeypatch.setattr(frontier_search, "SHARES", (0.5,))
     with effort.counting(), contextlib.suppress(TimeoutError):
         sweeps = Sweeps(Model.all_of(compact), pause, 0)
-        search = frontier_search.Search(sweeps, 1, value, lambda bound: None)
+        search = frontier_search.LabelSearch(sweeps, 1, value, lambda bound: None)
         search.take(np.zeros(compact.blocks, dtype=np.int64), search.model)
         search.run()
     assert len(tried) > 2

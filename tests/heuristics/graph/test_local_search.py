@@ -9,24 +9,24 @@ import pytest
 
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph import local_search
-from stagepack.heuristics.graph.local_search import Search
+from stagepack.heuristics.graph.local_search import PartitionSearch
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from tests.random_graphs import brute_force, random_instance
 
 
-def searched(seed: int, **options: Any) -> tuple[GraphPartition, Search]:
+def searched(seed: int, **options: Any) -> tuple[GraphPartition, PartitionSearch]:
     """Return the first graph drawn that has a partition and a search, which begins at the best."""
     rng = np.random.default_rng(seed)
     while True:
         instance = random_instance(rng, int(rng.integers(2, 7)), **options)
         compact = Compact.of(instance)
-        optimum = None if Search.unsupported(compact) else brute_force(instance)
+        optimum = None if PartitionSearch.unsupported(compact) else brute_force(instance)
         if optimum is not None:
             known = GraphSolution.from_dict(optimum[1], instance)
-            return instance, Search(compact, *compact.stages(known), seed=seed)
+            return instance, PartitionSearch(compact, *compact.stages(known), seed=seed)
 
 
-def solution(search: Search) -> GraphSolution:
+def solution(search: PartitionSearch) -> GraphSolution:
     return search.compact.assignment(search.stages, search.classes)
 
 
@@ -62,10 +62,12 @@ def test_the_optimum_is_found_from_one_stage() -> None:
         )
         compact = Compact.of(instance)
         optimum = brute_force(instance)
-        if Search.unsupported(compact) or len(compact.class_count) > 1:
+        if PartitionSearch.unsupported(compact) or len(compact.class_count) > 1:
             continue
         assert optimum is not None
-        search = Search(compact, np.zeros(compact.blocks, dtype=int), np.zeros(3, dtype=int))
+        search = PartitionSearch(
+            compact, np.zeros(compact.blocks, dtype=int), np.zeros(3, dtype=int)
+        )
         search.round(lambda: None)
         assert instance.check(solution(search)) == ()
         missed += float(compact.value(search.value)) > float(optimum[0]) * (1 + 1e-9)
@@ -95,7 +97,9 @@ def test_work_is_counted_and_limits_are_asked_about_by_it(monkeypatch: pytest.Mo
         graph = GraphPartition.from_edges(
             nodes, edges, time=[1] * nodes, traffic=[3] * nodes, accelerators=2
         )
-        search = Search(Compact.of(graph), np.zeros(nodes, dtype=int), np.zeros(2, dtype=int))
+        search = PartitionSearch(
+            Compact.of(graph), np.zeros(nodes, dtype=int), np.zeros(2, dtype=int)
+        )
 
         def ask(heard: list[float] = asked) -> None:
             heard.append(effort.spent())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from stagepack.heuristics.groups import dp
-from stagepack.heuristics.groups.dag import Search, TooManyArcsError
+from stagepack.heuristics.groups.dag import IdealSearch, TooManyArcsError
 from stagepack.heuristics.groups.dp import FAR, Partition
 from stagepack.heuristics.groups.ideals import Network, chains, lattice, orders
 from stagepack.heuristics.groups.oracle import NONE, Oracle
@@ -25,9 +25,9 @@ def yes() -> bool:
     return True
 
 
-def search(whole: LayerGrouping) -> Search:
+def search(whole: LayerGrouping) -> IdealSearch:
     oracle = Oracle(whole, branching=True)
-    return Search(Network(whole), oracle, Placements(oracle, yes), yes)
+    return IdealSearch(Network(whole), oracle, Placements(oracle, yes), yes)
 
 
 def partitions(n: int) -> Iterator[list[list[int]]]:
