@@ -256,7 +256,6 @@ def test_what_the_rule_for_banks_leaves_is_searched(method: str) -> None:
 
 def test_pairs_that_were_not_searched_are_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(banks_apart, "PART", 0)
-    monkeypatch.setattr(banks_apart, "LEAST", 0)
     result = sp.solve(crowded(2), "layerwise")
     assert "in one bank: 1, at least 0 with these groups" in result.reason
 

@@ -28,11 +28,11 @@ from stagepack.methods.models import PACE, run_model
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 
-PART, LEAST = 0.2, 2.0
-"""Part of the time limit, and seconds, of work for all groups, where the plan took less."""
+PART, USUAL = 0.1, 20.0
+"""Part of the time limit for all groups, where the plan took less; the limit where there is none."""
 STEP = 0.05
 """Seconds of work for a group below which no more is tried."""
-MOST = 4_000
+MOST = 1_000
 """Pairs of a group beyond which CP-SAT is not asked."""
 
 
@@ -153,7 +153,7 @@ def _search(
         return
     with progress.setup("loading cp-sat"):
         engine.load()
-    until = spent() + max(PART * (settings.time_limit or 0), LEAST, spent())
+    until = spent() + max(PART * (settings.time_limit or USUAL), spent())
     while tables:
         share = (until - spent()) / len(tables)
         if share < STEP:
