@@ -29,7 +29,7 @@ from stagepack.progress import Progress, Stopped
 from stagepack.result import Termination
 
 PART, USUAL = 0.1, 20.0
-"""Part of the time limit for all groups, where the plan took less; the limit where there is none."""
+"""Part of the time limit for all groups, where the plan took less; a limit where there is none."""
 STEP = 0.05
 """Seconds of work for a group below which no more is tried."""
 MOST = 1_000
