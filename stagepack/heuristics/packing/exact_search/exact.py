@@ -1,10 +1,11 @@
 """Exact packing: branch and bound on canonical packings, component by component.
 
 Every component is searched by :mod:`.exact_kernels` in several orders, round by round
-(:mod:`.portfolio`), and after a while with beams, in turns: they find what leaves hardly
-any room, where the orders prove.  Where blocks shrink for a while, have members of unlike size or
-may share offsets, the components and searches are those of :mod:`.exact_general`, which know all
-this at some ten times the cost.
+(:mod:`.portfolio`), and after a while with beams, in turns: they find what leaves hardly any room,
+where the orders prove.  At a capacity that leaves none, blocks are merged before
+(:mod:`.zero_slack`), in turns with the blocks as they are.  Where blocks shrink for a while, have
+members of unlike size or may share offsets, the components and searches are those of
+:mod:`.exact_general`, which know all this at some ten times the cost.
 
 Source: the recipe extends MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
 Hardware-Accelerated Machine Learning", ASPLOS 2023) by exclusion inference and re-ranking.

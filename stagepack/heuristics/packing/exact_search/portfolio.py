@@ -16,8 +16,10 @@ from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.beam_search import beam, beam_state
 from stagepack.heuristics.packing.exact_search import exact_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_state as state
+from stagepack.heuristics.packing.exact_search import zero_slack
 from stagepack.heuristics.packing.exact_search.components import Component
 from stagepack.heuristics.packing.exact_search.exact_state import CHANGE, FRAME, SearchState
+from stagepack.heuristics.packing.exact_search.zero_slack import Merged
 from stagepack.instances.profile import Array
 
 WORK = 6_000_000
@@ -332,14 +334,13 @@ class CanonicalPortfolio(Portfolio):
         }
         super().__init__(keys, warm, component.b)
         self._beams: beam.Beams | None = None
-        self._by_beam = False
+        self._merged: dict[int, tuple[Merged, CanonicalPortfolio] | None] = {}  # by capacity
+        self._units: Array | None = None
 
     @property
     def units(self) -> Array:
         """Offsets in units, where a packing was found."""
-        if self._beams is not None and self._by_beam:
-            return self._beams.search.units
-        return self.search.units
+        return self.search.units if self._units is None else self._units
 
     def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
         """Search with beams; the next time it is gone on, where the capacity is the same."""
@@ -347,15 +348,35 @@ class CanonicalPortfolio(Portfolio):
             self._beams = beam.Beams(self.component)
         until = effort.spent() + seconds
         outcome = self._beams.run(capacity, lambda: effort.spent() < until and keep_going())
-        self._by_beam = outcome == beam_state.FOUND
-        if self._by_beam:
+        if outcome == beam_state.FOUND:
+            self._units = self._beams.search.units
             return state.FOUND
         return state.LIMIT if keep_going() else state.RUNNING
 
     def round(self, capacity: int, number: int, keep_going: Callable[[], bool]) -> int:
-        """Search once in every order; see :meth:`Portfolio.round`."""
-        self._by_beam = False
-        return super().round(capacity, number, keep_going)
+        """Search once in every order; without room, before that with what is merged then."""
+        self._units = None
+        if capacity not in self._merged:
+            self._merged[capacity] = self._without_room(capacity)
+        outcome, made = state.LIMIT, self._merged[capacity]
+        if made is not None:
+            merged, inner = made
+            nodes, steps = inner.searched, inner.search.steps
+            outcome = inner.round(inner.component.capacity(capacity), number, keep_going)
+            self._nodes += inner.searched - nodes
+            self.search.steps += inner.search.steps - steps
+            if outcome == state.FOUND:
+                self._units = merged.offsets(inner.component.offsets(inner.units))
+        return super().round(capacity, number, keep_going) if outcome == state.LIMIT else outcome
+
+    def _without_room(self, capacity: int) -> tuple[Merged, CanonicalPortfolio] | None:
+        """Return what is merged where a capacity leaves no room, and its searches."""
+        if not zero_slack.applies(self.component, capacity):
+            return None
+        merged = Merged(self.component, capacity)
+        if merged.component is None:
+            return None
+        return merged, CanonicalPortfolio(merged.component)
 
     def next_peak(self, nbytes: int) -> int:
         """Return the least possible peak above a capacity: what its blocks' steps allow."""

@@ -1,0 +1,170 @@
+"""Blocks merged where a capacity leaves no room at all.
+
+Of two sections in a row that both hold as much as the capacity, the blocks that end between them
+leave exactly the addresses that those which begin there take.  Each run of these addresses is
+filled by some of the former and by some of the latter, of the same size in all.  Where no part of
+the former has the size of any part of the latter, there is one run only: the blocks that begin
+there lie on one another, and so do those that end.  If all that begin end together, their order
+does not matter: they are one block; likewise all that end, if they begin together; and if both
+hold, all of them are.  Merged blocks may allow more of the same.
+
+What is merged can be packed within the capacity if and only if the blocks can.  Cost: the subsets
+of each boundary as bits, one a unit of the capacity.  Source: own work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagepack.heuristics.packing import effort
+from stagepack.heuristics.packing.effort import Pause
+from stagepack.heuristics.packing.exact_search.address_ranges import Places
+from stagepack.heuristics.packing.exact_search.components import Component, Group
+from stagepack.instances.profile import Array
+
+LARGEST = 1 << 20
+"""Units of capacity up to which subsets are looked at."""
+
+
+@dataclass
+class _Block:
+    first: int
+    end: int
+    size: int
+    duration: int
+    layers: tuple[tuple[int, ...], ...] = ()
+    """Of a merged block: what lies on one another in it, of each stretch of time."""
+
+
+class Merged:
+    """A component whose blocks are merged for a capacity that is its largest load.
+
+    Parameters
+    ----------
+    component : Component
+        For which :func:`applies` holds.
+    capacity : int
+        In its units.
+    pause : callable
+        Called now and then; may raise.
+
+    Attributes
+    ----------
+    component : Component or None
+        What is to be packed within ``component.capacity(capacity)``; None: nothing was merged.
+    """
+
+    def __init__(self, component: Component, capacity: int, pause: Pause = lambda: None) -> None:
+        group = component.group
+        load = component.sections["total"]
+        self._full = (load[1:] == capacity) & (load[:-1] == capacity)
+        last = component.section_of[component.section_ptr[1:] - 1]
+        columns = component.section_of[component.section_ptr[:-1]], last + 1
+        rows = (*columns, component.blocks["size"], group.duration)
+        each = zip(*(row.tolist() for row in rows), strict=True)
+        self._blocks = [_Block(*block) for block in each]
+        self._count = len(self._blocks)
+        self._alive = set(range(self._count))
+        self._begins: list[set[int]] = [set() for _ in range(len(load) + 1)]
+        self._ends: list[set[int]] = [set() for _ in range(len(load) + 1)]
+        for i, block in enumerate(self._blocks):
+            self._begins[block.first].add(i)
+            self._ends[block.end].add(i)
+        waiting = (np.flatnonzero(self._full) + 1).tolist()
+        while waiting:
+            pause()
+            waiting += self._merge(waiting.pop())
+        self._kept = sorted(self._alive, key=lambda i: self._blocks[i].first)
+        merged = len(self._blocks) > self._count
+        self.component = self._component() if merged and len(self._kept) > 1 else None
+
+    def offsets(self, found: Array) -> Array:
+        """Return offsets of the blocks in units, shape (b,), from those of what was merged."""
+        offsets = np.zeros(len(self._blocks), dtype=np.int64)
+        offsets[self._kept] = found
+        for i in range(len(self._blocks) - 1, -1, -1):
+            for layer in self._blocks[i].layers:
+                at = offsets[i]
+                for part in layer:
+                    offsets[part] = at
+                    at += self._blocks[part].size
+        return offsets[: self._count]
+
+    def _merge(self, boundary: int) -> list[int]:
+        """Merge what ends and begins at a boundary, if it can be; return where to look again."""
+        before, after = sorted(self._ends[boundary]), sorted(self._begins[boundary])
+        effort.spend(effort.ROW * (len(before) + len(after)))
+        if not before:  # they met another merged block
+            return []
+        first = {self._blocks[i].first for i in before}
+        end = {self._blocks[i].end for i in after}
+        layers: tuple[list[int], ...] = ()
+        if len(first) == len(end) == 1:
+            layers = (before, after)
+        elif len(end) == 1 and len(after) > 1:
+            layers = (after,)
+        elif len(first) == 1 and len(before) > 1:
+            layers = (before,)
+        if not layers or self._splits(before, after):
+            return []
+        begin = min(self._blocks[i].first for i in layers[0])
+        stop = max(self._blocks[i].end for i in layers[-1])
+        new = _Block(
+            begin,
+            stop,
+            sum(self._blocks[i].size for i in layers[0]),
+            sum(max(self._blocks[i].duration for i in layer) for layer in layers),
+            tuple(tuple(layer) for layer in layers),
+        )
+        for i in (i for layer in layers for i in layer):
+            self._alive.discard(i)
+            self._begins[self._blocks[i].first].discard(i)
+            self._ends[self._blocks[i].end].discard(i)
+        self._alive.add(len(self._blocks))
+        self._begins[begin].add(len(self._blocks))
+        self._ends[stop].add(len(self._blocks))
+        self._blocks.append(new)
+        return [
+            t for t in (begin, boundary, stop) if 0 < t <= len(self._full) and self._full[t - 1]
+        ]
+
+    def _splits(self, before: list[int], after: list[int]) -> bool:
+        """Return whether a part of the one may be as large as a part of the other."""
+        sums = []
+        for group in (before, after):
+            bits = 1
+            for i in group:
+                bits |= bits << self._blocks[i].size
+            sums.append(bits)
+        whole = sum(self._blocks[i].size for i in before)
+        effort.spend(effort.ROW * (len(before) + len(after)) * (1 + whole / 2**14))
+        return sums[0] & sums[1] != 1 | 1 << whole
+
+    def _component(self) -> Component:
+        kept = [self._blocks[i] for i in self._kept]
+        first, end = (np.array([getattr(b, at) for b in kept]) for at in ("first", "end"))
+        ptr = np.concatenate([[0], np.cumsum(end - first)])
+        group = Group(
+            index=np.arange(len(kept)),
+            size=np.array([block.size for block in kept]),
+            alignment=np.ones(len(kept), dtype=np.int64),
+            duration=np.array([block.duration for block in kept]),
+            section_ptr=ptr,
+            section_of=np.arange(ptr[-1]) + np.repeat(first - ptr[:-1], end - first),
+            places=Places(np.zeros(len(kept) + 1, dtype=np.int64), *np.empty((2, 0), np.int64)),
+            linear=True,
+        )
+        return Component(group.compressed(), 0, [])
+
+
+def applies(component: Component, capacity: int) -> bool:
+    """Return whether blocks may be merged: in a line, free to lie anywhere, without any room."""
+    return (
+        component.linear
+        and capacity <= LARGEST
+        and capacity == component.sections["total"].max()
+        and not len(component.spans)
+        and bool((component.blocks["step"] == 1).all())
+    )
