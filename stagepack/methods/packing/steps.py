@@ -32,6 +32,9 @@ from stagepack.solvers import Engine
 FIRST = 1.0
 """Seconds of work of the exact and of the local search in the first turn of `auto`."""
 
+ASKED = 2.0
+"""Seconds of work for a capacity alone, before the best placement is lowered towards it as well."""
+
 RIGID = 0.5
 """Seconds of work for blocks that are kept from shrinking and sharing."""
 
@@ -92,7 +95,7 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
     keep_going = attempt.for_a_while(seconds)
     if instance.objective is Objective.FIT:
         assert instance.ceiling is not None
-        asked = min(FIRST, min(seconds, effort.left()) / 2)
+        asked = min(ASKED, min(seconds, effort.left()) / 2)
         found = exact.decide(
             blocks,
             instance.ceiling,

@@ -36,7 +36,7 @@ LARGEST_PAIRS = 10_000_000
 PATIENT = 8
 """So many times in a row the bound goes up by the least step before leaps begin."""
 
-BEAMED, SHARE = 0.1, 1.0
+BEAMED, SHARE = 0.1, 0.5
 """Seconds of work after which beams begin, and how many times as long as the search of a round they
 take: they find what has hardly any room, and prove nothing."""
 

@@ -336,6 +336,7 @@ class CanonicalPortfolio(Portfolio):
         self._beams: beam.Beams | None = None
         self._merged: dict[int, tuple[Merged, CanonicalPortfolio] | None] = {}  # by capacity
         self._units: Array | None = None
+        self._turns = 0  # of beams
 
     @property
     def units(self) -> Array:
@@ -343,7 +344,18 @@ class CanonicalPortfolio(Portfolio):
         return self.search.units if self._units is None else self._units
 
     def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
-        """Search with beams; the next time it is gone on, where the capacity is the same."""
+        """Search with beams; the next time it is gone on, where the capacity is the same.
+
+        Turns go to the blocks as they are and to what is merged.
+        """
+        made = self._merged.get(capacity)
+        self._turns += 1
+        if made is not None and self._turns % 2:
+            merged, inner = made
+            outcome = inner.beam(inner.component.capacity(capacity), seconds, keep_going)
+            if outcome == state.FOUND:
+                self._units = merged.offsets(inner.component.offsets(inner.units))
+            return outcome
         if self._beams is None:
             self._beams = beam.Beams(self.component)
         until = effort.spent() + seconds
