@@ -14,6 +14,7 @@ import numpy as np
 
 from stagepack.heuristics.packing import effort
 from stagepack.heuristics.packing.beam_search import beam, beam_state
+from stagepack.heuristics.packing.effort import Pause, pausing
 from stagepack.heuristics.packing.exact_search import exact_kernels as kernels
 from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search import zero_slack
@@ -21,6 +22,7 @@ from stagepack.heuristics.packing.exact_search.components import Component
 from stagepack.heuristics.packing.exact_search.exact_state import CHANGE, FRAME, SearchState
 from stagepack.heuristics.packing.exact_search.zero_slack import Merged
 from stagepack.instances.profile import Array
+from stagepack.progress import Stopped
 
 WORK = 6_000_000
 """Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
@@ -369,7 +371,10 @@ class CanonicalPortfolio(Portfolio):
         """Search once in every order; without room, before that with what is merged then."""
         self._units = None
         if capacity not in self._merged:
-            self._merged[capacity] = self._without_room(capacity)
+            try:
+                self._merged[capacity] = self._without_room(capacity, pausing(keep_going))
+            except Stopped:
+                return state.RUNNING
         outcome, made = state.LIMIT, self._merged[capacity]
         if made is not None:
             merged, inner = made
@@ -381,11 +386,13 @@ class CanonicalPortfolio(Portfolio):
                 self._units = merged.offsets(inner.component.offsets(inner.units))
         return super().round(capacity, number, keep_going) if outcome == state.LIMIT else outcome
 
-    def _without_room(self, capacity: int) -> tuple[Merged, CanonicalPortfolio] | None:
+    def _without_room(
+        self, capacity: int, pause: Pause
+    ) -> tuple[Merged, CanonicalPortfolio] | None:
         """Return what is merged where a capacity leaves no room, and its searches."""
         if not zero_slack.applies(self.component, capacity):
             return None
-        merged = Merged(self.component, capacity)
+        merged = Merged(self.component, capacity, pause)
         if merged.component is None:
             return None
         return merged, CanonicalPortfolio(merged.component)

@@ -78,7 +78,7 @@ class Merged:
             waiting += self._merge(waiting.pop())
         self._kept = sorted(self._alive, key=lambda i: self._blocks[i].first)
         merged = len(self._blocks) > self._count
-        self.component = self._component() if merged and len(self._kept) > 1 else None
+        self.component = self._component(pause) if merged and len(self._kept) > 1 else None
 
     def offsets(self, found: Array) -> Array:
         """Return offsets of the blocks in units, shape (b,), from those of what was merged."""
@@ -142,7 +142,7 @@ class Merged:
         effort.spend(effort.ROW * (len(before) + len(after)) * (1 + whole / 2**14))
         return sums[0] & sums[1] != 1 | 1 << whole
 
-    def _component(self) -> Component:
+    def _component(self, pause: Pause) -> Component:
         kept = [self._blocks[i] for i in self._kept]
         first, end = (np.array([getattr(b, at) for b in kept]) for at in ("first", "end"))
         ptr = np.concatenate([[0], np.cumsum(end - first)])
@@ -156,7 +156,7 @@ class Merged:
             places=Places(np.zeros(len(kept) + 1, dtype=np.int64), *np.empty((2, 0), np.int64)),
             linear=True,
         )
-        return Component(group.compressed(), 0, [])
+        return Component(group.compressed(), 0, [], pause)
 
 
 def applies(component: Component, capacity: int) -> bool:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stagepack.heuristics.packing.exact_search import exact, portfolio, zero_slack
+from stagepack.heuristics.packing.exact_search import (
+    exact,
+    exact_state,
+    portfolio,
+    zero_slack,
+)
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
 from stagepack.heuristics.packing.exact_search.zero_slack import Merged
 from stagepack.instances.packing import LmemPacking, PackingSolution
@@ -40,6 +45,14 @@ def test_a_gap_that_may_fall_apart_is_left() -> None:
     merged = Merged(component, 7)
     sizes = [] if merged.component is None else merged.component.group.size.tolist()
     assert 5 not in sizes
+
+
+def test_merging_asks_whether_to_go_on() -> None:
+    component = only([(0, 2, 3), (0, 2, 2), (2, 3, 4), (2, 4, 1), (0, 3, 2), (3, 4, 6)])
+    search = portfolio.CanonicalPortfolio(component)
+    assert search.round(7, 0, lambda: False) == exact_state.RUNNING
+    assert search.searched == 0
+    assert search.round(7, 0, lambda: True) == exact_state.FOUND
 
 
 def _decided(instance: LmemPacking, *, merging: bool, monkeypatch: pytest.MonkeyPatch) -> Status:
