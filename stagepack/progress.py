@@ -389,6 +389,9 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         The other one; setup of the part counts as its own.
     evaluate, check, time_limit, on_bound, secondary
         As for :class:`Progress`.
+    polishing : bool
+        Whether it goes on where nothing is left to find of the other one: it ends with its clock
+        and where that is interrupted.
     """
 
     def __init__(
@@ -400,11 +403,12 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
         time_limit: float | None = None,
         on_bound: Callable[[Number, str], None] | None = None,
         secondary: Callable[[SolutionT], Number] | None = None,
+        polishing: bool = False,
     ) -> None:
         super().__init__(
             evaluate, check, time_limit=time_limit, on_bound=on_bound, secondary=secondary
         )
-        self.whole = whole
+        self.whole, self._polishing = whole, polishing
 
     @property
     def remaining(self) -> float:
@@ -413,7 +417,11 @@ class Part(Progress[SolutionT], Generic[SolutionT, WholeT]):
 
     def stop_reason(self) -> Termination | None:
         """Return why to stop: the whole run should, or the part has done what it was for."""
-        return self.whole.stop_reason() or super().stop_reason()
+        if self._polishing:
+            ended = Termination.INTERRUPTED if self.whole.interrupted else None
+        else:
+            ended = self.whole.stop_reason()
+        return ended or super().stop_reason()
 
     def _count_setup(self, seconds: float) -> None:
         super()._count_setup(seconds)

@@ -20,7 +20,7 @@ from stagepack.instances.packing import Banks
 from stagepack.methods.groups import apart as banks_apart
 from stagepack.methods.groups import searches
 from stagepack.methods.groups.explain import explain
-from stagepack.progress import Stopped
+from stagepack.progress import Progress, Stopped
 from tests.instances.groups.networks import CHIP, add, block, conv, grouping
 
 RULES = ("layerwise", "greedy-tail", "dp-first-fit", "seed-order")
@@ -278,6 +278,23 @@ def test_the_fewest_pairs_are_those_of_a_linear_model(banks: int, memory: int) -
         least += int(linear.objective) // problem.conflict_weight
     assert whole.secondary(result.solution) == least
     assert not least or f": {least}, the fewest" in result.reason
+
+
+def test_banks_are_searched_though_the_plan_is_proved_and_setup_is_that_of_the_run() -> None:
+    pairs = np.array([(0, 1)], dtype=np.int64)
+    table = GroupingSolution((0, 1), ((1, 1, 1, 1),)).timetable(crowded(2), 0)
+    problem = packing(table).replace(objective="bank-conflicts", banks=Banks(2, 2048, pairs))
+    whole = Progress[GroupingSolution](lambda _: 1, lambda _: (), time_limit=60)
+    whole.offer(GroupingSolution.from_global_memory(1), "rule")
+    whole.raise_bound(1, "rule")
+    inner = banks_apart.Fewest(problem, whole)
+    assert whole.proved
+    assert inner.keep_going()
+    with inner.setup("loading"):
+        pass
+    assert whole.setup_time == inner.setup_time > 0
+    whole.interrupt()
+    assert not inner.keep_going()
 
 
 def test_the_order_of_the_seed_beside_the_exact_placement() -> None:

@@ -17,8 +17,8 @@ import numpy as np
 
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups.placement import Offsets, place, place_by_rule
-from stagepack.instances.groups.lmem import in_place
-from stagepack.instances.groups.timesteps import STAGES, Timetable
+from stagepack.instances.groups.lmem import copies, in_place
+from stagepack.instances.groups.timesteps import STAGES, Role, Timetable
 from stagepack.instances.profile import Array
 
 ROUNDS = 8
@@ -104,8 +104,9 @@ class _Rows:
         self.table, self.positions = table, list(table.positions)
         self._turn = table.period or STAGES * table.rows
         self._free = capacity - np.array(table.load_bytes())
+        places = copies(table)
         for _, after in in_place(table):
-            life = table.buffers[after]
+            life = places[after].buffer
             self._free[life.first % self._turn] += life.lane_bytes  # not twice
         self._compute = np.array(table.compute)
         self._runs = [run for run in table.iterations if 1 in run[0]]
@@ -117,11 +118,11 @@ class _Rows:
     def _lives(self) -> tuple[list[int], list[int]]:
         """Return the bytes of what every move brings or stores, and where it is used last."""
         table = self.table
-        own = {buffer.name: buffer for buffer in table.buffers}
+        own = {buffer.of: buffer for buffer in table.buffers if buffer.role is Role.COMPUTED}
         place = {at: table.rows + k for k, at in enumerate(table.operators)}
         sizes, last = [], []
         for move, buffer in zip(table.moves, table.buffers, strict=False):
-            brought = buffer if move.load else own[move.name]  # loads come first among both
+            brought = buffer if move.load else own[move.tensor]  # loads come first among both
             used = [table.rows + move.operator]
             if move.tensor >= 0:
                 readers = table.regions.instance.tensors[move.tensor].readers

@@ -8,12 +8,13 @@ valid all the same: of equal plans the one with the fewest such pairs is preferr
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import combinations, product
 
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.lmem import copies, in_place
 from stagepack.instances.groups.solution import GroupingSolution
-from stagepack.instances.groups.timesteps import Timetable
+from stagepack.instances.groups.timesteps import Buffer, Role, Timetable
 
 
 def bank_bytes(instance: GroupingData) -> int:
@@ -68,19 +69,35 @@ def group_crossings(table: Timetable, offsets: tuple[int, ...]) -> int:
 
 
 class _Places:
-    """Copies of a group by the name of what lies there."""
+    """Copies of a group by what lies there."""
 
     def __init__(self, table: Timetable) -> None:
-        self._copies = copies(table)
-        self._named: dict[str, list[int]] = defaultdict(list)
-        for at, copy in enumerate(self._copies):
-            self._named[copy.buffer.name].append(at)
+        self._copies: dict[Buffer, list[int]] = defaultdict(list)
+        self._tensors: dict[int, list[Buffer]] = defaultdict(list)
+        self._others: dict[int, list[Buffer]] = defaultdict(list)
+        for at, copy in enumerate(copies(table)):
+            self._copies[copy.buffer].append(at)
+        for buffer in table.buffers:
+            own = self._others if buffer.role in (Role.WEIGHTS, Role.WORKING) else self._tensors
+            own[buffer.of].append(buffer)
 
-    def at(self, name: str, position: int) -> list[int]:
-        """Return the copies of a buffer, or of what came back of it, that live at a position."""
-        known = self._named[name] + self._named[f"{name}'"]
-        buffers = [(at, self._copies[at].buffer) for at in known]
-        return [at for at, buffer in buffers if buffer.first <= position <= buffer.last]
+    def of(self, buffer: Buffer) -> list[int]:
+        """Return the copies of a buffer."""
+        return self._copies[buffer]
+
+    def tensor(self, tensor: int, position: int) -> list[int]:
+        """Return the copies of a tensor, or of what came back of it, that live at a position."""
+        return [
+            at
+            for buffer in self._tensors[tensor]
+            if buffer.first <= position <= buffer.last
+            for at in self._copies[buffer]
+        ]
+
+    def operands(self, operator: int, reads: Sequence[int], position: int) -> set[int]:
+        """Return the copies that an operator reaches at its position."""
+        found = {at for tensor in (operator, *reads) for at in self.tensor(tensor, position)}
+        return found | {at for buffer in self._others[operator] for at in self._copies[buffer]}
 
 
 def _row(table: Timetable, position: int) -> int:
@@ -89,26 +106,22 @@ def _row(table: Timetable, position: int) -> int:
 
 def _used(table: Timetable) -> dict[int, set[int]]:
     """Return the copies that the operator of every row reads and writes."""
-    instance, places = table.regions.instance, _Places(table)
-    found = {}
-    for k, at in enumerate(table.operators):
-        operator, position = instance.operators[at], table.rows + k
-        names = [instance.tensors[tensor].name for tensor in (at, *instance.reads[at])]
-        names += [f"{operator.name}.w{number}" for number in range(len(operator.weights))]
-        names.append(f"{operator.name}.buffer")
-        found[_row(table, position)] = {
-            copy for name in names for copy in places.at(name, position)
-        }
-    return found
+    reads, places = table.regions.instance.reads, _Places(table)
+    return {
+        _row(table, table.rows + k): places.operands(at, reads[at], table.rows + k)
+        for k, at in enumerate(table.operators)
+    }
 
 
 def _moved(table: Timetable) -> dict[int, set[int]]:
     """Return the copies that are loaded or stored in every row."""
-    instance, places = table.regions.instance, _Places(table)
+    places = _Places(table)
     found: dict[int, set[int]] = defaultdict(set)
-    moving = [(move.name, at) for move, at in zip(table.moves, table.positions, strict=True)]
+    # Loads come first among moves and among buffers.
+    for number, (move, at) in enumerate(zip(table.moves, table.positions, strict=True)):
+        moved = places.of(table.buffers[number]) if move.load else places.tensor(move.tensor, at)
+        found[_row(table, at)].update(moved)
     for tensor, store, load in table.spills:
-        moving += [(instance.tensors[tensor].name, at) for at in (store, load)]
-    for name, position in moving:
-        found[_row(table, position)].update(places.at(name, position))
+        for at in (store, load):
+            found[_row(table, at)].update(places.tensor(tensor, at))
     return found

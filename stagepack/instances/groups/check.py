@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.lmem import Copy, copies, in_place
-from stagepack.instances.groups.operators import AXES, compute_cycles
-from stagepack.instances.groups.regions import dealt
+from stagepack.instances.groups.operators import AXES, C, H, N, W, compute_cycles
+from stagepack.instances.groups.regions import dealt, too_few
 from stagepack.instances.groups.solution import GroupingSolution
 from stagepack.instances.groups.taps import needed_along
 from stagepack.instances.groups.timesteps import STAGES, Timetable, nearest
@@ -115,18 +115,16 @@ def _shape_violations(instance: GroupingData, solution: GroupingSolution) -> Ite
 
 def _too_small(instance: GroupingData, solution: GroupingSolution, group: int) -> str:
     """Return which tensor has fewer values on an axis than ranges are wanted, or ""."""
-    n, c, h, w = solution.slices[group]
     own = set(solution.operators(group))
     for at in solution.operators(group):
         tensor = instance.tensors[at]
         inside = tensor.readers and all(reader in own for reader in tensor.readers)
         if inside and at not in instance.kept:
             continue
-        for letter, size, parts in zip(
-            "NCHW", (*tensor.shape[:2], *tensor.shape[3:]), (n, c, h, w), strict=True
-        ):
+        for axis, parts in zip((N, C, H, W), solution.slices[group], strict=True):
+            size = tensor.shape[axis]
             if size < parts:
-                return f"{letter} of {tensor.name} is {size:,}, no {parts:,} ranges"
+                return too_few(tensor.name, size, axis, parts)
     return ""
 
 

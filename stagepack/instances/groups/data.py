@@ -36,8 +36,8 @@ HALF = 0.5
 
 SAMPLING = {"interpolation": Interpolation.LINEAR, "coordinates": Coordinates.HALF_PIXEL}
 LATER = {"timesteps": Timesteps.NEAREST, "order": Order.GIVEN, "rates": {}, **SAMPLING}
-"""Fields that came when some instances had fingerprints, and what is usual in them: where a field
-says that, fingerprints leave it out and stay as they were."""
+"""Younger fields, and their defaults.  A fingerprint leaves out a field with its default, so that
+instances from before the field keep theirs."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

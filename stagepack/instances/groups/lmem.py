@@ -5,9 +5,10 @@ Lanes are alike, so one of them stands for all; addresses are bytes within a lan
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
-from stagepack.instances.groups.timesteps import Buffer, Timetable
+from stagepack.instances.groups.timesteps import Buffer, Role, Timetable
 from stagepack.instances.packing import LmemPacking
 
 
@@ -46,19 +47,25 @@ def in_place(table: Timetable) -> tuple[tuple[int, int], ...]:
     room.
     """
     instance, places = table.regions.instance, copies(table)
-    at_name = {copy.name: at for at, copy in enumerate(places)}
+    times = Counter(copy.buffer for copy in places)
+    single = {
+        (copy.buffer.role, copy.buffer.of): at
+        for at, copy in enumerate(places)
+        if times[copy.buffer] == 1
+    }
+    away = {move.tensor for move in table.moves if not move.load}
+    away |= {spill.tensor for spill in table.spills}
     found = []
     for k, at in enumerate(table.operators):
-        operator = instance.operators[at]
         if not instance.overwrites(at):
             continue
-        before, after = at_name.get(operator.inputs[0]), at_name.get(operator.name)
+        first = instance.reads[at][0]
+        before = single.get((Role.LOADED, first), single.get((Role.COMPUTED, first)))
+        after = single.get((Role.COMPUTED, at))
         if before is None or after is None:
             continue
         old, new = places[before].buffer, places[after].buffer
-        leaves = old.name in {move.name for move in table.moves if not move.load}
-        leaves |= old.name in {instance.tensors[spill.tensor].name for spill in table.spills}
-        dies = old.last == table.rows + k and not old.resident and not leaves
+        dies = old.last == table.rows + k and not old.resident and first not in away
         once = not table.period or new.last - old.first < table.period
         if dies and once and old.lane_bytes == new.lane_bytes:
             found.append((before, after))

@@ -71,6 +71,18 @@ def share(size: int, parts: int, at: int) -> Range:
     return at * least + min(at, longer), least + (at < longer)
 
 
+def too_few(name: str, size: int, axis: int, parts: int) -> str:
+    """Return how to say that a tensor cannot be cut into so many ranges on an axis.
+
+    Parameters
+    ----------
+    name : str
+    size, axis, parts : int
+    """
+    along = AXES[axis].upper()
+    return f"{name} has {size:,} values along {along}, too few for {parts:,} ranges"
+
+
 class Regions:
     """The ranges of all tensors of a group that its slices compute or load.
 
@@ -173,9 +185,7 @@ class Regions:
             short = [t for t in self.stored if instance.tensors[t].shape[axis] < parts]
             if short:
                 tensor = instance.tensors[short[0]]
-                found.append(
-                    f"{letter} of {tensor.name} is {tensor.shape[axis]:,}, no {parts:,} ranges"
-                )
+                found.append(too_few(tensor.name, tensor.shape[axis], axis, parts))
                 continue
             for at in self.operators:
                 operator = instance.operators[at]

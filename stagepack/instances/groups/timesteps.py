@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
@@ -73,11 +74,36 @@ class Spill(NamedTuple):
     load: int
 
 
+class Role(StrEnum):
+    """What lies in a buffer."""
+
+    WEIGHTS = "weights"
+    LOADED = "loaded"
+    COMPUTED = "computed"
+    WORKING = "working bytes"
+    SPILLED = "spilled"
+
+
 @dataclass(frozen=True)
 class Buffer:
-    """Bytes in every lane that are alive from one position to another, both included."""
+    """Bytes in every lane that are alive from one position to another, both included.
+
+    Attributes
+    ----------
+    name : str
+        For people: inputs may be called like a weight.
+    role : Role
+        ``SPILLED`` is what came back.
+    of : int
+        The tensor; of weights and working bytes the operator.
+    lane_bytes, first, last : int
+    resident : bool
+        Whether it stays for all slices.
+    """
 
     name: str
+    role: Role
+    of: int
     lane_bytes: int
     first: int
     last: int
@@ -250,7 +276,7 @@ class Timetable:
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
-        """What takes room: what is loaded, what is computed, working bytes, what comes back."""
+        """What takes room: loads in the order of `moves`, computed, working, what comes back."""
         regions, instance = self.regions, self.regions.instance
         place = {at: k for k, at in enumerate(self.operators)}
         rows = self.rows
@@ -266,33 +292,33 @@ class Timetable:
             read = [rows + place[at] for at in instance.tensors[tensor].readers if at in place]
             return read + ([stored[tensor]] if tensor in stored else [])
 
-        def alive(name: str, nbytes: int, first: int, tensor: int, resident: bool) -> Buffer:
-            used = uses(tensor)
+        def alive(role: Role, nbytes: int, first: int, tensor: int, resident: bool) -> Buffer:
+            used, name = uses(tensor), instance.tensors[tensor].name
             spill = away.get(tensor)
             if spill is None:
-                return Buffer(name, nbytes, first, max([first, *used]), resident)
-            late = [at for at in used if at > spill.load]
-            back.append(Buffer(f"{name}'", nbytes, spill.load, max([spill.load, *late])))
-            return Buffer(name, nbytes, first, spill.store)
+                return Buffer(name, role, tensor, nbytes, first, max([first, *used]), resident)
+            last = max([spill.load, *(at for at in used if at > spill.load)])
+            back.append(Buffer(f"{name}'", Role.SPILLED, tensor, nbytes, spill.load, last))
+            return Buffer(name, role, tensor, nbytes, first, spill.store)
 
         for move, position in zip(self.moves, self.positions, strict=True):
             if not move.load:
                 continue
+            size, stays = move.lane_bytes, move.resident
             if move.tensor < 0:
-                own = rows + move.operator
-                loaded.append(Buffer(move.name, move.lane_bytes, position, own, move.resident))
+                own, of = rows + move.operator, self.operators[move.operator]
+                loaded.append(Buffer(move.name, Role.WEIGHTS, of, size, position, own, stays))
             else:
-                loaded.append(
-                    alive(move.name, move.lane_bytes, position, move.tensor, move.resident)
-                )
+                loaded.append(alive(Role.LOADED, size, position, move.tensor, stays))
         written, working = [], []
         for k, at in enumerate(self.operators):
             operator, part = instance.operators[at], regions.part(at)
             nbytes = instance.chip.lane_bytes(part, operator.dtype_bytes)
-            written.append(alive(operator.name, nbytes, rows + k, at, False))
+            written.append(alive(Role.COMPUTED, nbytes, rows + k, at, False))
             if operator.buffer:
                 size = buffer_bytes(operator, part, instance.chip)
-                working.append(Buffer(f"{operator.name}.buffer", size, rows + k, rows + k))
+                name, own = f"{operator.name}.buffer", rows + k
+                working.append(Buffer(name, Role.WORKING, at, size, own, own))
         return tuple(loaded + written + working + back)
 
     def load_bytes(self) -> list[int]:

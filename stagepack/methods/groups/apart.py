@@ -25,7 +25,7 @@ from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE, run_model
-from stagepack.progress import Progress, Stopped
+from stagepack.progress import Part, Progress, Stopped
 from stagepack.result import Termination
 
 PART, USUAL = 0.1, 20.0
@@ -44,8 +44,8 @@ class Apart(NamedTuple):
     least: int
 
 
-class Inside(Progress[PackingSolution]):
-    """A run of the model of a group within a run of the method, which has the clock.
+class Fewest(Part[PackingSolution, GroupingSolution]):
+    """A run of the model of a group, for the fewest pairs in one bank, within a run of the method.
 
     Parameters
     ----------
@@ -56,14 +56,8 @@ class Inside(Progress[PackingSolution]):
     """
 
     def __init__(self, problem: LmemPacking, whole: Progress[GroupingSolution]) -> None:
-        super().__init__(problem.evaluate, problem.check)
-        self._problem, self._whole = problem, whole
-        self._weight = problem.conflict_weight
-
-    @property
-    def remaining(self) -> float:
-        """Seconds left of the whole run."""
-        return self._whole.remaining
+        super().__init__(whole, problem.evaluate, problem.check, polishing=True)
+        self._problem, self._weight = problem, problem.conflict_weight
 
     @property
     def least(self) -> int:
@@ -178,7 +172,7 @@ def _exactly(
     engine = solvers.engine("cp-sat")
     banks = Banks(instance.chip.banks, bank_bytes(instance), pairs)
     problem = packing(table).replace(objective="bank-conflicts", banks=banks)
-    inner = Inside(problem, progress)
+    inner = Fewest(problem, progress)
 
     def infeasible() -> None:
         raise CheckError("the banks of a group have no addresses, although some are known")

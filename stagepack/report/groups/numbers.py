@@ -17,16 +17,16 @@ from typing import NamedTuple
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.check import alone_row
 from stagepack.instances.groups.lmem import Copy, copies
-from stagepack.instances.groups.timesteps import STAGES, Timetable
+from stagepack.instances.groups.timesteps import STAGES, Role, Timetable
 from stagepack.report import format as as_text
 from stagepack.report.style import tint
 
 ROLES = {
-    "weights": "#99ddff",
-    "loaded": "#77aadd",
-    "computed": "#eedd88",
-    "working bytes": "#c9ced6",
-    "spilled": "#bbcc33",
+    str(Role.WEIGHTS): "#99ddff",
+    str(Role.LOADED): "#77aadd",
+    str(Role.COMPUTED): "#eedd88",
+    str(Role.WORKING): "#c9ced6",
+    str(Role.SPILLED): "#bbcc33",
 }
 """Colours of what lies in local memory, in the order of the legend."""
 WORK = {"compute": "#eedd88", "load": "#77aadd", "store": "#ee8866"}
@@ -328,15 +328,11 @@ def _boxes(
     places = copies(table)
     if len(offsets) != len(places):
         return
-    instance, period = table.regions.instance, table.period
-    role = {instance.operators[at].name: "computed" for at in table.operators}
-    role |= {m.name: "weights" if m.tensor < 0 else "loaded" for m in table.moves if m.load}
-    role |= {f"{instance.tensors[spill.tensor].name}'": "spilled" for spill in table.spills}
     for copy, offset in zip(places, offsets, strict=True):
-        for start, end in _pieces(copy, period):
+        for start, end in _pieces(copy, table.period):
             yield Box(
                 copy.name,
-                role.get(copy.buffer.name, "working bytes"),
+                str(copy.buffer.role),
                 number,
                 left + start - first,
                 left + end - first,

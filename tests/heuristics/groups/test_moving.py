@@ -11,9 +11,10 @@ from stagepack.heuristics.groups.moving import hidden, settled
 from stagepack.heuristics.groups.network import cuts
 from stagepack.heuristics.groups.placement import place_by_rule
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.regions import Regions
+from stagepack.instances.groups.lmem import copies, in_place
+from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
-from tests.instances.groups.networks import networks
+from tests.instances.groups.networks import CHIP, block, networks
 
 
 def yes() -> bool:
@@ -64,6 +65,13 @@ def test_rows_that_are_full_get_no_fuller(
     capacity = max(before) * percent // 100
     after = Timetable(table.regions, hidden(table, capacity, yes)).load_bytes()
     assert all(new <= max(old, capacity) for old, new in zip(before, after, strict=True))
+
+
+def test_what_is_written_over_is_found_behind_buffers_that_are_there_twice() -> None:
+    table = Timetable(Regions(block(), range(3), Cut(h=4)))
+    assert len(copies(table)) > len(table.buffers)
+    assert max(after for _, after in in_place(table)) >= len(table.buffers)
+    assert len(hidden(table, CHIP.memory, yes)) == len(table.moves)
 
 
 def test_transfers_of_squeezenet_hide_as_far_as_they_can() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from stagepack.instances.groups import GroupingSolution
+import msgspec
+import pytest
+
+from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.banks import bank_conflicts, bank_pairs
-from stagepack.instances.groups.lmem import copies
+from stagepack.instances.groups.lmem import copies, in_place
 from tests.instances.groups.networks import CHIP, block
 
 PLAN = GroupingSolution((0, 3), ((1, 1, 1, 1),))
@@ -39,3 +42,31 @@ def test_pairs_in_one_bank_are_counted() -> None:
     plan = PLAN.with_group(0, (), (), tuple(place[name] for name in names))
     assert bank_conflicts(whole, plan) == 1  # x and the weights of a
     assert whole.secondary(plan) == 1
+
+
+@pytest.mark.parametrize("name", ["a.w0", "b.w0", "a.buffer", "a'", "b#0"])
+@pytest.mark.parametrize("cut", [(1, 1, 1, 1), (1, 1, 4, 1)])
+def test_names_do_not_matter(name: str, cut: tuple[int, ...]) -> None:
+    plan = GroupingSolution((0, 3), (cut,))
+    table = plan.timetable(block(), 0)
+    for old in "xb":
+        other = plan.timetable(_renamed(block(), old, name), 0)
+        assert in_place(other) == in_place(table) != ()
+        assert bank_pairs(other) == bank_pairs(table)
+
+
+def _renamed(whole: LayerGrouping, old: str, new: str) -> LayerGrouping:
+    """Return a network in which one tensor is called otherwise."""
+    names = {old: new}
+
+    def called(name: str) -> str:
+        return names.get(name, name)
+
+    return whole.replace(
+        operators=[
+            msgspec.structs.replace(op, name=called(op.name), inputs=tuple(map(called, op.inputs)))
+            for op in whole.operators
+        ],
+        inputs=[msgspec.structs.replace(one, name=called(one.name)) for one in whole.inputs],
+        outputs=list(map(called, whole.outputs)),
+    )

@@ -22,7 +22,7 @@ from stagepack.instances.groups import (
 from stagepack.instances.groups.check import _overlaps
 from stagepack.instances.groups.lmem import Copy, copies, in_place
 from stagepack.instances.groups.operators import H, reads
-from stagepack.instances.groups.timesteps import Buffer
+from stagepack.instances.groups.timesteps import Buffer, Role
 from tests.instances.groups.networks import CHIP, add, block, conv, grouping, stacked
 
 
@@ -52,7 +52,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("slices", {"slices": ()}, "0 entries for 1 groups"),
     ("slices", {"slices": ((1, 1, 2),)}, "give four counts"),
     ("slices", {"slices": ((1, 1, 0, 1),)}, "at least 1"),
-    ("slices", {"slices": ((1, 1, 9, 1),)}, "H of s is 8, no 9 ranges"),
+    ("slices", {"slices": ((1, 1, 9, 1),)}, "s has 8 values along H, too few for 9 ranges"),
     ("slices", {"slices": ((1, 1, 8, 8),)}, "64 slices, of 16"),
     ("alone", {"slices": ((),)}, "a cannot run from global memory"),
     ("order", {"order": (0, 1)}, "must name each of the 3 operators once"),
@@ -283,7 +283,7 @@ def places(draw: Any) -> tuple[list[Copy], list[int], int]:
     for at in range(draw(st.integers(0, 7))):
         start = draw(st.integers(0, 4))
         rows = draw(st.integers(1, period or 6))
-        buffer = Buffer(f"b{at}", draw(st.integers(0, 4)), 0, 0)
+        buffer = Buffer(f"b{at}", Role.COMPUTED, at, draw(st.integers(0, 4)), 0, 0)
         found.append(Copy(buffer, buffer.name, start, rows))
     return found, draw(st.lists(st.integers(0, 9), min_size=7, max_size=7)), period
 
