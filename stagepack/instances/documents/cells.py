@@ -1,7 +1,7 @@
 """Tables of comma-separated cells, a million lines in a second: arrays instead of objects.
 
-Separators are found in the bytes all at once; a column of integers is read digit by digit over
-all lines.  Cells are never quoted: a comma ends a cell.
+Separators are found in the bytes all at once; a column of integers is read eight digits at a time
+over all lines.  Cells are never quoted: a comma ends a cell.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 
 COMMA, NEWLINE, MINUS, ZERO = b",\n-0"
+BLANKS = b" \t\r"
 MOST_DIGITS = 19  # such numbers fit 64 bits
+
+WORD = 8
+"""Bytes that are read as one number of 64 bits, the first of them the lowest."""
+
+ALL = np.uint64(0x0101010101010101)
+"""A one in each byte of a word."""
+
+POWERS = 10 ** np.arange(WORD + 1, dtype=np.uint64)
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,7 @@ class Cells:
     names : tuple of str
         The header, in small letters.
     data : ndarray of uint8
-        All bytes.
+        All bytes, and a word of nothing behind them.
     start, end : ndarray of int64, shape (lines, columns)
         Cell (i, j) is data[start[i, j] : end[i, j]], without blanks around it.
     line : ndarray of int64, shape (lines,)
@@ -50,15 +59,15 @@ class Cells:
         InputError
             Naming the line that has another number of cells than the header.
         """
-        if not content.endswith(b"\n"):
-            content += b"\n"
+        content += bytes(WORD) if content.endswith(b"\n") else b"\n" + bytes(WORD)
         data = np.frombuffer(content, dtype=np.uint8)
         end = np.flatnonzero((data == COMMA) | (data == NEWLINE))
         last = np.flatnonzero(data[end] == NEWLINE)  # the last cell of each line
         start = np.empty_like(end)
         start[0] = 0
         start[1:] = end[:-1] + 1
-        _trim(data, start, end)
+        if any(blank in content for blank in BLANKS):
+            _trim(data, start, end)
         first = np.empty_like(last)
         first[0] = 0
         first[1:] = last[:-1] + 1
@@ -73,13 +82,15 @@ class Cells:
                 field=f"line {at + 1}",
                 remedy="separate the cells by commas, one for each column",
             )
-        cell = first[line][:, None] + np.arange(columns)
-        start, end = start[cell], end[cell]
+        if not filled.all():
+            kept = np.repeat(filled, count)
+            start, end = start[kept], end[kept]
+        begins, ends = start.reshape(-1, columns), end.reshape(-1, columns)
         names = (
             content[a:b].decode().lower()
-            for a, b in zip(start[0].tolist(), end[0].tolist(), strict=True)
+            for a, b in zip(begins[0].tolist(), ends[0].tolist(), strict=True)
         )
-        return cls(tuple(names), data, start[1:], end[1:], line[1:] + 1)
+        return cls(tuple(names), data, begins[1:], ends[1:], line[1:] + 1)
 
     def __len__(self) -> int:
         return len(self.line)
@@ -110,12 +121,11 @@ class Cells:
         length = end - start
         value = np.zeros(len(start), dtype=np.uint64)
         fine = (length > 0) & (length <= MOST_DIGITS)
-        for position in range(min(int(length.max()), MOST_DIGITS)):
-            more = position < length
-            # Past the end of a cell any byte will do; it does not count.
-            digit = self.data[np.where(more, start + position, 0)] - np.uint8(ZERO)
-            fine &= (digit < 10) | ~more
-            value = np.where(more, value * np.uint64(10) + digit, value)
+        for position in range(0, min(int(length.max()), MOST_DIGITS), WORD):
+            digits, correct = _digits(self.data, np.minimum(start + position, end), end)
+            count = np.clip(length - position, 0, WORD)
+            value = value * POWERS[count] + digits
+            fine &= correct
         fine &= value < LARGEST
         number = value.astype(np.int64)
         number[negative] *= -1
@@ -155,12 +165,28 @@ class Cells:
             )
 
 
+def _digits(data: Array, start: Array, end: Array) -> tuple[Array, Array]:
+    """Return the numbers of up to eight digits that begin at `start`, and whether they are such.
+
+    All digits of a word are looked at together, then joined to pairs, fours and eight (Lemire 2018,
+    Quickly parsing eight digits).
+    """
+    words = np.ndarray(len(data) - WORD + 1, "<u8", data, strides=(1,))  # one from each byte on
+    word = words[start] ^ ALL * np.uint64(ZERO)
+    word <<= np.uint64(8) * np.maximum(WORD - (end - start), 0).astype(np.uint64)  # zeros before
+    correct = ((word + ALL * np.uint64(0x76)) | word) & ALL * np.uint64(0x80) == 0
+    for half, base in ((8, 10), (16, 100), (32, 10_000)):
+        odd = ~np.uint64(0) // (np.uint64(1 << half) + np.uint64(1))
+        word = (word & odd) * np.uint64(base) + (word >> np.uint64(half) & odd)
+    return word, correct
+
+
 def _trim(data: Array, start: Array, end: Array) -> None:
     """Take blanks off the cells, in place."""
     for edge, step, side in ((end, -1, -1), (start, 1, 0)):
         todo = np.flatnonzero(end > start)
         while len(todo):
             byte = data[edge[todo] + side]
-            todo = todo[(byte == ord(" ")) | (byte == ord("\t")) | (byte == ord("\r"))]
+            todo = todo[np.isin(byte, list(BLANKS))]
             edge[todo] += step
             todo = todo[end[todo] > start[todo]]

@@ -158,10 +158,10 @@ def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[in
     InputError
         For an index of no buffer.
     """
-    root = list(range(n))
+    root: dict[int, int] = {}
 
     def find(index: int) -> int:
-        while root[index] != index:
+        while root.setdefault(index, index) != index:
             root[index] = root[root[index]]
             index = root[index]
         return index

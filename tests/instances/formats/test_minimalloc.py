@@ -302,6 +302,14 @@ def test_columns_of_integers(rows: list[list[int]], end: str) -> None:
         assert cells.texts(column) == [str(row[column]) for row in rows]
 
 
+@pytest.mark.parametrize("at", [0, 6, 7, 8, 15, 16])
+def test_what_is_no_digit_is_found_wherever_it_stands(at: int) -> None:
+    for other in set(map(chr, range(256))) - set("0123456789,\n \t\r-"):
+        table = Cells.of(f"a\n{'1' * at}{other}{'1' * (16 - at)}\n".encode())
+        with pytest.raises(InputError, match="is no integer"):
+            table.integers(0)
+
+
 def test_a_million_lines(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     n = 1_000_000
