@@ -6,6 +6,9 @@ limit is what the best partition known is worth; the sweep lowers it, and where 
 that partition is proved the best.  Where two loads count apart, :mod:`.pairs` asks for limits on
 the first one.
 
+Stages are grown block by block, but under `sum` only as long as looking at all pairs of ideals
+between which a stage may lie would take: that is then done for the rest (:mod:`.spans_kernels`).
+
 Memory is linear in the number of ideals and of blocks that may come next in each; beyond
 `MOST_BYTES` the search gives up.  Source: own work, after Tarnawski et al. (NeurIPS 2020).
 """
@@ -18,18 +21,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph.stage_kernels import FAR, SLACK, WORK, unmarked
+from stagepack.heuristics.graph.stage_kernels import FAR, SLACK, SUM, WORK, unmarked
 from stagepack.heuristics.graph.staging import Found, Staging
 from stagepack.instances.profile import Array
 
 if TYPE_CHECKING:
     from stagepack.heuristics.graph.ideals_kernels import Cells, Ideals
+    from stagepack.heuristics.graph.spans_kernels import Spans
 
 CHUNK = 3_000_000
 """Elementary steps between two looks at the clock: less than 0.1 s."""
-LISTED, SWEPT, COPIED = 2.0e-8, 1.0e-8, 4e-9
-"""Seconds of one where ideals are listed, where stages are added, and of a number that is copied,
-in runs that are limited by work."""
+LISTED, SWEPT, PAIRED, COPIED, SORTED = 2.0e-8, 1.0e-8, 8e-9, 4e-9, 1e-7
+"""Seconds of one where ideals are listed, where stages are grown, where pairs of ideals are looked
+at, of a number that is copied, and of one that is sorted, in runs that are limited by work."""
+GROWN = 100_000
+"""Elementary steps in which stages are grown, at least,"""
+STEPS_OF_PAIR = 0.03
+"""and for each pair of ideals between which they may lie."""
 MOST_BYTES = 3 * 2**29
 """Of ideals and cells together,"""
 CELL = 18
@@ -55,6 +63,8 @@ class Lattice:
     staging : Staging
     pause : callable
         Called between chunks of work; what it raises ends the search.
+    grown : int
+        Elementary steps in which stages are grown, at least, before pairs of ideals are looked at.
 
     Raises
     ------
@@ -62,10 +72,11 @@ class Lattice:
         When they take more than `MOST_BYTES`.
     """
 
-    def __init__(self, staging: Staging, pause: Callable[[], object]) -> None:
+    def __init__(self, staging: Staging, pause: Callable[[], object], grown: int = GROWN) -> None:
         from stagepack.heuristics.graph import ideals_kernels
 
         self.staging = staging
+        self._grown = grown
         self._kernels = ideals_kernels
         self._pause = pause
         n, nets = staging.n, len(staging.blocks.cost)
@@ -170,10 +181,11 @@ class Lattice:
         least_work = np.zeros(staging.columns - WORK, dtype=np.int64)
         for array in self._cut:
             array[:] = 0
-        while True:
+        left = self._patience(cells)
+        while left > 0:
             done = kernels.sweep(
                 state,
-                CHUNK,
+                min(CHUNK, left),
                 self.count,
                 staging.blocks,
                 staging.automaton.ways,
@@ -191,7 +203,84 @@ class Lattice:
             effort.spend(SWEPT * state[kernels.SWEPT])
             if done:
                 return self._found(cells)
+            left -= int(state[kernels.SWEPT])
             self._pause()
+        if state[kernels.BRANCH] >= 0:
+            state[kernels.IDEAL] -= 1  # its stages are looked at anew
+        self._look_at_pairs(state, cells, live, reached, limits, least_work)
+        return self._found(cells)
+
+    def _patience(self, cells: Cells) -> int:
+        """Return elementary steps in which to grow stages before pairs of ideals are looked at."""
+        staging = self.staging
+        bits = staging.n + len(staging.blocks.cost)
+        if staging.mode != SUM or len(cells.state) * bits // 8 > MOST_BYTES // 4:
+            return FAR
+        many = np.bincount(cells.state, minlength=staging.automaton.states).astype(np.float64)
+        pairs = float(many[staging.automaton.source] @ many[staging.automaton.ways.target]) / 2
+        return max(self._grown, int(STEPS_OF_PAIR * pairs))
+
+    def _look_at_pairs(self, state: Array, cells: Cells, *scratch: Array) -> None:
+        """Go on adding stages between pairs of ideals."""
+        from stagepack.heuristics.graph import spans_kernels
+
+        staging, done = self.staging, False
+        spans = self._spans(cells)
+        while not done:
+            done = spans_kernels.sweep_spans(
+                state,
+                CHUNK,
+                self.count,
+                staging.blocks,
+                staging.automaton.ways,
+                staging.rooms,
+                self._ideals,
+                cells,
+                spans,
+                *scratch,
+            )
+            effort.spend(PAIRED * state[self._kernels.SWEPT])
+            self._pause()
+
+    def _spans(self, cells: Cells) -> Spans:
+        """Return what tells the price of stages between two ideals."""
+        from stagepack.heuristics.graph import spans_kernels
+
+        staging, done = self.staging, False
+        n, nets, classes = staging.n, len(staging.blocks.cost), len(staging.blocks.pays)
+        held = np.diff(cells.first) > 0
+        rows = int(held.sum()) + 1
+        words = [1 + bits // spans_kernels.BITS for bits in (n, nets)]
+        net_first, net = staging.nets
+        spans = spans_kernels.Spans(
+            row=np.repeat(np.cumsum(held) - 1, np.diff(cells.first)).astype(np.int32),
+            layer_first=np.searchsorted(
+                np.sort(cells.state), np.arange(staging.automaton.states + 1)
+            ),
+            layer=np.empty((classes, len(cells.state)), np.int64),
+            member=np.zeros((rows, words[0]), np.int64),
+            crossing=np.zeros((rows, words[1]), np.int64),
+            work=np.zeros((classes, rows), np.int64),
+            barred=np.zeros((classes, rows), np.int64),
+            size=np.zeros(rows, np.int64),
+            stash=np.zeros(rows, np.int64),
+            traffic=np.zeros(rows, np.int64),
+            inside=np.zeros(nets, np.int32),
+            net_first=net_first,
+            net=net,
+        )
+        state, path = np.zeros(3, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
+        while not done:
+            done = spans_kernels.write_rows(
+                state, CHUNK, self.count, staging.blocks, self._ideals, cells, spans, path
+            )
+            effort.spend(LISTED * self.count)
+            self._pause()
+        for c, work in enumerate(spans.work):
+            spans.layer[c] = np.lexsort((work[spans.row], cells.state))
+            effort.spend(SORTED * len(cells.state))
+            self._pause()
+        return spans
 
     def _cells(self, limits: Array) -> Cells:
         """Return the cells of partitions within limits, without values."""

@@ -288,6 +288,26 @@ def _look_beyond(count: int, ideals: Ideals, cells: Cells) -> None:
 
 
 @step
+def find_live(state: Array, cells: Cells, live: Array) -> None:
+    """Write the cells of an ideal that stages are added to.
+
+    Parameters
+    ----------
+    state : ndarray of int64
+        See above.
+    cells : Cells
+    live : ndarray of int64, shape (states,)
+        Where the kernel writes.
+    """
+    s = state[IDEAL]
+    state[LIVE] = 0
+    for cell in range(cells.first[s], cells.first[s + 1]):
+        if cells.value[cell] < state[LIMIT]:
+            live[state[LIVE]] = cell
+            state[LIVE] += 1
+
+
+@step
 def _next_ideal(
     state: Array,
     blocks: Blocks,
@@ -305,15 +325,12 @@ def _next_ideal(
     if s > 0:
         shift(blocks, cut, ideals.last[s], 1)
     path[length] = s
-    state[IDEAL], state[PATH], state[LIVE] = s, length + 1, 0
-    for cell in range(cells.first[s], cells.first[s + 1]):
-        if cells.value[cell] < state[LIMIT]:
-            live[state[LIVE]] = cell
-            state[LIVE] += 1
+    state[IDEAL], state[PATH] = s, length + 1
+    find_live(state, cells, live)
 
 
 @step
-def _look_ahead(
+def look_ahead(
     state: Array,
     count: int,
     blocks: Blocks,
@@ -326,7 +343,13 @@ def _look_ahead(
     limits: Array,
     least_work: Array,
 ) -> None:
-    """Write where the next stage can lead, and how much it has to compute for that."""
+    """Write where the next stage can lead, and how much it has to compute for that.
+
+    Parameters
+    ----------
+    state, count, blocks, ways, rooms, ideals, cells, live, reached, limits, least_work
+        See :func:`sweep`.
+    """
     limits[0], limits[1], limits[2] = state[LIMIT] - 1, state[FIRST_LIMIT], 1
     state[WANTED] = 0
     for index in range(state[LIVE]):
@@ -443,7 +466,7 @@ def sweep(
             _next_ideal(state, blocks, ideals, cells, cut, path, live)
             budget -= 10
             if state[LIVE] > 0:
-                _look_ahead(
+                look_ahead(
                     state,
                     count,
                     blocks,

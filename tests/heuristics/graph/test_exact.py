@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from unittest import mock
 
@@ -193,6 +194,61 @@ def test_lattice_of_a_wide_graph_gives_up(monkeypatch: pytest.MonkeyPatch) -> No
     wide = GraphPartition.from_edges(18, [], time=[1] * 18, accelerators=3)
     with pytest.raises(ideals.TooManyError, match="too much memory"):
         Proof(wide)
+
+
+@given(seed=st.integers(0, 2**31), grown=st.sampled_from([1, 40]))
+@settings(max_examples=250, deadline=None)
+def test_pairs_of_ideals_and_stages_that_grow_give_the_same(seed: int, grown: int) -> None:
+    """Wherever the search goes over from the one to the other, as if both priced every stage."""
+    from stagepack.heuristics.graph import ideals
+
+    rng = np.random.default_rng(seed)
+    options = {"objective": Objective.SUM, "contiguous": True, "bandwidth": 1}
+    instance = random_instance(rng, int(rng.integers(4, 12)), **options)
+    compact = Compact.of(instance)
+    staging = Staging.of(compact)
+    if homeless(compact):
+        return
+    best = ideals.Lattice(staging, go_on, grown=FAR).best(FAR)
+    with mock.patch.object(ideals, "STEPS_OF_PAIR", 0):
+        lattice = ideals.Lattice(staging, go_on, grown=grown)
+        for limit in (FAR, *(() if best is None else (best.whole + 1, best.whole))):
+            found = lattice.best(limit)
+            if best is None or limit == best.whole:
+                assert found is None
+                continue
+            assert found is not None
+            assert found.whole == best.whole
+            solution = staging.solution(found)
+            assert instance.check(solution) == ()
+            assert float(instance.evaluate(solution)) == pytest.approx(
+                float(compact.value(found.whole))
+            )
+
+
+def test_pairs_of_ideals_prove_branches_whose_stages_have_many_ideals_within() -> None:
+    """Growing each stage through all ideals in between takes several times the work."""
+    from stagepack.heuristics import effort
+    from stagepack.heuristics.graph import ideals
+
+    rng = np.random.default_rng(0)
+    edges, end = list[tuple[int, int]](), 0
+    for _ in range(4):
+        join = end + 22
+        for branch in range(3):
+            path = [end, *range(end + 1 + 7 * branch, end + 8 + 7 * branch), join]
+            edges += itertools.pairwise(path)
+        end = join
+    n = end + 1
+    instance = GraphPartition.from_edges(
+        n, edges, time=rng.integers(5, 15, n), traffic=rng.integers(1, 5, n), accelerators=6
+    )
+    staging, spent = Staging.of(Compact.of(instance)), list[float]()
+    for grown in (1, FAR):
+        lattice, before = ideals.Lattice(staging, go_on, grown=grown), effort.spent()
+        assert lattice.best(FAR) is not None
+        spent.append(effort.spent() - before)
+    assert spent[0] < spent[1] / 3
 
 
 @pytest.mark.parametrize("width", [3, 9])
