@@ -6,8 +6,6 @@ operations and arcs on which the algorithms work.  O(operations log(operations))
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -15,17 +13,19 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.data import ScheduleData
+from stagepack.instances.schedule.rows import (
+    LATEST,
+    Rows,
+    in_order,
+    operation_name,
+    runs,
+    stretches,
+)
 from stagepack.instances.schedule.solution import ScheduleSolution
 from stagepack.instances.violation import Violation
 
 LISTED = 100
 """Violations of one rule that are listed; more are counted."""
-BLOCK = 2**14
-"""Operations that are looked at together, at least, where there are as many: caches hold them."""
-FEWEST = 2**8
-"""Operations of a row that are looked at together, at least, where there are as many."""
-LATEST = 2**62
-"""No operation may start at or after this."""
 
 
 @dataclass(frozen=True)
@@ -150,67 +150,6 @@ def _windows(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Array,
     np.minimum.at(first, rows.device, np.minimum.reduceat(solution.start, rows.first[:-1]))
     np.maximum.at(last, rows.device, ends)
     return first, last
-
-
-class Rows:
-    """The rows of a schedule: each is the operations of one kind of one stage, in turn.
-
-    Attributes
-    ----------
-    kinds : int
-        Row r is kind r modulo `kinds` of stage r // `kinds`.
-    first : ndarray of int64, shape (rows + 1,)
-        Starts first[r] .. first[r + 1] - 1 of a solution are those of row r.
-    count, duration, change, device : ndarray of int64, shape (rows,)
-        Microbatches, cycles, change of memory, and device.
-    """
-
-    def __init__(self, instance: ScheduleData) -> None:
-        self.instance = instance
-        cycles = (instance.forward, instance.backward, instance.weight)
-        changes = (instance.memory_forward, instance.memory_backward, instance.memory_weight)
-        self.kinds = len(instance.kinds)
-        self.count = np.repeat(instance.microbatches, self.kinds)
-        self.first = np.concatenate([[0], np.cumsum(self.count)])
-        self.duration = np.stack([column for column in cycles if column is not None], 1).ravel()
-        self.change = np.stack(changes[: self.kinds], 1).ravel()
-        self.device = np.repeat(instance.devices, self.kinds)
-
-    def name(self, operation: int) -> str:
-        """Name the operation with this index."""
-        stage, kind, i = self.place(operation)
-        return _operation(self.instance, stage, kind, i)
-
-    def place(self, operation: int) -> tuple[int, int, int]:
-        """Return stage, kind and microbatch of the operation with this index."""
-        row = int(np.searchsorted(self.first, operation, side="right")) - 1
-        return *divmod(row, self.kinds), operation - int(self.first[row])
-
-
-def _parts(sizes: Array) -> Iterator[tuple[int, int]]:
-    """Yield [low, high) of things of some sizes, about `BLOCK` in all, but at least one thing."""
-    sums, low = np.cumsum(sizes), 0
-    while low < len(sizes):
-        begun = int(sums[low - 1]) if low else 0
-        high = max(low + 1, int(np.searchsorted(sums, begun + BLOCK, side="right")))
-        yield low, high
-        low = high
-
-
-def _stretches(sizes: Array) -> Iterator[tuple[slice, int, Array]]:
-    """Yield which things, how much of each came before, and how much of each follows.
-
-    About `BLOCK` in all: several small things together, a long one bit by bit.
-    """
-    for low, high in _parts(sizes):
-        for skipped in range(0, int(sizes[low:high].max()), BLOCK):
-            yield slice(low, high), skipped, np.minimum(sizes[low:high] - skipped, BLOCK)
-
-
-def _runs(first: Array, counts: Array) -> Array:
-    """Return counts[r] whole numbers from first[r] on, run after run."""
-    ahead = first - (np.cumsum(counts) - counts)
-    return np.asarray(np.arange(counts.sum()) + np.repeat(ahead, counts))
 
 
 def _by_device(instance: ScheduleData) -> list[list[int]]:
@@ -377,10 +316,6 @@ def shape(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Violation
     )
 
 
-def _operation(instance: ScheduleData, stage: int, kind: int, microbatch: int) -> str:
-    return f"{instance.kinds[kind]} of {instance.stage_name(stage)} for microbatch {microbatch:,}"
-
-
 def _order(rows: Rows, start: Array) -> list[Violation]:
     early = start[1:] < start[:-1]
     early[rows.first[1:-1] - 1] = False  # the next one is of another row
@@ -398,9 +333,9 @@ def _dependencies(rows: Rows, start: Array) -> list[Violation]:
     rules = ("forward-dependency", "backward-dependency", "weight-dependency")
     needed, then, lag = _needs(rows)
     found: list[Violation] = []
-    for pair, skipped, counts in _stretches(rows.count[then]):
-        later = _runs(rows.first[then[pair]] + skipped, counts)
-        earlier = _runs(rows.first[needed[pair]] + skipped, counts)
+    for pair, skipped, counts in stretches(rows.count[then]):
+        later = runs(rows.first[then[pair]] + skipped, counts)
+        earlier = runs(rows.first[needed[pair]] + skipped, counts)
         begin = start[later]
         end = start[earlier] + np.repeat(rows.duration[needed[pair]], counts)
         arrives = end + np.repeat(lag[pair], counts)
@@ -446,7 +381,7 @@ def _clashing(rows: Rows, start: Array) -> list[int]:
     """
     found: set[int] = set()
     device, end = -1, 0  # of the operation before
-    for begin, row in _in_order(rows, start, 0 * rows.duration):
+    for begin, row in in_order(rows, start, 0 * rows.duration):
         devices, ends = rows.device[row], begin + rows.duration[row]
         if devices[0] == device and begin[0] < end:
             found.add(device)
@@ -463,7 +398,7 @@ def _overfull(rows: Rows, start: Array) -> list[int]:
         return []
     found: set[int] = set()
     device, held = -1, 0  # after the operation before
-    for moment, row in _in_order(rows, start, np.where(rows.change > 0, 0, rows.duration)):
+    for moment, row in in_order(rows, start, np.where(rows.change > 0, 0, rows.duration)):
         devices, change = rows.device[row], rows.change[row]
         if devices[0] == device:
             change[0] += held
@@ -474,62 +409,6 @@ def _overfull(rows: Rows, start: Array) -> list[int]:
         found.update(devices[lasting & (level > limit[devices])].tolist())
         device, held = int(devices[-1]), int(level[-1])
     return sorted(found)
-
-
-def _in_order(rows: Rows, start: Array, later: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield moments and rows of operations, device by device, in the order of the moments.
-
-    Some at a time, so that caches hold them.
-
-    Parameters
-    ----------
-    rows : Rows
-    start : ndarray of int64, shape (n,)
-    later : ndarray of int64, shape (rows,)
-        What the moments of operations come after their starts.
-    """
-    by = np.argsort(rows.device, kind="stable")
-    last = np.cumsum(np.bincount(rows.device))
-    sizes = np.diff(np.cumsum(rows.count[by])[last - 1], prepend=0)
-    for low, high in _parts(sizes):
-        part = by[last[low - 1] if low else 0 : last[high - 1]]
-        bounds = [rows.first[part], rows.first[part + 1]]
-        if high == low + 1:
-            bounds[1:1] = _spells(rows, start, later, part)
-        for first, end in itertools.pairwise(bounds):
-            row = np.repeat(part, end - first)
-            moment = start[_runs(first, end - first)] + later[row]
-            order = _ordered(moment, rows.device[row])
-            yield moment[order], row[order]
-
-
-def _spells(rows: Rows, start: Array, later: Array, part: Array) -> Array:
-    """Return what divides the rows of a device into spells, each before the next in time.
-
-    Every line holds the first operations of a spell, one a row; equal moments share a spell.
-    """
-    turns = [start[rows.first[r] : rows.first[r + 1]] for r in part.tolist()]
-    each = max(FEWEST, BLOCK // len(part))
-    sought = [turn[::each] + wait for turn, wait in zip(turns, later[part], strict=True)]
-    marks = np.unique(np.sort(np.concatenate(sought))[:: len(part)])[1:]
-    if len(marks) and any((turn[1:] < turn[:-1]).any() for turn in turns):
-        marks = marks[:0]  # only where each row is in order does a search find its place
-    found = [
-        first + np.searchsorted(turn, marks - wait)
-        for first, turn, wait in zip(rows.first[part], turns, later[part], strict=True)
-    ]
-    return np.stack(found, axis=1)
-
-
-def _ordered(moment: Array, device: Array) -> Array:
-    """Return operations, given device by device, in the order of some moments on each.
-
-    One number for both sorts in a tenth of the time: rows are runs in order already.
-    """
-    span, after = int(moment.max()) + 1, device - device[0]
-    if span * (int(after[-1]) + 1) < LATEST:
-        return np.argsort(moment + after * span, kind="stable")
-    return np.lexsort((moment, device))
 
 
 def _overlaps(
@@ -549,7 +428,7 @@ def _overlaps(
 
     def name(at: int) -> str:
         row = int(np.searchsorted(first, order[at], side="right")) - 1
-        return _operation(instance, *names[row], int(order[at] - first[row]))
+        return operation_name(instance, *names[row], int(order[at] - first[row]))
 
     found = []
     for at in (1 + np.flatnonzero(begin[1:] < latest[:-1])).tolist():
@@ -606,5 +485,5 @@ def _culprit(instance: ScheduleData, starts: list[Array], here: list[int], momen
         for kind, change in enumerate(_changes(instance, stage)):
             if change > 0 and (rows[kind] == moment).any():
                 i = int(np.argmax(rows[kind] == moment))
-                return f", with {_operation(instance, stage, kind, i)}"
+                return f", with {operation_name(instance, stage, kind, i)}"
     return ""

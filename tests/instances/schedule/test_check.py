@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagepack.instances.profile import Array
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure, rows
 from stagepack.instances.schedule.check import LISTED
 from tests.random_schedules import best, by_list, lone_microbatches, random_schedule
 
@@ -186,8 +186,8 @@ def test_moving_one_operation_is_found_out(seed: int, data: Any) -> None:
     right = slowly_right(instance, moved)
     assert (instance.check(moved) == ()) == right
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check, "BLOCK", data.draw(st.integers(1, 9)))
-        patch.setattr(check, "FEWEST", data.draw(st.integers(1, 3)))
+        patch.setattr(rows, "BLOCK", data.draw(st.integers(1, 9)))
+        patch.setattr(rows, "FEWEST", data.draw(st.integers(1, 3)))
         assert (instance.check(moved) == ()) == right
 
 
@@ -205,15 +205,15 @@ def test_what_is_right_takes_no_look_at_single_devices(monkeypatch: pytest.Monke
 def test_long_rows_are_looked_at_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Millions of operations were sorted at once: most of the time went to memory never seen."""
     instance = unit(1, 500, memory_forward=1, memory_backward=-1, limit=1)
-    monkeypatch.setattr(check, "BLOCK", 64)
-    monkeypatch.setattr(check, "FEWEST", 8)
+    monkeypatch.setattr(rows, "BLOCK", 64)
+    monkeypatch.setattr(rows, "FEWEST", 8)
     sorted_at_once: list[int] = []
 
     def ordered(moment: Array, device: Array) -> Array:
         sorted_at_once.append(len(moment))
         return np.lexsort((moment, device))
 
-    monkeypatch.setattr(check, "_ordered", ordered)
+    monkeypatch.setattr(rows, "_ordered", ordered)
     solution = lone_microbatches(instance)
     assert instance.check(solution) == ()
     assert sum(sorted_at_once) == 2 * len(solution.start)
@@ -272,4 +272,4 @@ def test_operations_are_ordered_by_device_and_moment(scale: int) -> None:
     device = np.repeat([4, 5, 9], [7, 5, 8])
     moment = scale * draw.integers(0, 6, len(device))
     expected = sorted(range(len(device)), key=lambda v: (device[v], moment[v]))
-    assert check._ordered(moment, device).tolist() == expected
+    assert rows._ordered(moment, device).tolist() == expected
