@@ -108,6 +108,7 @@ def panel(
     drawn: JsonObject,
     *,
     start: int = 0,
+    of: str = "",
     rectangles: Mapping[str, object] | None = None,
 ) -> str:
     """Keep a figure (or one for every choice) for the script; return its place on the page.
@@ -121,17 +122,23 @@ def panel(
         Where figures are kept by the ids of their elements.
     start : int
         The first choice.
+    of : str
+        Whose figure it is, where the choice does not tell.
     rectangles : mapping, optional
         What the script paints below the figure, see ``static/rectangles.js``.
     """
     several = isinstance(figure, Sequence)
     plain = [json.loads(f.to_json()) for f in (figure if several else [figure])]
     layout = plain[start]["layout"]
-    title = layout.pop("title")["text"]  # a heading wraps where a plot's title would overlap
+    title = ". ".join(
+        filter(None, [of, layout.pop("title")["text"]])
+    )  # a heading wraps where a plot's title would overlap
     layout["margin"]["t"] = TOP
-    drawn[name] = {"data": plain[start]["data"], "layout": layout}
+    drawn[name] = {"layout": layout}
     if several:
-        drawn[name]["choices"] = [f["data"] for f in plain]
+        drawn[name] |= {"choices": [f["data"] for f in plain], "start": start}
+    else:
+        drawn[name]["data"] = plain[0]["data"]
     if rectangles:
         drawn[name]["rectangles"] = {**rectangles, "choice": start}
     return part("panel", name, title, layout["height"], several)

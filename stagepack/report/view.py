@@ -28,10 +28,13 @@ class Charts(NamedTuple):
     figures : list of plotly Figures
     rectangles : mapping
         What the page's script paints below them, if anything.
+    first : bool
+        Whether a page of several solutions draws the one that it shows first alone.
     """
 
     figures: list[Figure]
     rectangles: Mapping[str, Any] = MappingProxyType({})
+    first: bool = False
 
 
 class View(Generic[InstanceT, SolutionT]):
@@ -246,7 +249,13 @@ class View(Generic[InstanceT, SolutionT]):
         drawn: JsonObject = {}
         charts = {} if self._figures is None else self.charts(instance, solutions)
         panels = [
-            panel(f"{anchor}-{name}", one.figures, drawn, start=start, rectangles=one.rectangles)
+            panel(
+                f"{anchor}-{name}", one.figures[start], drawn, of=f"{self.chosen} {found[start][0]}"
+            )
+            if one.first and len(found) > 1
+            else panel(
+                f"{anchor}-{name}", one.figures, drawn, start=start, rectangles=one.rectangles
+            )
             for name, one in charts.items()
         ]
         accounts = [self.html(instance, solution) for solution in solutions]

@@ -116,7 +116,7 @@ def test_every_figure_has_its_place(page: Page) -> None:
     for name, figure in drawn.items():
         assert figure["layout"]["yaxis"]["title"]["text"], name
         assert figure["layout"]["xaxis"]["title"]["text"], name
-        assert len(figure["data"]) <= 2 * len(METHODS)
+        assert len(figure.get("data") or figure["choices"][figure["start"]]) <= 2 * len(METHODS)
     assert len(drawn["i0-map"]["data"]) == 1
     assert "choices" in drawn["i0-cycles"]
 
@@ -128,7 +128,7 @@ def test_choices_match_the_selection(page: Page) -> None:
     assert len(options) == choices
     assert sum("selected" in a for a in options) == 2
     start = next(int(a["value"] or 0) for a in options if "selected" in a)
-    assert drawn["i0-cycles"]["data"] == drawn["i0-cycles"]["choices"][start]
+    assert drawn["i0-cycles"]["start"] == start
     hidden = [a for _, a in page.tags if "data-choice" in a and "hidden" not in a]
     assert len(hidden) == 2
 

@@ -33,6 +33,7 @@ from stagepack.report.style import CAPACITY, GRID, MUTED, byte_step, byte_unit
 from stagepack.report.view import Charts
 
 LONGEST_MOVES = 60  # letters
+STEPS = 4  # of which an arc is made, and rounded
 MANY = 100
 """Cycles of a column from which on parts of a cycle are not seen."""
 HATCH = {"shape": "/", "fgcolor": "white", "size": 7, "solidity": 0.25}
@@ -41,7 +42,9 @@ HATCH = {"shape": "/", "fgcolor": "white", "size": 7, "solidity": 0.25}
 def plan_charts(
     instance: LayerGrouping, solutions: Sequence[GroupingSolution]
 ) -> dict[str, Charts]:
-    """Return two figures for every plan, on equal axes: the map of its groups, and their rows.
+    """Return two figures for every plan: the map of its groups, on equal axes, and their rows.
+
+    Of the rows, thousands of bars, a page of several plans draws those of one.
 
     Parameters
     ----------
@@ -51,7 +54,7 @@ def plan_charts(
     plans = [plan_drawing(instance, solution) for solution in solutions]
     return {
         "map": Charts([_map(drawn, max(plan.cycles for plan in plans)) for drawn in plans]),
-        "rows": Charts([_rows(drawn, plans) for drawn in plans]),
+        "rows": Charts([_rows(drawn) for drawn in plans], first=True),
     }
 
 
@@ -77,9 +80,8 @@ def _map(drawn: PlanDrawing, last: int) -> Figure:
         go.Bar(
             orientation="h", width=LANE, showlegend=False, y=[GROUPS + LANE / 2] * len(groups),
             base=[g.start for g in groups], x=[g.end - g.start for g in groups],
-            marker={"color": [_colour(g) for g in groups], "line": _edges(groups)},
-            text=[g.labels[1] for g in groups], **inside(11),
-            hovertext=[_about(drawn, g) for g in groups], hoverinfo="text",
+            marker=_marker(groups, _edges(groups)),
+            text=[g.labels[1] for g in groups], **inside(11), **_told(drawn),
         )
     )  # fmt: skip
     for tone in (*CONNECTORS, ALONE):
@@ -87,7 +89,8 @@ def _map(drawn: PlanDrawing, last: int) -> Figure:
         x: list[float | None] = []
         y: list[float | None] = []
         for g in own:
-            x += [g.start, g.end, g.right * scale, g.left * scale, g.start, None]
+            right, left = (_short(at * scale, scale) for at in (g.right, g.left))
+            x += [g.start, g.end, right, left, g.start, None]
             y += [GROUPS + LANE, GROUPS + LANE, OPERATORS, OPERATORS, GROUPS + LANE, None]
         traces.append(
             go.Scatter(
@@ -100,13 +103,10 @@ def _map(drawn: PlanDrawing, last: int) -> Figure:
         go.Bar(
             orientation="h", width=LANE, showlegend=False, y=[OPERATORS + LANE / 2] * len(cells),
             base=[_short(at * scale, scale) for at, _ in cells],
-            x=[_short(scale, scale)] * len(cells),
-            marker={"color": [_colour(g) for _, g in cells], "line": edge},
-            hovertext=[
-                f"group {g.number}: {text(drawn.name(at)) or 'transfers alone'}"
-                f"<br>{drawn.columns[at].cycles:,} cycles"
-                for at, g in cells
-            ], hoverinfo="text",
+            x=[_short(scale, scale)] * len(cells), marker=_marker([g for _, g in cells], edge),
+            customdata=[(g.number, _named(drawn, at), drawn.columns[at].cycles) for at, g in cells],
+            hovertemplate="group %{customdata[0]}: %{customdata[1]}"
+            "<br>%{customdata[2]:,} cycles<extra></extra>",
         )
     )  # fmt: skip
     figure = go.Figure(traces + _arcs(drawn, scale))
@@ -137,13 +137,13 @@ def _arcs(drawn: PlanDrawing, scale: float) -> list[Figure]:
         y: list[float | None] = []
         for arc in drawn.arcs:
             if arc.crossing == crossing:
-                columns, depths = arc.points(ARCS, FOOT - ARCS, longest)
+                columns, depths = arc.points(ARCS, FOOT - ARCS, longest, STEPS)
                 x += [_short(column * scale, scale) for column in columns] + [None]
                 y += [round(depth, 2) for depth in depths] + [None]
         found.append(
             graph_objects().Scatter(
-                name=name, x=x, y=y, mode="lines", line={"color": colour, "width": 1},
-                hoverinfo="skip",
+                name=name, x=x, y=y, mode="lines", hoverinfo="skip",
+                line={"color": colour, "width": 1, "shape": "spline", "smoothing": 1.3},
             )
         )  # fmt: skip
     return found
@@ -157,9 +157,9 @@ def _short(place: float, scale: float) -> float:
 # ---------------------------------------------------------------------- rows and memory
 
 
-def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
+def _rows(drawn: PlanDrawing) -> Figure:
     go = graph_objects()
-    top = lane_limit(plans)
+    top = lane_limit(drawn)
     factor, unit = byte_unit(top / 4)
     chip = drawn.instance.chip
     columns, groups = drawn.columns, drawn.groups
@@ -167,21 +167,22 @@ def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
         go.Bar(
             x=[(g.left + g.right) / 2 for g in groups], width=[g.right - g.left for g in groups],
             y=[1] * len(groups), yaxis="y3", showlegend=False,
-            marker={"color": [_colour(g) for g in groups], "line": _edges(groups)},
-            text=[g.labels[1] for g in groups], **inside(11),
-            hovertext=[_about(drawn, g) for g in groups], hoverinfo="text",
+            marker=_marker(groups, _edges(groups)),
+            text=[g.labels[1] for g in groups], **inside(11), **_told(drawn),
         ),
         go.Bar(
-            name="the row", x=[at + 0.5 for at in range(drawn.width)], width=0.94,
-            y=[column.cycles for column in columns], marker={"color": GRID},
-            hovertext=[_column(drawn, at) for at in range(drawn.width)], hoverinfo="text",
+            name="the row", x0=0.5, dx=1, width=0.94, y=[column.cycles for column in columns],
+            marker={"color": GRID}, customdata=[_column(drawn, at) for at in range(drawn.width)],
+            hovertemplate="group %{customdata[0]}: %{customdata[1]}<br>%{y:,} cycles, "
+            "compute %{customdata[2]:,}, load %{customdata[3]:,}, store %{customdata[4]:,}"
+            "<br>%{customdata[5]}<extra></extra>",
         ),
     ]  # fmt: skip
     for what, colour in WORK.items():
         traces.append(
             go.Bar(
                 name=what, marker={"color": colour}, width=0.4,
-                x=[at + (0.3 if what == "compute" else 0.7) for at in range(drawn.width)],
+                x0=0.3 if what == "compute" else 0.7, dx=1,
                 y=[getattr(column, what) for column in columns],
                 base=[column.load for column in columns] if what == "store" else None,
                 hoverinfo="skip",  # the row behind it tells all
@@ -199,7 +200,7 @@ def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
         yaxis={
             "domain": [0.66, 0.945], "title": {"text": "Cycles of a row, all slices"},
             "tickformat": "~s", "fixedrange": True,
-            "range": [0, max(row_limit([c.cycles for c in plan.columns]) for plan in plans)],
+            "range": [0, row_limit([c.cycles for c in drawn.columns])],
         },
         yaxis2={
             "domain": [0, 0.62], "anchor": "x", "range": [0, 1.02 * top / factor],
@@ -209,7 +210,7 @@ def _rows(drawn: PlanDrawing, plans: Sequence[PlanDrawing]) -> Figure:
     )  # fmt: skip
     figure.update_xaxes(
         title_text="Rows of the groups (with several slices time is a circle)",
-        range=[0, max(plan.width for plan in plans)], anchor="y2", showgrid=False,
+        range=[0, drawn.width], anchor="y2", showgrid=False,
         showticklabels=False, ticks="",
     )  # fmt: skip
     return figure
@@ -265,34 +266,54 @@ def _colour(group: Group) -> str:
     return ALONE if group.alone else BANDS[group.number % len(BANDS)]
 
 
+def _marker(groups: Sequence[Group], line: JsonObject) -> JsonObject:
+    """Return the colours of groups: a number each, which is shorter on a page."""
+    shades = [(ALONE, *BANDS).index(_colour(group)) for group in groups]
+    scale = [[at / len(BANDS), colour] for at, colour in enumerate((ALONE, *BANDS))]
+    return {"color": shades, "colorscale": scale, "cmin": 0, "cmax": len(BANDS), "line": line}
+
+
 def _tone(group: Group) -> str:
     return ALONE if group.alone else CONNECTORS[group.number % len(BANDS)]
 
 
 def _edges(groups: Sequence[Group]) -> JsonObject:
     """Return the borders of groups; grey around those that run from global memory."""
-    return {"color": [MUTED if g.alone else "white" for g in groups], "width": 0.8}
+    scale = [[0, "white"], [1, MUTED]]
+    shades = [int(g.alone) for g in groups]
+    return {"color": shades, "colorscale": scale, "cmin": 0, "cmax": 1, "width": 0.8}
 
 
-def _about(drawn: PlanDrawing, group: Group) -> str:
+def _told(drawn: PlanDrawing) -> JsonObject:
+    """Return what the pointer says of groups."""
+    return {
+        "customdata": [_about(drawn, group) for group in drawn.groups],
+        "hovertemplate": "group %{customdata[0]}: %{customdata[1]}<br>%{customdata[2]}"
+        "<br>%{customdata[3]:,} cycles, compute %{customdata[4]:,}, load %{customdata[5]:,}, "
+        "store %{customdata[6]:,}<extra></extra>",
+    }
+
+
+def _about(drawn: PlanDrawing, group: Group) -> tuple[int | str, ...]:
     """Return what is to say of a group."""
     own = [name for name in map(drawn.name, range(group.left, group.right)) if name]
     names = text(own[0]) if len(own) == 1 else f"{text(own[0])} to {text(own[-1])}"
     slices = f", {as_text.plural(group.rounds, 'slice')} a core" if group.rounds > 1 else ""
     return (
-        f"group {group.number}: {group.cut or 'from global memory'}{slices}"
-        f"<br>{as_text.plural(len(own), 'operator')}: {names}"
-        f"<br>{group.end - group.start:,} cycles, compute {group.total('compute'):,}, "
-        f"load {group.total('load'):,}, store {group.total('store'):,}"
+        group.number,
+        f"{group.cut or 'from global memory'}{slices}",
+        f"{as_text.plural(len(own), 'operator')}: {names}",
+        *(group.total(what) for what in ("cycles", *WORK)),
     )
 
 
-def _column(drawn: PlanDrawing, at: int) -> str:
+def _named(drawn: PlanDrawing, at: int) -> str:
+    """Return what a column computes, in words."""
+    return text(drawn.name(at)) or "transfers alone"
+
+
+def _column(drawn: PlanDrawing, at: int) -> tuple[int | str, ...]:
     """Return what is to say of a column."""
     column = drawn.columns[at]
-    name = text(drawn.name(at)) or "transfers alone"
-    moves = f"<br>{text(column.moves, LONGEST_MOVES)}" if column.moves else ""
-    return (
-        f"group {column.group}: {name}<br>{column.cycles:,} cycles, compute {column.compute:,}, "
-        f"load {column.load:,}, store {column.store:,}{moves}"
-    )
+    work = column.compute, column.load, column.store
+    return column.group, _named(drawn, at), *work, text(column.moves, LONGEST_MOVES)

@@ -44,7 +44,6 @@ FEW, DWARFING = 25, 3
 """One row in so many may be higher than the axis, where the highest is so many times the rest."""
 FAR = 2.2
 """The end of the lane is drawn where it is at most so many times as far as what is used."""
-STEPS = 10  # of which an arc is made
 CONNECTORS = tuple(tint(colour, 0.45) for colour in BANDS)
 
 
@@ -105,9 +104,18 @@ class Arc(NamedTuple):
     right: int
     crossing: bool
 
-    def points(self, top: float, depth: float, longest: int) -> tuple[list[float], list[float]]:
-        """Return the arc as points: from `top` down, the longest of all by `depth`."""
-        turn = [step * math.pi / STEPS for step in range(STEPS + 1)]
+    def points(
+        self, top: float, depth: float, longest: int, steps: int
+    ) -> tuple[list[float], list[float]]:
+        """Return the arc as points.
+
+        Parameters
+        ----------
+        top, depth : float
+            It goes from `top` down, the longest of all by `depth`.
+        longest, steps : int
+        """
+        turn = [step * math.pi / steps for step in range(steps + 1)]
         middle, half = (self.left + self.right + 1) / 2, (self.right - self.left) / 2
         deep = depth * (2 * half / longest) ** 0.5
         return [middle - half * math.cos(a) for a in turn], [top + deep * math.sin(a) for a in turn]
@@ -243,10 +251,10 @@ def cut_words(counts: Sequence[int]) -> str:
     return " x ".join(parts) or "whole"
 
 
-def lane_limit(plans: Sequence[PlanDrawing]) -> int:
+def lane_limit(drawn: PlanDrawing) -> int:
     """Return the end of an axis of addresses: above all that is used, or that of the lane."""
-    used = max((box.high for plan in plans for box in plan.boxes), default=0)
-    whole = plans[0].instance.chip.memory
+    used = max((box.high for box in drawn.boxes), default=0)
+    whole = drawn.instance.chip.memory
     return whole if not used or whole <= FAR * used else used
 
 

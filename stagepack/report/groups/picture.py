@@ -46,6 +46,7 @@ WIDTH = 11.0  # inches
 POINTS = 700  # across the columns, about
 NAMED = 76  # columns up to which each has its name below
 MANY = 150  # shapes of a colour beyond which their borders are thin
+STEPS = 10  # of which an arc is made
 LETTERS = 18  # of such a name
 CIRCLE = "; with several slices time is a circle: what ends on the right goes on on the left"
 SEPARATOR = "#b4bac2"
@@ -190,7 +191,7 @@ def _arcs(ax: Axes, drawn: PlanDrawing) -> None:
     longest = max((arc.right - arc.left for arc in drawn.arcs), default=1)
     for crossing, colour in ((False, MUTED), (True, CROSSING)):
         lines = [
-            list(zip(*arc.points(ARCS, FOOT - ARCS, longest), strict=True))
+            list(zip(*arc.points(ARCS, FOOT - ARCS, longest, STEPS), strict=True))
             for arc in drawn.arcs
             if arc.crossing == crossing
         ]
@@ -246,7 +247,7 @@ def _memory(ax: Axes, drawn: PlanDrawing, shown: Sequence[Group], span: Span) ->
     from matplotlib.ticker import MultipleLocator
 
     chip, boxes = drawn.instance.chip, [box for group in shown for box in group.boxes]
-    top = lane_limit([drawn])
+    top = lane_limit(drawn)
     factor, unit = byte_unit(top / 4)
     bank = chip.memory // chip.banks
     for number in range(1, -(-top // bank)):

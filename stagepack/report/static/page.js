@@ -10,7 +10,8 @@
     if (at < 0) { return; }
     waiting.splice(at, 1);
     var figure = data[node.id];
-    Plotly.newPlot(node, figure.data, figure.layout, config);
+    var first = figure.choices ? figure.choices[figure.start] : figure.data;
+    Plotly.newPlot(node, first, figure.layout, config);
     if (figure.rectangles) { repaint[node.id] = painter.attach(node, figure); }
   }
   function drawAll() { waiting.slice().forEach(draw); }

@@ -128,8 +128,8 @@ def test_an_axis_of_addresses_minds_only_plans_that_have_some() -> None:
     instance = sp.load("groups/squeezenet")
     whole = plan_drawing(instance, sp.solve(instance, "dp").solution)
     alone = plan_drawing(instance, GroupingSolution.from_global_memory(instance.n))
-    assert lane_limit([whole]) == lane_limit([alone, whole]) < instance.chip.memory
-    assert lane_limit([alone]) == instance.chip.memory
+    assert lane_limit(whole) < instance.chip.memory
+    assert lane_limit(alone) == instance.chip.memory
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -180,9 +180,8 @@ def test_charts_of_several_plans_have_equal_axes() -> None:
     other = GroupingSolution.from_global_memory(instance.n)
     charts = plan_charts(instance, [solution, other])
     assert list(charts) == ["map", "rows"]
-    for figures, _ in charts.values():
-        one, two = (figure.layout for figure in figures)
-        assert one.to_plotly_json() == two.to_plotly_json()
+    one, two = (figure.layout for figure in charts["map"].figures)
+    assert one.to_plotly_json() == two.to_plotly_json()
 
 
 def test_pages_say_what_a_row_is_once() -> None:
@@ -193,6 +192,19 @@ def test_pages_say_what_a_row_is_once() -> None:
     assert len(told) <= 1
     whole = sum(len(one.figures[0].to_json()) for one in charts.values())
     assert whole < 1_000 * instance.n + 20_000
+
+
+def test_pages_of_several_plans_draw_the_rows_of_the_best_alone() -> None:
+    instance, _ = small()
+    solved = {name: sp.solve(instance, name) for name in ("layerwise", "dp")}
+    section = VIEW.section(instance, solved, solved["dp"], "i0")
+    whole, rows = section.figures["i0-map"], section.figures["i0-rows"]
+    assert (len(whole["choices"]), whole["start"]) == (2, 1)
+    assert "data" not in whole
+    assert "choices" not in rows
+    assert "Plan of dp. Rows of the groups" in section.html
+    alone = VIEW.section(instance, {"dp": solved["dp"]}, solved["dp"], "i0")
+    assert alone.figures["i0-rows"]["choices"] == [rows["data"]]
 
 
 def test_pictures_are_written(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def unpacked(packed: list[str]) -> Any:
 def test_rectangles_hold_what_is_drawn() -> None:
     instance = gapped()
     one, other = (PackingSolution.of(instance, offsets) for offsets in ([100, 40], [0, 40]))
-    figures, rectangles = memory_maps(instance, [one, other])
+    figures, rectangles, _ = memory_maps(instance, [one, other])
     assert len(figures) == len(rectangles["choices"]) == 2
     assert unpacked(rectangles["choices"][0]["offset"]).tolist() == [100, 40]
     assert unpacked(rectangles["size"]).tolist() == [100, 60]
@@ -139,7 +139,7 @@ def test_numbers_in_a_legend_are_whole() -> None:
 
 def test_offsets_beyond_32_bits() -> None:
     instance = LmemPacking.from_arrays([2**40, 3], [0, 1], [2, 3])
-    _, rectangles = memory_maps(instance, [PackingSolution.of(instance, [0, 2**40])])
+    _, rectangles, _ = memory_maps(instance, [PackingSolution.of(instance, [0, 2**40])])
     assert rectangles["choices"][0]["offset"][0] == "f8"
     assert unpacked(rectangles["choices"][0]["offset"]).tolist() == [0, 2**40]
 
@@ -151,7 +151,7 @@ def test_many_buffers_make_a_small_page() -> None:
         instance, {f"m{i}": result(instance, s) for i, s in enumerate(solutions)}, None, "i0"
     )
     assert len(section.html) + len(json.dumps(section.figures)) < 2_500_000
-    assert len(section.figures["i0-chart"]["data"]) < 12  # traces
+    assert len(section.figures["i0-chart"]["choices"][0]) < 12  # traces
 
 
 def test_report_of_both_kinds() -> None:

@@ -99,7 +99,7 @@ def test_facts_are_json_and_lines_say_them() -> None:
 def test_charts_of_several_plans_have_equal_axes() -> None:
     instance = six()
     other = PhaseSolution((0, 6), ("io",), 2, policy=("stash",) * 6)
-    charts, _ = phase_charts(instance, [PLAN, other])
+    charts, _, _ = phase_charts(instance, [PLAN, other])
     assert len({tuple(chart.layout.xaxis.range) for chart in charts}) == 1
     assert len({tuple(chart.layout.yaxis2.range) for chart in charts}) == 1
     assert len(charts[0].data) == len(charts[1].data)

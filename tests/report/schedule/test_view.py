@@ -103,7 +103,7 @@ def test_charts_of_several_solutions_have_equal_axes() -> None:
     instance = looped()
     early = all_forward_first(instance)
     late = ScheduleSolution.of(instance, np.asarray(early.start) + 7)
-    charts, _ = schedule_charts(instance, [early, late])
+    charts, _, _ = schedule_charts(instance, [early, late])
     ranges = {tuple(chart.layout.xaxis.range) for chart in charts}
     assert ranges == {(0, instance.evaluate(late))}
     assert len(charts[0].data) == len(charts[1].data)
