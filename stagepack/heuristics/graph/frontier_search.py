@@ -3,8 +3,8 @@
 A limit is decided by sweeps that merge less and less: no label left raises the bound, a beam that
 gets through is a better partition.  Most work goes to the limit just below the best partition,
 which proves it or betters it.  Beside it rounds try limits nearer to the bound, for which less will
-do, and :mod:`.window_search`; each has twice the work of the one before.  What is not decided in a
-round is taken up in the next where it was left.
+do, :mod:`.window_search`, and whatever else finds partitions; each has twice the work of the one
+before.  What is not decided in a round is taken up in the next where it was left.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NEAR = 0.75, 1.5
 """How far off, times the share, a limit may be that was tried before."""
 ROUND, ASIDE = 1.0, 0.75
 """Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
-best partition; the part of it that each limit nearer to the bound gets."""
+best partition; the part of it that each limit nearer to the bound gets, and what goes on aside."""
 
 
 Take = Callable[[Array, Model], int | None]
@@ -150,6 +150,9 @@ class LabelSearch:
         Told of partitions.
     on_bound : callable
         Told of every better bound.
+    aside : callable, optional
+        Called in every round with seconds of work, to find partitions in its own way and
+        :meth:`take` them.
 
     Attributes
     ----------
@@ -167,9 +170,10 @@ class LabelSearch:
         bound: int,
         offer: Take,
         on_bound: Callable[[int], object],
+        aside: Callable[[float], object] = lambda seconds: None,
     ) -> None:
         self.sweeps, self.bound = sweeps, bound
-        self._offer, self._on_bound = offer, on_bound
+        self._offer, self._on_bound, self._aside = offer, on_bound, aside
         self.best: Array | None = None
         self.model = sweeps.models[0]
         self.value = sweeps.most
@@ -201,6 +205,8 @@ class LabelSearch:
             window_search.search(
                 self.sweeps, self.best, self.model, self.value, self.take, self.bound, turn
             )
+            if self.bound < self.value:
+                self._aside(ASIDE * work)
             if crowded and last.stuck and before == (self.bound, self.value):
                 return
             turn, work = turn + 1 if self.value == before[1] else 0, 2 * work

@@ -23,7 +23,7 @@ from stagepack.instances.words import LARGEST
 MOST = 2**31
 """Nodes, tensors, devices: pairs of them have 64 bits."""
 MOST_DEVICES = 2**20
-MOST_PACES = 64  # bandwidths that differ
+MOST_PASSAGES = 2**23  # tensors times bandwidths that differ
 LONGEST_CIRCLE = 12  # nodes of one that a message names
 
 WordT = TypeVar("WordT", bound=StrEnum)
@@ -331,12 +331,6 @@ def bandwidth(
             field="bandwidth",
             remedy="give positive numbers up to 1e18",
         )
-    if len(paces) > MOST_PACES:
-        raise InputError(
-            f"has {len(paces)} different values",
-            field="bandwidth",
-            remedy=f"round it to at most {MOST_PACES}",
-        )
     if len(paces) < 2:
         only: Number = paces[0].item() if len(paces) else 1
         return int(only) if only == int(only) else only
@@ -435,6 +429,13 @@ def _sums(given: GraphData) -> None:
             "the traffic of all tensors on all devices exceeds 2**62",
             field="traffic",
             remedy="use a coarser unit",
+        )
+    paces = len(np.unique(given.bandwidth))
+    if paces > 2 and paces * len(given.traffic) > MOST_PASSAGES:
+        raise InputError(
+            f"has {paces:,} different values for {len(given.traffic):,} tensors",
+            field="bandwidth",
+            remedy=f"round it to at most {MOST_PASSAGES // len(given.traffic):,}",
         )
     held = float(np.sum(given.memory, dtype=np.float64))
     held += given.microbatches * float(np.sum(given.stash, dtype=np.float64))

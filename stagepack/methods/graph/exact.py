@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -26,6 +27,7 @@ from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.graph.explain import explain, impossible
+from stagepack.methods.graph.improve import local_search
 from stagepack.methods.starts import offer_start
 from stagepack.progress import Progress
 
@@ -187,14 +189,25 @@ class CompactSearch:
             self.progress.prove_infeasible(explain(self.compact))
 
     def by_labels(self) -> None:
-        """Improve the best partition, and prove bounds, in turns."""
+        """Improve the best partition, by local search, too, and prove bounds, in turns."""
 
         def bound(ticks: int) -> None:
             self.raise_bound(ticks, "frontier labels")
 
-        search = LabelSearch(self._sweeps(), objective_bound(self.staging), self._take, bound)
-        if self.progress.solution is not None:
-            search.take(*self._placed(self.progress.solution, search.sweeps.models))
+        def take() -> None:
+            if self.progress.solution is not None:
+                search.take(*self._placed(self.progress.solution, search.sweeps.models))
+
+        def anneal(seconds: float) -> None:
+            known = self.progress.objective
+            seed = self.settings.seed + next(turn)
+            local_search(self.compact, self.progress, seed, seconds=seconds)
+            if self.progress.objective != known:
+                take()
+
+        turn, least = itertools.count(1), objective_bound(self.staging)
+        search = LabelSearch(self._sweeps(), least, self._take, bound, anneal)
+        take()
         search.run()
         if search.impossible:
             self.progress.prove_infeasible(explain(self.compact))

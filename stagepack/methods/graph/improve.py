@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from stagepack.errors import InputError
 from stagepack.formulations.graph.model import GraphModel
+from stagepack.heuristics import effort
 from stagepack.heuristics.graph.local_search import PartitionSearch
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution
 from stagepack.methods import Settings
@@ -24,7 +25,11 @@ OVERDUE = 1.8
 
 
 def local_search(
-    compact: Compact, progress: GraphProgress, seed: int, rounds: int | None = None
+    compact: Compact,
+    progress: GraphProgress,
+    seed: int,
+    rounds: float = math.inf,
+    seconds: float = math.inf,
 ) -> None:
     """Anneal from the best partition known, until several rounds find nothing.
 
@@ -34,8 +39,10 @@ def local_search(
     progress : Progress
         Its solution is where the search starts; without one there is no search.
     seed : int
-    rounds : int, optional
-        At most so many.
+    rounds : float
+        At most so many,
+    seconds : float
+        and none begun after so many of work.
     """
     start = progress.solution
     if start is None or not progress.keep_going():
@@ -54,10 +61,10 @@ def local_search(
             offer()
             progress.require_time()
 
-    fruitless = done = 0
+    fruitless, done, end = 0, 0, effort.spent() + seconds
     with progress.setup("compiling local search"):
         search.warm_up()
-    while fruitless < FRUITLESS and (rounds is None or done < rounds):
+    while fruitless < FRUITLESS and done < rounds and effort.spent() < end:
         fruitless = 0 if search.round(pause) else fruitless + 1
         done += 1
         offer()

@@ -28,10 +28,11 @@ LOOK = 0.15
 or,"""
 FEW = 0.6
 """where ideals are few enough for that, this one."""
-ROUNDS = 2
-"""Of local search, before what proves more."""
-HALF = 0.5
-"""The part of what is left for many orders of blocks, where labels do not apply."""
+ROUNDS, SHARE = 5, 0.4
+"""Of local search at most, and the part of what is left after which none begins, before what
+proves more: a better partition makes that cheaper."""
+ORDERS, ORDERS_ALONE = 0.1, 0.5
+"""The part of what is left for many orders of blocks; the same where labels do not apply."""
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
 
 
@@ -55,6 +56,13 @@ def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings
     return search.compact
 
 
+def _improve(search: CompactSearch) -> None:
+    """Give local search its share."""
+    progress = search.progress
+    share = SHARE * progress.remaining
+    local_search(search.compact, progress, search.settings.seed, ROUNDS, share)
+
+
 def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
     """Decide limits by labels, and search within windows."""
     search = CompactSearch(instance, progress, settings)
@@ -62,7 +70,7 @@ def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Setti
         return
     search.start()
     if settings.warm_start == "auto":
-        local_search(search.compact, progress, settings.seed, ROUNDS)
+        _improve(search)
         progress.reason = ""
     progress.require_time()
     search.by_labels()
@@ -149,10 +157,11 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
                 return
         if most > GLANCE and supports["frontier"]:
             break  # labels need what is left
-        if most == GLANCE and supports["dp"] and not supports["frontier"]:
+        if most == GLANCE and supports["dp"]:
+            part = ORDERS if supports["frontier"] else ORDERS_ALONE
             orders, patience, _ = LONG  # of the largest graphs they bring more than small moves
-            search.along_orders(orders, patience, HALF * progress.remaining)
-        local_search(search.compact, progress, settings.seed, ROUNDS)
+            search.along_orders(orders, patience, part * progress.remaining)
+        _improve(search)
         search.learn()
         progress.reason = given_up
         progress.require_time()

@@ -294,3 +294,30 @@ def test_a_limit_that_was_not_decided_is_gone_on_with(monkeypatch: pytest.Monkey
         search.run()
     assert len(tried) > 2
     assert len(set(tried)) == len(tried)
+
+
+def test_what_is_found_aside_is_what_labels_go_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    compact = Compact.of(branchy(np.random.default_rng(1), 20, 4))
+    given: list[float] = []
+    known: list[int] = []
+
+    def value(stages: Array, model: Model) -> int:
+        return int(compact.loads(stages, model.classes).max())
+
+    def aside(seconds: float) -> None:
+        given.append(seconds)
+        found = np.minimum(3, 4 * np.arange(compact.blocks) // compact.blocks)
+        search.take(found, search.model)
+        known.append(search.value)
+        if len(given) == 3:
+            raise TimeoutError
+
+    monkeypatch.setattr(frontier_search, "ROUND", 1e-6)
+    with effort.counting(), contextlib.suppress(TimeoutError):
+        sweeps = Sweeps(Model.all_of(compact), lambda: None, 0)
+        search = frontier_search.LabelSearch(sweeps, 1, value, lambda bound: None, aside)
+        search.take(np.zeros(compact.blocks, dtype=np.int64), search.model)
+        whole = search.value
+        search.run()
+    assert given == pytest.approx([given[0], 2 * given[0], 4 * given[0]])
+    assert known[0] < whole

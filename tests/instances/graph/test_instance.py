@@ -59,6 +59,11 @@ def made(**changes: Any) -> sp.GraphPartition:
         ({"bandwidth": 0}, "bandwidth", "is 0"),
         ({"bandwidth": [[0, 1]]}, "bandwidth", "shape"),
         ({"bandwidth": [[0, 0], [1, 0]]}, "bandwidth", "is 0"),
+        (
+            {"accelerators": 3000, "bandwidth": 1 + np.arange(9_000_000).reshape(3000, 3000)},
+            "bandwidth",
+            "8,997,001 different values for 2 tensors",
+        ),
         ({"levels": [(1, 5)]}, "levels", "1 devices in all, of 2"),
         ({"levels": [5]}, r"levels[0]", "no pair"),
         ({"levels": [(2, 5)], "bandwidth": 3}, "bandwidth", "beside levels"),
@@ -76,6 +81,26 @@ def test_what_is_wrong_is_named(changes: dict[str, Any], field: str, words: str)
         made(**changes)
     assert caught.value.field == field
     assert caught.value.remedy
+
+
+def test_every_link_may_have_a_bandwidth_of_its_own() -> None:
+    k = 9  # as many stages as nodes: what each costs is plain to see
+    links = 10.0 + np.arange(k * k).reshape(k, k)
+    time, traffic = np.arange(3, 3 + k), 100 + 7 * np.arange(k - 1)
+    instance = sp.GraphPartition.from_edges(
+        k,
+        [(v, v + 1) for v in range(k - 1)],
+        time=time,
+        traffic=[*traffic, 0],
+        accelerators=k,
+        bandwidth=links,
+        device_order="fixed",
+        empty_devices=False,
+    )
+    passed = traffic / links.diagonal(1)
+    loads = time + np.append(0, passed) + np.append(passed, 0)
+    result = sp.solve(instance, "linear-dp")
+    assert result.objective == pytest.approx(loads.max())
 
 
 def test_a_long_circle_is_named_by_its_ends() -> None:
