@@ -22,7 +22,7 @@ from stagepack.heuristics.packing.constructive.greedy import BankPairs
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.groups import GroupingSolution
-from stagepack.instances.groups.banks import bank_bytes, bank_pairs
+from stagepack.instances.groups.banks import Pairs, bank_bytes
 from stagepack.instances.groups.lmem import packing
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
@@ -82,19 +82,21 @@ def place(
     return decision.status, ()
 
 
-def place_apart(table: Timetable, keep_going: Callable[[], bool]) -> Offsets | None:
+def place_apart(table: Timetable, pairs: Pairs, keep_going: Callable[[], bool]) -> Offsets | None:
     """Return offsets for which few pairs share a bank, by the same rule minding banks, or None.
 
     Parameters
     ----------
     table : Timetable
+    pairs : sequence of (int, int)
+        What should not share a bank, by index of :func:`.lmem.copies`.
     keep_going : callable
         Asked several times a second.
     """
     chip = table.regions.instance.chip
     blocks = Blocks.of(packing(table))
-    pairs = np.array(bank_pairs(table), dtype=np.int64).reshape(-1, 2)
-    banks = BankPairs.of(blocks, Banks(chip.banks, bank_bytes(table.regions.instance), pairs))
+    apart = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    banks = BankPairs.of(blocks, Banks(chip.banks, bank_bytes(table.regions.instance), apart))
     rule = RULES["bank-aware"]
     found = greedy.place(blocks, rule, ceiling=chip.memory, keep_going=keep_going, banks=banks)
     return None if found is None else tuple(blocks.expand(found).tolist())

@@ -16,6 +16,8 @@ from stagepack.instances.groups.lmem import copies, in_place
 from stagepack.instances.groups.solution import GroupingSolution
 from stagepack.instances.groups.timesteps import Buffer, Role, Timetable
 
+Pairs = Sequence[tuple[int, int]]
+
 
 def bank_bytes(instance: GroupingData) -> int:
     """Return the bytes of a bank in every lane."""
@@ -48,6 +50,11 @@ def bank_conflicts(instance: GroupingData, solution: GroupingSolution) -> int:
 
 def group_conflicts(table: Timetable, offsets: tuple[int, ...]) -> int:
     """Return how many pairs of a group share a bank."""
+    return shared_pairs(table, bank_pairs(table), offsets)
+
+
+def shared_pairs(table: Timetable, pairs: Pairs, offsets: tuple[int, ...]) -> int:
+    """Return how many of some pairs of a group share a bank."""
     bank = bank_bytes(table.regions.instance)
     spans = [
         (offset // bank, (offset + copy.buffer.lane_bytes - 1) // bank)
@@ -55,7 +62,7 @@ def group_conflicts(table: Timetable, offsets: tuple[int, ...]) -> int:
     ]
     return sum(
         spans[one][0] <= spans[other][1] and spans[other][0] <= spans[one][1]
-        for one, other in bank_pairs(table)
+        for one, other in pairs
     )
 
 

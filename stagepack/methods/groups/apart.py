@@ -19,7 +19,7 @@ from stagepack.formulations.packing.cp_sat import CpSat
 from stagepack.heuristics.effort import spend, spent
 from stagepack.heuristics.groups.placement import Offsets, place_apart
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.banks import bank_bytes, bank_pairs, group_conflicts
+from stagepack.instances.groups.banks import Pairs, bank_bytes, bank_pairs, shared_pairs
 from stagepack.instances.groups.lmem import copies, in_place, packing
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
@@ -37,11 +37,21 @@ MOST = 1_000
 
 
 class Apart(NamedTuple):
-    """Addresses of a group, how many pairs share a bank there, and how many must."""
+    """Addresses of groups that are alike, how many pairs share a bank there, and how many must.
 
+    Attributes
+    ----------
+    table : Timetable
+        Of the first of them.
+    pairs : tuple of (int, int)
+        What should not share a bank, by index of :func:`.lmem.copies`.
+    """
+
+    table: Timetable
+    pairs: Pairs
     offsets: Offsets
     shared: int
-    least: int
+    least: int = 0
 
 
 class Fewest(Part[PackingSolution, GroupingSolution]):
@@ -93,82 +103,84 @@ def spread(
     plan = progress.solution
     if plan is None or instance.chip.banks == 1:
         return
-    tables = [(group, table) for group, table in plan.timetables(instance) if table is not None]
     known: dict[object, Apart] = {}
-    names = [_signature(table) for _, table in tables]
-    for name, (group, table) in zip(names, tables, strict=True):
-        if name not in known:
-            known[name] = _by_rule(table, plan.offsets[group], progress)
-    unlike = {
-        name: table
-        for name, table in zip(names, (table for _, table in tables), strict=True)
-        if known[name].shared and len(bank_pairs(table)) <= MOST
-    }
-    _search(unlike, known, progress, settings)
+    names: dict[int, object] = {}
+    for group, table in plan.timetables(instance):
+        if table is None:
+            continue
+        if not _goes_on(progress):
+            break
+        pairs = tuple(bank_pairs(table))
+        names[group] = _signature(table, pairs)
+        if names[group] not in known:
+            known[names[group]] = _by_rule(table, pairs, plan.offsets[group], progress)
+    _search(known, progress, settings)
     offsets = list(plan.offsets)
-    for name, (group, table) in zip(names, tables, strict=True):
-        if known[name].shared < group_conflicts(table, offsets[group]):
-            offsets[group] = known[name].offsets
+    for group, name in names.items():
+        one = known[name]
+        if one.shared < shared_pairs(one.table, one.pairs, offsets[group]):
+            offsets[group] = one.offsets
     if tuple(offsets) != plan.offsets:
         progress.offer(replace(plan, offsets=tuple(offsets)), "fewer pairs in one bank")
-    _say([known[name] for name in names], progress)
+    _say([known[name] for name in names.values()], progress)
 
 
 def _goes_on(progress: Progress[GroupingSolution]) -> bool:
     return progress.remaining > 0 and not progress.interrupted
 
 
-def _signature(table: Timetable) -> object:
+def _signature(table: Timetable, pairs: Pairs) -> object:
     """Return what is equal where the addresses of one group do for another."""
     places = tuple((copy.buffer.lane_bytes, copy.start, copy.rows) for copy in copies(table))
-    return places, table.period, in_place(table), tuple(bank_pairs(table))
+    return places, table.period, in_place(table), pairs
 
 
-def _by_rule(table: Timetable, offsets: Offsets, progress: Progress[GroupingSolution]) -> Apart:
+def _by_rule(
+    table: Timetable, pairs: Pairs, offsets: Offsets, progress: Progress[GroupingSolution]
+) -> Apart:
     """Return the addresses of the rule that minds banks, or those that are there."""
-    shared = group_conflicts(table, offsets)
-    if shared and _goes_on(progress):
-        found = place_apart(table, lambda: _goes_on(progress))
-        if found is not None:
-            fewer = group_conflicts(table, found)
-            offsets, shared = (found, fewer) if fewer < shared else (offsets, shared)
-    return Apart(offsets, shared, 0)
+    there = Apart(table, pairs, offsets, shared_pairs(table, pairs, offsets))
+    if not there.shared or not _goes_on(progress):
+        return there
+    found = place_apart(table, pairs, lambda: _goes_on(progress))
+    if found is None:
+        return there
+    return min(
+        there,
+        there._replace(offsets=found, shared=shared_pairs(table, pairs, found)),
+        key=lambda one: one.shared,
+    )
 
 
 def _search(
-    tables: dict[object, Timetable],
-    known: dict[object, Apart],
-    progress: Progress[GroupingSolution],
-    settings: Settings,
+    known: dict[object, Apart], progress: Progress[GroupingSolution], settings: Settings
 ) -> None:
     """Let CP-SAT look at groups, all of them for as long, as long as there is work to be spent."""
+    names = [name for name, one in known.items() if one.shared and len(one.pairs) <= MOST]
     engine = solvers.engine("cp-sat")
-    if not tables or engine.unavailable():
+    if not names or engine.unavailable():
         return
     with progress.setup("loading cp-sat"):
         engine.load()
     until = spent() + max(PART * (settings.time_limit or USUAL), spent())
-    while tables:
-        share = (until - spent()) / len(tables)
+    while names:
+        share = (until - spent()) / len(names)
         if share < STEP:
             return
-        for name, table in tables.items():
+        for name in names:
             if not _goes_on(progress):
                 return
-            known[name] = _exactly(table, known[name], share, progress, settings)
+            known[name] = _exactly(known[name], share, progress, settings)
             spend(STEP)
-        tables = {n: table for n, table in tables.items() if known[n].least < known[n].shared}
+        names = [name for name in names if known[name].least < known[name].shared]
 
 
 def _exactly(
-    table: Timetable,
-    known: Apart,
-    seconds: float,
-    progress: Progress[GroupingSolution],
-    settings: Settings,
+    known: Apart, seconds: float, progress: Progress[GroupingSolution], settings: Settings
 ) -> Apart:
     """Return the addresses with which the fewest pairs share a bank, as far as there is work."""
-    instance, pairs = table.regions.instance, np.array(bank_pairs(table), dtype=np.int64)
+    table, instance = known.table, known.table.regions.instance
+    pairs = np.array(known.pairs, dtype=np.int64)
     engine = solvers.engine("cp-sat")
     banks = Banks(instance.chip.banks, bank_bytes(instance), pairs)
     problem = packing(table).replace(objective="bank-conflicts", banks=banks)
@@ -194,9 +206,9 @@ def _exactly(
     best = known._replace(least=min(inner.least, known.shared))
     if inner.solution is not None:
         found = tuple(inner.solution.offsets.tolist())
-        shared = group_conflicts(table, found)
+        shared = shared_pairs(table, known.pairs, found)
         if shared < best.shared:
-            best = Apart(found, shared, min(best.least, shared))
+            best = best._replace(offsets=found, shared=shared, least=min(best.least, shared))
     return best
 
 

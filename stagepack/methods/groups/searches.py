@@ -60,7 +60,8 @@ def _by_rule(name: str) -> Run:
     def run(instance: LayerGrouping, progress: GroupingProgress, _: Settings) -> None:
         spare = None
         try:
-            _bound(instance, progress)
+            with progress.reserving(_checking(instance, progress)):
+                _bound(instance, progress)
             if not _stands(instance):
                 spare = _first(instance, progress)
             found = _found(name, instance, progress)
@@ -108,6 +109,11 @@ def _offer(progress: GroupingProgress, found: GroupingSolution, source: str) -> 
     alone = sum(not counts for counts in found.slices)
     spend(ALONE * alone + GROUPED * (found.boundaries[-1] - alone))
     progress.offer(found, source)
+
+
+def _checking(instance: LayerGrouping, progress: GroupingProgress) -> float:
+    """Return the part of the time left that it takes to check a plan without groups, or more."""
+    return min(1.0, max(CHECKED, ALONE * instance.n / max(progress.remaining, ALONE)))
 
 
 def _stands(instance: LayerGrouping) -> bool:

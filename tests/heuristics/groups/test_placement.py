@@ -13,7 +13,7 @@ from stagepack.heuristics.groups.placement import RULE, place, place_apart, plac
 from stagepack.heuristics.groups.seed_order import place_in_order
 from stagepack.heuristics.packing.constructive import greedy
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.banks import group_conflicts, group_crossings
+from stagepack.instances.groups.banks import bank_pairs, group_conflicts, group_crossings
 from stagepack.instances.groups.lmem import copies, packing
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing.blocks import Blocks
@@ -56,7 +56,7 @@ def test_minding_banks_keeps_most_pairs_apart() -> None:
     assert plan is not None
     for _, table in plan.timetables(whole):
         if table is not None:
-            apart, near = place_apart(table, yes), place_by_rule(table, yes)
+            apart, near = place_apart(table, bank_pairs(table), yes), place_by_rule(table, yes)
             assert apart is not None
             assert near is not None
             assert peak(table, apart) <= whole.chip.memory
