@@ -16,6 +16,7 @@ from stagepack.instances.catalog import best_known, suite
 from stagepack.instances.groups import GroupingSolution
 from stagepack.instances.groups.banks import bank_bytes, bank_pairs
 from stagepack.instances.groups.lmem import packing
+from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks
 from stagepack.methods.groups import apart as banks_apart
 from stagepack.methods.groups import searches
@@ -258,6 +259,28 @@ def test_pairs_that_were_not_searched_are_not_proved(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(banks_apart, "PART", 0)
     result = sp.solve(crowded(2), "layerwise")
     assert "in one bank: 1, at least 0 with these groups" in result.reason
+
+
+def test_pairs_of_a_group_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Timetable] = []
+
+    def counted(table: Timetable) -> list[tuple[int, int]]:
+        found.append(table)
+        return bank_pairs(table)
+
+    monkeypatch.setattr(banks_apart, "bank_pairs", counted)
+    result = sp.solve(crowded(2), "layerwise")
+    assert result.solution is not None
+    assert len(found) == result.solution.groups
+
+
+def test_rules_keep_the_time_in_which_their_first_plan_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(searches, "ALONE", 10.0)
+    result = sp.solve(block(), "layerwise", time_limit=5)
+    assert result.termination is sp.Termination.TIME_LIMIT
+    assert result.solution == GroupingSolution.from_global_memory(block().n)
 
 
 @pytest.mark.parametrize(("banks", "memory"), [(2, 4096), (3, 4096), (4, 1600), (6, 2400)])

@@ -32,6 +32,8 @@ PART, USUAL = 0.1, 20.0
 """Part of the time limit for all groups, where the plan took less; a limit where there is none."""
 STEP = 0.05
 """Seconds of work for a group below which no more is tried."""
+PAIR = 3e-6
+"""Seconds to find a pair of a group, and to count whether it shares a bank."""
 MOST = 1_000
 """Pairs of a group beyond which CP-SAT is not asked."""
 
@@ -111,6 +113,7 @@ def spread(
         if not _goes_on(progress):
             break
         pairs = tuple(bank_pairs(table))
+        spend(PAIR * len(pairs))
         names[group] = _signature(table, pairs)
         if names[group] not in known:
             known[names[group]] = _by_rule(table, pairs, plan.offsets[group], progress)

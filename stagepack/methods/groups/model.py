@@ -6,6 +6,7 @@ Costs of the model suppose that all buffers can be placed, as those of
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from itertools import pairwise
 
@@ -19,6 +20,10 @@ from stagepack.progress import Part, Progress
 from stagepack.solvers import Engine
 
 Boundaries = tuple[int, ...]
+
+OVERDUE = 1.8
+"""Part of the seconds left after which an engine is ended that counts no work: HiGHS does not
+before its search."""
 
 
 class Relaxed(Part[Boundaries, GroupingSolution]):
@@ -100,5 +105,6 @@ def _run(inner: Relaxed, engine: Engine, settings: Settings) -> None:
         paced(settings, engine, inner.remaining),
         start=start,
         start_value=None if start is None else partition.cycles(start),
+        overdue=OVERDUE * inner.remaining if settings.deterministic else math.inf,
         conclude_infeasible=partial(inner.prove_infeasible, "no groups"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from stagepack.heuristics.effort import spend
+from stagepack.heuristics.effort import counting, spend
 from stagepack.heuristics.groups import dag as convex
 from stagepack.heuristics.groups import dp as search
 from stagepack.heuristics.groups import ideals, lazy
@@ -232,13 +232,16 @@ def _search_ideals(
 
 
 def _load(progress: GroupingProgress) -> Callable[[bool], None]:
-    """Load kernels outside of the time limit; return what loads those of the exact placement."""
+    """Load kernels outside of the time limit; return what loads those of the exact placement.
+
+    What they do on small instances is done once a process, and so is not counted as work.
+    """
 
     def load(rigid: bool) -> None:
-        with progress.setup("loading kernels"):
+        with progress.setup("loading kernels"), counting():
             warm_up("exact" if rigid else "general")
 
-    with progress.setup("loading kernels"):
+    with progress.setup("loading kernels"), counting():
         load_kernels()
         load_placement()
     return load
@@ -286,7 +289,7 @@ def _search_free(
     upper = FAR if progress.objective is None else int(progress.objective) + 1
     choices = lazy.Choices(known, upper)
     oracle = FreeOracle(instance, branching=True, pause=progress.require_time)
-    with progress.setup("loading kernels"):
+    with progress.setup("loading kernels"), counting():
         load_free_kernels()
 
     def bound(cycles: int) -> None:
