@@ -23,6 +23,7 @@ from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.meetings import Pause, meetings
 from stagepack.instances.packing.words import Objective
 from stagepack.instances.profile import Array
+from stagepack.instances.words import LARGEST
 
 Piece = tuple[int, int, int, int, int]
 """Block, [start, end) in time, [low, high) in bytes above the offset."""
@@ -115,7 +116,7 @@ class Blocks:
         np.add.at(duration, owner, lasting)
         count = np.bincount(owner, minlength=b)
         if len(owner) > b or not np.array_equal(owner, np.arange(b)):
-            order = np.lexsort((first, owner))
+            order = _by_owner(owner, first, b)
             first, end, low, high = first[order], end[order], low[order], high[order]
         pairs = _sharing(instance, block)
         ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
@@ -178,10 +179,18 @@ class Blocks:
 
     @cached_property
     def pairs(self) -> int:
-        """Number of pairs of pieces that share a section; O(pieces log pieces)."""
-        first, end = np.sort(self.first), np.sort(self.end)
-        # Those begun before a piece ends, less those ended before, itself and it.
-        return int((np.searchsorted(first, end, side="left") - np.arange(1, len(end) + 1)).sum())
+        """Number of pairs of pieces that share a section; O(pieces)."""
+        return (self.count_meetings() - len(self.first)) // 2
+
+    def count_meetings(self, pieces: Array | slice = slice(None)) -> int:
+        """Return the number of pairs of these pieces that share a section, in either order.
+
+        Each meets itself, too.  O(pieces + sections).
+        """
+        first, end = self.first[pieces], self.end[pieces]
+        begun = np.cumsum(np.bincount(first, minlength=self.sections + 1))
+        ended = np.cumsum(np.bincount(end, minlength=self.sections + 1))
+        return int(begun[end - 1].sum() - ended[first].sum())
 
     @cached_property
     def rounded(self) -> Blocks:
@@ -224,6 +233,15 @@ def _grouping(instance: LmemPacking) -> tuple[Array, int]:
         leader[list(group)] = group[0]
     leaders, block = np.unique(leader, return_inverse=True)
     return block.astype(np.int64), len(leaders)
+
+
+def _by_owner(owner: Array, first: Array, b: int) -> Array:
+    """Return an order of pieces by their block, then by section."""
+    many = len(owner)
+    if (first[1:] < first[:-1]).any() or many * b > LARGEST:
+        return np.lexsort((first, owner))
+    # One sort of numbers is several times as fast as one of their indices.
+    return np.sort(owner * many + np.arange(many)) % many
 
 
 def _sharing(instance: LmemPacking, block: Array) -> Array:

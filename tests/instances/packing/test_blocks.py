@@ -149,6 +149,9 @@ def test_load_pieces_and_neighbours(seed: int, features: list[str]) -> None:
         assert (blocks.load > 0).all()
     else:
         assert np.array_equal(load, blocks.load)
+    runs = [range(first, end) for _, first, end, _, _ in pieces(blocks)]
+    met = sum(one.start < other.stop and other.start < one.stop for one in runs for other in runs)
+    assert blocks.count_meetings() == met == 2 * blocks.pairs + len(runs)
     ptr, other = blocks.neighbours()
     sections = members(blocks)
     for i in range(blocks.b):

@@ -54,7 +54,7 @@ peak so many times the least one is not gone on from."""
 WORTH = 1000
 """A peak is reported once it has fallen by this part of itself."""
 
-MOST_MEETINGS, FEW = 50_000_000, 5_000_000
+MOST_MEETINGS, FEW = 50_000_000, 10_000_000
 """Pairs of pieces alive together, of the blocks that are placed before, that take little time; and
 so little that they are placed even if time is over."""
 
@@ -230,9 +230,7 @@ def _pieces_of(blocks: Blocks, members: Array) -> Array:
 def meetings(blocks: Blocks, members: Array | None = None) -> int:
     """Return the number of pairs of pieces alive together, of some blocks, in either order."""
     pieces = slice(None) if members is None else _pieces_of(blocks, members)
-    first, end = np.sort(blocks.first[pieces]), np.sort(blocks.end[pieces])
-    begun = np.searchsorted(first, end, side="left")
-    return int((begun - np.searchsorted(end, first, side="right")).sum())
+    return blocks.count_meetings(pieces)
 
 
 def _bound(blocks: Blocks) -> Array:
