@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.catalog.dissections import planted
+from stagepack.methods.packing import attempt
 from stagepack.result import Status, Termination
 from stagepack.solve import REGISTRY, methods, pack, solve
 from tests.packing_cases import FEATURES, brute_force, random_packing, tight
@@ -26,6 +28,16 @@ CONSTANT = (  # buffer 0 lives as long as all others: a search takes it out
     [0, 0, 0, 0, 1, 1, 2, 3, 4],
     [5, 2, 1, 3, 2, 4, 5, 4, 5],
 )
+
+
+def test_kernels_of_beams_are_loaded_for_beams_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = LmemPacking.from_arrays([4, 6, 5], [0, 0, 1], [2, 1, 3])
+    monkeypatch.setattr(attempt, "_warm", set())
+    attempt.warm_up.cache_clear()
+    begun: list[int] = []
+    monkeypatch.setattr(beam.BeamSearch, "start", lambda _, capacity, *__: begun.append(capacity))
+    assert solve(instance, "exact", objective="peak").status is Status.OPTIMAL
+    assert not begun
 
 
 @settings(max_examples=60, deadline=None)

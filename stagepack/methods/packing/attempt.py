@@ -199,7 +199,7 @@ def warm_up(*parts: str) -> None:
     if "places" in parts:
         limited = instance.replace(fixed=[0] + [-1] * 7, reserved=[(40, 41)])
         exact.prepared(Blocks.of(limited))
-    if {"exact", "beam"} & set(parts):
+    if "beam" in parts:
         beam.Beams(Packing(blocks).components[0]).run(16, draws=1)
     if "general" in parts:
         exact.decide(Blocks.of(instance.replace(in_place=[(0, 7)])), 16)

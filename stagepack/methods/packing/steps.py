@@ -101,6 +101,7 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
             instance.ceiling,
             keep_going=_both(keep_going, attempt.for_a_while(asked)),
             warm=low,
+            before_beams=_loading_beams(attempt),
         )
         if found.status is Status.INFEASIBLE:
             conclude_infeasible(attempt, low, "exhausted search")
@@ -116,10 +117,16 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
         on_solution=lambda offsets: attempt.offer(offsets, "exact"),
         on_bound=lambda bound: progress.raise_bound(bound, "exhausted search"),
         keep_going=keep_going,
+        before_beams=_loading_beams(attempt),
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
         conclude_infeasible(attempt, low, "exhausted search")
+
+
+def _loading_beams(attempt: Attempt) -> Callable[[], None]:
+    """Return what loads the kernels of beams, which most searches do without."""
+    return lambda: compile_kernels(attempt, "beam", rigid=True)
 
 
 def _approach(attempt: Attempt, ceiling: int, keep_going: Callable[[], bool]) -> None:
@@ -133,6 +140,7 @@ def _approach(attempt: Attempt, ceiling: int, keep_going: Callable[[], bool]) ->
         on_solution=lambda offsets: attempt.offer(offsets, "exact"),
         on_bound=proved.append,
         keep_going=lambda: max(proved) <= ceiling and keep_going(),
+        before_beams=_loading_beams(attempt),
     )
     if max(proved) > ceiling and attempt.progress.solution is None:
         conclude_infeasible(attempt, low, "exhausted search")
@@ -182,6 +190,7 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
                 instance.ceiling,
                 keep_going=keep_going,
                 warm=found,
+                before_beams=_loading_beams(attempt),
             )
             if decided.offsets is not None:
                 keep(decided.offsets)
@@ -192,6 +201,7 @@ def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = No
             lower=int(attempt.progress.bound or 0),
             on_solution=keep,
             keep_going=keep_going,
+            before_beams=_loading_beams(attempt),
         )
     return best
 

@@ -198,11 +198,13 @@ def _bound(slot: int, beam: Beam) -> int:
             continue
         low = effective[slot, i]
         if at < offset or (at == offset and given.rank[i] < rank):
-            low = max(low, _legal(i, offset + 1, given))
+            low = max(low, offset + 1)
         twin = given.before[i]
         if twin >= 0 and base[slot, twin] != NOWHERE:
-            low = max(low, _legal(i, effective[slot, twin] + given.size[twin], given))
-        effective[slot, i] = low
+            low = max(low, effective[slot, twin] + given.size[twin])
+        if low > effective[slot, i]:
+            low = _legal(i, low, given)
+            effective[slot, i] = low
         if low > at:
             beam.excluded[count] = i
             count += 1

@@ -128,6 +128,7 @@ def decide(
     node_limit: int | None = None,
     step_limit: int | None = None,
     warm: Array | None = None,
+    before_beams: Callable[[], None] | None = None,
 ) -> Decision:
     """Decide whether the blocks can be packed below `capacity`.
 
@@ -147,6 +148,8 @@ def decide(
     warm : ndarray of int64, shape (b,), optional
         Offsets of a packing of any height: parts of it that are low enough are kept, and its
         order is tried.
+    before_beams : callable, optional
+        Called before the first beam of each component: what loads their kernels.
     """
     try:
         packing = prepared(blocks, keep_going=keep_going)
@@ -159,6 +162,7 @@ def decide(
         node_limit=node_limit,
         step_limit=step_limit,
         warm=warm,
+        before_beams=before_beams,
     )
 
 
@@ -170,6 +174,7 @@ def decide_packing(
     node_limit: int | None = None,
     step_limit: int | None = None,
     warm: Array | None = None,
+    before_beams: Callable[[], None] | None = None,
 ) -> Decision:
     """Decide for components that are already made; see :func:`decide`.
 
@@ -179,13 +184,13 @@ def decide_packing(
         Components, of :func:`prepared`.
     capacity : int
         Bytes.
-    keep_going, node_limit, step_limit, warm
+    keep_going, node_limit, step_limit, warm, before_beams
         As for :func:`decide`.
     """
     if packing.bound > capacity:
         return Decision(Status.INFEASIBLE, None, packing.bound, 0, 0)
     offsets = packing.offsets.copy()
-    effort = _Effort(keep_going, node_limit, step_limit)
+    effort = _Effort(keep_going, node_limit, step_limit, before_beams)
     waiting: list[tuple[Component | exact_general.Component, Array | None]] = []
 
     def decision(status: Status, bound: int = packing.bound) -> Decision:
@@ -228,8 +233,9 @@ class _Effort:
         keep_going: Callable[[], bool] | None,
         node_limit: int | None,
         step_limit: int | None,
+        before_beams: Callable[[], None] | None,
     ) -> None:
-        self._keep_going = keep_going
+        self._keep_going, self._before_beams = keep_going, before_beams
         self._node_limit, self._step_limit = node_limit, step_limit
         self._began = clock.spent()
         self._limited = node_limit is not None or step_limit is not None
@@ -267,7 +273,8 @@ class _Effort:
         now = clock.spent()
         late = now > self._began + BEAMED and not self._limited
         if outcome == state.LIMIT and beams and late:
-            return portfolio.beam(capacity, SHARE * (now - began), self.go_on)
+            seconds = SHARE * (now - began)
+            return portfolio.beam(capacity, seconds, self.go_on, self._before_beams)
         return outcome
 
 
@@ -281,6 +288,7 @@ def minimise(
     keep_going: Callable[[], bool] | None = None,
     node_limit: int | None = None,
     step_limit: int | None = None,
+    before_beams: Callable[[], None] | None = None,
 ) -> Status:
     """Find and prove the least peak.
 
@@ -300,7 +308,7 @@ def minimise(
         Called with the offsets of every packing that is better than all before (and `upper`).
     on_bound : callable, optional
         Called with every lower bound that is better than all before, the first one included.
-    keep_going, node_limit, step_limit
+    keep_going, node_limit, step_limit, before_beams
         As in :func:`decide`.
 
     Returns
@@ -309,7 +317,7 @@ def minimise(
         OPTIMAL: the last packing is proved; INFEASIBLE: there is none at all; FEASIBLE or
         UNKNOWN: stopped with or without a packing.
     """
-    effort = _Effort(keep_going, node_limit, step_limit)
+    effort = _Effort(keep_going, node_limit, step_limit, before_beams)
     try:
         packing = prepared(blocks, keep_going=keep_going)
     except Stopped:

@@ -172,7 +172,13 @@ class Portfolio(abc.ABC):
     def _starts(self, capacity: int, number: int) -> Iterator[None]:
         """Start one search of a round after the other."""
 
-    def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
+    def beam(
+        self,
+        capacity: int,
+        seconds: float,
+        keep_going: Callable[[], bool],
+        before: Callable[[], None] | None = None,
+    ) -> int:
         """Search for a packing with beams, where they apply.
 
         Parameters
@@ -183,13 +189,15 @@ class Portfolio(abc.ABC):
             Of work.
         keep_going : callable
             Asked between chunks of work.
+        before : callable, optional
+            Called before the first beam: what loads their kernels.
 
         Returns
         -------
         int
             FOUND, LIMIT, or RUNNING when told to stop.
         """
-        del capacity, seconds
+        del capacity, seconds, before
         return state.LIMIT if keep_going() else state.RUNNING
 
     def round(self, capacity: int, number: int, keep_going: Callable[[], bool]) -> int:
@@ -345,7 +353,13 @@ class CanonicalPortfolio(Portfolio):
         """Offsets in units, where a packing was found."""
         return self.search.units if self._units is None else self._units
 
-    def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
+    def beam(
+        self,
+        capacity: int,
+        seconds: float,
+        keep_going: Callable[[], bool],
+        before: Callable[[], None] | None = None,
+    ) -> int:
         """Search with beams; the next time it is gone on, where the capacity is the same.
 
         Turns go to the blocks as they are and to what is merged.
@@ -354,11 +368,14 @@ class CanonicalPortfolio(Portfolio):
         self._turns += 1
         if made is not None and self._turns % 2:
             merged, inner = made
-            outcome = inner.beam(inner.component.capacity(capacity), seconds, keep_going)
+            inside = inner.component.capacity(capacity)
+            outcome = inner.beam(inside, seconds, keep_going, before)
             if outcome == state.FOUND:
                 self._units = merged.offsets(inner.component.offsets(inner.units))
             return outcome
         if self._beams is None:
+            if before is not None:
+                before()
             self._beams = beam.Beams(self.component)
         until = effort.spent() + seconds
         outcome = self._beams.run(capacity, lambda: effort.spent() < until and keep_going())

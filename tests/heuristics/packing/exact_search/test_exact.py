@@ -42,8 +42,10 @@ def test_beams_find_what_the_orders_do_not(seed: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 1)
     assert exact.decide(blocks, 64, node_limit=1_000).status is Status.UNKNOWN
     monkeypatch.setattr(exact, "BEAMED", 0)
-    decision = exact.decide(blocks, 64)
+    loaded: list[bool] = []
+    decision = exact.decide(blocks, 64, before_beams=lambda: loaded.append(True))
     assert decision.status is Status.FEASIBLE
+    assert loaded
     assert peak_of(instance, blocks, decision.offsets) == 64
     found: list[Any] = []
     assert exact.minimise(blocks, upper=high, on_solution=found.append) is Status.OPTIMAL
