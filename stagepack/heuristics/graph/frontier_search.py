@@ -32,9 +32,10 @@ SHARES = (0.5, 0.25)
 """Where limits are tried between the bound and the best partition."""
 NEAR = 0.75, 1.5
 """How far off, times the share, a limit may be that was tried before."""
-ROUND, ASIDE = 1.0, 0.75
+ROUND, NEARER, ASIDE = 1.0, 0.75, 0.25
 """Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
-best partition; the part of it that each limit nearer to the bound gets, and what goes on aside."""
+best partition; the part of it that each limit nearer to the bound gets; that of what finds
+partitions aside."""
 
 
 Take = Callable[[Array, Model], int | None]
@@ -195,7 +196,7 @@ class LabelSearch:
             self._settle(Decision(self.sweeps, limit, self.take, False, eager=True), np.inf)
         work = ROUND * max(1.0, self.sweeps.blocks / 1000)
         turn = 0
-        crowded = self._approach(ASIDE * work)
+        crowded = self._approach(NEARER * work)
         last = Decision(self.sweeps, self.value - 1, self.take, True)
         while self.best is not None and self.bound < self.value:
             before = self.bound, self.value
@@ -210,7 +211,7 @@ class LabelSearch:
             if crowded and last.stuck and before == (self.bound, self.value):
                 return
             turn, work = turn + 1 if self.value == before[1] else 0, 2 * work
-            crowded = self._approach(ASIDE * work)
+            crowded = self._approach(NEARER * work)
 
     def _approach(self, work: float) -> bool:
         """Try limits between the bound and the best partition; return whether room is lacking."""

@@ -28,7 +28,7 @@ LOOK = 0.15
 or,"""
 FEW = 0.6
 """where ideals are few enough for that, this one."""
-ROUNDS, SHARE = 5, 0.4
+ROUNDS, SHARE = 5, 0.15
 """Of local search at most, and the part of what is left after which none begins, before what
 proves more: a better partition makes that cheaper."""
 ORDERS, ORDERS_ALONE = 0.1, 0.5
