@@ -64,7 +64,6 @@ def plan_charts(
 def _map(drawn: PlanDrawing, last: int) -> Figure:
     go = graph_objects()
     groups, scale = drawn.groups, last / drawn.width
-    edge = {"color": "white", "width": 0.6 if drawn.width <= 120 else 0}
     traces = [
         go.Bar(
             name=what, orientation="h", width=LANE, marker={"color": colour},
@@ -84,31 +83,7 @@ def _map(drawn: PlanDrawing, last: int) -> Figure:
             text=[g.labels[1] for g in groups], **inside(11), **_told(drawn),
         )
     )  # fmt: skip
-    for tone in (*CONNECTORS, ALONE):
-        own = [g for g in groups if _tone(g) == tone]
-        x: list[float | None] = []
-        y: list[float | None] = []
-        for g in own:
-            right, left = (_short(at * scale, scale) for at in (g.right, g.left))
-            x += [g.start, g.end, right, left, g.start, None]
-            y += [GROUPS + LANE, GROUPS + LANE, OPERATORS, OPERATORS, GROUPS + LANE, None]
-        traces.append(
-            go.Scatter(
-                x=x, y=y, fill="toself", fillcolor=tone, mode="lines", hoverinfo="skip",
-                line={"color": "white", "width": 0.6}, showlegend=False,
-            )
-        )  # fmt: skip
-    cells = [(at, g) for g in groups for at in range(g.left, g.right)]
-    traces.append(
-        go.Bar(
-            orientation="h", width=LANE, showlegend=False, y=[OPERATORS + LANE / 2] * len(cells),
-            base=[_short(at * scale, scale) for at, _ in cells],
-            x=[_short(scale, scale)] * len(cells), marker=_marker([g for _, g in cells], edge),
-            customdata=[(g.number, _named(drawn, at), drawn.columns[at].cycles) for at, g in cells],
-            hovertemplate="group %{customdata[0]}: %{customdata[1]}"
-            "<br>%{customdata[2]:,} cycles<extra></extra>",
-        )
-    )  # fmt: skip
+    traces += [*_connectors(groups, scale), _operators(drawn, scale)]
     figure = go.Figure(traces + _arcs(drawn, scale))
     figure.update_layout(**look("Groups over time, and the operators in them"))
     ticks = {"compute": COMPUTE, "transfers": TRANSFERS, "groups": GROUPS, "operators": OPERATORS}
@@ -123,6 +98,40 @@ def _map(drawn: PlanDrawing, last: int) -> Figure:
     )  # fmt: skip
     figure.update_xaxes(title_text="Cycles", range=[0, last], tickformat="~s")
     return figure
+
+
+def _connectors(groups: Sequence[Group], scale: float) -> list[Figure]:
+    """Lead from the time of each group to its operators."""
+    go, traces = graph_objects(), []
+    for tone in (*CONNECTORS, ALONE):
+        own = [g for g in groups if _tone(g) == tone]
+        x: list[float | None] = []
+        y: list[float | None] = []
+        for g in own:
+            right, left = (_short(at * scale, scale) for at in (g.right, g.left))
+            x += [g.start, g.end, right, left, g.start, None]
+            y += [GROUPS + LANE, GROUPS + LANE, OPERATORS, OPERATORS, GROUPS + LANE, None]
+        traces.append(
+            go.Scatter(
+                x=x, y=y, fill="toself", fillcolor=tone, mode="lines", hoverinfo="skip",
+                line={"color": "white", "width": 0.6}, showlegend=False,
+            )
+        )  # fmt: skip
+    return traces
+
+
+def _operators(drawn: PlanDrawing, scale: float) -> Figure:
+    """Draw a cell for each operator, of the colour of its group."""
+    edge = {"color": "white", "width": 0.6 if drawn.width <= 120 else 0}
+    cells = [(at, g) for g in drawn.groups for at in range(g.left, g.right)]
+    return graph_objects().Bar(
+        orientation="h", width=LANE, showlegend=False, y=[OPERATORS + LANE / 2] * len(cells),
+        base=[_short(at * scale, scale) for at, _ in cells],
+        x=[_short(scale, scale)] * len(cells), marker=_marker([g for _, g in cells], edge),
+        customdata=[(g.number, _named(drawn, at), drawn.columns[at].cycles) for at, g in cells],
+        hovertemplate="group %{customdata[0]}: %{customdata[1]}"
+        "<br>%{customdata[2]:,} cycles<extra></extra>",
+    )  # fmt: skip
 
 
 def _arcs(drawn: PlanDrawing, scale: float) -> list[Figure]:
