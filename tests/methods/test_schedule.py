@@ -495,3 +495,16 @@ def test_a_reason_is_what_time_allows_to_find(devices: list[int] | None) -> None
     assert said[-1] == whole
     assert "would do, one microbatch after the other" in whole
     assert len(set(said)) == (2 if devices is None else 3)
+
+
+@pytest.mark.parametrize("method", ["auto", "cp-sat"])
+def test_models_that_take_longer_to_load_than_is_left_are_not_begun(method: str) -> None:
+    instance = chain(2, 2_000, (5, 6, 4), limit=None, latency=2)
+    result = solve(
+        instance, method, time_limit=0.5, options={"deterministic": True}, warm_start=None
+    )
+    assert not any("CpSat" in event.source for event in result.trace.events)
+    if method == "cp-sat":
+        assert "to load 12,000 operations" in result.reason
+    else:
+        assert result.solution is not None

@@ -4,6 +4,6 @@ They are :class:`~stagepack.formulations.base.Formulation`s, built from
 :class:`~stagepack.instances.schedule.PipelineSchedule`.
 """
 
-from stagepack.formulations.schedule.cp_sat import CpSat
+from stagepack.formulations.schedule.cp_sat import LOADING, CpSat
 
-__all__ = ["CpSat"]
+__all__ = ["LOADING", "CpSat"]

@@ -14,7 +14,8 @@ Parameters
     limit_d          bytes of device d
     U                what the objective may be at most
 Variables
-    t_v              start of operation v after the origin of its device, in [0, U - after_d]
+    t_v              start of operation v after the origin of its device, between the longest paths
+                     to it and from it to U - after_d
     o_d              origin of device d: its first start (all 0 for the makespan)
     x_de             o_e - o_d for (d, e) in A
     y_uv             B or W u of a stage has ended when F v of the same stage starts (where the
@@ -50,6 +51,7 @@ where memory is tight, against retentions.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,6 +70,9 @@ from stagepack.instances.schedule.reasons import reasons
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntVar, LinearExpr
+
+LOADING = 1.5e-4
+"""Seconds to build and presolve the model of an operation, in which CP-SAT counts no work."""
 
 LONGEST_COUNT = 16
 """Microbatches up to which memory is counted at each F: variables grow with the square."""
@@ -97,6 +102,7 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
         self.instance, self.upper = instance, upper
         self.parameters = {"linearization_level": 0, "use_objective_lb_search": True}
         self.frame = Frame(instance, upper=upper, lower=lower)
+        self.loading = LOADING * len(instance.operations)
         self._origins_free = instance.objective is Objective.SPAN
         self.infeasible = bool(reasons(instance)) or self.frame.lower > self.frame.upper
         if not self.infeasible:
@@ -120,6 +126,8 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
 
         self._cp = cp_model
         self.model = cp_model.CpModel()
+        befores, afters = memory_arcs(self.instance)
+        self._releases = list(zip(befores.tolist(), afters.tolist(), strict=True))
         self._starts()
         self._order()
         self._arcs()
@@ -130,52 +138,79 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
         self._objective()
 
     def _starts(self) -> None:
-        """t_v in [0, U - after_d - dur_v]; the first operation of a device, where known, at 0."""
-        frame, instance, model = self.frame, self.instance, self.model
+        """t_v from its longest path in to its longest one out; where known, first ones at 0.
+
+        Presolve would find these windows a step at a time: quadratic, and counted as no work.
+        """
+        frame, instance = self.frame, self.instance
         operations = instance.operations
-        origin = set()
-        if self._origins_free:
-            firsts = (frame.first_stage(device) for device in range(instance.d))
-            origin = {operations.op(s, 0, 0) for s in firsts if s is not None}
-        self.t = []
         self._duration = frame.duration[operations.stage, operations.kind].tolist()
-        for v, (device, duration) in enumerate(
-            zip(operations.device.tolist(), self._duration, strict=True)
-        ):
-            latest = 0 if v in origin else frame.upper - int(frame.after[device]) - duration
-            self.t.append(model.new_int_var(0, max(0, latest), f"t{v}"))
+        earliest = [0] * len(operations)
+        latest = (frame.upper - frame.after[operations.device] - self._duration).tolist()
+        if self._origins_free:
+            for first in (frame.first_stage(device) for device in range(instance.d)):
+                if first is not None:
+                    latest[operations.op(first, 0, 0)] = 0
+        rank = np.empty(len(operations), dtype=np.int64)
+        rank[operations.topological()] = np.arange(len(operations))
+        waits = sorted(self._waits(), key=lambda wait: int(rank[wait[0]]))
+        for u, v, gap in waits:
+            earliest[v] = max(earliest[v], earliest[u] + gap)
+        for u, v, gap in reversed(waits):
+            latest[u] = min(latest[u], latest[v] - gap)
+        self.t = [
+            self.model.new_int_var(low, max(low, high), f"t{v}")
+            for v, (low, high) in enumerate(zip(earliest, latest, strict=True))
+        ]
+
+    def _waits(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (u, v, gap) such that v is at least `gap` after u, in times of their devices."""
+        yield from self._turns()
+        for u, v in self._releases:
+            yield u, v, self._duration[u]
+        if not self._origins_free:
+            for _, u, v, gap in self._crossings():
+                yield u, v, gap
 
     def _op(self, node: tuple[int, int], i: int) -> int:
         return self.instance.operations.op(*node, i)
 
-    def _order(self) -> None:
-        """t_v >= t_u + gap_uv within a microbatch; operations of a kind in turn."""
-        m, t = self.instance.microbatches, self.t
+    def _turns(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (u, v, gap) of steps within a microbatch, and of operations of a kind in turn."""
+        m = self.instance.microbatches
         for step in self.frame.steps():
             for i in range(m[step.one[0]]):
-                u, v = self._op(step.one, i), self._op(step.then, i)
-                self.model.add(t[v] >= t[u] + step.distance)
+                yield self._op(step.one, i), self._op(step.then, i), step.distance
         for s in range(self.instance.p):
             for k in range(self.frame.kinds):
                 for i in range(m[s] - 1):
-                    u, v = self._op((s, k), i), self._op((s, k), i + 1)
-                    self.model.add(t[v] >= t[u] + self._duration[u])
+                    u = self._op((s, k), i)
+                    yield u, self._op((s, k), i + 1), self._duration[u]
 
-    def _arcs(self) -> None:
-        """t_v + x_de >= t_u + dur_u + lag_uv along edges between devices, both ways."""
-        instance, frame, t = self.instance, self.frame, self.t
-        self.x: dict[tuple[int, int], IntVar] = {}
+    def _order(self) -> None:
+        """t_v >= t_u + gap_uv within a microbatch; operations of a kind in turn."""
+        for u, v, gap in self._turns():
+            self.model.add(self.t[v] >= self.t[u] + gap)
+
+    def _crossings(self) -> Iterator[tuple[tuple[int, int], int, int, int]]:
+        """Yield ((d, e), u, v, gap) of arcs from u on device d to v on device e, both ways."""
+        instance, frame = self.instance, self.frame
         for (a, b), lag in zip(instance.edges, frame.lag.tolist(), strict=True):
             d, e = int(instance.devices[a]), int(instance.devices[b])
             if d == e:
                 continue  # among the steps
-            x = self._shift(d, e)
             for i in range(int(instance.microbatches[a])):
-                u, v = self._op((a, 0), i), self._op((b, 0), i)
-                self.model.add(t[v] + x >= t[u] + self._duration[u] + lag)
+                u = self._op((a, 0), i)
+                yield (d, e), u, self._op((b, 0), i), self._duration[u] + lag
                 if frame.kinds > 1:
-                    u, v = self._op((b, 1), i), self._op((a, 1), i)
-                    self.model.add(t[v] >= t[u] + x + self._duration[u] + lag)
+                    u = self._op((b, 1), i)
+                    yield (e, d), u, self._op((a, 1), i), self._duration[u] + lag
+
+    def _arcs(self) -> None:
+        """t_v + x_de >= t_u + dur_u + lag_uv along edges between devices, both ways."""
+        self.x: dict[tuple[int, int], IntVar] = {}
+        for (d, e), u, v, gap in self._crossings():
+            self.model.add(self.t[v] + self._shift(d, e) >= self.t[u] + gap)
 
     def _shift(self, d: int, e: int) -> LinearExpr | int:
         """Return o_e - o_d."""
@@ -212,8 +247,6 @@ class CpSat(Formulation[PipelineSchedule, ScheduleSolution]):
 
     def _release(self) -> None:
         """t_v >= t_u + dur_u where the memory does not allow v before."""
-        befores, afters = memory_arcs(self.instance)
-        self._releases = list(zip(befores.tolist(), afters.tolist(), strict=True))
         for u, v in self._releases:
             self.model.add(self.t[v] >= self.t[u] + self._duration[u])
 

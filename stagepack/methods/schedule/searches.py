@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -33,6 +34,9 @@ QUICK = 400
 
 MODELLED, BUILT = 20_000, 60_000
 """Operations up to which `auto` builds a model, and up to which one is built at all."""
+
+OVERDUE = 1.2
+"""Part of the seconds left after which an engine that still counts no work is ended."""
 
 FAR_ABOVE = 2
 """Times the bound from which on a run that time has ended says how far above it is."""
@@ -225,6 +229,14 @@ def _modelled(instance: PipelineSchedule, progress: ScheduleProgress, settings: 
             f"cp-sat is for models of up to {BUILT:,} operations, not {n:,}: what was found first"
         )
         return
+    loading = formulations.LOADING * n
+    if loading > progress.remaining:
+        progress.reason = (
+            f"{engine.name} would take about {loading:.1f} s to load {n:,} operations, more than "
+            "is left: what was found first"
+        )
+        progress.stop(Termination.TIME_LIMIT)
+        return
     _model(instance, progress, engine, settings)
 
 
@@ -249,6 +261,7 @@ def _model(
         start=progress.solution,
         start_value=upper,
         work=work,
+        overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
         conclude_infeasible=lambda: conclude_infeasible(instance, progress, engine.name),
     )
 
@@ -271,8 +284,17 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
         return
     n = len(instance.operations)
     engine = load_engine("cp-sat", progress, settings) if n <= MODELLED else None
+    loading = formulations.LOADING * n
     longer, begun = 1, 0.0
     for turn in itertools.count():
+        modelled = engine is not None and loading <= progress.remaining
+        if progress.solution is None and not modelled:
+            search.first_round()  # nothing else finds a first one
+            if progress.solution is None and progress.keep_going():
+                progress.reason = (
+                    f"lists found no schedule, and {n:,} operations are too many for a model"
+                )
+                return
         # A small model is solved before a search gets anywhere.
         if turn or n > QUICK:
             _improve(search, progress, settings.seed + begun, longer)
@@ -280,10 +302,10 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
             with lending(1, greedy.ROUND):
                 modulo.search(instance, progress, settings)
             progress.reason = ""
-        if engine is not None and progress.keep_going():
+        if engine is not None and loading <= progress.remaining and progress.keep_going():
             work = min(WORK * longer, PACE * left())
             _model(instance, progress, engine, settings, work)
-            spend(work / PACE)
+            spend(work / PACE + loading)
         if not progress.keep_going():
             return
         begun += 2 * WORK * longer

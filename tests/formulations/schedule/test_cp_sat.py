@@ -154,3 +154,37 @@ def test_bounds_are_rounded_to_units() -> None:
 def test_numbers_beyond_the_engine_are_refused() -> None:
     with pytest.raises(InputError, match="beyond what it computes exactly"):
         CpSat(hard(10, forward=[2**45] * 3 + [2**45 + 1]))
+
+
+def windows(formulation: CpSat) -> list[tuple[int, int]]:
+    """Return the first and last start that each operation may have."""
+    proto = formulation.model.proto
+    domains = [list(proto.variables[t.index].domain) for t in formulation.t]
+    return [(domain[0], domain[-1]) for domain in domains]
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [
+        # F 0, 2, 4 on the first device, then 1 + 2 to the other one, which takes 3 for each.
+        ("makespan", [(0, 0), (2, 3), (4, 6), (3, 3), (6, 6), (9, 9)]),
+        # Times are those of their own device, which begins with its first F.
+        ("span", [(0, 0), (2, 8), (4, 10), (0, 0), (3, 6), (6, 9)]),
+    ],
+)
+def test_starts_lie_between_longest_paths(objective: str, expected: list[tuple[int, int]]) -> None:
+    """Presolve would find these windows a step at a time, in a number of steps that is squared."""
+    instance = PipelineSchedule.from_arrays([2, 3], microbatches=3, latency=1, objective=objective)
+    assert windows(CpSat(instance, upper=12)) == expected
+
+
+def test_windows_hold_every_best_schedule() -> None:
+    for seed in range(40):
+        instance = random_schedule(seed)
+        found = best(instance)
+        if found is None:
+            continue
+        formulation = CpSat(instance, upper=found[0])
+        hint = formulation.hint(found[1])
+        for t, (low, high) in zip(formulation.t, windows(formulation), strict=True):
+            assert low <= hint[t.index] <= high
