@@ -24,7 +24,11 @@ from stagepack.heuristics.packing.exact_search import exact_state as state
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
 from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
-from stagepack.heuristics.packing.exact_search.portfolio import CanonicalPortfolio, Portfolio
+from stagepack.heuristics.packing.exact_search.portfolio import (
+    CanonicalPortfolio,
+    Loading,
+    Portfolio,
+)
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
@@ -128,7 +132,7 @@ def decide(
     node_limit: int | None = None,
     step_limit: int | None = None,
     warm: Array | None = None,
-    before_beams: Callable[[], None] | None = None,
+    before_beams: Loading | None = None,
 ) -> Decision:
     """Decide whether the blocks can be packed below `capacity`.
 
@@ -174,7 +178,7 @@ def decide_packing(
     node_limit: int | None = None,
     step_limit: int | None = None,
     warm: Array | None = None,
-    before_beams: Callable[[], None] | None = None,
+    before_beams: Loading | None = None,
 ) -> Decision:
     """Decide for components that are already made; see :func:`decide`.
 
@@ -233,7 +237,7 @@ class _Effort:
         keep_going: Callable[[], bool] | None,
         node_limit: int | None,
         step_limit: int | None,
-        before_beams: Callable[[], None] | None,
+        before_beams: Loading | None,
     ) -> None:
         self._keep_going, self._before_beams = keep_going, before_beams
         self._node_limit, self._step_limit = node_limit, step_limit
@@ -288,7 +292,7 @@ def minimise(
     keep_going: Callable[[], bool] | None = None,
     node_limit: int | None = None,
     step_limit: int | None = None,
-    before_beams: Callable[[], None] | None = None,
+    before_beams: Loading | None = None,
 ) -> Status:
     """Find and prove the least peak.
 

@@ -24,6 +24,9 @@ from stagepack.heuristics.packing.exact_search.zero_slack import Merged
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 
+Loading = Callable[[], None]
+"""Loads kernels before they are first run, so that their time is no time of the search."""
+
 WORK = 6_000_000
 """Elementary steps of the kernel between two looks at the clock: well under 0.2 s."""
 
@@ -177,7 +180,7 @@ class Portfolio(abc.ABC):
         capacity: int,
         seconds: float,
         keep_going: Callable[[], bool],
-        before: Callable[[], None] | None = None,
+        before: Loading | None = None,
     ) -> int:
         """Search for a packing with beams, where they apply.
 
@@ -358,7 +361,7 @@ class CanonicalPortfolio(Portfolio):
         capacity: int,
         seconds: float,
         keep_going: Callable[[], bool],
-        before: Callable[[], None] | None = None,
+        before: Loading | None = None,
     ) -> int:
         """Search with beams; the next time it is gone on, where the capacity is the same.
 
