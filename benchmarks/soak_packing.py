@@ -5,9 +5,9 @@
 Planted packings, tight ones, ones whose optimum exceeds the load, and tiny ones with every option
 (tests/random_packings.py).  Exact methods must agree with one another, with what was planted and,
 where the instance is tiny, with trying everything; heuristics must not be better than the optimum;
-every bound must hold; at the optimum all must fit and a unit below nothing.  One line a method
-with what it proved, every disagreement in full, as Python that rebuilds the instance.  Exit code 1
-if there is any.
+every bound must hold; at the optimum all must fit and a unit below nothing; what is merged where
+there is no room must fit if and only if it fits unmerged.  One line a method with what it proved,
+every disagreement in full, as Python that rebuilds the instance.  Exit code 1 if there is any.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import multiprocessing
 import sys
 import time
@@ -26,7 +27,10 @@ import numpy as np
 
 from stagepack.errors import StagepackError
 from stagepack.heuristics.packing import iis, window_bounds
-from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.exact_search import exact, exact_state, zero_slack
+from stagepack.heuristics.packing.exact_search.components import Component, Packing
+from stagepack.heuristics.packing.exact_search.portfolio import CanonicalPortfolio, Portfolio
+from stagepack.heuristics.packing.exact_search.zero_slack import Merged
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Result, Status
@@ -214,6 +218,8 @@ class Trial:
             if result is not None and result.status is not Status.INFEASIBLE:
                 self.complain(name, f"{result.status} below the optimum {optimum}", lower)
         load = int(blocks.load.max())
+        if blocks.rigid and not exact.unsupported(blocks):
+            self._merged(blocks, load)
         if not window_bounds.unsupported(blocks):
             for window in window_bounds.windows(blocks, load, keep_going=_for(0.2)):
                 self.tally.counts["windows", "BOUNDS"] += 1
@@ -222,6 +228,23 @@ class Trial:
         plain = instance.conflicts is None and instance.period is None and not instance.gaps
         if optimum > load and plain and blocks.plain and self.number % CONFLICTS_EVERY == 0:
             self._explained(blocks, optimum - blocks.unit)
+
+    def _merged(self, blocks: Blocks, load: int) -> None:
+        """See that what is merged at the load fits if and only if it fits unmerged."""
+        for component in Packing(blocks).components:
+            capacity = component.capacity(load)
+            if not zero_slack.applies(component, capacity):
+                continue
+            merged = Merged(component, capacity).component
+            if merged is None:
+                continue
+            self.tally.counts["merged", "COMPONENTS"] += 1
+            whole, parts = (
+                searched(component, capacity),
+                searched(merged, merged.capacity(capacity)),
+            )
+            if whole != parts:
+                self.complain("merging", f"fits: {whole}, merged: {parts}, at {load}")
 
     def _explained(self, blocks: Blocks, capacity: int) -> None:
         """See that the buffers named as a conflict do conflict, and no fewer of them."""
@@ -257,6 +280,16 @@ class Trial:
 def _for(seconds: float) -> Callable[[], bool]:
     end = time.perf_counter() + seconds
     return lambda: time.perf_counter() < end
+
+
+def searched(component: Component, capacity: int) -> bool:
+    """Return whether a component fits, searched to the end and as it is: nothing is merged."""
+    searches = CanonicalPortfolio(component)
+    for number in itertools.count():
+        outcome = Portfolio.round(searches, capacity, number, lambda: True)
+        if outcome != exact_state.LIMIT:
+            return outcome == exact_state.FOUND
+    raise AssertionError
 
 
 def trials(numbers: range, *, engines: bool = True) -> Tally:
@@ -313,7 +346,8 @@ def report(tally: Tally) -> None:
     print(
         f"windows above the load: {tally.counts['windows', 'BOUNDS']}; irreducible conflicts: "
         f"{tally.counts['conflict', 'IRREDUCIBLE']}, others {tally.counts['conflict', 'FOUND']}, "
-        f"none found {tally.counts['conflict', 'UNKNOWN']}"
+        f"none found {tally.counts['conflict', 'UNKNOWN']}; components merged: "
+        f"{tally.counts['merged', 'COMPONENTS']}"
     )
 
 
