@@ -6,13 +6,13 @@ import contextlib
 import functools
 import hashlib
 import importlib
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import event, types
+from numba.np import linalg
 
 from stagepack.progress import compilation
 
@@ -20,37 +20,23 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 KERNELS = ("*kernels.py", "*_state.py", "rules.py", "sweep.py")
 """Files that hold kernels, or constants that are compiled into them; they import no others."""
 
-BLAS_ROOM, CORE_ROOM = 2**26, 3 * 2**24
-"""Bytes of address space that OpenBLAS takes when it is loaded, and a core more."""
 
+def _spare_blas() -> None:
+    """Load numba's view of NumPy without BLAS, which no kernel calls.
 
-def load_blas() -> None:
-    """Load now, where the address space is limited, what numba loads with the first kernel.
-
-    OpenBLAS asks for its memory again and again where it is refused, in a loop that no signal
-    ends: it is loaded while there is room.
-
-    Raises
-    ------
-    MemoryError
-        When there is none.
+    Numba would load SciPy's only to see whether it is there: a third of the time that the first
+    kernel takes, and address space that OpenBLAS asks for again and again where it is refused, in
+    a loop that no signal ends.  Whose kernels call BLAS has it loaded then.
     """
+    asked = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
     try:
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except (ImportError, OSError):  # not on Linux
-        return
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit == resource.RLIM_INFINITY:
-        return
-    if limit - pages * resource.getpagesize() < BLAS_ROOM + CORE_ROOM * (os.cpu_count() or 1):
-        raise MemoryError
-    importlib.import_module("scipy.linalg")
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = asked
 
 
-load_blas()
-
+_spare_blas()
 
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _STEP: dict[str, Any] = {**_INNER, "_nrt": False}

@@ -121,18 +121,6 @@ def test_a_run_in_little_address_space_ends() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
-def test_libraries_are_loaded_only_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    import resource
-
-    from stagepack.instances.compiled import load_blas
-
-    load_blas()
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, 2**20))
-    with pytest.raises(MemoryError):
-        load_blas()
-
-
 @pytest.mark.parametrize(
     "setting",
     [

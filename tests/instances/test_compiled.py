@@ -1,7 +1,9 @@
-"""Kernels within kernels are compiled once for all whole numbers that they are given."""
+"""How kernels are compiled and loaded: once for all whole numbers, and nothing without need."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -38,3 +40,19 @@ def test_unsigned_integers_truth_and_floats_stay_what_they_are() -> None:
         return same(True), same(0.5), same(np.uint64(2**63))
 
     assert uses() == (True, 0.5, 2**63)
+
+
+def test_blas_is_loaded_for_kernels_that_call_it_only() -> None:
+    program = """
+import sys
+import numba
+import numpy as np
+import stagepack.instances.compiled
+
+assert numba.njit(lambda row: row.sum())(np.arange(3)) == 3
+assert "scipy.linalg" not in sys.modules
+assert numba.njit(lambda one, other: one @ other)(np.eye(2), np.ones(2)).sum() == 2
+assert "scipy.linalg" in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -25,6 +25,10 @@ WORD = 8
 ALL = np.uint64(0x0101010101010101)
 """A one in each byte of a word."""
 
+AT_ONCE, LINES = 1 << 20, 1 << 15
+"""Bytes that are searched, and cells that are read, at a time: what is made in between stays near,
+and takes no new pages of memory, which would cost as much again."""
+
 POWERS = 10 ** np.arange(WORD + 1, dtype=np.uint64)
 
 
@@ -61,7 +65,9 @@ class Cells:
         """
         content += bytes(WORD) if content.endswith(b"\n") else b"\n" + bytes(WORD)
         data = np.frombuffer(content, dtype=np.uint8)
-        end = np.flatnonzero((data == COMMA) | (data == NEWLINE))
+        parts = ((at, data[at : at + AT_ONCE]) for at in range(0, len(data), AT_ONCE))
+        found = [np.flatnonzero((part == COMMA) | (part == NEWLINE)) + at for at, part in parts]
+        end = np.concatenate(found)
         last = np.flatnonzero(data[end] == NEWLINE)  # the last cell of each line
         start = np.empty_like(end)
         start[0] = 0
@@ -113,9 +119,18 @@ class Cells:
         InputError
             Naming line and column of a cell that is no integer below 2**62.
         """
-        start, end = self.start[:, column], self.end[:, column]
-        if not len(start):
-            return np.zeros(0, dtype=np.int64)
+        number, fine = np.empty(len(self), dtype=np.int64), np.empty(len(self), dtype=bool)
+        for at in range(0, len(self), LINES):
+            lines = slice(at, at + LINES)
+            number[lines], fine[lines] = self._integers(lines, column, empty)
+        self.require(
+            fine, column, lambda row: f"{self.text(row, column)[:40]!r} is no integer below 2**62"
+        )
+        return number
+
+    def _integers(self, lines: slice, column: int, empty: int | None) -> tuple[Array, Array]:
+        """Return the integers of some lines, and whether they are such."""
+        start, end = self.start[lines, column], self.end[lines, column]
         negative = (end > start) & (self.data[start] == MINUS)
         start = start + negative
         length = end - start
@@ -133,10 +148,7 @@ class Cells:
             blank = (length == 0) & ~negative
             number[blank] = empty
             fine |= blank
-        self.require(
-            fine, column, lambda row: f"{self.text(row, column)[:40]!r} is no integer below 2**62"
-        )
-        return number
+        return number, fine
 
     def require(
         self, fine: Array, column: int, problem: Callable[[int], str], remedy: str = "correct it"
