@@ -34,11 +34,11 @@ from rich.console import Console
 from rich.table import Table
 
 import stagepack as sp
+from stagepack.heuristics.schedule.rules import RULES
 from stagepack.instances.catalog import BEST_KNOWN
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.result import Result, Status
 
-RULES = ("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2", "zb-v", "popxl")
 SEARCHES = ("greedy", "modulo")
 LAYOUTS = ("line", "rounds", "V")
 STAGES, TIMES = (2, 4, 8, 16), (1, 2, 4, 8)

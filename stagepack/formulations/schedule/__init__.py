@@ -5,5 +5,6 @@ They are :class:`~stagepack.formulations.base.Formulation`s, built from
 """
 
 from stagepack.formulations.schedule.cp_sat import LOADING, CpSat
+from stagepack.formulations.schedule.within_memory import WithinMemory
 
-__all__ = ["LOADING", "CpSat"]
+__all__ = ["LOADING", "CpSat", "WithinMemory"]

@@ -14,25 +14,10 @@ from functools import cache
 
 import numpy as np
 
+from stagepack.heuristics.schedule import programs
+from stagepack.heuristics.schedule.programs import STAGE, B, F, Look, Program, W, stage_by_stage
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
-
-F, B, W = range(3)
-
-Look = Callable[[int], object]
-"""Called several times a second with the steps since; it may raise."""
-
-ASKED = 1000
-"""Runs of a program after which it looks."""
-
-RUN = 400
-"""Steps of writing one down."""
-
-STAGE = 100
-"""Steps of a stage in a loop over all."""
-
-PART = 2_000_000
-"""Operations in a kernel call: less than a tenth of a second."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +29,7 @@ class Rule:
     name : str
     order : callable
         What each device runs, one device after another, shape (n,), of an instance that the rule
-        supports; it is given a :data:`Look`, too.  O(operations).
+        supports; it is given a :data:`.programs.Look`, too.  O(operations).
     unsupported : callable
         '' or one line saying why the rule does not apply to an instance.
     description, source : str
@@ -107,109 +92,6 @@ def _unseen(steps: int) -> None:
 # ---------------------------------------------------------------------- one stage a device
 
 
-class Program:
-    """What devices run, one device after another: rounds of operations that repeat.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-    look : callable
-        See :data:`Look`.
-    """
-
-    def __init__(self, instance: PipelineSchedule, look: Look) -> None:
-        self._base = instance.operations.base.tolist()
-        self._microbatches = instance.microbatches.tolist()
-        self._kinds = len(instance.kinds)
-        self._look = look
-        self._next = [0] * (instance.p * self._kinds)
-        self._rounds: list[int] = []
-        self._first = [0]
-        self._line: list[int] = []  # the operation of microbatch 0, and the first to be run
-        self._begin: list[int] = []
-        self._count: list[int] = []
-
-    def run(self, rounds: int, *columns: tuple[int, int]) -> None:
-        """Run `rounds` times the next operation of each (stage, kind), as far as there are any."""
-        if rounds <= 0:
-            return
-        for stage, kind in columns:
-            if kind < self._kinds:
-                m, row = self._microbatches[stage], stage * self._kinds + kind
-                self._line.append(self._base[stage] + kind * m)
-                self._begin.append(self._next[row])
-                self._count.append(m)
-                self._next[row] += rounds
-        self._rounds.append(rounds)
-        self._first.append(len(self._line))
-        if len(self._rounds) % ASKED == 0:
-            self._look(RUN * ASKED)
-
-    @property
-    def order(self) -> Array:
-        """All that was run, shape (n,).
-
-        Raises
-        ------
-        ValueError
-            When that is not every operation.
-        """
-        lists = (self._rounds, self._first, self._line, self._begin, self._count)
-        columns = tuple(np.array(row, dtype=np.int64) for row in lists)
-        return _unrolled(columns, self._base[-1], self._look)
-
-
-def stage_by_stage(
-    instance: PipelineSchedule, look: Look, *runs: tuple[Array, tuple[int, ...]]
-) -> Array:
-    """Return the order in which stages, each alone on its device, do some runs one by one.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-    look : callable
-        See :data:`Look`.
-    *runs : tuple
-        How many rounds each stage does, shape (p,), and the kinds of its next operations in every
-        round, as far as there are any.
-    """
-    operations = instance.operations
-    stages = np.argsort(instance.devices)
-    m, base = operations.microbatches[stages], operations.base[stages]
-    done = [np.zeros(instance.p, dtype=np.int64)] * operations.kinds
-    line, begin, rounds, widths = [], [], [], []
-    for each, wanted in runs:
-        kinds = [kind for kind in wanted if kind < operations.kinds]
-        rounds.append(each[stages])
-        widths.append(len(kinds))
-        for kind in kinds:
-            line.append(base + kind * m)
-            begin.append(done[kind])
-            done[kind] = done[kind] + rounds[-1]
-    look(STAGE * instance.p)
-    columns = (
-        np.stack(rounds, axis=1).ravel(),
-        np.cumsum([0, *np.tile(widths, instance.p)]),
-        np.stack(line, axis=1).ravel(),
-        np.stack(begin, axis=1).ravel(),
-        np.repeat(m, len(line)),
-    )
-    return _unrolled(columns, len(operations), look)
-
-
-def _unrolled(runs: tuple[Array, ...], n: int, look: Look) -> Array:
-    """Return the n operations of runs, the first arguments of :func:`.rule_kernels.unroll`."""
-    from stagepack.heuristics.schedule.rule_kernels import unroll  # loaded when used
-
-    found, state = np.empty(n, dtype=np.int64), np.zeros(3, dtype=np.int64)
-    rounds, first, line, begin, count = runs
-    while not unroll(rounds, first, line, begin, count, found, state, PART):
-        look(PART)
-    if state[2] != n:
-        raise ValueError("a program must run every operation once")
-    return found
-
-
 @cache
 def warm_up() -> None:
     """Run the kernel of programs once, so that it is compiled."""
@@ -264,7 +146,7 @@ def in_groups(instance: PipelineSchedule, look: Look) -> Array | None:
     base, m = operations.base, operations.microbatches
     done = place = 0
     while place < len(order):
-        more = max(done + 1, int(np.searchsorted(ends, place + PART, side="right")))
+        more = max(done + 1, int(np.searchsorted(ends, place + programs.PART, side="right")))
         written = grouped(base, m, operations.kinds, size, stages[done:more], order, place)
         look(written - place)
         done, place = more, written
@@ -364,18 +246,41 @@ def _first_of(*tests: Callable[[PipelineSchedule], str]) -> Callable[[PipelineSc
 # ---------------------------------------------------------------------- several stages a device
 
 
-def _looped(instance: PipelineSchedule) -> str:
+def _dealt(instance: PipelineSchedule) -> str:
     p, d = instance.p, instance.d
     if p == d or p % d or instance.devices.tolist() != [s % d for s in range(p)]:
         return "needs two or more rounds of stages over the devices: stage s on device s modulo d"
+    return ""
+
+
+def _looped(instance: PipelineSchedule) -> str:
     m = int(instance.microbatches[0])
-    rounds = max(1, m // d)
+    rounds = max(1, m // instance.d)
     if m % rounds:
         return f"needs microbatches that divide into {rounds:,} equal rounds, not {m:,}"
     return ""
 
 
 def _interleaved(instance: PipelineSchedule, look: Look) -> Array:
+    return _in_rounds(instance, look, hop=2)
+
+
+def _interleaved_zero_bubble(instance: PipelineSchedule, look: Look) -> Array:
+    return _in_rounds(instance, look, hop=1, behind=1)
+
+
+def _in_rounds(instance: PipelineSchedule, look: Look, *, hop: int, behind: int = 0) -> Array:
+    """Return orders of F's ahead, then F and B in turn, chunk by chunk in rounds of microbatches.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    look : callable
+    hop : int
+        F's that a device is further ahead than the next one.
+    behind : int
+        B's that W is further behind than on the device before; 0: W follows its B.
+    """
     d, m = instance.d, int(instance.microbatches[0])
     chunks = instance.p // d
     each = m // max(1, m // d)  # microbatches of a chunk before the next chunk's turn
@@ -387,15 +292,19 @@ def _interleaved(instance: PipelineSchedule, look: Look) -> Array:
     orders = []
     for rank in range(d):
         forward = base[chunk * d + rank] + microbatch
-        # The k-th B is that of the k-th microbatch in turn on the chunks in reverse; W follows.
+        # The k-th B is that of the k-th microbatch in turn on the chunks in reverse.
         backward = base[(chunks - 1 - chunk) * d + rank] + m + microbatch
-        kinds = [backward + kind * m for kind in range(len(instance.kinds) - 1)]
-        warm_up = min(total, (chunks - 1) * each + 2 * (d - 1 - rank))
+        warm_up = min(total, (chunks - 1) * each + hop * (d - 1 - rank))
+        late = min(total, behind * rank)
         table = np.full((total, len(instance.kinds)), -1, dtype=np.int64)
-        table[: total - warm_up, 0] = forward[warm_up:]
-        table[:, 1:] = np.stack(kinds, axis=1)
+        table[: total - warm_up, F] = forward[warm_up:]
+        table[:, B] = backward
+        rest = backward[:0]
+        if instance.split:
+            table[late:, W] = backward[: total - late] + m
+            rest = backward[total - late :] + m
         flat = table.reshape(-1)
-        orders.append(np.concatenate([forward[:warm_up], flat[flat >= 0]]))
+        orders.append(np.concatenate([forward[:warm_up], flat[flat >= 0], rest]))
         look(5000 + 10 * table.size)
     return np.concatenate(orders)
 
@@ -424,6 +333,38 @@ def _zb_v(instance: PipelineSchedule, look: Look) -> Array:
     return program.order
 
 
+def _at_least_the_stages(instance: PipelineSchedule) -> str:
+    m = int(instance.microbatches[0])
+    if m < instance.p:
+        return f"needs as many microbatches as stages, {instance.p:,}, not {m:,}"
+    return ""
+
+
+def _dualpipe_v(instance: PipelineSchedule, look: Look) -> Array:
+    d, m = instance.d, int(instance.microbatches[0])
+    program = Program(instance, look)
+    for rank in range(d):
+        down, up, below = rank, 2 * d - 1 - rank, d - 1 - rank
+        full_down, full_up = [((s, B), (s, W)) for s in (down, up)]
+        program.run(2 * below, (down, F))
+        program.run(rank + 1, (down, F), (up, F))
+        program.run(below, *full_up, (up, F))
+        program.run(m - 2 * d + rank + 1, (down, F), *full_up, (up, F), *full_down)
+        program.run(below, *full_up, (up, F), *full_down)
+        # From the middle of what follows on, W's wait: first those of B's that came first.
+        early, first = divmod(rank + 1, 2)
+        program.run(early, *full_up, *full_down)
+        program.run(first, *full_up, (down, B))
+        program.run(rank + 1 - early - first, (up, B), (down, B))
+        late = [(down, W)] * first + [(up, W), (down, W)] * (rank + 1 - early - first)
+        late += [(down, W)] * below
+        for w in late[:below]:
+            program.run(1, w, (down, B))
+        for w in late[below:]:
+            program.run(1, w)
+    return program.order
+
+
 # ---------------------------------------------------------------------- the loop of PopXL
 
 
@@ -448,9 +389,10 @@ def loop_rings(instance: PipelineSchedule) -> tuple[int, ...]:
     """Return the slots of the stash of each stage in the loop of PopXL in training, shape (p,).
 
     What loop stage `from` makes and loop stage `to` reads stays for to - from + 1 steps; the B of
-    stage s is loop stage 2p - 2 - s.
+    stage s is loop stage 2p - 2 - s.  What is read in the step that makes it, as in the last
+    stage, needs no ring: 0.
     """
-    return tuple(2 * (instance.p - 1 - s) + 1 for s in range(instance.p))
+    return (*(2 * (instance.p - 1 - s) + 1 for s in range(instance.p - 1)), 0)
 
 
 def _rings(instance: PipelineSchedule) -> str:
@@ -458,17 +400,19 @@ def _rings(instance: PipelineSchedule) -> str:
     slots = []
     if instance.training:
         slots = [
-            f"{instance.stage_name(s)} {depth}" for s, depth in enumerate(loop_rings(instance))
+            f"{instance.stage_name(s)} {depth or 'none'}"
+            for s, depth in enumerate(loop_rings(instance))
         ]
     if instance.p > 1:
         slots.append("each tensor that crosses an edge 2")
     return f"slots of the stash rings: {', '.join(slots)}" if slots else ""
 
 
-def _rules() -> dict[str, Rule]:
-    """Return all rules."""
-    zero_bubble = "Qi et al. 2024, Zero bubble pipeline parallelism (arXiv 2401.10241)"
-    rules = [
+ZERO_BUBBLE = "Qi et al. 2024, Zero bubble pipeline parallelism (arXiv 2401.10241)"
+
+RULES = {
+    rule.name: rule
+    for rule in (
         Rule(
             "gpipe",
             _gpipe,
@@ -486,23 +430,37 @@ def _rules() -> dict[str, Rule]:
         Rule(
             "interleaved-1f1b",
             _interleaved,
-            _first_of(_trained, _chain, _looped),
+            _first_of(_trained, _chain, _dealt, _looped),
             "1F1B with several stages a device, dealt out in rounds",
             "Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473)",
+        ),
+        Rule(
+            "looped-bfs",
+            _gpipe,
+            _first_of(_trained, _chain, _dealt),
+            "all forward operations of a round of stages after the other, then back likewise",
+            "Lamy-Poirier 2022, Breadth-first pipeline parallelism (arXiv 2211.05953)",
+        ),
+        Rule(
+            "interleaved-zero-bubble",
+            _interleaved_zero_bubble,
+            _first_of(_trained, _split, _chain, _dealt, _looped),
+            "interleaved-1f1b with half the F's ahead, W delayed by the device's index",
+            f"{ZERO_BUBBLE}; torch.distributed.pipelining",
         ),
         Rule(
             "zb-h1",
             _zb_h1,
             _first_of(_trained, _split, _one_stage_each),
             "1F1B with W delayed by the stage's index, in the memory of 1F1B",
-            zero_bubble,
+            ZERO_BUBBLE,
         ),
         Rule(
             "zb-h2",
             _zb_h2,
             _first_of(_trained, _split, _one_stage_each),
             "almost twice the forward operations of 1F1B first, W delayed twice as long",
-            zero_bubble,
+            ZERO_BUBBLE,
         ),
         Rule(
             "zb-v",
@@ -512,6 +470,13 @@ def _rules() -> dict[str, Rule]:
             "Qi et al. 2024, Pipeline parallelism with controllable memory (arXiv 2405.15362)",
         ),
         Rule(
+            "dualpipe-v",
+            _dualpipe_v,
+            _first_of(_trained, _split, _chain, _folded, _at_least_the_stages),
+            "two stages a device in the shape of a V, F of one and B of the other in turn",
+            "DeepSeek 2024, DualPipe, DeepSeek-V3 (arXiv 2412.19437); its V by Sea AI Lab",
+        ),
+        Rule(
             "popxl",
             _popxl,
             _first_of(_chain, _one_stage_each, _steps),
@@ -519,8 +484,6 @@ def _rules() -> dict[str, Rule]:
             "popxl.addons, transforms/pipelining",
             _rings,
         ),
-    ]
-    return {rule.name: rule for rule in rules}
-
-
-RULES = _rules()
+    )
+}
+"""All rules, by name."""

@@ -29,6 +29,9 @@ Run = Callable[[PipelineSchedule, ScheduleProgress, Settings], None]
 WORK = 2.0
 """Work of CP-SAT in the first turn of `auto`; about what a climb and a cooling take."""
 
+ORDERING = 0.2
+"""Work of CP-SAT in the first turn that asks whether any order is within the memory."""
+
 QUICK = 400
 """Operations up to which the model has the first turn."""
 
@@ -99,11 +102,9 @@ def _run_rule(name: str) -> Run:
 
 def _offer_rule(name: str, instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     look, affords = effort.looking(progress), partial(effort.affords, instance, progress)
-    solution, reason = apply(RULES[name], instance, look, affords)
+    solution, _ = apply(RULES[name], instance, look, affords)
     if solution is not None:
         effort.offer(instance, progress, solution, name)
-    elif progress.solution is None:
-        progress.reason = reason
 
 
 PLAIN = {"gpipe in groups that fit": in_groups, "one microbatch after the other": one_by_one}
@@ -141,7 +142,6 @@ def _plain(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
             start = timed.timely(order, affords, quick=timed.n > LARGE)
             if start is not None:
                 effort.offer(instance, progress, ScheduleSolution.of(instance, start), source)
-                progress.reason = ""
 
 
 def _searching(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
@@ -223,6 +223,7 @@ def _modelled(instance: PipelineSchedule, progress: ScheduleProgress, settings: 
     if not progress.keep_going():
         return
     engine = load_engine("cp-sat", progress, settings)
+    _order(instance, progress, engine, settings, ORDERING)
     n = len(instance.operations)
     if n > BUILT:
         progress.reason = (
@@ -238,6 +239,30 @@ def _modelled(instance: PipelineSchedule, progress: ScheduleProgress, settings: 
         progress.stop(Termination.TIME_LIMIT)
         return
     _model(instance, progress, engine, settings)
+
+
+def _order(
+    instance: PipelineSchedule,
+    progress: ScheduleProgress,
+    engine: Engine,
+    settings: Settings,
+    work: float,
+) -> None:
+    """Find any order within the memory, or none, where lists found none; with so much work."""
+    unsupported = formulations.WithinMemory.unsupported(instance)
+    if progress.solution is not None or unsupported or not progress.keep_going():
+        return
+    run_model(
+        engine,
+        lambda: formulations.WithinMemory(instance),
+        "WithinMemory",
+        progress,
+        paced(settings, engine),
+        work=work,
+        conclude_infeasible=lambda: conclude_infeasible(instance, progress, engine.name),
+    )
+    spend(work / PACE)
+    progress.require_time()
 
 
 def _model(
@@ -288,6 +313,8 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
     longer, begun = 1, 0.0
     for turn in itertools.count():
         modelled = engine is not None and loading <= progress.remaining
+        if engine is not None:
+            _order(instance, progress, engine, settings, min(ORDERING * longer, PACE * left()))
         if progress.solution is None and not modelled:
             search.first_round()  # nothing else finds a first one
             if progress.solution is None and progress.keep_going():
@@ -325,7 +352,7 @@ def _improve(
 
 
 def _telling(run: Run) -> Run:
-    """Return a run that says where it ends far above its bound."""
+    """Return a run that says where it ends with nothing, or far above its bound."""
 
     def told(instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings) -> None:
         try:
@@ -339,6 +366,11 @@ def _telling(run: Run) -> Run:
                     f"({progress.bound_source}): more time may find a shorter one"
                 )
                 progress.reason = "; ".join(filter(None, (progress.reason, above)))
+            if value is None and ended and not progress.reason:
+                progress.reason = (
+                    "no schedule within the memory was found in time, nor a proof that "
+                    "there is none"
+                )
 
     return told
 

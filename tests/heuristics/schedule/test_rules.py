@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
-from stagepack.heuristics.schedule import rules
-from stagepack.heuristics.schedule.rules import RULES, apply, loop_rings, one_by_one
+from stagepack.heuristics.schedule import programs
+from stagepack.heuristics.schedule.rules import RULES, apply, depths, loop_rings, one_by_one
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import (
     PipelineSchedule,
@@ -84,10 +89,56 @@ def test_the_v_holds_with_few_microbatches(m: int) -> None:
     assert value("zb-v", vee(4, m)) >= 6 * m
 
 
+TORCH = {
+    "Interleaved1F1B": "interleaved-1f1b",
+    "LoopedBFS": "looped-bfs",
+    "InterleavedZeroBubble": "interleaved-zero-bubble",
+    "ZBVZeroBubble": "zb-v",
+    "DualPipeV": "dualpipe-v",
+}
+"""What `torch.distributed.pipelining` calls our rules."""
+
+ORDERS = Path(__file__).parents[2] / "data" / "torch_orders.json"
+"""What PyTorch 2.13.0 makes devices run, as it writes it: stage, operation, microbatch."""
+
+
+@pytest.mark.parametrize("case", json.loads(ORDERS.read_text()))
+def test_rules_of_torch_do_the_same_action_for_action(case: dict[str, Any]) -> None:
+    d, v, m = case["devices"], case["stages of a device"], case["microbatches"]
+    rule = RULES[TORCH[case["schedule"]]]
+    devices = list(range(d)) * v if rule.name[0] in "il" else [*range(d), *reversed(range(d))]
+    instance = looped(d, v, m).replace(devices=devices, weight=[1] * d * v)
+    operations = instance.operations
+    wanted = []
+    for text in " ".join(case["orders"]).split():
+        stage, name, i = re.findall(r"\d+|[A-Z]", text)
+        if rule.name == "looped-bfs" and name == "B":
+            i = m - 1 - int(i)  # backward from the last microbatch, which is as long
+        # I and W are two parts of B.
+        kinds = {"F": [0], "B": [1, 2], "I": [1], "W": [2]}[name]
+        wanted += [operations.op(int(stage), kind, int(i)) for kind in kinds]
+    assert rule.order(instance, lambda _: None).tolist() == wanted
+
+
+def test_the_zero_bubble_of_torch_has_the_known_length() -> None:
+    # Measured by replaying what PyTorch wrote: 8 devices, 2 stages each, 16 microbatches.
+    instance = PipelineSchedule.from_arrays(
+        [500] * 16, [500] * 16, [500] * 16, microbatches=16, devices=[*range(8), *range(8)],
+        latency=20,
+    )  # fmt: skip
+    assert value("interleaved-zero-bubble", instance) == 52220
+    assert value("interleaved-zero-bubble", instance.replace(microbatches=32)) == 100220
+
+
 def test_the_loop_of_popxl() -> None:
     instance = FUSED.replace(microbatches=14)
     assert value("popxl", instance) == 3 * (14 + 3)
-    assert in_flight("popxl", instance) == [7, 5, 3, 1] == list(loop_rings(instance))
+    assert in_flight("popxl", instance) == [7, 5, 3, 1]
+    assert loop_rings(instance) == (7, 5, 3, 0)  # the last stage uses it in the step that made it
+    assert RULES["popxl"].remark(instance) == (
+        "slots of the stash rings: stage 0 7, stage 1 5, stage 2 3, stage 3 none, "
+        "each tensor that crosses an edge 2"
+    )
     assert (
         "at least 2 * 7 = 14 microbatches, not 13"
         in apply(RULES["popxl"], instance.replace(microbatches=13))[1]
@@ -116,6 +167,9 @@ def test_a_rule_beyond_the_memory_is_not_offered() -> None:
         ("zb-v", zero_bubble(4, 8, 1, 1, 1, None), "shape of a V"),
         ("interleaved-1f1b", FUSED, "rounds of stages"),
         ("interleaved-1f1b", looped(2, 2, 5), "2 equal rounds, not 5"),
+        ("looped-bfs", FUSED, "rounds of stages"),
+        ("interleaved-zero-bubble", looped(2, 2, 4), "split into B and W"),
+        ("dualpipe-v", vee(4, 7), "as many microbatches as stages, 8, not 7"),
         ("popxl", FUSED.replace(edges=[(0, 2), (2, 1), (1, 3)], latency=0), "the chain"),
     ],
 )
@@ -143,7 +197,10 @@ def test_what_a_rule_gives_is_valid(seed: int) -> None:
 def test_orders_do_not_depend_on_durations(name: str) -> None:
     instances = {
         "zb-v": vee(4, 9),
+        "dualpipe-v": vee(4, 9),
         "interleaved-1f1b": looped(3, 2, 6),
+        "interleaved-zero-bubble": looped(3, 2, 6).replace(weight=[1] * 6),
+        "looped-bfs": looped(3, 2, 6),
         "zb-h1": zero_bubble(3, 5, 1, 1, 1, None),
         "zb-h2": zero_bubble(3, 5, 1, 1, 1, None),
     }
@@ -160,7 +217,7 @@ def test_a_program_looks_several_times_and_is_complete() -> None:
     wide = PipelineSchedule.from_arrays([1] * 2_500, [1] * 2_500, microbatches=1, devices=two)
     assert len(RULES["gpipe"].order(wide, looks.append)) == 5_000
     assert len(looks) == 5  # two runs a stage
-    program = rules.Program(FUSED, looks.append)
+    program = programs.Program(FUSED, looks.append)
     program.run(3, (0, 0))
     with pytest.raises(ValueError, match="every operation"):
         _ = program.order
@@ -177,8 +234,8 @@ def test_stages_alone_on_their_devices_are_written_down_at_once() -> None:
 def test_stages_by_themselves_do_what_a_program_says() -> None:
     instance = FUSED.replace(devices=[3, 1, 0, 2])
     m, ahead = instance.microbatches, np.arange(instance.p) + 1
-    found = rules.stage_by_stage(instance, lambda _: None, (ahead, (0,)), (m, (1, 0, 2)))
-    program = rules.Program(instance, lambda _: None)
+    found = programs.stage_by_stage(instance, lambda _: None, (ahead, (0,)), (m, (1, 0, 2)))
+    program = programs.Program(instance, lambda _: None)
     for s in np.argsort(instance.devices).tolist():
         program.run(int(ahead[s]), (s, 0))
         program.run(int(m[s]), (s, 1), (s, 0), (s, 2))
@@ -192,7 +249,7 @@ def test_unlike_numbers_of_microbatches_cost_no_more_than_they_are() -> None:
     )
     looks: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rules, "PART", 1_000)
+        patch.setattr(programs, "PART", 1_000)
         order = one_by_one(many, looks.append)
     assert sorted(order.tolist()) == list(range(200_300))
     assert sum(looks) < 4 * 200_300
@@ -200,7 +257,7 @@ def test_unlike_numbers_of_microbatches_cost_no_more_than_they_are() -> None:
 
 def test_depths_count_the_longest_chain() -> None:
     tree = PipelineSchedule.from_arrays([1] * 4, microbatches=1, edges=[(0, 1), (1, 2), (0, 3)])
-    assert rules.depths(tree).tolist() == [3, 2, 1, 1]
+    assert depths(tree).tolist() == [3, 2, 1, 1]
 
 
 def test_what_no_stage_needs_pairs_for_is_linear() -> None:
