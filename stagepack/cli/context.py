@@ -61,6 +61,8 @@ def _of_word(word: Parameter) -> inspect.Parameter:
         )
     elif word.choices:
         about = f"{about}: {', '.join(word.choices)}"
+    if word.scales:
+        how["parser"] = str  # a number and its unit
     names = ["--training/--inference"] if word.name == "training" else []
     return _option(
         word.name,

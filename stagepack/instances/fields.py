@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -36,7 +37,11 @@ def fields_of(instance: Any) -> JsonObject:
     return found
 
 
-def digest_of(instance: Any, parts: Callable[[Any], Iterable[bytes]]) -> str:
+def digest_of(
+    instance: Any,
+    parts: Callable[[Any], Iterable[bytes]],
+    later: Mapping[str, object] = MappingProxyType({}),
+) -> str:
     """Return the fingerprint of everything that matters to an answer.
 
     Parameters
@@ -45,12 +50,15 @@ def digest_of(instance: Any, parts: Callable[[Any], Iterable[bytes]]) -> str:
     parts : callable
         The bytes that tell a value of one of its fields from another one; each problem keeps its
         own way, for best-known values are filed under fingerprints.
+    later : mapping of str to object
+        Fields that came later, with the value that says nothing new.
     """
     whole = hashlib.sha256()
     for name in sorted(instance.__dataclass_fields__):
-        if name not in LABELS:
+        value = getattr(instance, name)
+        if name not in LABELS and not (name in later and value == later[name]):
             whole.update(name.encode())
-            for part in parts(getattr(instance, name)):
+            for part in parts(value):
                 whole.update(part)
     return whole.hexdigest()[:16]
 

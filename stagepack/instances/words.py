@@ -10,13 +10,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from operator import index
 from typing import Any
 
 from stagepack.errors import InputError
 
 LARGEST = 2**62
+BANDWIDTHS = {
+    f"{prefix}{unit}": Fraction(base**power * each, 2**30 * bits)
+    for power, prefix in ((1, "K"), (2, "M"), (3, "G"), (4, "T"))
+    for base, infix in ((1000, ""), (1024, "i"))
+    for unit, each, bits in ((f"{infix}B/s", 1, 1), (f"{infix}bit/s", 1, 8))
+}
+"""Units of bandwidth, in 2**30 bytes a second."""
 
 Words = Mapping[str, Any]
 """What is said beside a file, or of an entry of the catalog: words and their values."""
@@ -40,6 +48,8 @@ class Parameter:
         number: words that it may be instead.
     unit : str
         What a number counts, where the command line should say so: "bytes".
+    scales : mapping of str to Fraction
+        Units that may stand behind a number, and what they are worth.
     option : str
         Under which heading the command line has an option of this name: "instance", "machine" or
         "freedom"; empty: under none, it is said by ``--set``.
@@ -53,6 +63,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     unit: str = ""
     option: str = ""
+    scales: Mapping[str, Fraction] = field(default_factory=dict)
 
     def of(self, value: object, choices: tuple[str, ...] = (), whose: str = "") -> Any:
         """Return `value` as the type that the word has.
@@ -102,13 +113,13 @@ class Parameter:
             if isinstance(value, bool):
                 raise TypeError
             if isinstance(value, str):
-                text = value.strip().replace("_", "")
+                text, scale = self._parted(value.strip().replace("_", ""))
                 if wanted is int:
                     if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):
                         raise ValueError
                     number = int(text)
                 else:
-                    number = float(text)
+                    number = float(text) if scale is None else float(Fraction(float(text)) * scale)
             elif wanted is int:
                 number = index(value)
             else:
@@ -120,6 +131,13 @@ class Parameter:
         if not finite or not self.least <= number <= self.most:
             raise self._refusal(value)
         return number
+
+    def _parted(self, text: str) -> tuple[str, Fraction | None]:
+        """Return a number without the unit behind it, and what that is worth."""
+        parts = re.fullmatch(r"(.*[0-9.])\s*([A-Za-z]+/s)", text)
+        if parts is None or parts[2] not in self.scales:
+            return text, None
+        return parts[1], self.scales[parts[2]]
 
     def _truth(self, value: object) -> bool:
         if isinstance(value, bool):
@@ -140,6 +158,7 @@ class Parameter:
             what = {int: "an integer", float: "a number", list: "numbers"}[self.type]
             want = f"{what} from {_shown(self.least)} to {_shown(self.most)}"
             want += "".join(f" or {word}" for word in self.choices)
+            want += ", or with its unit" if self.scales else ""
         return InputError(
             f"{repr(value)[:60]} will not do as {self.name}",
             field=self.name,
@@ -155,11 +174,13 @@ SHARED = (
     Parameter(
         "bandwidth",
         float,
-        "bandwidth of every link, in 2**30 bytes a second",
+        "bandwidth of every link: 10GB/s (10**9 bytes a second), 10GiB/s, 80Gbit/s; a bare 10 is "
+        "10GiB/s",
         1e-9,
         1e12,
-        unit="GB/s",
+        unit="rate",
         option="machine",
+        scales=BANDWIDTHS,
     ),
     Parameter(
         "capacity",
@@ -170,7 +191,14 @@ SHARED = (
     ),
     Parameter("speed", list, "relative speed of the devices, one or one each", 1e-9, 1e9),
     # the job
-    Parameter("microbatches", int, "microbatches of a training step", 1, 2**20, option="machine"),
+    Parameter(
+        "microbatches",
+        int,
+        "microbatches of a training step; of a chain, if not said, as many as devices",
+        1,
+        2**20,
+        option="machine",
+    ),
     Parameter("training", bool, "count backward passes, gradients and stashes", option="machine"),
     Parameter(
         "unit",

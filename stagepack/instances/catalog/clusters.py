@@ -103,7 +103,7 @@ def changed(
     capacity : int
         Usable bytes of every device.
     bandwidth : float
-        GB/s of every link, the host's included, without idle cycles.
+        GiB/s of every link, the host's included, without idle cycles.
     speed : sequence of float
         Relative speeds, one for all or one a device.
 

@@ -114,10 +114,11 @@ def read(
         Refuse files of more bytes, packed or unpacked; by default ``STAGEPACK_MAX_BYTES`` of the
         environment, or 256 MiB.
     **context
-        What the file does not say, or should not say: ``devices``, ``bandwidth`` (GB/s),
-        ``capacity`` (bytes), ``cluster`` (a name of the catalog, or a `Cluster`), ``objective``,
-        ...: words of :data:`stagepack.instances.problem.VOCABULARY`, of which each format
-        understands its ``context``.  None: not given.
+        What the file does not say, or should not say: ``devices``, ``bandwidth`` (``"10GB/s"``; a
+        number is in GiB/s), ``capacity`` (bytes), ``cluster`` (a name of the catalog, or a
+        `Cluster`), ``objective``, ...: words of
+        :data:`stagepack.instances.problem.VOCABULARY`, of which each format understands its
+        ``context``.  None: not given.
 
     Raises
     ------
@@ -291,7 +292,10 @@ def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
                 field=name,
                 remedy="known here are " + ", ".join(sorted(understood)),
             )
-        values[name] = value if isinstance(value, Cluster) else coerce(name, value, kind)
+        if name in chosen.words:
+            values[name] = chosen.words[name].of(value)
+        else:
+            values[name] = value if isinstance(value, Cluster) else coerce(name, value, kind)
     return values
 
 

@@ -147,7 +147,7 @@ def _build(case: Case, given: Words) -> PipelinePartition:
 
 FORMAT = Format(
     name="auto_pipeline",
-    contexts={KIND: GIVEN - {"training", "microbatches"}},
+    contexts={KIND: GIVEN - {"training", "microbatches", "backward_transfers"}},
     extensions=(".json",),
     description="Auto Pipeline case files: layer profiles with their cluster, several in a file",
     sniff=_sniff,

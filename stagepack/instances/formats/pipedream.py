@@ -57,6 +57,7 @@ from stagepack.instances.graph.native import GIVEN as GRAPH_GIVEN
 from stagepack.instances.graph.native import changes
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.instances.pipeline.native import GIVEN, job
+from stagepack.instances.problem import VOCABULARY
 from stagepack.instances.profile import LayerProfile, ModelProfile
 from stagepack.instances.words import LARGEST, Words
 
@@ -316,7 +317,7 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
     """
     needed = {"devices": "--devices N"}
     if given.get("objective") != "memory" and "levels" not in given:
-        needed["bandwidth"] = "--bandwidth GB/s"
+        needed["bandwidth"] = "--bandwidth 10GB/s"
     for word, option in needed.items():
         if word not in given:
             raise InputError("is not in the file", field=word, remedy=f"give {option}")
@@ -340,7 +341,7 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
 
 
 def _paced(gbytes: Number, unit: str) -> Number:
-    """Return a bandwidth in GB/s as bytes in a unit of time."""
+    """Return a bandwidth in GiB/s as bytes in a unit of time."""
     pace = Fraction(gbytes) * 2**30 / CLOCK[unit]
     return pace.numerator if pace.denominator == 1 else float(pace)
 
@@ -440,4 +441,5 @@ FORMAT = Format(
     sniff=_sniff,
     parse=_parse,
     parsers={GRAPH: _parse_graph},
+    words={"bandwidth": VOCABULARY["bandwidth"]},
 )

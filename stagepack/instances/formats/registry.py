@@ -8,7 +8,7 @@ from typing import Any
 
 from stagepack.contracts import Instance, Solution
 from stagepack.errors import InputError
-from stagepack.instances.words import Words
+from stagepack.instances.words import Parameter, Words
 
 Parse = Callable[[bytes, Words, str], Sequence[Instance]]
 
@@ -23,6 +23,8 @@ class Format:
     contexts : mapping of str to frozenset of str
         The kinds of problem it can describe, and for each what may be said beside the file: words
         of :data:`stagepack.instances.problem.VOCABULARY`.
+    words : mapping of str to Parameter
+        Words that mean something else here than to the kind.
     extensions : tuple of str
         Usual ends of file names, in lower case; reading goes by content, writing by these.
     description : str
@@ -52,6 +54,7 @@ class Format:
     description: str
     sniff: Callable[[bytes], bool]
     parse: Parse
+    words: Mapping[str, Parameter] = field(default_factory=dict)
     parsers: Mapping[str, Parse] = field(default_factory=dict)
     dump: Callable[[Any, str], bytes] | None = None
     binary: bool = False

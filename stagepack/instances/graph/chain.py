@@ -88,6 +88,7 @@ def chain(
         send_cycles=both,
         training=bool(instance.backward.any()),
         microbatches=instance.microbatches,
+        backward_transfers=False,  # they are in the tables
         objective=OBJECTIVES[instance.objective],
         layer_names=[f"stage {at}" for at in range(len(order))],
         order=_graph_order(instance, stage),

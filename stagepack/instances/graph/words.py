@@ -37,7 +37,7 @@ WORDS = (
     Parameter(
         "bandwidth",
         float,
-        "traffic of every link in a unit of time; of profiles, 2**30 bytes a second",
+        "traffic of every link in a unit of time; of profiles, as of chains: 10GB/s, 10GiB/s",
         1e-18,
         1e18,
     ),

@@ -26,7 +26,14 @@ HOST = Link(GBps=7, idle=50_000)
 MIB = 2**20
 MACHINE = dict.fromkeys(("devices", "bandwidth", "capacity", "speed", "utilisation"))
 JOB = {"objective": "transfer-bounded", "host_transfer": True, "fewer_stages": False}
-TRAINED = {"training": False, "microbatches": 16, **JOB, "free_order": False}
+TRAINED = {
+    "training": False,
+    "microbatches": 16,
+    "backward_transfers": None,
+    "memory": None,
+    **JOB,
+    "free_order": False,
+}
 
 
 def parameters(name: str) -> JsonObject:

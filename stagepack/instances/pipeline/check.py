@@ -188,7 +188,7 @@ def recv_cycles(instance: PartitionData, device: int, cut: int) -> Number:
     if instance.recv_cycles is not None:
         return _item(instance.recv_cycles[device, cut])
     link = instance.cluster.devices[device].recv
-    return _link_cycles(instance, link, instance.in_bytes[cut])
+    return instance.trips * _link_cycles(instance, link, instance.in_bytes[cut])
 
 
 def send_cycles(instance: PartitionData, device: int, cut: int) -> Number:
@@ -204,7 +204,7 @@ def send_cycles(instance: PartitionData, device: int, cut: int) -> Number:
     if instance.send_cycles is not None:
         return _item(instance.send_cycles[device, cut])
     link = instance.cluster.devices[device].send
-    return _link_cycles(instance, link, instance.out_bytes[cut])
+    return instance.trips * _link_cycles(instance, link, instance.out_bytes[cut])
 
 
 def host_cycles(instance: PartitionData) -> Number:

@@ -21,6 +21,9 @@ from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.words import KIND, Objective
 from stagepack.instances.profile import Array, Cluster
 
+LATER = {"backward_transfers": False}
+"""Fields that instances did not have at first, and what they were then: digests stay."""
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -90,6 +93,9 @@ class PartitionData:
         Count backward cycles and stashes.
     microbatches : int
         Microbatches of a training step: stage i of k stashes min(microbatches, k - i) of them.
+    backward_transfers : bool
+        What crosses a cut comes back over the same links as a gradient: receiving at its begin
+        and sending at its end take a stage twice as long.  `recv_cycles` and `send_cycles` say all.
     objective : Objective
         What to minimise.
     host_transfer : bool
@@ -122,6 +128,7 @@ class PartitionData:
     fixed_cuts: tuple[int, ...] = ()
     training: bool = False
     microbatches: int = 1
+    backward_transfers: bool = False
     objective: Objective = Objective.BOTTLENECK
     host_transfer: bool = False
     fewer_stages: bool = False
@@ -192,6 +199,11 @@ class PartitionData:
         allowed[[0, self.n]] = True
         return allowed
 
+    @property
+    def trips(self) -> int:
+        """How often the links move what crosses a cut: there, and back as a gradient."""
+        return 2 if self.training and self.backward_transfers else 1
+
     def layer_name(self, index: int) -> str:
         """Name of a layer for messages and plots."""
         return f"layer {index}" if self.layer_names is None else self.layer_names[index]
@@ -203,7 +215,7 @@ class PartitionData:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
-        return digest_of(self, _parts)
+        return digest_of(self, _parts, LATER)
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.n} layers, {self.k} devices, {self.objective}"

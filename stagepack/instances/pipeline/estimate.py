@@ -511,14 +511,16 @@ class _Transfers:
         if table is not None:
             cycles: Number = table[device, cut].item()
             return cycles
-        return self._link(self.instance.cluster.devices[device].recv, self.instance.in_bytes[cut])
+        link = self.instance.cluster.devices[device].recv
+        return self.instance.trips * self._link(link, self.instance.in_bytes[cut])
 
     def send(self, device: int, cut: int) -> Number:
         table = self.instance.send_cycles
         if table is not None:
             cycles: Number = table[device, cut].item()
             return cycles
-        return self._link(self.instance.cluster.devices[device].send, self.instance.out_bytes[cut])
+        link = self.instance.cluster.devices[device].send
+        return self.instance.trips * self._link(link, self.instance.out_bytes[cut])
 
     def host(self) -> Number:
         instance, cluster, n = self.instance, self.instance.cluster, self.instance.n

@@ -17,7 +17,7 @@ from stagepack.instances.pipeline.check import check, evaluate, shape
 from stagepack.instances.pipeline.data import GraphOrder, PartitionData, Variable
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.solution import PipelineSolution
-from stagepack.instances.pipeline.words import Objective
+from stagepack.instances.pipeline.words import MEMORY, Objective
 from stagepack.instances.profile import (
     Array,
     Cluster,
@@ -40,15 +40,21 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """That the chain is one order of a graph, where it is."""
-        if self.order is None:
-            return ""
-        tried = self.order.tried
-        chosen = f", the best of {tried} tried" if tried > 1 else ""
-        return (
-            f"for one order of the layers{chosen}: others of their graph may do better, and "
-            "--kind graph-partition looks at all"
-        )
+        """That few microbatches are in flight, and that the chain is one order of a graph."""
+        said = []
+        if self.training and self.stash.any() and self.microbatches < self.k:
+            said.append(
+                f"memory counts {self.microbatches:,} of the {self.k:,} microbatches that fill the "
+                "pipeline"
+            )
+        if self.order is not None:
+            tried = self.order.tried
+            chosen = f", the best of {tried} tried" if tried > 1 else ""
+            said.append(
+                f"for one order of the layers{chosen}: others of their graph may do better, and "
+                "--kind graph-partition looks at all"
+            )
+        return "; ".join(said)
 
     # ------------------------------------------------------------------ constructors
 
@@ -79,7 +85,9 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         forbidden_cuts: Iterable[int] = (),
         fixed_cuts: Iterable[int] = (),
         training: bool = False,
-        microbatches: int = 1,
+        microbatches: int | None = None,
+        backward_transfers: bool | None = None,
+        memory: str | Iterable[str] | None = None,
         objective: Objective | str = Objective.BOTTLENECK,
         host_transfer: bool = False,
         fewer_stages: bool = False,
@@ -97,7 +105,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             Cycles of each layer; may be None when `compute_table` is given.
         devices, capacity, speed, bandwidth, clock
             A quick cluster: `devices` devices, of `capacity` bytes and `speed` (one number or one a
-            device), joined to one another and the host at `bandwidth` GB/s; `clock` in Hz.
+            device), joined to one another and the host at `bandwidth` GiB/s (2**30 bytes a
+            second); `clock` in Hz.
         cluster : Cluster
             Instead of these: the cluster in full.
         backward : array_like, shape (n,), optional
@@ -123,8 +132,13 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             Cuts that no boundary may use, and cuts that must be boundaries.
         training : bool
             Count backward cycles and stashes.
-        microbatches : int
-            Of a training step.
+        microbatches : int, optional
+            Of a training step: as many as devices when absent, which fill the pipeline.
+        backward_transfers : bool, optional
+            Count the gradients that come back over the links; when absent, in training.
+        memory : str or iterable of str, optional
+            The terms of memory that count, of ``exclusive`` (or categories of it), ``shared``,
+            ``temporary``, ``carry`` and ``stash``; as text with commas between.  All when absent.
         objective : Objective or str
         host_transfer, fewer_stages, free_order : bool
             Every device waits for the host's transfer; devices may stay unused; stages may run on
@@ -160,6 +174,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             categories = {str(key): value for key, value in exclusive.items()}
         else:
             categories = {} if exclusive is None else {"memory": exclusive}
+        terms = _terms(memory, categories, memory_table)
         if not isinstance(shared, SharedBytes):
             try:
                 shared = SharedBytes.of(shared or {})
@@ -191,11 +206,13 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             exclusive={
                 key: arrays.whole_bytes(value, f"exclusive.{key}", (n,))
                 for key, value in categories.items()
+                if terms & {"exclusive", key}
             },
-            shared=shared,
-            temporary=arrays.whole_bytes(temporary, "temporary", (n,)),
-            carry=arrays.whole_bytes(carry, "carry", (n,)),
-            stash=arrays.whole_bytes(stash, "stash", (n,)),
+            shared=shared if "shared" in terms else SharedBytes.of({}),
+            **{
+                term: arrays.whole_bytes(column if term in terms else None, term, (n,))
+                for term, column in (("temporary", temporary), ("carry", carry), ("stash", stash))
+            },
             in_bytes=arrays.whole_bytes(in_bytes, "in_bytes", (n + 1,)),
             out_bytes=arrays.whole_bytes(out_bytes, "out_bytes", (n + 1,)),
             recv_cycles=arrays.table(recv_cycles, "recv_cycles", (k, n + 1)),
@@ -206,7 +223,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             forbidden_cuts=arrays.cuts(forbidden_cuts, "forbidden_cuts"),
             fixed_cuts=arrays.cuts(fixed_cuts, "fixed_cuts"),
             training=bool(training),
-            microbatches=arrays.integer(microbatches, "microbatches"),
+            microbatches=_in_flight(microbatches, k if training else 1),
+            backward_transfers=bool(training if backward_transfers is None else backward_transfers),
             objective=chosen,
             host_transfer=bool(host_transfer),
             fewer_stages=bool(fewer_stages),
@@ -286,6 +304,32 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         )
 
 
+def _terms(
+    memory: str | Iterable[str] | None, categories: Mapping[str, Given], table: Given
+) -> frozenset[str]:
+    """Return the terms of memory that count."""
+    if memory is None:
+        return frozenset(MEMORY)
+    names = [word.strip() for word in memory.split(",")] if isinstance(memory, str) else memory
+    terms = frozenset(map(str, names))
+    known = tuple(dict.fromkeys((*MEMORY, *categories)))
+    for term in sorted(terms.difference(known)):
+        raise InputError(
+            f"{term!r} is no term of it", field="memory", remedy=f"choose among {', '.join(known)}"
+        )
+    if table is not None:
+        raise InputError(
+            "is given as a table, which has no terms",
+            field="memory",
+            remedy="leave out the terms, or the table",
+        )
+    return terms
+
+
+def _in_flight(microbatches: int | None, usual: int) -> int:
+    return usual if microbatches is None else arrays.integer(microbatches, "microbatches")
+
+
 def _order_of(layers: Sequence[LayerProfile]) -> GraphOrder | None:
     """Return that layers are one order of many; None where every layer reads the one before it.
 
@@ -312,7 +356,7 @@ def _quick_cluster(
     if not 0 < clock < float("inf"):
         raise InputError(f"{clock} Hz", field="clock", remedy="give a positive frequency")
     if bandwidth is not None and not 0 < bandwidth < float("inf"):
-        raise InputError(f"{bandwidth} GB/s", field="bandwidth", remedy="give a positive number")
+        raise InputError(f"{bandwidth} GiB/s", field="bandwidth", remedy="give a positive number")
     speeds = [1] * devices if speed is None else np.broadcast_to(speed, devices).tolist()
     for value in speeds:
         if not 0 < value < float("inf"):

@@ -31,10 +31,14 @@ Time = (
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 JOB = (
-    "objective", "training", "microbatches", "host_transfer", "fewer_stages", "free_order",
+    "objective", "training", "microbatches", "backward_transfers", "host_transfer", "fewer_stages",
+    "free_order",
 )  # fmt: skip
-GIVEN = frozenset({*clusters.MACHINE, *JOB})
+PLAIN = ("training", "host_transfer", "fewer_stages", "free_order")
+GIVEN = frozenset({*clusters.MACHINE, *JOB, "memory"})
 """What may be said beside a file."""
+FORMER = {"microbatches": 1, "backward_transfers": False}
+"""What training meant before files could say it: so it is where they do not."""
 TABLES = ("recv_cycles", "send_cycles", "compute_table", "memory_table")
 Table = list[list[Time | list[Time]]]
 
@@ -92,7 +96,9 @@ class Document(
     source: str = ""
     objective: Objective = Objective.BOTTLENECK
     training: bool = False
-    microbatches: Count = 1
+    microbatches: Count | None = None
+    backward_transfers: bool | None = None
+    memory: list[str] | None = None
     host_transfer: bool = False
     fewer_stages: bool = False
     free_order: bool = False
@@ -113,7 +119,7 @@ class Document(
 
 def job(given: Words) -> JsonObject:
     """Return what was said of the work alone, not of the machine."""
-    return {name: value for name, value in given.items() if name in JOB}
+    return {name: value for name, value in given.items() if name in (*JOB, "memory")}
 
 
 def parse(document: Document, given: Words) -> PipelinePartition:
@@ -136,8 +142,9 @@ def parse(document: Document, given: Words) -> PipelinePartition:
     options: JsonObject = {
         **{
             name: getattr(document, name)
-            for name in ("name", "source", "forbidden_cuts", "fixed_cuts", *JOB)
+            for name in ("name", "source", "forbidden_cuts", "fixed_cuts", "memory", *JOB)
         },
+        **_as_it_was(document),
         **{name: _table(getattr(document, name), name) for name in TABLES},
         **({} if document.order is None else {"order": document.order}),
         **job(given),
@@ -162,6 +169,12 @@ def parse(document: Document, given: Words) -> PipelinePartition:
         results=None if document.results is None else tuple(document.results),
     )
     return PipelinePartition.from_profile(profile, cluster, **options)
+
+
+def _as_it_was(document: Document) -> JsonObject:
+    """Return what files of training do not say: it means what it meant before it could be said."""
+    former = FORMER if document.training else {}
+    return {name: value for name, value in former.items() if getattr(document, name) is None}
 
 
 def _from_columns(
@@ -265,7 +278,8 @@ def dump(instance: PipelinePartition) -> JsonObject:
     }
     return {
         "objective": str(instance.objective),
-        **unusual(instance, Document, JOB[1:]),
+        **unusual(instance, Document, PLAIN),
+        **_of_training(instance),
         "cluster": _lean(instance.cluster),
         "order": instance.order and _lean(instance.order),
         "layers": Rows(columns),
@@ -277,6 +291,12 @@ def dump(instance: PipelinePartition) -> JsonObject:
         "fixed_cuts": list(instance.fixed_cuts) or None,
         **{name: getattr(instance, name) for name in TABLES},
     }
+
+
+def _of_training(instance: PipelinePartition) -> JsonObject:
+    """Return what files of training say in any case, others where it is not as it was."""
+    said = {name: getattr(instance, name) for name in FORMER}
+    return said if instance.training else {n: v for n, v in said.items() if v != FORMER[n]}
 
 
 def _shared_object(shared: SharedBytes) -> JsonObject | None:

@@ -217,7 +217,7 @@ class RangeCosts:
             table = np.empty((self.classes, self.n + 1), np.int64 if instance.whole else np.float64)
             for c, link in enumerate(each):
                 pause()
-                table[c] = self._link_cycles(link, moved)
+                table[c] = instance.trips * self._link_cycles(link, moved)
             rows.append(table)
             host.append(self._link_cycles(host_link, moved[cut : cut + 1])[0])
         return rows[0], rows[1], np.array(host if instance.host_transfer else [])

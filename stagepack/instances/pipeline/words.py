@@ -22,6 +22,9 @@ class Objective(StrEnum):
     """The largest single term of compute, receive and send: transfers hide behind compute."""
 
 
+MEMORY = ("exclusive", "shared", "temporary", "carry", "stash")
+"""The terms of a stage's memory."""
+
 WORDS = (
     Parameter(
         "host_transfer",
@@ -35,6 +38,19 @@ WORDS = (
         "which order of a graph makes the chain: the best of some dozens, or that of the file",
         choices=("best", "file"),
         option="instance",
+    ),
+    Parameter(
+        "backward_transfers",
+        bool,
+        "count the gradients that come back over the links; by default in training",
+        option="machine",
+    ),
+    Parameter(
+        "memory",
+        str,
+        "terms of memory that count: exclusive (or its categories), shared, temporary, carry, "
+        "stash, commas between; by default all",
+        option="machine",
     ),
     Parameter("fewer_stages", bool, "devices may stay unused", option="freedom"),
     Parameter("free_order", bool, "stages may run on the devices in any order", option="freedom"),

@@ -163,8 +163,9 @@ def _more_devices(costs: RangeCosts, progress: Progress[PipelineSolution] | None
         if progress is not None:
             progress.require_time()
         more = msgspec.structs.replace(cluster, devices=cluster.devices[:1] * k)
+        flying = k if instance.microbatches == instance.k else instance.microbatches
         pause = (lambda: None) if progress is None else progress.require_time
-        costs = RangeCosts(instance.replace(cluster=more), pause)
+        costs = RangeCosts(instance.replace(cluster=more, microbatches=flying), pause)
         if Prober(costs, progress).probe() is not None:
             return f"with {k:,} devices"
     return ""

@@ -52,6 +52,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             "clock": cluster.clock,
             "training": instance.training,
             "microbatches": instance.microbatches if instance.training else None,
+            "backward_transfers": instance.trips > 1,
             "host_transfer": instance.host_transfer,
             "host_cycles": host_cycles(instance),
             "cuts": instance.n - 1,
@@ -85,8 +86,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         number, quantity = as_text.number, as_text.quantity
         mode = "inference"
         if given["training"]:
-            count = given["microbatches"]
-            mode = f"training, {count:,} microbatch" + ("" if count == 1 else "es")
+            mode = f"training, {_batches(given['microbatches'], given['devices'])}"
+            mode += ", gradients come back over the links" if given["backward_transfers"] else ""
         kinds = given["kinds_of_devices"]
         devices = number(given["devices"]) + ("" if kinds == 1 else f" of {kinds} kinds")
         layer, capacity = given["largest_layer"], given["capacity"]
@@ -126,7 +127,9 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
 
     def headline(self, instance: PipelinePartition) -> str:
         """Return what an instance is, in one line."""
-        mode = "training" if instance.training else "inference"
+        mode = "inference"
+        if instance.training:
+            mode = f"training with {_batches(instance.microbatches, instance.k)}"
         return (
             f"{as_text.plural(instance.n, 'layer')}, {as_text.plural(instance.k, 'device')}, "
             f"{mode}, {instance.objective}"
@@ -271,6 +274,14 @@ def stages(estimate: Estimate) -> Sheet:
             marks[at, "memory"] = "bold red"
     spare = ("capacity", "device", "used")
     return Sheet(header, rows, words, spare=spare, marks=marks, what="stage")
+
+
+def _batches(count: int, devices: int) -> str:
+    """Return how many microbatches a step has, and whether they fill the pipeline."""
+    text = f"{count:,} microbatch" + ("" if count == 1 else "es")
+    if count == devices > 1:
+        return f"{text} (as many as devices)"
+    return f"{text} ({devices:,} fill the pipeline)" if count < devices else text
 
 
 def _figure(value: str | Number | None) -> str:

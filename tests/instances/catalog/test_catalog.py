@@ -80,7 +80,7 @@ def test_the_machine_may_be_changed() -> None:
         ("pipeline/bert-larg", {}, "did you mean pipeline/bert-large"),
         ("bert-large", {}, "or pipeline/bert-large"),
         ("zzz", {}, "choose one of"),
-        ("pipeline/bert-large", {"bach": 3}, "it takes bandwidth, batch,"),
+        ("pipeline/bert-large", {"bach": 3}, "bandwidth, batch,"),
         ("pipeline/bert-large", {"layers": 3}, "takes no parameter 'layers'"),
         ("pipeline/bert-large", {"batch": "8.5"}, "'8.5' will not do as batch"),
         ("pipeline/bert-large", {"batch": 0}, "from 1 to 65,536"),
@@ -182,3 +182,17 @@ def test_best_known_values_of_public_data(data_dir: Any) -> None:
         assert known is not None, instance.name
         assert known.value == optimum(instance)
     assert catalog.best_known(instances[0].replace(objective="sum")) is None
+
+
+def test_bandwidths_mean_what_their_units_say() -> None:
+    for text, worth in {
+        "10GB/s": 10e9,
+        "10 GiB/s": 10 * 2**30,
+        "80Gbit/s": 10e9,
+        "500MB/s": 5e8,
+        "10": 10 * 2**30,
+    }.items():
+        assert coerce("bandwidth", text, "pipeline-partition") * 2**30 == worth
+    for text in ("GB/s", "10Gb/s", "tenGB/s", "1e999GB/s", "0GB/s"):
+        with pytest.raises(InputError, match=r"from 1e-09 to 1e\+12, or with its unit"):
+            coerce("bandwidth", text, "pipeline-partition")

@@ -334,3 +334,32 @@ def test_descriptions_of_a_schema_are_not_indented(kind: str) -> None:
     for shape in formats.schema(kind)["$defs"].values():
         described = shape.get("description", "")
         assert described == inspect.cleandoc(described)
+
+
+def test_files_of_training_mean_what_they_meant(tmp_path: Path) -> None:
+    document = {
+        "problem": "pipeline-partition",
+        "version": 1,
+        "training": True,
+        "layers": {"forward": [1, 2, 3], "stash": [1, 1, 1]},
+        "cluster": {"devices": [{"memory": 9}, {"memory": 9}]},
+    }
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(document))
+    old = formats.read(path)
+    assert (old.microbatches, old.backward_transfers) == (1, False)
+    path.write_text(json.dumps({**document, "training": False}))
+    asked = formats.read(path, training=True)
+    assert (asked.microbatches, asked.backward_transfers) == (2, True)
+    for instance in (old, asked, asked.replace(training=False)):
+        formats.write(instance, tmp_path / "again.json")
+        assert formats.read(tmp_path / "again.json").digest == instance.digest
+
+
+def test_files_may_leave_out_terms_of_memory(tmp_path: Path) -> None:
+    layers = {"forward": [1, 2], "exclusive": {"state": [3, 4]}, "temporary": [5, 6]}
+    document = {"problem": "pipeline-partition", "version": 1, "layers": layers}
+    path = tmp_path / "some.json"
+    path.write_text(json.dumps({**document, "memory": ["temporary"]}))
+    assert formats.read(path, devices=1).exclusive == {}
+    assert formats.read(path, devices=1, memory="state").temporary.tolist() == [0, 0]

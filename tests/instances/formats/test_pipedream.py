@@ -8,6 +8,7 @@ import pytest
 
 from stagepack.errors import InputError
 from stagepack.instances import formats
+from stagepack.instances.graph import GraphPartition
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 
 
@@ -193,3 +194,27 @@ def test_public_profiles(data_dir: Path, name: str, layers: int) -> None:
             for cut in range(place[source] + 1, place[user] + 1):
                 crossing[cut].update({f"{source}.{j}": sizes[j] for j in picked})
     assert instance.in_bytes[:-1].tolist() == [sum(cut.values()) for cut in crossing]
+
+
+def test_training_fills_the_pipeline(data_dir: Path) -> None:
+    path = data_dir / "pipedream" / "vgg16_graph.txt"
+    limited = {"devices": 4, "training": True, "capacity": 11_000_000_000}
+    filled = read(path, **limited)
+    assert filled.microbatches == 4
+    assert filled.backward_transfers
+    # The best with one microbatch in flight does not fit with four.
+    found = PipelineSolution.in_order((0, 3, 8, 17, 40))
+    assert read(path, microbatches=1, **limited).check(found) == ()
+    assert {violation.rule for violation in filled.check(found)} == {"capacity"}
+
+
+def test_bandwidths_of_profiles_have_units(tmp_path: Path) -> None:
+    path = graph(tmp_path, *SMALL)
+    link = read(path, devices=2, bandwidth="10GB/s").cluster.devices[0].recv
+    assert link is not None
+    assert link.GBps * 2**30 == 10e9
+    both: list[GraphPartition] = [
+        formats.read(path, kind="graph-partition", devices=2, bandwidth=bandwidth)
+        for bandwidth in ("10GB/s", "10", 10)
+    ]
+    assert [instance.bandwidth for instance in both] == [10_000, 10 * 2**30 / 1e6, 10 * 2**30 / 1e6]

@@ -10,7 +10,9 @@ import pytest
 
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution, Variable
-from stagepack.instances.profile import Cluster, LayerProfile, ModelProfile
+from stagepack.instances.pipeline.estimate import estimate
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Cluster, LayerProfile, Link, ModelProfile
 
 
 def test_from_profile_derives_crossings_carries_and_spans() -> None:
@@ -151,3 +153,84 @@ def test_replace_refuses_what_it_does_not_know() -> None:
         tables.replace(cluster=Cluster.uniform(3))
     with pytest.raises(InputError, match="colour"):
         instance.replace(colour="red")
+
+
+def test_training_holds_as_many_microbatches_as_stages_unless_told_another_number() -> None:
+    columns: dict[str, Any] = {
+        "devices": 3,
+        "stash": [5, 5, 5, 5],
+        "backward": [2] * 4,
+        "capacity": 100,
+    }
+    usual = PipelinePartition.from_arrays([1] * 4, training=True, **columns)
+    assert usual.microbatches == 3
+    assert usual.check(PipelineSolution.in_order((0, 2, 3, 4))) == ()
+    tight = PipelinePartition.from_arrays([1] * 4, training=True, **{**columns, "capacity": 29})
+    assert [v.rule for v in tight.check(PipelineSolution.in_order((0, 2, 3, 4)))] == ["capacity"]
+    assert "microbatch" not in usual.proviso
+    few = PipelinePartition.from_arrays([1] * 4, training=True, microbatches=1, **columns)
+    assert few.proviso == "memory counts 1 of the 3 microbatches that fill the pipeline"
+    assert PipelinePartition.from_arrays([1] * 4, **columns).microbatches == 1
+
+
+def test_gradients_come_back_over_the_links_in_training() -> None:
+    # Cut 1: 4 bytes at one byte a cycle, there and back; the host's exchange has no way back.
+    columns: dict[str, Any] = {
+        "cluster": Cluster.uniform(2, link=Link(GBps=1), host=Link(GBps=1), clock=2**30),
+        "in_bytes": [3, 4, 5],
+        "out_bytes": [3, 4, 5],
+        "objective": "sum",
+        "host_transfer": True,
+    }
+    solution = PipelineSolution.in_order((0, 1, 2))
+    there = PipelinePartition.from_arrays([10, 10], **columns)
+    assert there.evaluate(solution) == 10 + 4 + 3 + 5
+    back = PipelinePartition.from_arrays([10, 10], training=True, **columns)
+    assert back.backward_transfers
+    assert back.evaluate(solution) == 10 + 8 + 3 + 5
+    assert [stage.transfer for stage in estimate(back, solution).stages] == [16, 16]
+    assert RangeCosts(back).objective(solution) == 26
+    alone = back.replace(backward_transfers=False)
+    assert alone.evaluate(solution) == there.evaluate(solution)
+    assert alone.digest != back.digest
+    tables = back.replace(recv_cycles=[[0, 4, 0]] * 2, send_cycles=[[0, 4, 0]] * 2)
+    assert tables.evaluate(solution) == 10 + 4  # they say all
+
+
+def test_digests_are_what_they_were_before_gradients_came_back() -> None:
+    given: dict[str, Any] = {
+        "devices": 2,
+        "training": True,
+        "microbatches": 1,
+        "backward_transfers": False,
+    }
+    assert PipelinePartition.from_arrays([1, 2, 3], **given).digest == "3d53dd29a0a4d952"
+
+
+def test_terms_of_memory_can_be_left_out() -> None:
+    columns: dict[str, Any] = {
+        "devices": 1,
+        "exclusive": {"parameters": [1, 2], "state": [10, 20]},
+        "shared": {"code": (100, [0, 1])},
+        "temporary": [1000, 0],
+        "carry": [0, 500],
+        "stash": [10_000, 10_000],
+        "training": True,
+    }
+    whole = PipelineSolution.in_order((0, 2))
+
+    def held(memory: str | list[str] | None) -> int:
+        instance = PipelinePartition.from_arrays([1, 1], memory=memory, **columns)
+        return estimate(instance, whole).stages[0].memory
+
+    assert held(None) == 21_133
+    assert held("exclusive,stash") == 20_033
+    assert held("parameters, stash") == 20_003
+    assert held(["shared", "temporary"]) == 1_100
+    assert held(["carry"]) == 500
+    with pytest.raises(InputError, match="'code' is no term of it; choose among exclusive, shared"):
+        held("exclusive,code")
+    with pytest.raises(InputError, match="a table, which has no terms"):
+        PipelinePartition.from_arrays(
+            [1, 1], devices=1, memory="stash", memory_table=np.zeros((3, 3), dtype=np.int64)
+        )
