@@ -78,6 +78,16 @@ def distinct(values: Array) -> Array:
     return found
 
 
+def smallest(values: Array, count: int) -> Array:
+    """Return the `count` least values, in no order; a few of many are soon found.
+
+    One of every block of values is among those looked at closely, so that they are enough.
+    """
+    blocks = values[: len(values) // count * count].reshape(count, -1)
+    few = values[values <= blocks.min(axis=1).max()]
+    return np.asarray(np.partition(few, count - 1)[:count])
+
+
 def cuts(cuts: Iterable[int], name: str) -> tuple[int, ...]:
     """Return cuts in order, each once."""
     return tuple(sorted({integer(cut, name) for cut in cuts}))

@@ -52,7 +52,7 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
     else:
         search = LeastLimit(costs, floor, progress, _known(costs, progress))
     known, offered = _known(costs, progress), None
-    if two_limits and known is not None and search.first_cells > staircase.MANY_CELLS:
+    if two_limits and known is not None and search.begins_with_more(staircase.MANY_CELLS):
         # Compute does not narrow the windows down, limits on transfer may.
         staircase.descend(search, floor, progress)
         return True
@@ -61,16 +61,17 @@ def _search(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
             search.go_on()
             if search.infeasible:
                 return False
-            if search.best != offered and (offered is None or progress.stale):
+            if search.best != offered and progress.stale:
                 offered = search.best
                 progress.offer(search.best_partition(), "dp")
             progress.raise_bound(costs.bound(search.bound + rest), "exhausted search")
             progress.require_time()
+        if two_limits:
+            offered = search.best  # by the descent, unless that finds a better one at once
+            staircase.descend(search, search.bound, progress, search.best_partition())
     finally:
         if search.best != offered:
             progress.offer(search.best_partition(), "dp")
-    if two_limits:
-        staircase.descend(search, search.bound, progress)
     return True
 
 
@@ -88,7 +89,7 @@ def _from_few_cuts(
     progress.raise_bound(costs.bound(floor), "work bound")
     search, most = LeastLimit(costs, floor, progress, _known(costs, progress)), 4 * costs.k
     most = max(FEW, most)
-    if search.first_cells <= MANY_CELLS or 2 * most > costs.allowed.sum():
+    if not search.begins_with_more(MANY_CELLS) or 2 * most > costs.allowed.sum():
         return search
     cuts = cheap_cuts(costs, most, progress.require_time)
     cuts[around] = True

@@ -166,6 +166,12 @@ class Prober:
         kernels.search(state, CHUNK, chain, self._scratch)
         return int(state[kernels.CELLS])
 
+    def looks_at_more(self, cells: int, compute_limit: int, transfer_limit: int) -> bool:
+        """Return whether such a probe would look at more than so many; sooner known than told."""
+        chain, _ = self._affordable(compute_limit, transfer_limit)
+        every = len(chain.allowed) * self.costs.order.states
+        return every > cells and self.cells(compute_limit, transfer_limit) > cells
+
     @property
     def next_compute(self) -> int:
         """Below this limit on compute, nothing more could have been placed by the last probe."""
@@ -298,10 +304,10 @@ class LeastLimit(Prober):
         self.best: int | None = None
         self.bound = floor
 
-    @property
-    def first_cells(self) -> int:
-        """How many cells the first probe needs."""
-        return self.cells(int(self._state[self._kernels.COMPUTE]), UNLIMITED)
+    def begins_with_more(self, cells: int) -> bool:
+        """Return whether the first probe looks at more than so many layers, of all stages."""
+        first_limit = int(self._state[self._kernels.COMPUTE])
+        return self.looks_at_more(cells, first_limit, UNLIMITED)
 
     def go_on(self) -> None:
         """Search for another fraction of a second.

@@ -52,14 +52,18 @@ class _Descent:
     """Closes intervals of transfers until none is left that may hold a better sum."""
 
     def __init__(
-        self, search: LeastLimit, least: int, progress: Progress[PipelineSolution]
+        self,
+        search: LeastLimit,
+        least: int,
+        progress: Progress[PipelineSolution],
+        found: PipelineSolution | None,
     ) -> None:
-        assert progress.solution is not None
         self._search, self._progress = search, progress
         self._floor = _Floor(least)
         costs = self._costs = search.costs
-        self.best = costs.objective(progress.solution)
-        self._pending: PipelineSolution | None = None
+        known = [costs.objective(one) for one in (progress.solution, found) if one is not None]
+        self.best = min(known)
+        self._pending = found if self.best < known[0] or progress.solution is None else None
         # Open intervals by their bound: (bound, first, last, compute that suffices at last).
         first = costs.transfer_bound() + costs.host
         self._open = [(first + least, first, self.best - 1 - least, self.best)]
@@ -102,13 +106,15 @@ class _Descent:
             return
         width, sure = last - first, min(most + 1, enough)
         closely = sure - least <= 2 * width + 1
-        compute = most if closely else (least + sure) // 2
-        much = width > 0 and self._search.cells(compute, last) > MANY_CELLS
-        if much and not closely:
-            compute = least + (compute - least) // 16  # what that excludes is soon excluded
-            much = self._search.cells(compute, last) > MANY_CELLS
         # A little less transfer than just now is soon found, and would be again.
-        if much or (closely and (enough <= most or (shorter and width > 0))):
+        halved = closely and (enough <= most or (shorter and width > 0))
+        compute = most if closely else (least + sure) // 2
+        if width > 0 and not halved:
+            halved = self._search.looks_at_more(MANY_CELLS, compute, last)
+            if halved and not closely:
+                compute = least + (compute - least) // 16  # what that excludes is soon excluded
+                halved = self._search.looks_at_more(MANY_CELLS, compute, last)
+        if halved:
             self._halve(first, last, least, enough)
             return
         found = self._search.probe(compute, last)
@@ -127,8 +133,13 @@ class _Descent:
         heapq.heappush(self._open, (first + least, first, middle, self.best))
 
 
-def descend(search: LeastLimit, least: int, progress: Progress[PipelineSolution]) -> None:
-    """Find and prove the least sum, from the best partition that `progress` knows.
+def descend(
+    search: LeastLimit,
+    least: int,
+    progress: Progress[PipelineSolution],
+    found: PipelineSolution | None = None,
+) -> None:
+    """Find and prove the least sum, from the best partition known.
 
     Parameters
     ----------
@@ -136,10 +147,12 @@ def descend(search: LeastLimit, least: int, progress: Progress[PipelineSolution]
     least : int
         No partition computes less, in ticks.
     progress : Progress
+    found : PipelineSolution, optional
+        One not offered yet; without it `progress` knows one.
 
     Raises
     ------
     Stopped
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
-    _Descent(search, least, progress).run()
+    _Descent(search, least, progress, found).run()

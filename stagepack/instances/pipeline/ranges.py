@@ -20,6 +20,7 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
+from stagepack.instances.arrays import smallest
 from stagepack.instances.pipeline.furthest import furthest_fit
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
@@ -149,7 +150,9 @@ class RangeCosts:
         self.rounding = 0 if exact else ROUNDING
         if exact:
             self._set_work_exactly(int(self.scale), pause)
-            rows = [ticks(row, self.scale) for row in (recv, send, host)]
+            rows = [recv, send, host]
+            if self.scale != 1 or not instance.whole:
+                rows = [ticks(row, self.scale) for row in rows]
         else:
             # No common unit: round, and keep what that may change out of every bound.
             exponent = binary_grid(largest)
@@ -455,8 +458,8 @@ class RangeCosts:
         if self.instance.fewer_stages or not 0 < needed <= len(cuts):
             return 0, 0
         recv, send = (rows.min(axis=0)[cuts] for rows in (self.recv, self.send))
-        dearest = np.partition(np.maximum(recv, send), needed - 1)[needed - 1]
-        together = np.partition(recv + send, needed - 1)[:needed].sum()
+        dearest = smallest(np.maximum(recv, send), needed).max()
+        together = smallest(recv + send, needed).sum()
         return int(dearest), int(-(-together // self.k))
 
     def memory_matrix(self, device_class: int, stashes: int) -> Array:

@@ -150,6 +150,32 @@ def test_staircase_meets_every_pair_that_matters() -> None:
     assert run(dp.solve, instance).objective == best
 
 
+def test_what_is_found_soon_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least compute is where a descent begins, and seldom where it ends."""
+    rng = np.random.default_rng(5)
+    instance = PipelinePartition.from_arrays(
+        rng.integers(0, 1000, 60),
+        devices=6,
+        bandwidth=1,
+        clock=2**30,
+        in_bytes=rng.integers(0, 2000, 61),
+        out_bytes=rng.integers(0, 2000, 61),
+        objective="transfer-bounded",
+    )
+    checked = []
+
+    def check(solution: PipelineSolution) -> tuple[object, ...]:
+        checked.append(solution)
+        return instance.check(solution)
+
+    progress: Progress[PipelineSolution] = Progress(instance.evaluate, check)
+    monkeypatch.setattr(Progress, "stale", False)  # however slow the machine
+    dp.solve(RangeCosts(instance), progress)
+    assert progress.outcome()[0] is Status.OPTIMAL
+    assert progress.objective == run(reference.solve, instance).objective
+    assert checked == [progress.solution]
+
+
 @pytest.mark.parametrize("many", [staircase.MANY_CELLS, 100])
 @pytest.mark.parametrize("few", [prober.FEW_CUTS, 2])
 def test_short_descents_agree_with_the_recurrence(
