@@ -28,7 +28,7 @@ from stagepack.instances.groups.catalog import NETWORKS
 from stagepack.instances.groups.words import CHIP_NAMES
 from stagepack.result import Status
 
-RULES = ("layerwise", "greedy-tail", "dp-first-fit")
+RULES = ("layerwise", "greedy-tail", "dp-first-fit", "seed-order")
 FREED = {"dag": {"order": "free"}, "cp-sat": {"timesteps": "free"}}
 """What an instance has to leave open to each of these methods."""
 SIZES = (25, 50, 100, 200, 400)

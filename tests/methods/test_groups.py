@@ -21,6 +21,7 @@ from stagepack.instances.packing import Banks
 from stagepack.methods.groups import apart as banks_apart
 from stagepack.methods.groups import searches
 from stagepack.methods.groups.explain import explain
+from stagepack.methods.models import run_model
 from stagepack.progress import Progress, Stopped
 from tests.instances.groups.networks import CHIP, add, block, conv, grouping
 
@@ -318,6 +319,21 @@ def test_banks_are_searched_though_the_plan_is_proved_and_setup_is_that_of_the_r
     assert whole.setup_time == inner.setup_time > 0
     whole.interrupt()
     assert not inner.keep_going()
+
+
+def test_what_checks_answers_of_cp_sat_is_loaded_before_its_time_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened: list[str] = []
+
+    def runs(*given: Any, **named: Any) -> float:
+        happened.append("search")
+        return run_model(*given, **named)
+
+    monkeypatch.setattr(banks_apart, "warm_up", lambda *_: happened.append("kernels"))
+    monkeypatch.setattr(banks_apart, "run_model", runs)
+    sp.solve(crowded(2), "layerwise")
+    assert happened == ["kernels", "search"]
 
 
 def test_the_order_of_the_seed_beside_the_exact_placement() -> None:

@@ -19,7 +19,7 @@ from stagepack.heuristics.packing.constructive.rules import RULES, Measures, Rul
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing, repair
 from stagepack.instances import catalog
-from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
+from stagepack.instances.packing import Banks, LmemPacking, PackingSolution, meetings_kernels, sweep
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
 from stagepack.methods.packing import iis, quick, searches, steps
@@ -590,6 +590,26 @@ def test_few_buffers_need_no_kernels_of_many(
     assert solve(instance, "portfolio").status is Status.OPTIMAL
     assert "greedy" in compiled
     assert ("valleys" in compiled) == needed
+
+
+def test_kernels_of_what_may_share_or_comes_in_pieces_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: set[Any] = set()
+
+    def noted(kernel: Any) -> Any:
+        def runs(*given: Any) -> Any:
+            loaded.add(kernel)
+            return kernel(*given)
+
+        return runs
+
+    kernels = [(sweep, sweep.sweep), (meetings_kernels, meetings_kernels.close_up)]
+    for place, kernel in kernels:
+        monkeypatch.setattr(place, kernel.__name__, noted(kernel))
+    for part in ("sharing", "general"):
+        attempts.warm_up.__wrapped__(part)
+    assert loaded == {kernel for _, kernel in kernels}
 
 
 def test_few_buffers_have_an_answer_whatever_the_time() -> None:

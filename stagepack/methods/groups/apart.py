@@ -16,7 +16,7 @@ import numpy as np
 from stagepack import solvers
 from stagepack.errors import CheckError, InputError
 from stagepack.formulations.packing.cp_sat import CpSat
-from stagepack.heuristics.effort import spend, spent
+from stagepack.heuristics.effort import counting, spend, spent
 from stagepack.heuristics.groups.placement import Offsets, place_apart
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.banks import Pairs, bank_bytes, bank_pairs, shared_pairs
@@ -25,6 +25,7 @@ from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.methods import Settings
 from stagepack.methods.models import PACE, run_model
+from stagepack.methods.packing.attempt import warm_up
 from stagepack.progress import Part, Progress, Stopped
 from stagepack.result import Termination
 
@@ -163,8 +164,9 @@ def _search(
     engine = solvers.engine("cp-sat")
     if not names or engine.unavailable():
         return
-    with progress.setup("loading cp-sat"):
+    with progress.setup("loading cp-sat"), counting():
         engine.load()
+        warm_up("sharing")  # what checks its answers
     until = spent() + max(PART * (settings.time_limit or USUAL), spent())
     while names:
         share = (until - spent()) / len(names)

@@ -152,6 +152,9 @@ def compile_kernels(attempt: Attempt, *parts: str, rigid: bool = False) -> None:
         parts += ("lists",)
     if {"exact", "beam"} & set(parts) and not attempt.blocks.plain:
         parts += ("places",)
+    instance = attempt.instance
+    if instance.in_place or instance.colocated or len(instance.memories) > 1:
+        parts += ("sharing",)
     if not attempt.blocks.rigid and not rigid:
         parts = tuple("general" if part == "exact" else part for part in parts)
     if parts in _warm:
@@ -172,9 +175,10 @@ def warm_up(*parts: str) -> None:
     Parameters
     ----------
     *parts : str
-        Out of "greedy", "valleys", "lists" (either for more than plain blocks), "dive", "exact",
-        "places" (exact and beam for more than plain blocks), "general" (exact for blocks of any
-        shape), "anneal", "beam", "relocation", "spill".
+        Out of "greedy", "valleys", "lists" (either for more than plain blocks), "sharing" (checks
+        of what may lie over one another), "dive", "exact", "places" (exact and beam for more than
+        plain blocks), "general" (exact for blocks of any shape), "anneal", "beam", "relocation",
+        "spill".
     """
     # Its load is 16 and its optimum 17, so that nothing is decided without a search.
     instance = LmemPacking.from_arrays(
@@ -190,7 +194,8 @@ def warm_up(*parts: str) -> None:
         valleys.first(valleys.Spans(blocks))
     if "lists" in parts:
         greedy.place(Blocks.of(instance.replace(fixed=[0] + [-1] * 7)), rule)
-        shared = instance.replace(in_place=[(0, 7)])
+    if "sharing" in parts:
+        shared = instance.replace(in_place=[(0, 5)])
         shared.check(PackingSolution.of(shared, low))  # the sweep that lets pairs share
     if "dive" in parts:
         dive.place(blocks, np.arange(8))
@@ -202,7 +207,8 @@ def warm_up(*parts: str) -> None:
     if "beam" in parts:
         beam.Beams(Packing(blocks).components[0]).run(16, draws=1)
     if "general" in parts:
-        exact.decide(Blocks.of(instance.replace(in_place=[(0, 7)])), 16)
+        around = instance.replace(end=[*instance.end[:7], 6], period=5, in_place=[(0, 5)])
+        exact.decide(Blocks.of(around), 16)
     if "anneal" in parts:
         annealing.improve(blocks, low, target=16, legs=1)
     if "spill" in parts:
