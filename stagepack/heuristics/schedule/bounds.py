@@ -173,12 +173,12 @@ def one_machine(
         order = np.argsort(head, kind="stable")
     else:
         order = np.lexsort((head, np.repeat(np.arange(len(first) - 1), np.diff(first))))
-    looks.at(10 * min(PART, len(head)))
+    looks.at(3 * min(PART, len(head)))
     state = np.array([0, 0, 0, -FAR, -FAR])
     rest, heap = duration.copy(), np.empty_like(head)
     while not kernels.machines(first, order, head, rest, tail, heap, state, PART):
-        looks.at(10 * PART)
-    looks.at(10 * min(PART, len(head)))
+        looks.at(3 * PART)
+    looks.at(3 * min(PART, len(head)))
     return int(state[4])
 
 
@@ -204,13 +204,13 @@ class Network:
             kernels.count_by_source(before, first[2:], low, high)
         if len(before):
             np.cumsum(first, out=first)
-            looks.at(5 * n)
+            looks.at(n)
         for low, high in looks.parts(len(before)):
             kernels.by_source(before, first[1:], by, low, high)
-        visit = instance.operations.topological()  # memory arcs lead to later microbatches
-        looks.at(10 * n)
+        # Memory arcs lead to later microbatches.
+        visit = instance.operations.topological(lambda written: looks.at(2 * written))
         after = after[by]
-        looks.at(10 * len(after))
+        looks.at(2 * len(after))
         return cls(graph, first[:-1], after, visit)
 
     def heads(self, head: Array, looks: Looks) -> Array:

@@ -24,8 +24,8 @@ ScheduleProgress = Progress[ScheduleSolution]
 Going = Callable[[int], bool]
 """Whether to go on, asked several times a second with the steps since the last time."""
 
-OFFER, CHECK = 100_000, 3
-"""Steps of checking a solution, and for each of its operations and of the arcs between them."""
+OFFER, CHECK = 100_000, 1.5
+"""Steps of checking a solution, and for each operation, arc between two, and rule for the arcs."""
 
 LONG = RATE // 10
 """Steps of a check from which on it must end before the run, where there is a solution."""
@@ -106,7 +106,7 @@ def offer(
 def _checking(instance: PipelineSchedule) -> int:
     """Return the steps of checking a solution."""
     operations = instance.operations
-    return OFFER + CHECK * (len(operations) + operations.arcs)
+    return OFFER + int(CHECK * (len(operations) + operations.arcs + len(operations.after)))
 
 
 class Looks:

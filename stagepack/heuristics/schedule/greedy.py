@@ -47,8 +47,8 @@ CLIMB = 600_000
 FEWEST, MOST = 20, 400
 """Policies tried in one climb."""
 
-EDGE = 100
-"""Steps that a stage or an edge takes where they are set up."""
+STAGE, EDGE = 1500, 5
+"""Steps that a stage and an edge take where they are set up."""
 
 STEPS = 10_000_000
 """Steps of a kernel call: less than a tenth of a second."""
@@ -397,7 +397,7 @@ def _caps(instance: PipelineSchedule, depth: Array, lower: int, looks: Looks) ->
         then = consumers.stage[here]
         ways = trip[then] + instance.backward[then] + 2 * consumers.lag[here]
         trip[s] = instance.forward[s] + ways.max(initial=0)
-        looks.at(EDGE * (1 + len(then)))
+        looks.at(STAGE + EDGE * len(then))
     shortest = float((instance.work / most.max()).max()) / 3
     longest = max(shortest, float(trip.max()))
     periods = np.geomspace(shortest, longest, PERIODS)
@@ -453,7 +453,6 @@ def _changed(policy: Policy, shop: Shop, random: np.random.Generator) -> Policy:
 def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = None) -> Shop:
     """Return the stages and devices of `instance` as the kernels see them; `look` as in `Lists`."""
     look = look or (lambda _: None)
-    steps = EDGE * (instance.p + len(instance.edges))
     look(0)
     p, kinds = instance.p, len(instance.kinds)
     duration = np.zeros((p, 3), dtype=np.int64)
@@ -466,7 +465,7 @@ def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = N
         duration[:, kind] = column
         delta[:, kind] = changes[kind]
     chain = _chains(instance)
-    look(steps)
+    look(STAGE * instance.p + EDGE * len(instance.edges))
     own: list[list[int]] = [[] for _ in range(instance.d)]
     for s in instance.order:
         own[int(instance.devices[s])].append(s)
@@ -475,7 +474,7 @@ def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = N
     releases = (delta[:, F] >= 0) & (delta[:, B] <= 0) & (delta[:, W] <= 0)
     plain = [len(stages) == 1 and bool(releases[stages[0]]) for stages in own]
     limit = np.full(instance.d, FAR) if instance.limit is None else instance.limit
-    look(steps)
+    look(STAGE // 10 * instance.p)
     return Shop(
         device=_column(instance.devices),
         base=_column(instance.operations.base[:-1]),

@@ -6,6 +6,7 @@ operations and arcs on which the algorithms work.  O(operations log(operations))
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from stagepack.contracts import JsonObject
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.data import ScheduleData
 from stagepack.instances.schedule.rows import (
+    BLOCK,
     LATEST,
     Rows,
     in_order,
@@ -330,43 +332,49 @@ def _order(rows: Rows, start: Array) -> list[Violation]:
 
 
 def _dependencies(rows: Rows, start: Array) -> list[Violation]:
-    rules = ("forward-dependency", "backward-dependency", "weight-dependency")
-    needed, then, lag = _needs(rows)
     found: list[Violation] = []
-    for pair, skipped, counts in stretches(rows.count[then]):
-        later = runs(rows.first[then[pair]] + skipped, counts)
-        earlier = runs(rows.first[needed[pair]] + skipped, counts)
-        begin = start[later]
-        end = start[earlier] + np.repeat(rows.duration[needed[pair]], counts)
-        arrives = end + np.repeat(lag[pair], counts)
-        for at in np.flatnonzero(begin < arrives).tolist():
-            v, early = int(later[at]), begin[at] < end[at]
-            what, other = rows.name(v), rows.name(int(earlier[at]))
-            found.append(
-                Violation(
-                    rules[rows.place(v)[1]] if early else "link",
-                    f"{what} starts at {begin[at]:,}, "
-                    f"{end[at] - begin[at]:,} before the end of {other}"
-                    if early
-                    else f"{what} starts at {begin[at]:,}, {arrives[at] - begin[at]:,} before the "
-                    f"result of {other} arrives at {arrives[at]:,}",
-                )
-            )
+    for needed, then, lag in _needs(rows):
+        for pair, skipped, counts in stretches(rows.count[then]):
+            later = runs(rows.first[then[pair]] + skipped, counts)
+            earlier = runs(rows.first[needed[pair]] + skipped, counts)
+            begin = start[later]
+            end = start[earlier] + np.repeat(rows.duration[needed[pair]], counts)
+            arrives = end + np.repeat(lag[pair], counts)
+            found += [
+                _too_early(rows, int(later[at]), int(earlier[at]), begin[at], end[at], arrives[at])
+                for at in np.flatnonzero(begin < arrives).tolist()
+            ]
     return found
 
 
-def _needs(rows: Rows) -> tuple[Array, Array, Array]:
-    """Return rows (needed, then) and a lag for every rule that one waits for the other."""
+def _too_early(rows: Rows, v: int, needed: int, begin: int, end: int, arrives: int) -> Violation:
+    """Return what operation v breaks that starts before the result of another one is there."""
+    what, other = rows.name(v), rows.name(needed)
+    if begin < end:
+        rule = ("forward-dependency", "backward-dependency", "weight-dependency")[rows.place(v)[1]]
+        return Violation(
+            rule, f"{what} starts at {begin:,}, {end - begin:,} before the end of {other}"
+        )
+    return Violation(
+        "link",
+        f"{what} starts at {begin:,}, {arrives - begin:,} before the result of {other} arrives at "
+        f"{arrives:,}",
+    )
+
+
+def _needs(rows: Rows) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield rows (needed, then) and a lag for every rule that one waits for the other."""
     instance, kinds = rows.instance, rows.kinds
-    a, b = instance.ends.T
-    lag = np.where(instance.devices[a] == instance.devices[b], 0, instance.latency)
-    stages = np.arange(instance.p)
-    pairs = [(a * kinds, b * kinds, lag)]
-    if instance.training:
-        pairs.append((b * kinds + 1, a * kinds + 1, lag))
-    pairs += [(stages * kinds + k - 1, stages * kinds + k, 0 * stages) for k in range(1, kinds)]
-    needed, then, lags = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
-    return needed, then, lags
+    for low in range(0, len(instance.ends), BLOCK):
+        a, b = instance.ends[low : low + BLOCK].T
+        apart = instance.devices[a] != instance.devices[b]
+        lag = apart * instance.latency[low : low + BLOCK]
+        yield a * kinds, b * kinds, lag
+        if instance.training:
+            yield b * kinds + 1, a * kinds + 1, lag
+    first = np.arange(instance.p) * kinds
+    for k in range(1, kinds):
+        yield first + k - 1, first + k, 0 * first
 
 
 def _suspects(rows: Rows, start: Array) -> tuple[list[int], list[int]]:

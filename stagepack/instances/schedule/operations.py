@@ -5,6 +5,7 @@ For heuristics and formulations; the checker does not use it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,9 @@ from stagepack.instances.schedule.data import ScheduleData
 
 TOGETHER = 2**16
 """Edges that are laid out at a time: caches hold them, and no page of memory is new."""
+
+TOLD = 2**20
+"""Operations that are put in order before somebody looks: a few hundredths of a second."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -125,22 +129,31 @@ class Operations:
             np.repeat(self.lag, counts),
         )
 
-    def topological(self) -> Array:
+    def topological(self, look: Callable[[int], object] | None = None) -> Array:
         """Return all operations, what must come first first, int32, shape (operations,).
 
         Microbatch by microbatch, so that it holds for whatever makes one wait for an earlier one,
         too: only stages of as many microbatches are connected.
+
+        Parameters
+        ----------
+        look : callable, optional
+            Called several times a second with the operations since; it may raise.
         """
         kind = np.arange(len(self.count)) % self.kinds
         turn = np.repeat(self._turn, self.kinds)
         rows = np.lexsort((np.where(kind == 1, -turn, turn), kind, self.count))
         lengths, firsts = np.unique(self.count[rows], return_index=True)
-        groups = np.split(self.origin[rows].astype(np.int32), firsts[1:])
-        parts = [
-            np.add.outer(np.arange(length, dtype=np.int32), group).ravel()
-            for length, group in zip(lengths.tolist(), groups, strict=True)
-        ]
-        return np.concatenate(parts)
+        found, write = np.empty(len(self), dtype=np.int32), 0
+        for length, group in zip(lengths, np.split(self.origin[rows], firsts[1:]), strict=True):
+            for low in range(0, length, max(1, TOLD // len(group))):
+                turns = np.arange(low, min(length, low + max(1, TOLD // len(group))))
+                part = np.add.outer(turns, group).ravel()
+                found[write : write + len(part)] = part
+                write += len(part)
+                if look is not None:
+                    look(len(part))
+        return found
 
     @classmethod
     def of(cls, instance: ScheduleData) -> Operations:

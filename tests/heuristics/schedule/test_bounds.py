@@ -211,4 +211,4 @@ def test_the_clock_is_asked_between_sorting_jobs_and_running_them() -> None:
 
     with pytest.raises(Stopped):
         one_machine(jobs, jobs + 1, jobs, Looks(going))
-    assert asked == [30]
+    assert asked == [9]

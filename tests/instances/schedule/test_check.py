@@ -273,3 +273,13 @@ def test_operations_are_ordered_by_device_and_moment(scale: int) -> None:
     moment = scale * draw.integers(0, 6, len(device))
     expected = sorted(range(len(device)), key=lambda v: (device[v], moment[v]))
     assert rows._ordered(moment, device).tolist() == expected
+
+
+def test_edges_are_looked_at_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = [(a, b) for b in range(5) for a in range(b)]
+    instance = unit(5, 3, edges=edges, latency=1)
+    at_once = check.check(instance, ScheduleSolution.of(instance, np.zeros(30, dtype=np.int64)))
+    monkeypatch.setattr(check, "BLOCK", 3)
+    in_parts = check.check(instance, ScheduleSolution.of(instance, np.zeros(30, dtype=np.int64)))
+    assert {v.rule for v in at_once} >= {"forward-dependency", "backward-dependency"}
+    assert sorted(map(str, in_parts)) == sorted(map(str, at_once))

@@ -17,6 +17,7 @@ from stagepack.instances.schedule import (
 from stagepack.instances.schedule import operations as layout
 from stagepack.instances.schedule.ancestors import STAGE, Ancestors
 from stagepack.instances.schedule.reasons import reasons
+from stagepack.progress import Stopped
 from tests.random_schedules import by_list, random_schedule
 
 
@@ -351,3 +352,21 @@ def test_the_memory_that_is_needed_agrees_with_its_definition(seed: int) -> None
                 most = max(most, need + (int(instance.microbatches[s]) - 1) * rest)
         expected.append(most)
     assert least_memory(instance).tolist() == expected
+
+
+def test_whoever_waits_for_an_order_of_many_operations_is_asked_on_the_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operations = chain(microbatches=9).operations
+    whole = operations.topological()
+    monkeypatch.setattr(layout, "TOLD", 10)
+    told: list[int] = []
+    assert operations.topological(told.append).tolist() == whole.tolist()
+    assert len(told) > 1
+    assert sum(told) == len(operations)
+
+    def end(_: int) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        operations.topological(end)
