@@ -21,6 +21,7 @@ from stagepack.cli.check import check
 from stagepack.cli.compare import compare
 from stagepack.cli.context import takes_context
 from stagepack.cli.examples import epilog
+from stagepack.cli.importing import import_model
 from stagepack.cli.listing import catalog, convert, methods, schema
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, Group
 from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters
@@ -85,6 +86,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plot": takes_context(plot),
     "list": catalog,
     "convert": takes_context(convert),
+    "import": takes_context(import_model),
     "methods": takes_context(methods),
     "schema": schema,
 }

@@ -33,6 +33,10 @@ EXAMPLES = {
         "convert packing/random/planted planted.json --set buffers=50",
         "convert graph/vgg19 stages.json --solution result.json --as schedule",
     ),
+    "import": (
+        "import net.onnx --kind graph --cluster ipu-pod4 --batch 16 -o x.json",
+        "import net.onnx --kind packing --training -o memory.json.gz",
+    ),
     "methods": (
         "methods --kind schedule",
         "methods pipeline/bert-large --devices 8",

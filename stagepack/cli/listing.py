@@ -115,8 +115,6 @@ def convert(
     as_json: AsJson = False,
 ) -> None:
     """Read an instance in any format and write it, or what its solution makes, in another one."""
-    from stagepack.instances import formats
-
     require_writable(target)
     if solution is None:
         if becomes is not None:
@@ -130,6 +128,22 @@ def convert(
             _tell_written(problem, target, as_json)
             return
         problem = _made_of(problem, answer, becomes)
+    write_instance(problem, target, to, as_json)
+
+
+def write_instance(problem: Problem, target: Path, to: str | None, as_json: bool) -> None:
+    """Write an instance and say so; to stdout where that fails.
+
+    Parameters
+    ----------
+    problem : instance
+    target : Path
+    to : str, optional
+        The format, where it is not that of the target's ending.
+    as_json : bool
+    """
+    from stagepack.instances import formats
+
     try:
         data = formats.dump(problem, target, to)
     except InputError as error:

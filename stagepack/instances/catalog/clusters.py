@@ -191,6 +191,33 @@ def asked(given: Words, clock: float, base: Cluster | None = None) -> Cluster:
     return found
 
 
+def machine(given: Words) -> tuple[Preset, Cluster]:
+    """Return what turns arithmetic into cycles, and the cluster to use, changed as asked.
+
+    Parameters
+    ----------
+    given : mapping
+        Of `MACHINE`; devices without a cluster are those of ``generic-N``, and so is the arithmetic
+        of a cluster that is no preset.
+
+    Raises
+    ------
+    InputError
+        As :func:`asked`.
+    """
+    named, devices = given.get("cluster"), given.get("devices")
+    if isinstance(named, Cluster):
+        known = any(re.fullmatch(name.replace("N", "[0-9]+"), named.name) for name in names())
+        return preset(named.name if known else "generic-1"), asked(given, named.clock)
+    if named is not None:
+        base = preset(named)
+    elif devices is not None:
+        base = preset(f"generic-{min(devices, LARGEST_GENERIC)}")
+    else:
+        base = None
+    return base or preset("generic-1"), asked(given, 1e9, base.cluster if base else None)
+
+
 def _at_clock(cluster: Cluster, clock: float) -> Cluster:
     """Return `cluster` with times counted in cycles of `clock` Hz; the seconds stay the same."""
     if cluster.clock == clock:

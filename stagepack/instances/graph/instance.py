@@ -13,13 +13,14 @@ from stagepack.errors import InputError
 from stagepack.instances import arrays
 from stagepack.instances.answer import Answered, Rules
 from stagepack.instances.arrays import Given
-from stagepack.instances.graph import validate
+from stagepack.instances.graph import profiled, validate
 from stagepack.instances.graph.check import check, evaluate, shape
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.levels import table_of
 from stagepack.instances.graph.solution import GraphSolution
 from stagepack.instances.graph.ticking import ticking
 from stagepack.instances.graph.words import DeviceOrder, Objective
+from stagepack.instances.profile import Cluster, ModelProfile
 
 Weight = Given | Mapping[Any, Number] | Callable[..., Number]
 """Figures by position, by node, or from a function of a node."""
@@ -225,6 +226,41 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             traffic=amounts,
             **{**options, **figures},
         )
+
+    @classmethod
+    def from_profile(
+        cls,
+        profile: ModelProfile,
+        cluster: Cluster,
+        *,
+        training: bool = False,
+        name: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Build an instance from a model profile and a cluster; see :mod:`.profiled`.
+
+        Parameters
+        ----------
+        profile : ModelProfile
+        cluster : Cluster
+        training : bool
+            Count backward passes and stashes; with the objective ``forward+backward`` they are
+            nodes of their own.
+        name : str, optional
+            That of the profile when absent.
+        **options
+            What :meth:`from_arrays` takes; may replace what is derived.
+
+        Raises
+        ------
+        InputError
+            As :meth:`from_arrays`, and for what :class:`.Lifetimes` refuses.
+        """
+        passes = training and options.get("objective") == Objective.FORWARD_BACKWARD
+        derived = profiled.columns(profile, training=training, passes=passes)
+        derived |= profiled.machine(cluster)
+        title = profile.name or "graph" if name is None else name
+        return cls.from_arrays(**{**derived, "name": title, **options})
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, all validated anew as by :meth:`from_arrays`.

@@ -41,7 +41,13 @@ def test_the_list_of_formats() -> None:
         "minimalloc": ("lmem-packing",),
         "tpu_mlir": ("lmem-packing",),
         "torch_schedule": ("pipeline-schedule",),
-        "onnx": ("layer-grouping",),
+        "onnx": (
+            "pipeline-partition",
+            "graph-partition",
+            "layer-grouping",
+            "lmem-packing",
+            "phase-schedule",
+        ),
         "dnn-partitioning": ("graph-partition",),
     }
     for entry in found.values():

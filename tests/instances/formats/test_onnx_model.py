@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_the_third_axis_of_a_kernel_is_its_depth(tmp_path: Path) -> None:
     assert macs(operator, whole.sources(0)) == 4 * 4 * 8 * 8 * 3 * 27
 
 
-Tensors = dict[str, list[int]]
+Tensors = Mapping[str, list[Any]]
 
 
 def model(
@@ -111,6 +112,8 @@ def model(
     shapes: Tensors,
     weights: Tensors | None = None,
     result: str = "y",
+    opset: int = 20,
+    infer: bool = True,
 ) -> Path:
     """Write a model of some nodes from x to a result, and return its file.
 
@@ -123,6 +126,9 @@ def model(
     weights : dict
         Of constants: with values where they are small, for shapes follow from them.
     result : str
+    opset : int
+    infer : bool
+        Whether the shapes in between are in the file.
     """
     make, tensor = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
     known = []
@@ -141,10 +147,10 @@ def model(
         [make(result, tensor, None)],
         known,
     )
-    opset = onnx.helper.make_opsetid("", 20)
-    whole = onnx.helper.make_model(graph, opset_imports=[opset])
+    versions = [onnx.helper.make_opsetid("", opset), onnx.helper.make_opsetid("somebody.else", 1)]
+    whole = onnx.helper.make_model(graph, opset_imports=versions)
     path = folder / "model.onnx"
-    onnx.save(onnx.shape_inference.infer_shapes(whole), str(path))
+    onnx.save(onnx.shape_inference.infer_shapes(whole) if infer else whole, str(path))
     return path
 
 
@@ -154,7 +160,7 @@ def node(kind: str, reads: str, writes: str, **said: Any) -> Any:
     return onnx.helper.make_node(kind, given, writes.split(), name=f"n{writes}", **said)
 
 
-def transformer(tokens: int, width: int, heads: int) -> tuple[list[Any], Tensors]:
+def transformer(tokens: int, width: int, heads: int) -> tuple[list[Any], dict[str, list[int]]]:
     """Return a block of attention and two layers, as exporters write it, and its constants."""
     nodes = [node("LayerNormalization", "x g b", "norm", axis=-1)]
     for factor in "qkv":
@@ -187,7 +193,7 @@ def transformer(tokens: int, width: int, heads: int) -> tuple[list[Any], Tensors
         node("Add", "down0 b2", "down"),
         node("Add", "skip down", "y"),
     ]
-    weights: Tensors = {"g": [width], "b": [width], "root": [], "one": [], "half": []}
+    weights: dict[str, list[int]] = {"g": [width], "b": [width], "root": [], "one": [], "half": []}
     for name in "qkvo":
         weights |= {f"w{name}": [width, width], f"b{name}": [width]}
     weights |= {"w1": [width, 4 * width], "b1": [4 * width]}
@@ -357,10 +363,24 @@ def test_resizes(
     assert {name: getattr(operator, name) for name in fields} == fields
 
 
-def test_kinds_that_nobody_knows_are_named_with_those_that_are(tmp_path: Path) -> None:
-    path = model(tmp_path, [node("Det", "x", "y")], {"x": [1, 8, 4, 4]})
-    with pytest.raises(InputError, match=r"graph\.node ny: Det is .*known are Abs, .*Upsample"):
-        read(path)
+def test_kinds_that_nobody_knows_stand_alone_and_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = model(tmp_path, [node("Det", "x", "z"), node("Relu", "z", "y")], {"x": [1, 8, 4, 4]})
+    whole = read(path)
+    assert [(op.name, str(op.kind), op.shape) for op in whole.operators] == [
+        ("nz", "other", (1, 8, 1, 1)),
+        ("elementwise-1", "elementwise", (1, 8, 1, 1)),
+    ]
+    assert "Det is not known here: nz stands alone" in caplog.text
+
+
+def test_a_batch_is_a_multiple_of_that_of_the_model(tmp_path: Path) -> None:
+    path = model(tmp_path, [node("Relu", "x", "y")], {"x": [2, 8, 4, 4]})
+    whole = sp.read(path, kind="layer-grouping", batch=6)
+    assert (whole.operators[0].shape, whole.inputs[0].shape) == ((6, 8, 4, 4), (6, 8, 4, 4))
+    with pytest.raises(InputError, match="batch: 5 is no multiple of the model's 2"):
+        sp.read(path, kind="layer-grouping", batch=5)
 
 
 def test_operators_are_called_as_their_nodes_are(tmp_path: Path) -> None:

@@ -151,19 +151,4 @@ def test_what_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "broken.onnx"
     path.write_bytes(b"\x08\x03\x12\xff\xff\xff\xff\x00")
     with pytest.raises(InputError, match="is no ONNX model"):
-        sp.read(path)
-
-
-def test_operators_that_are_not_known(tmp_path: Path) -> None:
-    onnx = pytest.importorskip("onnx")
-    make = onnx.helper.make_tensor_value_info
-    shape = [1, 4, 8, 8]
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Det", ["x"], ["y"], name="odd")],
-        "g",
-        [make("x", onnx.TensorProto.FLOAT, shape)],
-        [make("y", onnx.TensorProto.FLOAT, [1, 4])],
-    )
-    onnx.save(onnx.helper.make_model(graph), str(tmp_path / "odd.onnx"))
-    with pytest.raises(InputError, match="Det is an operator that is not known here"):
-        sp.read(tmp_path / "odd.onnx", format="onnx")
+        sp.read(path, kind="layer-grouping")

@@ -39,6 +39,10 @@ class Block:
         Values read by pointwise work.
     weights : int
         Parameters.
+    weight_bytes : int, optional
+        Of these, where their width is their own.
+    constants : int
+        Bytes of what is held, but not trained.
     inputs, outputs : tuple of str
         Tensors read and written.
     scratch : int
@@ -54,6 +58,8 @@ class Block:
     flops: int = 0
     values: int = 0
     weights: int = 0
+    weight_bytes: int | None = None
+    constants: int = 0
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     scratch: int = 0
@@ -63,11 +69,15 @@ class Block:
 
 @dataclass(frozen=True)
 class Network:
-    """A chain of blocks and the bytes of the tensors between them."""
+    """A chain of blocks and the bytes of the tensors between them.
+
+    `results` are the tensors that go back to the host; by default the outputs of the last block.
+    """
 
     name: str
     blocks: tuple[Block, ...]
     tensors: Mapping[str, int]
+    results: tuple[str, ...] | None = None
 
     @property
     def weights(self) -> int:
@@ -93,7 +103,7 @@ class Network:
         Parameters
         ----------
         bytes_per_value : int
-            Bytes of a weight or a gradient.
+            Bytes of a weight or a gradient, where blocks do not say those of their own.
         training : bool
             Whether gradients and optimiser state are kept.
         state_bytes : int
@@ -105,9 +115,12 @@ class Network:
         last_use = {tensor: i for i, block in enumerate(self.blocks) for tensor in block.inputs}
         layers = []
         for index, block in enumerate(self.blocks):
-            exclusive = {"parameters": block.weights * bytes_per_value}
+            parameters = block.weights * bytes_per_value
+            if block.weight_bytes is not None:
+                parameters = block.weight_bytes
+            exclusive = {"parameters": parameters, "constants": block.constants}
             if training:
-                exclusive["gradients"] = block.weights * bytes_per_value
+                exclusive["gradients"] = parameters
                 exclusive["optimiser state"] = block.weights * state_bytes
             exclusive["vertex state"] = preset.state_bytes
             ending = [tensor for tensor in block.inputs if last_use[tensor] == index]
@@ -128,7 +141,12 @@ class Network:
                     outputs=block.outputs,
                 )
             )
-        return ModelProfile(layers=tuple(layers), tensors=dict(self.tensors), name=self.name)
+        return ModelProfile(
+            layers=tuple(layers),
+            tensors=dict(self.tensors),
+            results=self.results,
+            name=self.name,
+        )
 
 
 def cycles(work: int, rate: float) -> int:

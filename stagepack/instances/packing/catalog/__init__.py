@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from stagepack.contracts import JsonObject
-from stagepack.instances.catalog.networks import NETWORKS
+from stagepack.instances.catalog.networks import NETWORKS, network
+from stagepack.instances.packing.activations import activations
 from stagepack.instances.packing.catalog import (
     adversarial,
     dissections,
@@ -14,7 +15,6 @@ from stagepack.instances.packing.catalog import (
     random,
     training,
 )
-from stagepack.instances.packing.catalog.activations import activations
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.words import Objective
 from stagepack.instances.problem import Generator
@@ -25,10 +25,15 @@ __all__ = ["GENERATORS", "SUITE"]
 GIVEN = {"capacity": None, "objective": None}
 
 
-def _shape(network: str) -> JsonObject:
+def _shape(name: str) -> JsonObject:
     """Return the parameters of a network, as fine as it can be taken."""
-    shape = dict(NETWORKS[network].shape)
+    shape = dict(NETWORKS[name].shape)
     return {**shape, "granularity": "matmul"} if "granularity" in shape else shape
+
+
+def _activations(name: str, *, training: bool, **shape: Any) -> LmemPacking:
+    """Return the activations of a network; `shape` is what its recipe takes."""
+    return activations(network(name, training=training, **shape), training=training)
 
 
 def _limited(
@@ -52,7 +57,7 @@ def _limited(
 _OWN: dict[str, Generator] = {
     **{
         f"activations/{name}": Generator(
-            partial(activations, name),
+            partial(_activations, name),
             {**_shape(name), "training": False},
             f"activations of {recipe.description.partition(',')[0].partition(':')[0]}",
         )

@@ -1,4 +1,4 @@
-"""Activations of the catalog's networks: buffers from the liveness of tensors.
+"""Activations of networks: buffers from the liveness of tensors.
 
 Inference runs the n blocks of a network one after the other.  A tensor lives from the block that
 writes it (from the begin, if the host gives it) up to the last one that reads it, the result to
@@ -15,9 +15,8 @@ Sizes are rounded up to 64 bytes.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-from stagepack.instances.catalog import networks
 from stagepack.instances.catalog.networks import Network
 from stagepack.instances.packing.instance import LmemPacking
 
@@ -26,23 +25,31 @@ Row = tuple[str, int, int, int]
 """Name, bytes, [start, end) in steps."""
 
 
-def activations(network: str, *, training: bool, **shape: Any) -> LmemPacking:
-    """Return the activations of a network; `shape` is what its recipe takes."""
-    made = networks.network(network, training=training, **shape)
-    rows = _training(made) if training else _inference(made)
+def activations(network: Network, *, training: bool) -> LmemPacking:
+    """Return the activations of a network as buffers.
+
+    Parameters
+    ----------
+    network : Network
+    training : bool
+        Whether a backward pass follows.
+    """
+    rows = _training(network) if training else _inference(network)
     rows = [row for row in rows if row[1]]
     return LmemPacking.from_arrays(
         [-(-nbytes // ALIGNMENT) * ALIGNMENT for _, nbytes, _, _ in rows],
         [start for _, _, start, _ in rows],
         [end for _, _, _, end in rows],
         ids=[name for name, _, _, _ in rows],
-        name=f"activations-{made.name}",
+        name=f"activations-{network.name}",
     )
 
 
 def _inference(network: Network) -> list[Row]:
     n = len(network.blocks)
     born, used = _liveness(network)
+    for name in network.results or ():
+        used.setdefault(name, []).append(n - 1)
     rows = [
         (name, network.tensors[name], max(0, born[name]), max(used.get(name, [n - 1])) + 1)
         for name in born
@@ -85,7 +92,7 @@ def _liveness(network: Network) -> tuple[dict[str, int], dict[str, list[int]]]:
     return born, used
 
 
-def _scratch(network: Network, step: Any) -> list[Row]:
+def _scratch(network: Network, step: Callable[[int], int]) -> list[Row]:
     return [
         (f"inside {block.name}", block.scratch, step(at), step(at) + 1)
         for at, block in enumerate(network.blocks)

@@ -1,0 +1,1 @@
+"""Networks in ONNX: models as they stand, as operators with their costs, as layer groupings."""

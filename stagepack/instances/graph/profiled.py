@@ -1,0 +1,140 @@
+"""A profile of layers and a cluster as the columns of a graph.
+
+Of a layer, what is always alive counts (parameters, gradients, state); what is alive only while it
+runs, and code that equal layers share, are no sums over the nodes of a device and are left out.
+Links have the least bandwidth of those between devices; their idle cycles do not count.  Training
+adds forward and backward cycles and counts traffic twice, as a gradient comes back for what goes
+forward; with two passes every layer is two nodes of one colour, ``id`` and ``id.backward``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+from stagepack.contracts import JsonObject
+from stagepack.errors import InputError
+from stagepack.instances.profile import Cluster, Lifetimes, ModelProfile
+
+
+def columns(profile: ModelProfile, *, training: bool, passes: bool) -> JsonObject:
+    """Return the layers of a profile as arguments of :meth:`.GraphPartition.from_arrays`.
+
+    Parameters
+    ----------
+    profile : ModelProfile
+    training : bool
+    passes : bool
+        Whether the backward pass has nodes of its own.
+
+    Raises
+    ------
+    InputError
+        For what :class:`.Lifetimes` refuses.
+    """
+    Lifetimes.of(profile)
+    layers, times = profile.layers, 1 + (training and not passes)
+    readers: dict[str, list[int]] = {name: [] for layer in layers for name in layer.outputs}
+    for at, layer in enumerate(layers):
+        for name in dict.fromkeys(layer.inputs):
+            if name in readers:
+                readers[name].append(at)
+    ids = _distinct([layer.name or f"layer {at}" for at, layer in enumerate(layers)])
+    writers = [(at, name) for at, layer in enumerate(layers) for name in layer.outputs]
+    once: JsonObject = {
+        "time": [layer.forward + (layer.backward if times == 2 else 0) for layer in layers],
+        "memory": [sum(layer.exclusive.values()) for layer in layers],
+        "stash": [layer.stash if training else 0 for layer in layers],
+        "parameters": [layer.exclusive.get("parameters", 0) for layer in layers],
+        "colour": _colours(profile),
+        "producer": [at for at, _ in writers],
+        "consumers": [readers[name] for _, name in writers],
+        "traffic": [times * profile.tensors[name] for _, name in writers],
+        "ids": ids,
+    }
+    return _two(profile, once) if passes else once
+
+
+def _two(profile: ModelProfile, once: JsonObject) -> JsonObject:
+    """Return columns with a backward node for each layer, after all forward ones."""
+    layers, n = profile.layers, len(profile.layers)
+    born = {name: at for at, layer in enumerate(layers) for name in layer.outputs}
+    gradients = [
+        (n + at, [n + born[name]], profile.tensors[name])
+        for at, layer in enumerate(layers)
+        for name in dict.fromkeys(layer.inputs)
+        if name in born
+    ]
+    fresh = max(once["colour"], default=-1) + 1
+    colour = [own if own >= 0 else fresh + at for at, own in enumerate(once["colour"])]
+    return {
+        "time": once["time"] + [layer.backward for layer in layers],
+        "memory": once["memory"] + [0] * n,
+        "stash": once["stash"] + [0] * n,
+        "parameters": once["parameters"] + [0] * n,
+        "colour": 2 * colour,
+        "backward": [False] * n + [True] * n,
+        "producer": once["producer"] + [writer for writer, _, _ in gradients],
+        "consumers": once["consumers"] + [read for _, read, _ in gradients],
+        "traffic": once["traffic"] + [nbytes for _, _, nbytes in gradients],
+        "ids": once["ids"] + [f"{name}.backward" for name in once["ids"]],
+    }
+
+
+def _colours(profile: ModelProfile) -> list[int]:
+    """Return a colour for all layers that share variables, directly or by others; -1 for none."""
+    joined: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while joined.setdefault(name, name) != name:
+            joined[name] = joined[joined[name]]
+            name = joined[name]
+        return name
+
+    for layer in profile.layers:
+        for name in layer.variables[1:]:
+            joined[root(name)] = root(layer.variables[0])
+    roots = [root(layer.variables[0]) if layer.variables else None for layer in profile.layers]
+    users = Counter(roots)
+    several = [name for name, count in users.items() if name is not None and count > 1]
+    number = {name: at for at, name in enumerate(several)}
+    return [-1 if name is None else number.get(name, -1) for name in roots]
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return names, those that come again with their number in the profile."""
+    seen: set[str] = set()
+    found = []
+    for at, name in enumerate(names):
+        found.append(f"{name} #{at}" if name in seen else name)
+        seen.add(name)
+    return found
+
+
+def machine(cluster: Cluster) -> JsonObject:
+    """Return a cluster as arguments of :meth:`.GraphPartition.from_arrays`.
+
+    Raises
+    ------
+    InputError
+        Where only some of the devices have a limit.
+    """
+    memories = [device.memory for device in cluster.devices]
+    limits = [memory for memory in memories if memory is not None]
+    if limits and len(limits) < len(memories):
+        raise InputError(
+            "only some devices have a limit", field="capacity", remedy="give all of them one"
+        )
+    links = [
+        Fraction(link.GBps)
+        for device in cluster.devices
+        for link in (device.recv, device.send)
+        if link is not None
+    ]
+    pace = min(links) * 2**30 / Fraction(cluster.clock) if links else Fraction(2**60)
+    return {
+        "accelerators": len(cluster),
+        "speeds": [device.speed for device in cluster.devices],
+        "capacity": limits or None,
+        "bandwidth": pace.numerator if pace.denominator == 1 else float(pace),
+    }
