@@ -71,7 +71,7 @@ def _sniff(data: bytes) -> bool:
     """Whether `data` is JSON with the words of a case file."""
     start = strict.first_byte(data)
     if start == b"{":
-        return b'"connection"' in data
+        return b'"connection"' in data and b'"layerInfo"' not in data
     return start == b"[" and (b'"connection"' in data or b'"cycles"' in data)
 
 
@@ -108,26 +108,11 @@ def _build(case: Case, given: Words) -> PipelinePartition:
         Naming the field.
     """
     machine = case.cluster
-    links = [
-        (
-            Link(GBps=connection.recv_gbps, idle=connection.recv_idle_cycle),
-            Link(GBps=connection.send_gbps, idle=connection.send_idle_cycle),
-        )
-        for connection in machine.connection
-    ]
-    capacity = int(machine.memory * machine.proportion * 2**20)
-    base = Cluster(
-        devices=tuple(Device(memory=capacity, recv=recv, send=send) for recv, send in links),
-        clock=machine.clock,
-        host_recv=links[0][0],
-        host_send=links[-1][1],
-    )
+    base = cluster_of(machine.connection, machine.clock, machine.memory * machine.proportion)
     cluster = clusters.asked(given, base.clock, base)
     if not case.layers:
         raise InputError("no layers", field="layers", remedy="give at least one layer")
-    spans: dict[str, tuple[int, int]] = {}
-    for index, layer in enumerate(case.layers):
-        spans[layer.name] = (spans.get(layer.name, (index, index))[0], index)
+    names = [layer.name for layer in case.layers]
     options = {"objective": Objective.TRANSFER_BOUNDED, "host_transfer": True, **job(given)}
     return PipelinePartition.from_arrays(
         [layer.cycles for layer in case.layers],
@@ -135,14 +120,48 @@ def _build(case: Case, given: Words) -> PipelinePartition:
         exclusive={"exclusive": [layer.exclusive_bytes for layer in case.layers]},
         in_bytes=[*(layer.inputs_bytes for layer in case.layers), 0],
         out_bytes=[0, *(layer.outputs_bytes for layer in case.layers)],
-        variables=[
-            Variable(name, first, last) for name, (first, last) in spans.items() if first < last
-        ],
-        layer_names=[layer.name for layer in case.layers],
+        variables=invocations(names),
+        layer_names=names,
         name=case.name,
         source="Auto Pipeline case",
         **options,
     )
+
+
+def cluster_of(connection: list[Connection], clock: float, mebibytes: float) -> Cluster:
+    """Return the devices of a file.
+
+    Parameters
+    ----------
+    connection : list of Connection
+        One a device.
+    clock : float
+        In Hz.
+    mebibytes : float
+        Of each device, that may be planned with.
+    """
+    links = [
+        (
+            Link(GBps=one.recv_gbps, idle=one.recv_idle_cycle),
+            Link(GBps=one.send_gbps, idle=one.send_idle_cycle),
+        )
+        for one in connection
+    ]
+    capacity = int(mebibytes * 2**20)
+    return Cluster(
+        devices=tuple(Device(memory=capacity, recv=recv, send=send) for recv, send in links),
+        clock=clock,
+        host_recv=links[0][0],
+        host_send=links[-1][1],
+    )
+
+
+def invocations(names: list[str]) -> list[Variable]:
+    """Return the layers that run several times, which have one name, as variables."""
+    spans: dict[str, tuple[int, int]] = {}
+    for index, name in enumerate(names):
+        spans[name] = (spans.get(name, (index, index))[0], index)
+    return [Variable(name, first, last) for name, (first, last) in spans.items() if first < last]
 
 
 FORMAT = Format(

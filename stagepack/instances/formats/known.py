@@ -6,6 +6,7 @@ from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
 from stagepack.instances.formats import (
     auto_pipeline,
+    auto_pipeline_profile,
     dnn_partitioning,
     minimalloc,
     native,
@@ -20,6 +21,7 @@ FORMATS = (
     native.FORMAT,
     pipedream.FORMAT,
     auto_pipeline.FORMAT,
+    auto_pipeline_profile.FORMAT,
     minimalloc.FORMAT,
     tpu_mlir.FORMAT,
     torch_schedule.FORMAT,

@@ -38,6 +38,7 @@ def test_the_list_of_formats() -> None:
         "native": tuple(KINDS),
         "pipedream": ("pipeline-partition", "graph-partition"),
         "auto_pipeline": ("pipeline-partition",),
+        "auto_pipeline_profile": ("pipeline-partition",),
         "minimalloc": ("lmem-packing",),
         "tpu_mlir": ("lmem-packing",),
         "torch_schedule": ("pipeline-schedule",),
