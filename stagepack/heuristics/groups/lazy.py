@@ -23,8 +23,8 @@ from stagepack.heuristics.groups.free import FreeOracle
 from stagepack.heuristics.groups.ideals import Lattice, Network
 from stagepack.heuristics.groups.oracle import ALONE, NONE
 from stagepack.instances.groups import GroupingSolution
-from stagepack.instances.groups.check import alone_cycles
 from stagepack.instances.groups.regions import Cut
+from stagepack.instances.groups.timesteps import alone_cycles
 from stagepack.instances.profile import Array
 
 UNKNOWN = FAR // 4

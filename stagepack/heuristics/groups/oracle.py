@@ -25,9 +25,9 @@ from stagepack.heuristics.groups.network import machine, network
 from stagepack.heuristics.groups.network_state import ALONE as STANDS_ALONE
 from stagepack.heuristics.groups.network_state import END_EDGE, FIRST_EDGE
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
-from stagepack.instances.groups.check import alone_cycles
 from stagepack.instances.groups.chip import GENERIC
 from stagepack.instances.groups.regions import Cut
+from stagepack.instances.groups.timesteps import alone_cycles
 from stagepack.instances.profile import Array
 
 NONE = int(kernels.NONE)

@@ -1,7 +1,7 @@
 """Named graph partitions: operator graphs of networks, and generated ones.
 
 The networks are those of :mod:`stagepack.instances.groups.catalog`; the time of an operator is that
-of the chip there, by itself from and to global memory (:func:`.groups.check.alone_cycles`).
+of the chip there, by itself from and to global memory (:func:`.groups.timesteps.alone_cycles`).
 Training adds, for each operator, a backward node of twice its time and of its colour, which reads
 what the operator read and the gradients of those that follow it.
 """
@@ -18,7 +18,7 @@ from stagepack.instances.graph.instance import GraphPartition
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.catalog import GENERATORS as GROUPS
 from stagepack.instances.groups.catalog import NETWORKS
-from stagepack.instances.groups.check import alone_cycles
+from stagepack.instances.groups.timesteps import alone_cycles
 from stagepack.instances.problem import Generator
 from stagepack.instances.profile import Array
 

@@ -1,4 +1,7 @@
-"""What a plan is worth and whether it is right, straight from the definitions."""
+"""What a plan is worth and whether it is right, straight from the definitions.
+
+Groups are played by :mod:`.replay`; nothing is used of what plans are written with.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from stagepack.instances.groups.chip import exact
 from stagepack.instances.groups.data import GroupingData
-from stagepack.instances.groups.lmem import Copy, copies, in_place
-from stagepack.instances.groups.operators import AXES, C, H, N, W, compute_cycles
-from stagepack.instances.groups.regions import dealt, too_few
+from stagepack.instances.groups.operators import AXES
+from stagepack.instances.groups.replay import STAGES, Place, Replay, played_alone
 from stagepack.instances.groups.solution import GroupingSolution
-from stagepack.instances.groups.taps import needed_along
-from stagepack.instances.groups.timesteps import STAGES, Timetable, nearest
-from stagepack.instances.groups.words import Order, Slicing, Timesteps
+from stagepack.instances.groups.words import OperatorKind, Order, Slicing, Timesteps
 from stagepack.instances.violation import Violation
 
 
@@ -27,25 +28,11 @@ def evaluate(instance: GroupingData, solution: GroupingSolution) -> int:
 def group_cycles(instance: GroupingData, solution: GroupingSolution) -> list[int]:
     """Return the cycles of each group."""
     return [
-        alone_cycles(instance, solution.operators(group)[0]) if table is None else table.cycles
-        for group, table in solution.timetables(instance)
+        Replay(instance, solution, group).cycles
+        if counts
+        else played_alone(instance, solution.operators(group)[0])
+        for group, counts in enumerate(solution.slices)
     ]
-
-
-def alone_row(instance: GroupingData, at: int) -> tuple[int, int, int]:
-    """Return the cycles of compute, loads and stores of an operator that runs by itself."""
-    operator, chip = instance.operators[at], instance.chip
-    own, *read = (instance.tensors[t] for t in (at, *dict.fromkeys(instance.reads[at])))
-    loads = sum(chip.load_cycles(tensor.nbytes(tensor.shape)) for tensor in read)
-    loads += sum(chip.load_cycles(weight.nbytes(weight.channels)) for weight in operator.weights)
-    compute = compute_cycles(operator, instance.sources(at), operator.full, chip)
-    return compute, loads, chip.store_cycles(own.nbytes(own.shape))
-
-
-def alone_cycles(instance: GroupingData, at: int) -> int:
-    """Return the cycles of an operator that runs from and to global memory: one row of its own."""
-    compute, loads, stores = alone_row(instance, at)
-    return instance.chip.row_cycles(compute, loads + stores)
 
 
 def shape(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation, ...]:
@@ -99,17 +86,17 @@ def _shape_violations(instance: GroupingData, solution: GroupingSolution) -> Ite
         given = solution.positions[group] if solution.positions else ()
         if not (given or spills):
             continue
-        table = solution.timetable(instance, group)
-        rows = range(STAGES * table.rows)
-        if given and (len(given) != len(table.moves) or any(at not in rows for at in given)):
-            detail = f"{where}: give {len(table.moves):,} positions below {len(rows):,}"
+        played = Replay(instance, solution, group)
+        rows = range(len(STAGES) * played.rows)
+        if given and (len(given) != played.moved or any(at not in rows for at in given)):
+            detail = f"{where}: give {played.moved:,} positions below {len(rows):,}"
             yield Violation("positions", detail)
             return
-        for spill in table.spills:
-            if spill.tensor not in (*table.operators, *table.regions.loaded) or not (
-                spill.store in rows and spill.load in rows
-            ):
-                yield Violation("spills", f"{where}: {tuple(spill)} names no tensor or row of it")
+        for tensor, store, load in spills:
+            known = tensor in played.loaded or tensor in operators
+            if not (known and store in rows and load in rows):
+                detail = f"{where}: {(tensor, store, load)} names no tensor or row of it"
+                yield Violation("spills", detail)
                 return
 
 
@@ -121,10 +108,13 @@ def _too_small(instance: GroupingData, solution: GroupingSolution, group: int) -
         inside = tensor.readers and all(reader in own for reader in tensor.readers)
         if inside and at not in instance.kept:
             continue
-        for axis, parts in zip((N, C, H, W), solution.slices[group], strict=True):
-            size = tensor.shape[axis]
+        for letter, parts in zip("nchw", solution.slices[group], strict=True):
+            size = tensor.shape[AXES.index(letter)]
             if size < parts:
-                return too_few(tensor.name, size, axis, parts)
+                along = letter.upper()
+                return (
+                    f"{tensor.name} has {size:,} values along {along}, too few for {parts:,} ranges"
+                )
     return ""
 
 
@@ -134,29 +124,27 @@ def check(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation
     The names: those of :func:`shape` (``order`` also where something is read before it is
     written, or operators leave the order that they are to keep), ``group`` (too many operators),
     ``slices`` (too many, on an axis that is not allowed, within what cannot be cut, or read again
-    beyond the limit), ``halo`` (a slice lacks what it reads, or what it should give out),
-    ``positions`` (read before it is loaded, stored before it is written, not by the rule where
-    there is one), ``spills``, ``memory`` (beyond the lane, not aligned) and
+    beyond the limit), ``positions`` (read before it is loaded, stored before it is written, not by
+    the rule where there is one), ``spills``, ``memory`` (beyond the lane, not aligned) and
     ``collision``.
     """
     found = list(shape(instance, solution))
     if found:
         return tuple(found)
     found += [Violation("order", why) for why in _moved(instance, solution)]
-    for group, table in solution.timetables(instance):
-        if table is None:
+    for group, counts in enumerate(solution.slices):
+        if not counts:
             continue
-        where = f"group {group}"
-        if table.rows > instance.max_group:
+        where, played = f"group {group}", Replay(instance, solution, group)
+        if played.rows > instance.max_group:
             found.append(
-                Violation("group", f"{where}: {table.rows:,} operators of {instance.max_group:,}")
+                Violation("group", f"{where}: {played.rows:,} operators of {instance.max_group:,}")
             )
-        found += [Violation("slices", f"{where}: {why}") for why in _slicing(instance, table)]
-        found += [Violation("halo", f"{where}: {why}") for why in _halos(table)]
-        found += [Violation("positions", f"{where}: {why}") for why in _positions(table)]
-        found += [Violation("spills", f"{where}: {why}") for why in _spills(table)]
+        found += [Violation("slices", f"{where}: {why}") for why in _slicing(played)]
+        found += [Violation("positions", f"{where}: {why}") for why in _positions(played)]
+        spills = [Violation("spills", f"{where}: {why}") for why in _spills(played)]
         offsets = solution.offsets[group] if solution.offsets else ()
-        found += _memory(table, offsets, where)
+        found += spills or _memory(played, offsets, where)
     return tuple(found)
 
 
@@ -186,109 +174,110 @@ def _moved(instance: GroupingData, solution: GroupingSolution) -> Iterator[str]:
                 yield f"group {group}: {names[0]} runs before {names[1]}, given after it"
 
 
-def _slicing(instance: GroupingData, table: Timetable) -> Iterator[str]:
+def _slicing(played: Replay) -> Iterator[str]:
     """Yield what is wrong with the way a group is cut."""
-    cut = table.regions.cut
+    instance, cut = played.instance, played.cut
     if instance.slicing == Slicing.N_THEN_H:
-        if cut.c > 1 or cut.w > 1:
+        if cut["c"] > 1 or cut["w"] > 1:
             yield "only N and H may be cut"
-        elif cut.h > 1 and any(
-            max(n for _, n in table.regions.along(0)[t]) > 1 for t in table.regions.stored
+        elif cut["h"] > 1 and any(
+            end - first > 1 for tensor in played.stored for first, end in played.ranges[0][tensor]
         ):
             yield "H is cut before N is down to one"
-    yield from table.regions.refusals()
+    for axis, letter in enumerate(AXES):
+        if cut[letter] == 1:
+            continue
+        for at in played.operators:
+            operator, along = instance.operators[at], letter.upper()
+            if letter in operator.whole and not played.alike(at, letter):
+                yield f"{operator.name} cannot be cut along {along}"
+            elif not _even(played, at, axis):
+                yield f"{operator.name} is cut along {along} within what it repeats"
+        if letter in "hw":
+            yield from _read_again(played, axis)
 
 
-def _halos(table: Timetable) -> Iterator[str]:
-    """Yield what slices read, or give out, that is not within what they hold, axis by axis."""
-    regions, instance = table.regions, table.regions.instance
-    for axis, letter in enumerate(AXES.upper()):
-        held = regions.along(axis)
-        for at in table.operators:
-            sources, operator = instance.sources(at), instance.operators[at]
-            for which, tensor in enumerate(instance.reads[at]):
-                for number, (own, there) in enumerate(zip(held[at], held[tensor], strict=True)):
-                    part = own[0], sum(own)
-                    first, end = needed_along(operator, which, axis, part, sources)
-                    if first < end and not there[0] <= first < end <= sum(there):
-                        yield (
-                            f"range {number} of {operator.name} along {letter} reads "
-                            f"[{first}, {end}) of {instance.tensors[tensor].name}, there are "
-                            f"[{there[0]}, {sum(there)})"
-                        )
-        for tensor in regions.stored:
-            known, given = instance.tensors[tensor], 0
-            shares = dealt(known.shape[axis], regions.cut.along(axis))
-            for (start, length), there in zip(shares, held[tensor], strict=True):
-                if start != given or not there[0] <= start < start + length <= sum(there):
-                    yield f"{known.name} along {letter} is not given out from {given} on"
-                given = start + length
-            if given != known.shape[axis]:
-                yield f"{known.name} along {letter} is given out up to {given}"
+def _even(played: Replay, at: int, axis: int) -> bool:
+    """Whether ranges of an upsampling begin and end where they must."""
+    operator, letter = played.instance.operators[at], AXES[axis]
+    if operator.kind != OperatorKind.UPSAMPLE or not operator.even or letter not in "hw":
+        return True
+    times, size = operator.scale["hw".index(letter)], operator.full[axis]
+    return not any(
+        first % times or (end % times and end < size) for first, end in played.ranges[axis][at]
+    )
 
 
-def _positions(table: Timetable) -> Iterator[str]:
+def _read_again(played: Replay, axis: int) -> Iterator[str]:
+    """Yield inputs of which slices read more again than the limit allows, along H or W."""
+    limit, letter = played.instance.overlap_limit, AXES[axis]
+    for tensor in played.loaded if limit is not None else ():
+        known = played.instance.tensors[tensor]
+        size = known.shape[axis]
+        again = sum(end - first for first, end in played.ranges[axis][tensor]) - size
+        if limit is not None and again > exact(limit) * size and not played.alike(tensor, letter):
+            yield (
+                f"{again:,} of {size:,} along {letter.upper()} of {known.name} are read again, "
+                f"more than {limit:g} of them"
+            )
+
+
+def _positions(played: Replay) -> Iterator[str]:
     """Yield transfers that come too late or too early."""
-    ruled = table.regions.instance.timesteps == Timesteps.NEAREST
-    by_rule = nearest(table.moves, table.rows)
-    for move, position, wanted in zip(table.moves, table.positions, by_rule, strict=True):
-        own = table.rows + move.operator
+    ruled = played.instance.timesteps == Timesteps.NEAREST
+    for move in played.transfers:
+        name, position, own = move.name, move.position, move.operator
+        wanted = own - 1 if move.load else own + 1
         if ruled and position != wanted:
-            yield f"{move.name} moves in row {position}, by the rule in {wanted}; timesteps: free?"
+            yield f"{name} moves in row {position}, by the rule in {wanted}; timesteps: free?"
         if move.load and position >= own:
-            yield f"{move.name} is loaded in row {position}, read in {own}"
+            yield f"{name} is loaded in row {position}, read in {own}"
         if not move.load and position <= own:
-            yield f"{move.name} is stored in row {position}, written in {own}"
+            yield f"{name} is stored in row {position}, written in {own}"
 
 
-def _spills(table: Timetable) -> Iterator[str]:
+def _spills(played: Replay) -> Iterator[str]:
     """Yield tensors that leave before they are there, or do not come back in time."""
-    place = {at: table.rows + k for k, at in enumerate(table.operators)}
-    born, stored = dict(place), {}
-    if table.spills and table.regions.instance.timesteps == Timesteps.NEAREST:
+    if played.spills and played.instance.timesteps == Timesteps.NEAREST:
         yield "by the rule no tensor leaves for a while; timesteps: free?"
-    for move, position in zip(table.moves, table.positions, strict=True):
-        if move.load and move.tensor >= 0:
-            born[move.tensor] = position
-            if move.resident and any(spill.tensor == move.tensor for spill in table.spills):
-                yield f"{move.name} stays for all slices"
-        if not move.load:
-            stored[move.tensor] = position
+    moves = {(move.load, move.tensor): move for move in played.transfers}
     seen = set()
-    for tensor, store, load in table.spills:
-        name = table.regions.instance.tensors[tensor].name
-        readers = table.regions.instance.tensors[tensor].readers
-        used = [place[at] for at in readers if at in place]
+    for tensor, store, load in played.spills:
+        name = played.instance.tensors[tensor].name
+        brought, taken = moves.get((True, tensor)), moves.get((False, tensor))
+        born = played.position(tensor) if brought is None else brought.position
+        if brought is not None and brought.once:
+            yield f"{name} stays for all slices"
         if tensor in seen:
             yield f"{name} is spilled twice"
         seen.add(tensor)
-        if not born[tensor] < store < load:
-            yield f"{name} is there from row {born[tensor]}, stored in {store}, loaded in {load}"
-        elif any(store < row <= load for row in used):
+        if not born < store < load:
+            yield f"{name} is there from row {born}, stored in {store}, loaded in {load}"
+        elif any(store < row <= load for row in played.readers(tensor)):
             yield f"{name} is read while it is away"
-        elif store < stored.get(tensor, store) <= load:
+        elif taken is not None and store < taken.position <= load:
             yield f"{name} is stored for others while it is away"
 
 
-def _memory(table: Timetable, offsets: tuple[int, ...], where: str) -> Iterator[Violation]:
-    """Yield copies outside of the lane, at odd addresses, or over one another."""
-    places, chip = copies(table), table.regions.instance.chip
+def _memory(played: Replay, offsets: tuple[int, ...], where: str) -> Iterator[Violation]:
+    """Yield places outside of the lane, at odd addresses, or over one another."""
+    places, chip = played.places, played.instance.chip
     if len(offsets) != len(places):
         yield Violation("memory", f"{where}: {len(offsets):,} offsets for {len(places):,} buffers")
         return
-    for copy, offset in zip(places, offsets, strict=True):
-        end = offset + copy.buffer.lane_bytes
+    for place, offset in zip(places, offsets, strict=True):
+        end = offset + place.nbytes
         if offset < 0 or end > chip.memory:
             over = f"{end - chip.memory:,} too many" if end > chip.memory else "below 0"
-            detail = f"{copy.name} ends at {end:,} of {chip.memory:,} bytes in a lane: {over}"
+            detail = f"{place.name} ends at {end:,} of {chip.memory:,} bytes in a lane: {over}"
             yield Violation("memory", f"{where}: {detail}")
         if offset % chip.eu_bytes:
-            yield Violation("memory", f"{where}: {copy.name} is at {offset:,}, not aligned")
-    shared = set(in_place(table))
+            yield Violation("memory", f"{where}: {place.name} is at {offset:,}, not aligned")
     told = set()
-    for one, other, row in _overlaps(places, offsets, table.period):
+    for one, other, row in _overlaps(places, offsets, played.period):
         pair = min(one, other), max(one, other)
-        if pair in told or (pair in shared and offsets[one] == offsets[other]):
+        shared = {(one, other), (other, one)} & played.overwritten
+        if pair in told or (shared and offsets[one] == offsets[other]):
             continue
         told.add(pair)
         detail = f"{places[one].name} and {places[other].name} overlap in row {row}"
@@ -296,29 +285,31 @@ def _memory(table: Timetable, offsets: tuple[int, ...], where: str) -> Iterator[
 
 
 def _overlaps(
-    places: Sequence[Copy], offsets: Sequence[int], period: int
+    places: Sequence[Place], offsets: Sequence[int], period: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield copies that lie over one another, by address, and a row, the first one first.
+    """Yield places that lie over one another, by address, and a row, the first one first.
 
     Goes from row to row and keeps what is alive sorted by address.
     """
     comes, goes = defaultdict(list), defaultdict(list)
-    sizes = [copy.buffer.lane_bytes for copy in places]
-    for at, copy in enumerate(places):
-        if sizes[at] and copy.rows > 0:  # a tensor may leave before it comes: see `_spills`
-            end = copy.start + copy.rows
-            comes[copy.start].append(at)
-            if period and end > period:  # around the end of the circle
-                comes[0].append(at)
-            goes[end - period if period and end > period else end].append(at)
+    sizes = [place.nbytes for place in places]
+    for at, place in enumerate(places):
+        if not place.nbytes:
+            continue
+        end = place.start + place.rows
+        comes[place.start].append(at)
+        if period and end > period:  # around the end of the circle
+            comes[0].append(at)
+            end -= period
+        goes[end].append(at)
     largest, alive = max(sizes, default=0), list[tuple[int, int]]()
     for row in sorted({*comes, *goes}):
         for at in goes[row]:
             del alive[bisect_left(alive, (offsets[at], at))]
         for at in comes[row]:
             end = offsets[at] + sizes[at]
-            for place in range(bisect_left(alive, (offsets[at] - largest + 1, 0)), len(alive)):
-                offset, other = alive[place]
+            for number in range(bisect_left(alive, (offsets[at] - largest + 1, 0)), len(alive)):
+                offset, other = alive[number]
                 if offset >= end:
                     break
                 if offset + sizes[other] > offsets[at]:

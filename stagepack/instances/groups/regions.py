@@ -71,18 +71,6 @@ def share(size: int, parts: int, at: int) -> Range:
     return at * least + min(at, longer), least + (at < longer)
 
 
-def too_few(name: str, size: int, axis: int, parts: int) -> str:
-    """Return how to say that a tensor cannot be cut into so many ranges on an axis.
-
-    Parameters
-    ----------
-    name : str
-    size, axis, parts : int
-    """
-    along = AXES[axis].upper()
-    return f"{name} has {size:,} values along {along}, too few for {parts:,} ranges"
-
-
 class Regions:
     """The ranges of all tensors of a group that its slices compute or load.
 
@@ -173,28 +161,28 @@ class Regions:
         """Whether all slices need the same part of a tensor."""
         return all(len(set(self.along(axis)[tensor])) == 1 for axis in axes)
 
-    def refusals(self) -> list[str]:
-        """Return why the group cannot be cut so; none when it can."""
-        found = []
-        instance = self.instance
-        for axis in (N, C, H, W):
-            parts = self.cut.along(axis)
-            if parts == 1:
-                continue
-            letter = AXES[axis].upper()
-            short = [t for t in self.stored if instance.tensors[t].shape[axis] < parts]
-            if short:
-                tensor = instance.tensors[short[0]]
-                found.append(too_few(tensor.name, tensor.shape[axis], axis, parts))
-                continue
-            for at in self.operators:
-                operator = instance.operators[at]
-                if not cuttable(operator, axis) and not self.constant(at, (axis,)):
-                    found.append(f"{operator.name} cannot be cut along {letter}")
-                elif not self._even(at, axis):
-                    found.append(f"{operator.name} is cut along {letter} within what it repeats")
-            found += self._repeated(axis)
-        return found
+    @property
+    def allowed(self) -> bool:
+        """Whether the group may be cut so."""
+        return all(self._allowed(axis) for axis in (N, C, H, W) if self.cut.along(axis) > 1)
+
+    def _allowed(self, axis: int) -> bool:
+        """Whether its operators may be cut along an axis, and do not read too much again."""
+        tensors, parts = self.instance.tensors, self.cut.along(axis)
+        if any(tensors[t].shape[axis] < parts for t in self.stored):
+            return False
+        for at in self.operators:
+            whole = not cuttable(self.instance.operators[at], axis)
+            if (whole and not self.constant(at, (axis,))) or not self._even(at, axis):
+                return False
+        limit = self.instance.overlap_limit
+        if limit is None or axis not in (H, W):
+            return True
+        return all(
+            self.constant(t, (axis,))
+            or self._again(t, axis) <= exact(limit) * tensors[t].shape[axis]
+            for t in self.loaded
+        )
 
     def _even(self, at: int, axis: int) -> bool:
         """Whether ranges of an upsampling begin and end where they must."""
@@ -208,24 +196,10 @@ class Regions:
             for start, length in self.along(axis)[at]
         )
 
-    def _repeated(self, axis: int) -> list[str]:
-        """Return which inputs are read again more than the limit allows, along H or W."""
-        limit = self.instance.overlap_limit
-        found = []
-        for tensor in self.loaded if limit is not None and axis in (H, W) else ():
-            known = self.instance.tensors[tensor]
-            size = known.shape[axis]
-            again = sum(length for _, length in self.along(axis)[tensor]) - size
-            if (
-                limit is not None
-                and again > exact(limit) * size
-                and not self.constant(tensor, (axis,))
-            ):
-                found.append(
-                    f"{again:,} of {size:,} along {AXES[axis].upper()} of {known.name} are read "
-                    f"again, more than {limit:g} of them"
-                )
-        return found
+    def _again(self, tensor: int, axis: int) -> int:
+        """Return how many values of an input slices read again, along an axis."""
+        held = sum(length for _, length in self.along(axis)[tensor])
+        return held - self.instance.tensors[tensor].shape[axis]
 
 
 def _cover(one: Range, other: Range) -> Range:

@@ -53,6 +53,36 @@ def needed_along(
     return max(low, 0), min(high, sources[which][axis])
 
 
+def held_along(
+    operator: Operator, which: int, axis: int, part: tuple[int, int], sources: Sequence[Shape]
+) -> tuple[int, int]:
+    """Return the range [from, to) of an input that a slice holds for a range of the output.
+
+    That is what it needs, and at least one value; of windows and interpolations up to where the
+    next row begins to read; all channels, unless each is computed by itself.
+
+    Parameters
+    ----------
+    operator, which, axis, part, sources
+        As for :func:`needed_along`.
+    """
+    kind, letter, size = operator.kind, AXES[axis], sources[which][axis]
+    joined = kind == OperatorKind.CONCAT or (
+        kind in (OperatorKind.CONV, OperatorKind.DECONV)
+        and not 1 < operator.groups == operator.full[1]
+    )
+    if letter == "c" and joined:
+        return 0, size
+    low, high = _taps(operator, which, axis, *part, sources)
+    windows = kind in (OperatorKind.CONV, OperatorKind.POOL)
+    if letter in "hw" and (
+        windows or (kind == OperatorKind.INTERPOLATE and part[1] < operator.full[axis])
+    ):
+        high = max(high, _taps(operator, which, axis, part[1], part[1] + 1, sources)[0])
+    low = min(max(low, 0), size - 1)
+    return low, max(min(high, size), low + 1)
+
+
 def _taps(
     operator: Operator, which: int, axis: int, first: int, end: int, sources: Sequence[Shape]
 ) -> tuple[int, int]:

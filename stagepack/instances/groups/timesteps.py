@@ -32,6 +32,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
+from stagepack.instances.groups.data import GroupingData
 from stagepack.instances.groups.operators import C, buffer_bytes, compute_cycles
 from stagepack.instances.groups.regions import Regions
 
@@ -350,3 +351,19 @@ class Timetable:
 def nearest(moves: Sequence[Move], rows: int) -> tuple[int, ...]:
     """Return positions by the rule ``nearest``: loads a row before use, stores a row after."""
     return tuple(rows + move.operator + (-1 if move.load else 1) for move in moves)
+
+
+def alone_row(instance: GroupingData, at: int) -> tuple[int, int, int]:
+    """Return the cycles of compute, loads and stores of an operator that runs by itself."""
+    operator, chip = instance.operators[at], instance.chip
+    own, *read = (instance.tensors[t] for t in (at, *dict.fromkeys(instance.reads[at])))
+    loads = sum(chip.load_cycles(tensor.nbytes(tensor.shape)) for tensor in read)
+    loads += sum(chip.load_cycles(weight.nbytes(weight.channels)) for weight in operator.weights)
+    compute = compute_cycles(operator, instance.sources(at), operator.full, chip)
+    return compute, loads, chip.store_cycles(own.nbytes(own.shape))
+
+
+def alone_cycles(instance: GroupingData, at: int) -> int:
+    """Return the cycles of an operator that runs from and to global memory: one row of its own."""
+    compute, loads, stores = alone_row(instance, at)
+    return instance.chip.row_cycles(compute, loads + stores)

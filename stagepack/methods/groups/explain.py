@@ -74,7 +74,7 @@ def _need(instance: LayerGrouping, at: int, keep_going: Callable[[], bool]) -> N
         if best.memory <= instance.chip.memory or not keep_going():
             break
         regions = Regions(instance, (at,), cut)
-        if all(sizes[axis] >= cut.along(axis) for axis in range(5)) and not regions.refusals():
+        if all(sizes[axis] >= cut.along(axis) for axis in range(5)) and regions.allowed:
             found = Need(least_memory(Timetable(regions), best.memory, keep_going), cut, name)
             best = min(best, found)
     return best

@@ -15,9 +15,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.check import alone_row
 from stagepack.instances.groups.lmem import Copy, copies
-from stagepack.instances.groups.timesteps import STAGES, Role, Timetable
+from stagepack.instances.groups.timesteps import STAGES, Role, Timetable, alone_row
 from stagepack.report import format as as_text
 from stagepack.report.style import tint
 

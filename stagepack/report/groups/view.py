@@ -10,11 +10,11 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.banks import group_conflicts, group_crossings
-from stagepack.instances.groups.check import alone_row, group_cycles
+from stagepack.instances.groups.check import group_cycles
 from stagepack.instances.groups.chips import assumed
 from stagepack.instances.groups.lmem import copies
 from stagepack.instances.groups.operators import macs
-from stagepack.instances.groups.timesteps import Timetable
+from stagepack.instances.groups.timesteps import Timetable, alone_row
 from stagepack.report import format as as_text
 from stagepack.report.groups.figure import plan_charts
 from stagepack.report.groups.numbers import cut_words

@@ -13,10 +13,9 @@ from stagepack.heuristics.groups.network import cuts
 from stagepack.heuristics.groups.oracle import NONE
 from stagepack.heuristics.groups.placement import place
 from stagepack.instances.groups import GroupingSolution, LayerGrouping, Source
-from stagepack.instances.groups.check import alone_cycles
 from stagepack.instances.groups.lmem import packing
 from stagepack.instances.groups.regions import Cut, Regions
-from stagepack.instances.groups.timesteps import STAGES, Spill, Timetable
+from stagepack.instances.groups.timesteps import STAGES, Spill, Timetable, alone_cycles
 from stagepack.instances.groups.words import Order
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Status

@@ -8,10 +8,9 @@ from stagepack.heuristics.groups.network import cuts
 from stagepack.heuristics.groups.oracle import NONE
 from stagepack.heuristics.groups.placement import place
 from stagepack.instances.groups import LayerGrouping
-from stagepack.instances.groups.check import alone_cycles
 from stagepack.instances.groups.lmem import packing
 from stagepack.instances.groups.regions import Regions
-from stagepack.instances.groups.timesteps import Timetable
+from stagepack.instances.groups.timesteps import Timetable, alone_cycles
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.result import Status
 
@@ -31,7 +30,7 @@ def cheapest(
         ):
             continue
         table = Timetable(regions)
-        if table.cycles < found and not regions.refusals() and fits(table):
+        if table.cycles < found and regions.allowed and fits(table):
             found = table.cycles
     return found
 

@@ -12,17 +12,20 @@ from hypothesis import strategies as st
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.heuristics.groups.placement import place
 from stagepack.instances.groups import (
     GroupingSolution,
     LayerGrouping,
     Operator,
     OperatorKind,
+    lmem,
     regions,
 )
 from stagepack.instances.groups.check import _overlaps
-from stagepack.instances.groups.lmem import Copy, copies, in_place
+from stagepack.instances.groups.lmem import copies, in_place
 from stagepack.instances.groups.operators import H, reads
-from stagepack.instances.groups.timesteps import Buffer, Role
+from stagepack.instances.groups.replay import Place
+from stagepack.instances.groups.timesteps import Buffer, Timetable
 from tests.instances.groups.networks import CHIP, add, block, conv, grouping, stacked
 
 
@@ -160,38 +163,49 @@ def test_what_may_not_be_cut() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "behind", "words"),
-    [
-        (1, 0, "range 1 of b along H reads [3, 8) of a, there are [4, 8)"),
-        (0, 1, "range 0 of b along H reads [0, 5) of a, there are [0, 4)"),
-    ],
-)
-def test_slices_that_lack_rows_of_their_halo(
-    monkeypatch: pytest.MonkeyPatch,
-    whole: LayerGrouping,
-    plan: GroupingSolution,
-    before: int,
-    behind: int,
-    words: str,
+def _short_of_a_row(*given: Any) -> tuple[int, int]:
+    start, length = reads(*given)
+    return start, length - (given[2] == H and length > 4)
+
+
+def _half(size: int, parts: int) -> list[tuple[int, int]]:
+    return [(0, size // parts // 2)] * parts
+
+
+def _forgotten(table: Timetable) -> tuple[Buffer, ...]:
+    """Return buffers that nobody needs once the last operator has begun."""
+    last = 2 * table.rows - 2
+    return tuple(replace(b, last=max(b.first, min(b.last, last))) for b in LIVES.func(table))
+
+
+LIVES = Timetable.__dict__["buffers"]
+WRITERS: list[tuple[Any, str, Any]] = [
+    (regions, "reads", _short_of_a_row),
+    (regions, "dealt", _half),
+    (Timetable, "buffers", property(_forgotten)),
+    (lmem, "in_place", lambda table: tuple(combinations(range(len(copies(table))), 2))),
+]
+"""What plans are written with, and something in its place that is wrong."""
+
+
+@pytest.mark.parametrize(("where", "name", "wrong"), WRITERS)
+def test_what_plans_are_written_with_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, whole: LayerGrouping, where: Any, name: str, wrong: Any
 ) -> None:
-    """The checker tells halos by itself: the rule that slices follow is not believed."""
+    plan = GroupingSolution((0, 3), ((1, 1, 2, 1),))
 
-    def fewer(*given: Any) -> tuple[int, int]:
-        start, length = reads(*given)
-        halo = given[2] == H and length > 4
-        return start + before * halo, length - (before + behind) * halo
+    def written() -> GroupingSolution:
+        status, offsets = place(plan.timetable(whole, 0), lambda: True)
+        assert status is sp.Status.FEASIBLE
+        return replace(plan, offsets=(offsets,))
 
-    monkeypatch.setattr(regions, "reads", fewer)
-    broken = [found for found in whole.check(stacked(whole, plan)) if found.rule == "halo"]
-    assert words in str(broken)
-
-
-def test_slices_that_do_not_give_out_everything(
-    monkeypatch: pytest.MonkeyPatch, whole: LayerGrouping, plan: GroupingSolution
-) -> None:
-    monkeypatch.setattr(regions, "dealt", lambda size, parts: [(0, size // parts)] * parts)
-    assert "s along H is not given out from 4 on" in str(whole.check(stacked(whole, plan)))
+    assert whole.check(written()) == ()
+    cycles = whole.evaluate(plan)
+    monkeypatch.setattr(where, name, wrong)
+    broken = whole.check(written())
+    assert broken
+    assert {violation.rule for violation in broken} <= {"memory", "collision"}
+    assert whole.evaluate(plan) == cycles
 
 
 def test_h_is_cut_only_where_n_is_one() -> None:
@@ -276,33 +290,36 @@ def test_a_spill_of_two_numbers_and_slices_beyond_all_limits(
 
 
 @st.composite
-def places(draw: Any) -> tuple[list[Copy], list[int], int]:
-    """Return copies in a circle or on a line, at any addresses."""
+def places(draw: Any) -> tuple[list[Place], list[int], int]:
+    """Return places in a circle or on a line, at any addresses."""
     period = draw(st.sampled_from([0, 5]))
     found = []
     for at in range(draw(st.integers(0, 7))):
         start = draw(st.integers(0, 4))
         rows = draw(st.integers(1, period or 6))
-        buffer = Buffer(f"b{at}", Role.COMPUTED, at, draw(st.integers(0, 4)), 0, 0)
-        found.append(Copy(buffer, buffer.name, start, rows))
+        found.append(Place(f"b{at}", draw(st.integers(0, 4)), start, rows))
     return found, draw(st.lists(st.integers(0, 9), min_size=7, max_size=7)), period
 
 
 @given(places())
 def test_what_lies_over_one_another_is_what_a_look_at_every_row_finds(
-    drawn: tuple[list[Copy], list[int], int],
+    drawn: tuple[list[Place], list[int], int],
 ) -> None:
-    copies_, offsets, period = drawn
+    taken, offsets, period = drawn
+
+    def alive(place: Place, row: int) -> bool:
+        return (row - place.start) % (period or 99) < place.rows
+
     seen: dict[tuple[int, int], int] = {}
     for row in range(period or 11):
-        for pair in combinations(range(len(copies_)), 2):
-            alive = [copies_[at].alive(row, period) for at in pair]
-            ends = [offsets[at] + copies_[at].buffer.lane_bytes for at in pair]
-            low, high = offsets[pair[0]], offsets[pair[1]]
-            filled = all(copies_[at].buffer.lane_bytes for at in pair)
-            if all(alive) and filled and low < ends[1] and high < ends[0]:
+        for pair in combinations(range(len(taken)), 2):
+            one, other = (taken[at] for at in pair)
+            low, high = (offsets[at] for at in pair)
+            filled = one.nbytes and other.nbytes
+            apart = low >= high + other.nbytes or high >= low + one.nbytes
+            if alive(one, row) and alive(other, row) and filled and not apart:
                 seen.setdefault(pair, row)
     found: dict[tuple[int, int], int] = {}
-    for one, other, row in _overlaps(copies_, offsets, period):
-        found.setdefault((min(one, other), max(one, other)), row)
+    for at, beside, row in _overlaps(taken, offsets, period):
+        found.setdefault((min(at, beside), max(at, beside)), row)
     assert found == seen

@@ -289,9 +289,9 @@ def test_the_rule_of_a_half(
     whole = grouping([wide], rows=100, overlap_limit="half")
     regions = Regions(whole, (0,), Cut(h=2))
     assert regions.along(H)[1] == expected
-    assert (not regions.refusals()) == fits
-    assert not Regions(whole.replace(overlap_limit=0.6), (0,), Cut(h=2)).refusals()
-    assert not Regions(whole.replace(overlap_limit="none"), (0,), Cut(h=2)).refusals()
+    assert (regions.allowed) == fits
+    assert Regions(whole.replace(overlap_limit=0.6), (0,), Cut(h=2)).allowed
+    assert Regions(whole.replace(overlap_limit="none"), (0,), Cut(h=2)).allowed
 
 
 # ---------------------------------------------------------------------- row by row
