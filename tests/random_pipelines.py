@@ -71,7 +71,7 @@ def random_instance(seed: int, *, largest_n: int = 6, largest_k: int = 3) -> Pip
         options["memory_table"] = draw.integers(
             0, 90, (k, n + 1, n + 1) if per_device else (n + 1, n + 1)
         )
-    cluster, forward = random_cluster(draw, k), cycles(n)
+    forward, cluster = cycles(n), random_cluster(draw, k)
     if options.get("training"):
         options["backward_transfers"] = draw.random() < 0.5
     return PipelinePartition.from_arrays(forward, cluster=cluster, **options)

@@ -76,6 +76,9 @@ LARGEST_CHOICE = 2**31
 coefficients of enforced constraints with one another in presolve: with costs from 2**33 on it was
 seen to call feasible models infeasible.  Products of two costs below 2**31 fit 64 bits."""
 
+FEW_COSTS = 2_000
+"""Stages with so many different costs have the largest of them chosen from a list."""
+
 LARGEST_TABLE = 3_000_000
 """Tuples beyond which a model with tables is refused."""
 
@@ -251,13 +254,29 @@ class CpSat(PipelineModel):
             most = self.upper - constant_ticks(self.costs) + self._loss
             spare = min(spare, most // self.unit)
         tops = [max(low[0], spare - low[1]), max(low[1], spare - low[0])]
-        self.C = model.new_int_var(low[0], min(tops[0], self._most), "C")
+        self.C = self._largest("C", low[0], tops[0])
         self.T = None
         if self.bounded:
-            self.T = model.new_int_var(low[1], min(tops[1], self._most), "T")
+            self.T = self._largest("T", low[1], tops[1])
             if self.upper is not None:
                 model.add(spare - self.C - self.T >= 0)
         model.minimize(self.C if self.T is None else self.C + self.T)
+
+    def _largest(self, name: str, low: int, high: int) -> Any:
+        """Return C or T: where stages have few costs, one of these.
+
+        One thread was seen to raise a bound of 2**40 by ones, for minutes, where nothing said so.
+        """
+        high = min(high, self._most)
+        costs = None
+        if self.values is not None and self.exact:
+            costs = self.values.compute if name == "C" else self.values.transfer
+        if costs is None or len(costs) > FEW_COSTS:
+            return self.model.new_int_var(low, high, name)
+        steps = costs // self.unit
+        some = steps[(steps >= low) & (steps <= high)].tolist()
+        domain = self._cp.Domain.from_values(some or [high])
+        return self.model.new_int_var_from_domain(domain, name)
 
     def _lookup(self, name: str, j: int, c: int, table: Array) -> Any:
         """Return a variable for table[c_j], shape of the table (n + 1,), in the model's units."""

@@ -379,8 +379,8 @@ class StageValues:
     """
 
     def __init__(self, compute: Array, transfer: Array | None = None) -> None:
-        self._compute = np.unique(compute)
-        self._transfer = None if transfer is None else np.unique(transfer)
+        self.compute = np.unique(compute)
+        self.transfer = None if transfer is None else np.unique(transfer)
 
     @classmethod
     def of(cls, costs: RangeCosts, most_compute: int = UNLIMITED) -> StageValues | None:
@@ -412,7 +412,7 @@ class StageValues:
 
     def at_least(self, ticks: int) -> int:
         """Return the least value that is `ticks` or more; `ticks` when that is unknown."""
-        compute, transfer = self._compute, self._transfer
+        compute, transfer = self.compute, self.transfer
         if transfer is None:
             first = int(np.searchsorted(compute, ticks))
             return int(compute[first]) if first < len(compute) else ticks

@@ -37,6 +37,12 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         limited_by_work=True,
     ),
     TABLE.method(
+        "greedy-repair",
+        exact=False,
+        description="greedy where what is left still fits; else the first partition probes find",
+        limited_by_work=True,
+    ),
+    TABLE.method(
         "bisect",
         exact=True,
         description="plain bottleneck by bisection with greedy probes, for very long chains",

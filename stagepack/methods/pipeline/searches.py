@@ -10,7 +10,7 @@ from collections.abc import Callable
 from stagepack.errors import InputError
 from stagepack.formulations import pipeline as formulations
 from stagepack.heuristics.effort import spend
-from stagepack.heuristics.pipeline import baselines, reference
+from stagepack.heuristics.pipeline import baselines, reference, repair
 from stagepack.heuristics.pipeline import bisect as bisection
 from stagepack.heuristics.pipeline import dp as search
 from stagepack.heuristics.pipeline.bounds import objective_bound
@@ -54,6 +54,31 @@ def _equal_layers(instance: PipelinePartition, progress: PipelineProgress, _: Se
 def _greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings) -> None:
     """Fill every device to its share of the work."""
     _offer_baseline(instance, progress, "greedy", baselines.greedy)
+
+
+def _greedy_repair(
+    instance: PipelinePartition, progress: PipelineProgress, settings: Settings
+) -> None:
+    """Fill devices as far as the rest still fits; where that fails, probe."""
+    costs = _costs(instance, progress)
+    if not _repair(costs, progress) and not progress.reason:
+        conclude_infeasible(costs, progress)
+
+
+def _repair(costs: RangeCosts, progress: PipelineProgress) -> bool:
+    """Offer a partition that fits; return False where there is none, or probes are too large."""
+    rule = repair.greedy_within_reach
+    if _offer_baseline(costs.instance, progress, "greedy-repair", rule) is not None:
+        return True
+    progress.reason = ""
+    try:
+        found = repair.probed(costs, progress)
+    except InputError as error:
+        progress.reason = str(error)
+        return False
+    if found is not None:
+        progress.offer(found, "greedy-repair")
+    return found is not None
 
 
 def _dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
@@ -143,7 +168,7 @@ def _on_engine(
     def run(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
         engine = load_engine(own_engine, progress, settings)
         costs = _costs(instance, progress)
-        _start(instance, progress, settings)
+        _start(instance, progress, settings, blind=True)
         start = progress.solution
         upper = None if start is None else costs.objective(start)
         try:
@@ -171,12 +196,23 @@ def _on_engine(
 # ---------------------------------------------------------------------- where to start
 
 
-def _start(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
-    """Offer a first solution as the settings want it."""
+def _start(
+    instance: PipelinePartition,
+    progress: PipelineProgress,
+    settings: Settings,
+    *,
+    blind: bool = False,
+) -> None:
+    """Offer a first solution as the settings want it; one of probes, too, to a `blind` search."""
 
     def baselines_first() -> None:
         _equal_layers(instance, progress, settings)
         _greedy(instance, progress, settings)
+        if progress.solution is None and blind:
+            _repair(_costs(instance, progress), progress)
+        elif progress.solution is None:
+            rule = repair.greedy_within_reach
+            _offer_baseline(instance, progress, "greedy-repair", rule)
         progress.reason = ""
 
     alone = dataclasses.replace(settings, warm_start=None)
@@ -207,6 +243,7 @@ _PARTS: dict[str, Run] = {
     "auto": _auto,
     "equal-layers": _equal_layers,
     "greedy": _greedy,
+    "greedy-repair": _greedy_repair,
     "bisect": _bisect,
     "dp-reference": _dp_reference,
     "dp": _dp,
@@ -219,5 +256,5 @@ _PARTS: dict[str, Run] = {
 RUNS: dict[str, Run] = {name: counted(run) for name, run in _PARTS.items()}
 """and as a run of its own."""
 
-STARTS = ("equal-layers", "greedy", "bisect", "dp-reference", "dp")
+STARTS = ("equal-layers", "greedy", "greedy-repair", "bisect", "dp-reference", "dp")
 """Methods whose answer another one may start from."""

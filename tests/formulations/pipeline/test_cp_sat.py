@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.formulations.pipeline import CpSat
 from stagepack.formulations.pipeline import cp_sat as module
@@ -122,3 +125,11 @@ def test_the_bound_stays_exact_where_floats_grow_coarse() -> None:
     assert formulation.exact
     assert formulation.lower_bound(float(2**43 - 1)) == 2**43 - 1
     assert formulation.lower_bound(-np.inf) <= 2**43 - 1
+
+
+def test_one_thread_chooses_the_largest_stage_from_a_list(data_dir: Path) -> None:
+    """Eight partitions, but 2**40 steps between the bound and the optimum."""
+    instance = sp.read(data_dir / "mends" / "float-10x3.json")
+    result = sp.solve(instance, "cp-sat", warm_start=None, options={"deterministic": True})
+    assert result.status is sp.Status.OPTIMAL
+    assert result.objective == pytest.approx(707.23)

@@ -1,0 +1,126 @@
+"""A start where memory is tight: the greedy rule, kept where what is left still fits.
+
+First fit from the tail says where each stage may begin at the earliest, so that it and those after
+it can hold the rest of the chain; filling every device to its share of the work, never before that,
+seldom ends in a dead end.  Devices in free order are tried in several orders.  Where spans that fit
+some devices only make a dead end nevertheless, probes find a partition, the first within a quarter
+of the bound, the next within ever more: the nearer to the bound, the cheaper they are.
+
+Cost: O(k (n + log n)) for each of a few orders of the devices; a probe as in :mod:`.kernels`.
+Source: own work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from stagepack.heuristics.pipeline.bounds import objective_bound
+from stagepack.heuristics.pipeline.prober import UNLIMITED, Prober
+from stagepack.instances.pipeline import Objective, PipelineSolution
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Array
+from stagepack.progress import Progress
+
+Pause = Callable[[], object]
+STEPS = (1.25, 2.0, 8.0)
+"""Limits of probes, in multiples of the bound, before there is none."""
+MOST_REACH = 2**27
+"""Entries of what is looked up of all kinds of stages."""
+
+
+def greedy_within_reach(costs: RangeCosts, pause: Pause = lambda: None) -> PipelineSolution | None:
+    """Return the best of the greedy rule in some orders of the devices; None where all fail.
+
+    Only for costs that add up.  `pause` is called for every device.
+    """
+    kinds = costs.classes * (costs.k if costs.instance.training else 1)
+    if costs.tabular or kinds * costs.n > MOST_REACH:
+        return None
+    found = [_within_reach(costs, order, pause) for order in _orders(costs)]
+    return min(filter(None, found), key=costs.objective, default=None)
+
+
+def probed(costs: RangeCosts, progress: Progress[PipelineSolution]) -> PipelineSolution | None:
+    """Return a partition that a few probes find; None: there is none.
+
+    Raises
+    ------
+    InputError
+        Where probes are too large.
+    """
+    prober, bound = Prober(costs, progress), objective_bound(costs)
+    if costs.instance.objective is Objective.TRANSFER_BOUNDED:
+        bound = costs.compute_bound()
+    for limit in (*(int(bound * step) for step in STEPS if bound), UNLIMITED):
+        if prober.probe(limit) is not None:
+            return prober.partition()
+    return None
+
+
+def _orders(costs: RangeCosts) -> Iterator[Array]:
+    """Yield orders of the devices: that of the cluster, and where it is free largest ones first."""
+    order = np.arange(costs.k)
+    yield order
+    if costs.instance.free_order and costs.classes > 1:
+        memory = np.array([UNLIMITED if c is None else c for c in costs.capacity])
+        yield np.argsort(-memory[costs.device_class], kind="stable")
+        yield np.argsort(memory[costs.device_class], kind="stable")
+
+
+class _Reach:
+    """How far stages reach, in numbers of allowed cuts, looked up once for each kind of them."""
+
+    def __init__(self, costs: RangeCosts, cuts: Array) -> None:
+        self._costs, self._cuts = costs, cuts
+        self._number = np.cumsum(costs.allowed) - 1
+        self._rows: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
+
+    def row(self, device_class: int, stashes: int) -> tuple[Array, Array, Array]:
+        """Return ends by beginning; the beginnings of any stage at all, and the ends of these."""
+        kind = device_class, stashes
+        if kind not in self._rows:
+            ends = self._number[self._costs.reach(*kind)[self._cuts[:-1]]]
+            begins = np.flatnonzero(ends > np.arange(len(ends)))
+            self._rows[kind] = ends, begins, ends[begins]
+        return self._rows[kind]
+
+
+def _within_reach(costs: RangeCosts, order: Array, pause: Pause) -> PipelineSolution | None:
+    """Fill devices in an order to their shares, as early as leaves no more than fits the others."""
+    instance, cuts, k = costs.instance, np.flatnonzero(costs.allowed), costs.k
+    idle, last, reach = instance.fewer_stages, len(cuts) - 1, _Reach(costs, cuts)
+    classes = costs.device_class[order].tolist()
+    # A device without a stage counts as if it had one: that stashes no less.
+    held = [min(instance.microbatches, k - i) if instance.training else 0 for i in range(k)]
+    needed = [last] * k  # where each stage ends at the earliest
+    for i in range(k - 1, 0, -1):
+        pause()
+        _, begins, ends = reach.row(classes[i], held[i])
+        at = int(np.searchsorted(ends, needed[i]))
+        first = int(begins[at]) if at < len(begins) else last
+        if first == last and not idle:
+            return None
+        needed[i - 1] = min(first, needed[i]) if idle else first
+    prefix = costs.prefix[:, cuts]
+    pace = 1.0 / np.maximum(prefix[classes, -1], 1)  # of each device, in the order
+    left = np.cumsum(pace[::-1])[::-1]
+    at, boundaries, devices = 0, [0], []
+    for i, c in enumerate(classes):
+        pause()
+        low = max(needed[i], at + (not idle))
+        high = at if at == last else int(reach.row(c, held[i])[0][at])
+        high = min(high, last if idle else last - (k - 1 - i))
+        if high < low:
+            return None
+        row = prefix[c]
+        wanted = row[at] + (row[-1] - row[at]) * (pace[i] / left[i])
+        end = min(low + int(np.searchsorted(row[low : high + 1], wanted)), high)
+        if end > low and row[end] - wanted > wanted - row[end - 1]:
+            end -= 1
+        if end > at:
+            boundaries.append(int(cuts[end]))
+            devices.append(int(order[i]))
+        at = end
+    return PipelineSolution(tuple(boundaries), tuple(devices)) if at == last else None

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.heuristics.pipeline import baselines, repair
+from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.result import Status
+from tests.random_pipelines import random_instance
+
+# Work says to cut in the middle, but only the last device can hold layers 1 to 4.
+TIGHT: dict[str, Any] = {"exclusive": [9, 2, 2, 2, 2, 1], "capacity": [9, 9]}
+
+
+def valid(instance: PipelinePartition, rule: Any) -> bool:
+    found = rule(RangeCosts(instance))
+    return found is not None and instance.check(found) == ()
+
+
+def test_goes_on_only_where_the_rest_still_fits() -> None:
+    instance = PipelinePartition.from_arrays([1, 1, 1, 5, 1, 1], devices=2, **TIGHT)
+    assert not valid(instance, baselines.equal_layers)
+    late = PipelinePartition.from_arrays(
+        [2, 2, 5, 1, 1], devices=3, exclusive=[1, 1, 8, 3, 4], capacity=[9, 9, 5]
+    )
+    assert not valid(late, baselines.greedy)
+    found = repair.greedy_within_reach(RangeCosts(late))
+    assert found is None  # layers 3 and 4 do not fit the last device, layer 2 no other with them
+    roomy = late.replace(exclusive={"memory": [1, 1, 6, 3, 4]})
+    assert not valid(roomy, baselines.greedy)
+    assert not valid(roomy, baselines.equal_layers)
+    found = repair.greedy_within_reach(RangeCosts(roomy))
+    assert found is not None
+    assert found.boundaries == (0, 2, 4, 5)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_finds_a_partition_exactly_where_there_is_one(block: int) -> None:
+    for seed in range(25 * block, 25 * block + 25):
+        instance = random_instance(seed, largest_n=7, largest_k=4)
+        within = repair.greedy_within_reach(RangeCosts(instance))
+        assert within is None or instance.check(within) == ()
+        exact = sp.solve(instance, "dp", warm_start=None)
+        found = sp.solve(instance, "greedy-repair")
+        assert (found.status is Status.INFEASIBLE) == (exact.status is Status.INFEASIBLE)
+        assert (found.solution is None) == (exact.solution is None)
+
+
+def test_engines_start_from_it() -> None:
+    """Neither greedy nor equal layers fit; the start is within a third of the optimum."""
+    instance = sp.load("pipeline/random/tight-memory", layers=60, devices=8, slack=0.02, seed=4)
+    costs = RangeCosts(instance)
+    assert not valid(instance, baselines.greedy)
+    assert not valid(instance, baselines.equal_layers)
+    first = sp.solve(instance, "greedy-repair").objective
+    optimum = sp.solve(instance, "dp").objective
+    assert first is not None
+    assert optimum is not None
+    assert costs.rounding == 0
+    assert first <= 1.33 * optimum
+    for method in ("cp-sat", "milp-interval"):
+        result = sp.solve(instance, method, target=first)
+        assert result.objective is not None
+        assert result.objective <= first
+        assert result.trace.incumbents[0].source == "greedy-repair"
