@@ -5,12 +5,16 @@ For one threshold T, with cost_i(a, b) infinite where the stage does not fit or 
     best_0(b) = cost_0(0, b)
     best_i(b) = min over a of max(best_{i-1}(a), cost_i(a, b))
 
-and the answer is the least T + best_{k-1}(n) over all thresholds T.  O(k n^2) steps for each of up
-to k n^2 / 2 thresholds; vectorised over last cuts and thresholds.  Source: *Auto Pipeline*
-(graphcore/ipu_tensorflow_addons, README).
+and the answer is the least T + best_{k-1}(n) over all thresholds T that some stage that fits makes.
+O(k n w) steps for each of up to k n w thresholds, where stages of at most w layers fit.  A fair
+yardstick: costs and thresholds are numbered in order, so that small integers are compared, and all
+stages of one length are looked at together, for as many thresholds as stay in the cache.  Source:
+*Auto Pipeline* (graphcore/ipu_tensorflow_addons, README).
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,12 +25,33 @@ from stagepack.instances.profile import Array
 from stagepack.progress import Progress
 
 INFINITE = np.int64(2**61)
-BLOCK = 2**21  # entries of a table (last cut, threshold) held at a time
-FILLING = 4e-8  # seconds of work to fill an entry of the tables,
-LOOK = 2e-5  # to look at one end of one stage,
-FETCH = 4e-8  # to fetch an entry for that,
-ENTRY = 8e-9  # and to compare it with one threshold
+BLOCK = 2**18  # entries of a table (last cut, threshold) held at a time
+FILLING = 6e-8  # seconds of work to fill an entry of the tables,
+LOOK = 2e-5  # to look at the stages of one length,
+ENTRY = 2e-9  # and to compare one of them with one threshold
 LARGEST_TABLES = 2**28  # entries of all tables (stage, first, end)
+
+
+class Numbered(NamedTuple):
+    """All stages, their costs numbered in rising order.
+
+    Attributes
+    ----------
+    cost : ndarray, shape (k, n + 1, n + 1)
+        Number of the compute of the stage i of layers [a, b); that of infinity where it is unfit.
+    allowed_from : ndarray, shape (k, n + 1, n + 1)
+        Number of the first threshold that its transfer is within.
+    lengths : list of ndarray
+        Of each stage, the numbers of layers with which it may fit.
+    values, thresholds : ndarray of int64
+        What the numbers stand for; infinity is the last value.
+    """
+
+    cost: Array
+    allowed_from: Array
+    lengths: list[Array]
+    values: Array
+    thresholds: Array
 
 
 def unsupported(instance: PipelinePartition) -> str:
@@ -46,27 +71,18 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
     Stopped
         When the time is over before all thresholds are done.
     """
-    compute, transfer = _tables(costs, progress)
-    thresholds = np.zeros(1, dtype=np.int64)
-    if costs.instance.objective is Objective.TRANSFER_BOUNDED:
-        ranges = np.triu(np.ones_like(transfer[0], dtype=bool), k=1)
-        distinct = []
-        for table in transfer:
-            progress.require_time()
-            distinct.append(np.unique(table[ranges]))
-        thresholds = np.unique(np.concatenate(distinct))
-    else:
-        transfer[:] = 0
-    best, best_threshold = INFINITE, None
-    step = max(1, BLOCK // (costs.n + 1))
-    for begin in range(0, len(thresholds), step):
-        block = thresholds[begin : begin + step]
-        total = _sweep(compute, transfer, block, progress)[-1][costs.n] + block
+    stages, n = _numbered(*_tables(costs, progress), progress), costs.n
+    best, best_at = INFINITE, -1
+    step = max(1, BLOCK // (n + 1))
+    for begin in range(0, len(stages.thresholds), step):
+        block = np.arange(begin, min(begin + step, len(stages.thresholds)))
+        last = stages.values[_sweep(stages, block, progress)[-1][n]]
+        total = np.where(last < INFINITE, last + stages.thresholds[block], INFINITE)
         at = int(np.argmin(total))
         if total[at] < best:
-            best, best_threshold = total[at], block[at : at + 1]
-            progress.offer(_trace_back(compute, transfer, best_threshold, progress), "dp-reference")
-    if best_threshold is None:
+            best, best_at = total[at], begin + at
+            progress.offer(_trace_back(stages, best_at, progress), "dp-reference")
+    if best_at < 0:
         return False
     progress.raise_bound(costs.bound(int(best)), "exhausted search")
     return True
@@ -75,7 +91,8 @@ def solve(costs: RangeCosts, progress: Progress[PipelineSolution]) -> bool:
 def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Array, Array]:
     """Return compute and transfer ticks, both (k, n + 1, n + 1); compute infinite where unfit.
 
-    For the objectives without a transfer term of its own, compute is the whole cost of the stage.
+    For the objectives without a transfer term of its own, compute is the whole cost of the stage,
+    and transfer is 0.
     """
     instance, k, n = costs.instance, costs.k, costs.n
     compute = np.empty((k, n + 1, n + 1), dtype=np.int64)
@@ -97,43 +114,68 @@ def _tables(costs: RangeCosts, progress: Progress[PipelineSolution]) -> tuple[Ar
         progress.require_time()
         compute[i] = work
         compute[i][~fits] = INFINITE
+        if instance.objective is not Objective.TRANSFER_BOUNDED:
+            transfer[i] = 0
     return compute, transfer
 
 
-def _sweep(
-    compute: Array, transfer: Array, thresholds: Array, progress: Progress[PipelineSolution]
-) -> list[Array]:
-    """Return best_i(b) for every stage i, each (n + 1, thresholds), within each threshold."""
+def _numbered(compute: Array, transfer: Array, progress: Progress[PipelineSolution]) -> Numbered:
+    """Return the tables as numbers of their values, in the smallest type that holds them."""
     k, width, _ = compute.shape
+    fits = compute < INFINITE
+    values = np.append(np.unique(compute[fits]), INFINITE)
+    progress.require_time()
+    thresholds = np.unique(transfer[fits])
+    cost = np.empty(compute.shape, dtype=np.min_scalar_type(len(values)))
+    allowed_from = np.empty(compute.shape, dtype=np.min_scalar_type(len(thresholds)))
+    lengths = []
+    for i in range(k):
+        progress.require_time()
+        cost[i] = np.searchsorted(values, compute[i])
+        allowed_from[i] = np.searchsorted(thresholds, transfer[i])
+        first, end = np.nonzero(fits[i])
+        lengths.append(np.flatnonzero(np.bincount(end - first, minlength=width)))
+    return Numbered(cost, allowed_from, lengths, values, thresholds)
 
-    def cost(i: int, a: slice, b: int) -> Array:
-        limited = transfer[i, a, b, None] > thresholds[None, :]
-        return np.where(limited, INFINITE, compute[i, a, b, None])
 
-    first = np.concatenate([cost(0, slice(0, 1), b) for b in range(width)])
-    sweep = [first]
+def _sweep(stages: Numbered, block: Array, progress: Progress[PipelineSolution]) -> list[Array]:
+    """Return best_i(b) for every stage i, each (n + 1, thresholds), as numbers, for a block."""
+    k, width, _ = stages.cost.shape
+    n, infinite = width - 1, stages.cost.dtype.type(len(stages.values) - 1)
+    block = block.astype(stages.allowed_from.dtype)
+
+    def limited(i: int, a: Array | int, b: Array | int, before: Array) -> Array:
+        """Return the larger of what was before and the cost of stages, infinite beyond limits."""
+        worst = np.maximum(before, stages.cost[i, a, b][:, None])
+        worst[stages.allowed_from[i, a, b][:, None] > block] = infinite
+        return np.asarray(worst)
+
+    nothing = np.zeros((1, len(block)), dtype=stages.cost.dtype)
+    sweep = [limited(0, 0, np.arange(width), nothing)]
     for i in range(1, k):
-        best = np.full((width, len(thresholds)), INFINITE)
-        # Only the whole chain matters after the last stage.
-        for b in range(i + 1, width) if i < k - 1 else (width - 1,):
-            spend(LOOK + (b - i) * (FETCH + ENTRY * len(thresholds)))
+        best = np.full((width, len(block)), infinite, dtype=stages.cost.dtype)
+        for length in stages.lengths[i].tolist():
+            # Only the whole chain matters after the last stage.
+            low, high = max(i, n - length if i == k - 1 else 0), width - length
+            if low >= high:
+                continue
+            spend(LOOK + (high - low) * ENTRY * len(block))
             progress.require_time()
-            before = slice(i, b)
-            best[b] = np.maximum(sweep[-1][before], cost(i, before, b)).min(
-                axis=0, initial=INFINITE
-            )
+            a, ends = np.arange(low, high), best[low + length :]
+            np.minimum(ends, limited(i, a, a + length, sweep[-1][low:high]), out=ends)
         sweep.append(best)
     return sweep
 
 
 def _trace_back(
-    compute: Array, transfer: Array, threshold: Array, progress: Progress[PipelineSolution]
+    stages: Numbered, at: int, progress: Progress[PipelineSolution]
 ) -> PipelineSolution:
     """Return an optimal partition within one threshold."""
-    sweep = _sweep(compute, transfer, threshold, progress)
-    cuts = [compute.shape[1] - 1]
+    sweep = _sweep(stages, np.array([at]), progress)
+    cuts = [stages.cost.shape[1] - 1]
     for i in range(len(sweep) - 1, 0, -1):
         b = cuts[-1]
-        cost = np.where(transfer[i, :b, b] > threshold[0], INFINITE, compute[i, :b, b])
-        cuts.append(int(np.argmin(np.maximum(sweep[i - 1][:b, 0], cost))))
+        worst = np.maximum(sweep[i - 1][:b, 0], stages.cost[i, :b, b])
+        worst[stages.allowed_from[i, :b, b] > at] = len(stages.values) - 1
+        cuts.append(int(np.argmin(worst)))
     return PipelineSolution.in_order([0, *reversed(cuts)] if cuts[-1] else reversed(cuts))
