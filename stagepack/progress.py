@@ -34,13 +34,15 @@ class Compilation:
     kept : bool
         Whether the machine code is kept on disk, so that it need not be made again.
     told : bool
+    seconds : float
+        That all compilations took which have ended.
     """
 
     def __init__(self) -> None:
         self.kept = True
         self.told = False
-        self._seconds = 0.0
-        self._since: float | None = None
+        self.seconds = 0.0
+        self._since = 0.0
         self._depth = 0
         self._timer: threading.Timer | None = None
 
@@ -52,18 +54,19 @@ class Compilation:
     def begin(self) -> None:
         """Take the beginning of a compilation, perhaps within another one."""
         self._depth += 1
-        if self._depth == 1 and not self.told:
-            self._since = time.perf_counter()
-            self._timer = threading.Timer(max(0.0, PATIENCE - self._seconds), self._tell)
+        if self._depth > 1:
+            return
+        self._since = time.perf_counter()
+        if not self.told:
+            self._timer = threading.Timer(max(0.0, PATIENCE - self.seconds), self._tell)
             self._timer.daemon = True
             self._timer.start()
 
     def end(self) -> None:
         """Take the end of the last one begun."""
         self._depth -= 1
-        if self._depth == 0 and self._since is not None:
-            self._seconds += time.perf_counter() - self._since
-            self._since = None
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._since
             if self._timer is not None:
                 self._timer.cancel()
 
@@ -95,7 +98,7 @@ class Progress(Generic[SolutionT]):
     check : callable
         Violations of a solution; a non-empty answer raises :class:`CheckError`.
     time_limit : float, optional
-        Seconds from now, not counting time spent inside :meth:`setup`.
+        Seconds from now, not counting :attr:`setup_time`.
     target : int or float, optional
         Stop once the objective is at most this.
     gap : float
@@ -140,7 +143,7 @@ class Progress(Generic[SolutionT]):
         self._clock: Callable[[], float] | None = None
         self._offered = self._started
         self._checking = 0.0
-        self.setup_time = 0.0
+        self._setup, self._compiled = 0.0, compilation.seconds
         self.trace = Trace()
         self.solution: SolutionT | None = None
         self.objective: Number | None = None
@@ -149,6 +152,11 @@ class Progress(Generic[SolutionT]):
         self.infeasible_reason: str | None = None
         self.reason = ""
         self.engine = ""
+
+    @property
+    def setup_time(self) -> float:
+        """Seconds of :meth:`setup`, and of kernels that were compiled within it or elsewhere."""
+        return self._setup + compilation.seconds - self._compiled
 
     @property
     def elapsed(self) -> float:
@@ -181,16 +189,16 @@ class Progress(Generic[SolutionT]):
 
         notice = threading.Timer(PATIENCE, tell)
         notice.daemon = True
-        began = time.perf_counter()
+        began = time.perf_counter() - compilation.seconds
         notice.start()
         try:
             yield
         finally:
             notice.cancel()
-            self._count_setup(time.perf_counter() - began)
+            self._count_setup(time.perf_counter() - compilation.seconds - began)
 
     def _count_setup(self, seconds: float) -> None:
-        self.setup_time += seconds
+        self._setup += seconds
 
     @contextlib.contextmanager
     def reserving(self, part: float) -> Iterator[None]:

@@ -13,7 +13,7 @@ import pytest
 from stagepack import files
 from stagepack.errors import CheckError, InputError
 from stagepack.files import finite, json_text
-from stagepack.progress import Progress, Stopped
+from stagepack.progress import Part, Progress, Stopped, compilation
 from stagepack.result import Result, Status, Termination, relative_gap
 
 
@@ -92,6 +92,24 @@ def test_setup_does_not_count() -> None:
         time.sleep(0.25)
     assert run.setup_time >= 0.25
     assert run.keep_going()
+
+
+def test_compilation_does_not_count_wherever_it_is() -> None:
+    import time
+
+    run = progress(time_limit=0.2)
+    part = Part(run, float, lambda _: (), time_limit=0.2)
+    compilation.begin()
+    time.sleep(0.25)
+    compilation.end()
+    assert run.keep_going()
+    assert part.keep_going()
+    with part.setup("compiling"):
+        compilation.begin()
+        time.sleep(0.05)
+        compilation.end()
+    assert part.setup_time == run.setup_time >= 0.3
+    assert run.elapsed >= 0  # what was compiled within is not counted twice
 
 
 def test_gap() -> None:

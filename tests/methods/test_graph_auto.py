@@ -65,6 +65,25 @@ def test_few_ideals_are_given_the_time_that_they_need() -> None:
     assert progress.objective == progress.bound
 
 
+def test_too_many_ideals_are_not_listed_again_in_little_more_time() -> None:
+    instance = sp.GraphPartition.from_edges(60, [], time=[1] * 60, accelerators=4)
+    progress = Progress[GraphSolution](instance.evaluate, instance.check)
+    with effort.counting(None):
+        search = Exact(instance, progress, Settings())
+        assert not search.hopeless(0.02)
+        with pytest.raises(TooManyError):
+            search.over_ideals(0.02)
+        assert search.hopeless(0.04)
+        assert not search.hopeless(0.2)
+
+
+def test_small_graphs_with_too_many_ideals_are_proved_by_cp_sat() -> None:
+    instance = sp.load("graph/random/layered", operators=40, devices=8)
+    result = sp.solve(instance, time_limit=2, options={"deterministic": True})
+    assert result.status == "OPTIMAL"
+    assert result.reason == ""
+
+
 def test_auto_agrees_with_trying_everything() -> None:
     for seed in range(40):
         instance = random_instance(np.random.default_rng(7_000 + seed), 5)

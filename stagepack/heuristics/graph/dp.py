@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from stagepack.heuristics.graph import stage_kernels as kernels
-from stagepack.heuristics.graph.ideals import Lattice, TooManyError
+from stagepack.heuristics.graph.ideals import GROWN, Lattice, TooManyError
 from stagepack.heuristics.graph.linear import smallest
 from stagepack.heuristics.graph.pairs import least_sum
 from stagepack.heuristics.graph.reduction import idle, most_held
@@ -79,8 +79,8 @@ def solve(
 def load_kernels() -> None:
     """Compile the kernels, on the smallest of graphs."""
     staging = Staging.of(smallest())
-    for known in (FAR, 1):
-        Lattice(staging, _go_on, grown=0).best(known)
+    for grown in (GROWN, 0):
+        Lattice(staging, _go_on, grown).best(FAR)
 
 
 def _go_on() -> None:

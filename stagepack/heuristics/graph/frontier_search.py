@@ -32,7 +32,7 @@ SHARES = (0.5, 0.25)
 """Where limits are tried between the bound and the best partition."""
 NEAR = 0.75, 1.5
 """How far off, times the share, a limit may be that was tried before."""
-ROUND, NEARER, ASIDE = 1.0, 0.75, 0.25
+ROUND, NEARER, ASIDE = 1.0, 0.75, 0.5
 """Seconds of work in the first round, on a graph of a thousand blocks, for the limit just below the
 best partition; the part of it that each limit nearer to the bound gets; that of what finds
 partitions aside."""
@@ -194,7 +194,7 @@ class LabelSearch:
         if self.best is None:
             limit = self.value - 1
             self._settle(Decision(self.sweeps, limit, self.take, False, eager=True), np.inf)
-        work = ROUND * max(1.0, self.sweeps.blocks / 1000)
+        work = ROUND * window_search.size(self.sweeps)
         turn = 0
         crowded = self._approach(NEARER * work)
         last = Decision(self.sweeps, self.value - 1, self.take, True)

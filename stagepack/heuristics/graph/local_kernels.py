@@ -14,6 +14,7 @@ SEED, BEST, STAMP, STEPS = range(4)
 """Entries of the state: random number, ticks of the best stages so far, mark of the last move,
 elementary steps of the last call."""
 MOST_MOVED = 256  # blocks at once
+SWAPPED = 4  # of so many moves one is a swap
 FORBIDDEN = 2**60
 SUM, OVERLAP, MEMORY = range(3)
 
@@ -145,14 +146,16 @@ def shift(v: int, b: int, blocks: Blocks, placed: Placed) -> None:
 
 
 @step
-def gather(v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
-    """Write to `queue` what must move to stage b with block v; return how many, 0: too many.
+def gather(begin: int, v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
+    """Write to `queue` what must move to stage b with block v; return its end, 0: too many.
 
     What comes after a block that moves up must be on b or later, what comes before one that moves
     down on b or earlier; blocks of its stage that share a net of cost `heavy` or more come along.
 
     Parameters
     ----------
+    begin : int64
+        Where to begin in `queue`.
     v, b : int64
     heavy : int64
         Ticks.
@@ -160,10 +163,12 @@ def gather(v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
     placed : Placed
         `queue` and `mark` are written.
     """
+    if begin == MOST_MOVED:
+        return 0
     placed.state[STAMP] += 1
     stamp, a = placed.state[STAMP], placed.stage[v]
-    placed.queue[0], placed.mark[v] = v, stamp
-    size, at = 1, 0
+    placed.queue[begin], placed.mark[v] = v, stamp
+    size, at = begin + 1, begin
     while at < size:
         u = placed.queue[at]
         at += 1
@@ -197,38 +202,47 @@ def gather(v: int, b: int, heavy: int, blocks: Blocks, placed: Placed) -> int:
 
 
 @step
-def move(size: int, b: int, keep: bool, blocks: Blocks, placed: Placed) -> bool:
-    """Move what is in `queue` to stage b, or nothing where memory or a device forbids it.
+def bring(v: int, w: int, b: int, heavy: int, keep: bool, blocks: Blocks, placed: Placed) -> int:
+    """Move block v to stage b and block w, if it is another one, from there to where v was.
+
+    Returns how many blocks were moved with that, 0: nothing, as memory, a device or an order of
+    the two forbids it, or they are too many.
 
     Parameters
     ----------
-    size : int64
-        Blocks in `queue`.
-    b : int64
+    v, w, b : int64
+    heavy : int64
+        Ticks; see :func:`gather`.
     keep : bool
         No stage may be left empty.
     blocks : Blocks
     placed : Placed
-        Changed.
+        Changed; `queue` and `origin` tell what was moved.
     """
-    done = 0
-    while done < size:
-        v = placed.queue[done]
-        placed.origin[done] = placed.stage[v]
-        fits = blocks.time[0, b, v] < FORBIDDEN
+    a, moved, fits = placed.stage[v], 0, True
+    if w == v:
         held = placed.held[b] + blocks.size[v] + blocks.flying[b] * blocks.stash[v]
-        if not fits or held > blocks.room[b]:
-            break
-        shift(v, b, blocks, placed)
-        done += 1
-    emptied = False
-    if keep and done == size:
-        for at in range(size):
-            emptied |= placed.blocks[placed.origin[at]] == 0
-    if done == size and not emptied:
-        return True
-    undo(done, blocks, placed)
-    return False
+        fits = held <= blocks.room[b]
+    for turn in range(1 if w == v else 2):
+        first, to = (v, b) if turn == 0 else (w, a)
+        end = gather(moved, first, to, heavy, blocks, placed) if fits else 0
+        back = turn == 1 and placed.mark[v] == placed.state[STAMP]
+        fits = end > 0 and not back
+        while fits and moved < end:
+            u = placed.queue[moved]
+            fits = blocks.time[0, to, u] < FORBIDDEN
+            if fits:
+                placed.origin[moved] = placed.stage[u]
+                shift(u, to, blocks, placed)
+                moved += 1
+    fits = fits and placed.held[a] <= blocks.room[a] and placed.held[b] <= blocks.room[b]
+    if fits and keep:
+        for at in range(moved):
+            fits = fits and placed.blocks[placed.origin[at]] > 0
+    if not fits:
+        undo(moved, blocks, placed)
+        moved = 0
+    return moved
 
 
 @step
@@ -328,7 +342,8 @@ def anneal(
     """Try so many moves at one heat; keep the best stages; return the moves that were tried.
 
     A block goes where one is that shares a net with it, seldom anywhere, with what must move with
-    it and, sometimes, what heavy nets join to it.  O(nets of what moves + stages) a move.
+    it and, sometimes, what heavy nets join to it; one of that stage may take its place.  O(nets of
+    what moves + stages) a move.
 
     Parameters
     ----------
@@ -368,8 +383,16 @@ def anneal(
         heavy = FORBIDDEN
         if nets > 0 and drawn(placed, 4) == 0:
             heavy = max(1, blocks.cost[drawn(placed, nets)])
-        size = gather(v, b, heavy, blocks, placed)
-        if size == 0 or not move(size, b, keep, blocks, placed):
+        w = v
+        if drawn(placed, SWAPPED) == 0:
+            for _ in range(2 * stages):
+                u = drawn(placed, count)
+                if placed.stage[u] == b:
+                    w = u
+                    break
+            placed.state[STEPS] += stages
+        size = bring(v, w, b, heavy, keep, blocks, placed)
+        if size == 0:
             continue
         placed.state[STEPS] += loads
         then = energy(kind, reference, blocks, placed)

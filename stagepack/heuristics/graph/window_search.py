@@ -28,8 +28,19 @@ REACH = 2
 """Stages by which blocks may move at most."""
 BEAM, FINE = 500, 0.005
 """Labels of a beam, and the part of the limit by which they differ."""
-PATIENCE = 0.35
-"""Seconds of work of one sweep, on a graph of a thousand blocks."""
+PATIENCE, LEAST = 0.35, 0.25
+"""Seconds of work of one sweep, on a graph of a thousand blocks; and as how many thousands small
+graphs count."""
+
+
+def size(sweeps: Sweeps) -> float:
+    """Return of how many thousands of blocks sweeps are taken to be, when their time is planned.
+
+    Parameters
+    ----------
+    sweeps : Sweeps
+    """
+    return max(LEAST, sweeps.blocks / 1000)
 
 
 def windows(sweeps: Sweeps, stages: Array, part: float, reach: int) -> Windows:
@@ -112,7 +123,7 @@ def search(
         How often this partition was searched before; there are twice as many as `STEPS`.
     """
     reach, step = 1 + turn // len(STEPS), turn % len(STEPS)
-    patience = PATIENCE * max(1.0, sweeps.blocks / 1000)
+    patience = PATIENCE * size(sweeps)
     part = 0
     while part < len(PARTS) and reach <= REACH:
         limit = max(bound, value - max(1, int(STEPS[step] * value)))

@@ -63,8 +63,8 @@ METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "auto",
         exact=True,
-        description="linear-dp and dp; local-search and frontier where these give up, cp-sat where "
-        "dp does not apply",
+        description="linear-dp and dp; local-search and frontier where these give up, cp-sat of "
+        "small graphs and where dp does not apply",
         unproved=_nothing_exact,
         limited_by_work=True,
         default=False,
@@ -77,8 +77,8 @@ METHODS: tuple[GraphMethod, ...] = (
     TABLE.method(
         "local-search",
         exact=False,
-        description="annealing: blocks move with what stands in their way and what heavy tensors "
-        "join to them",
+        description="annealing: blocks swap, or move with what stands in their way and what heavy "
+        "tensors join to them",
         limited_by_work=True,
     ),
     TABLE.method(

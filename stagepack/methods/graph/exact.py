@@ -38,6 +38,10 @@ QUICK = 20, 20, 0.3
 LONG = 60, 400, 60.0
 """where orders are all that is looked at."""
 
+KEPT = 0.3
+"""Part of the time of the run that is kept where work takes far longer than it usually does."""
+AGAIN = 3.0
+"""Times as much work as was too little to list all ideals, for which it is worth a second try."""
 SWEPT = 1.5e-9
 """Seconds of work about, for each pair of ideals, where stages are added."""
 
@@ -55,6 +59,9 @@ class CompactSearch:
     known : int
         What the best partition met is worth in ticks.
     """
+
+    _unlisted = 0.0
+    """Seconds of work in which not all ideals were listed, the last time."""
 
     def __init__(
         self, instance: GraphPartition, progress: GraphProgress, settings: Settings
@@ -145,6 +152,10 @@ class CompactSearch:
         finally:
             offer()
 
+    def hopeless(self, seconds: float) -> bool:
+        """Return whether so much more work is no reason to list ideals that were too many."""
+        return seconds < AGAIN * self._unlisted
+
     def over_ideals(self, seconds: float = math.inf, few: float = 0.0) -> None:
         """Prove the best partition, or that there is none.
 
@@ -161,14 +172,17 @@ class CompactSearch:
             When that is not enough, or memory.
         """
         end = effort.spent() + seconds
+        reserve = min(KEPT * self.progress.remaining, self.progress.remaining - seconds)
+        self._unlisted = seconds
 
         def pause() -> None:
             self.progress.require_time()
-            if effort.spent() > end:
+            if effort.spent() > end or self.progress.remaining < reserve:
                 raise TooManyError("there are too many ideals for the time")
 
         def listed(count: int) -> None:
             nonlocal end
+            self._unlisted = 0.0
             if SWEPT * count**2 < few:
                 end = max(end, effort.spent() + few)
 

@@ -15,11 +15,14 @@ from stagepack.methods import Settings
 from stagepack.methods.graph.explain import explain
 from stagepack.methods.models import PACE, load_engine, paced, run_model
 from stagepack.progress import Progress
+from stagepack.solvers import Engine
 
 GraphProgress = Progress[GraphSolution]
 
 FRUITLESS = 6
 """Rounds of local search in a row that find nothing better before it ends."""
+SMALL_PACE = 0.25
+"""Work of CP-SAT in a second, in the models of small graphs."""
 OVERDUE = 1.8
 """Of CPU seconds to seconds of work, after which an engine is ended by the clock."""
 
@@ -84,33 +87,57 @@ def on_engine(
     start : callable
         Offers a first solution and a bound; returns the compact form, None where nothing fits.
     """
-    name = formulation.__name__
 
     def run(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
         engine = load_engine(own_engine, progress, settings)
         compact = start(instance, progress, settings)
-        if compact is None:
-            return
-        known = progress.solution
-        value = None if known is None else instance.evaluate(known)
-        ticks = None if value is None else math.ceil(Fraction(value) * compact.scale)
-        upper = None if ticks is None else ticks + compact.rounding
-        try:
-            run_model(
-                engine,
-                lambda: formulation(compact, upper=upper),
-                name,
-                progress,
-                paced(settings, engine, progress.remaining, PACE),
-                start=known,
-                start_value=value,
-                bound_value=compact.bound,
-                overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
-                conclude_infeasible=lambda: progress.prove_infeasible(explain(compact)),
-            )
-        except InputError as error:  # too large a model
-            if known is None:
-                raise
-            progress.reason = str(error)  # what is known stays known
+        if compact is not None:
+            solve_model(formulation, engine, compact, progress, settings)
 
     return run
+
+
+def solve_model(
+    formulation: type[GraphModel],
+    engine: Engine,
+    compact: Compact,
+    progress: GraphProgress,
+    settings: Settings,
+    seconds: float | None = None,
+) -> float:
+    """Solve a model on an engine, from the best partition known; return seconds of its work.
+
+    Parameters
+    ----------
+    formulation : type
+    engine : Engine
+    compact : Compact
+    progress : Progress
+    settings : Settings
+    seconds : float, optional
+        Of work on a small graph, after which to go on without; left out, the engine ends with the
+        run.
+    """
+    known, value = progress.solution, progress.objective
+    ticks = None if value is None else math.ceil(Fraction(value) * compact.scale)
+    upper = None if ticks is None else ticks + compact.rounding
+    try:
+        return run_model(
+            engine,
+            lambda: formulation(compact, upper=upper),
+            formulation.__name__,
+            progress,
+            paced(settings, engine, progress.remaining, PACE),
+            start=known,
+            start_value=value,
+            bound_value=compact.bound,
+            work=None if seconds is None else SMALL_PACE * seconds,
+            pace=PACE if seconds is None else SMALL_PACE,
+            overdue=OVERDUE * progress.remaining if settings.deterministic else math.inf,
+            conclude_infeasible=lambda: progress.prove_infeasible(explain(compact)),
+        )
+    except InputError as error:  # too large a model
+        if known is None and seconds is None:
+            raise
+        progress.reason = str(error)  # what is known stays known
+        return 0.0

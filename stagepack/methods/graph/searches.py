@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 
 import numpy as np
 
 from stagepack.formulations.graph import CpSat, Milp
+from stagepack.heuristics import effort
 from stagepack.heuristics.graph import metis
 from stagepack.heuristics.graph.ideals import TooManyError
 from stagepack.heuristics.graph.pipedream import MOST_STATES, Recurrence, TooManyStatesError
@@ -17,7 +17,8 @@ from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.graph import METHODS
 from stagepack.methods.graph.exact import LONG, CompactSearch, dp, linear_dp
-from stagepack.methods.graph.improve import local_search, on_engine
+from stagepack.methods.graph.improve import local_search, on_engine, solve_model
+from stagepack.methods.models import load_engine
 from stagepack.progress import Progress, Stopped
 
 GraphProgress = Progress[GraphSolution]
@@ -28,9 +29,11 @@ LOOK = 0.15
 or,"""
 FEW = 0.6
 """where ideals are few enough for that, this one."""
-ROUNDS, SHARE = 5, 0.15
+ROUNDS, SHARE = 8, 0.3
 """Of local search at most, and the part of what is left after which none begins, before what
 proves more: a better partition makes that cheaper."""
+MODELLED, MODEL = 1_000, 0.5
+"""Blocks times devices up to which CP-SAT has its share of what is left: this part."""
 ORDERS, ORDERS_ALONE = 0.1, 0.5
 """The part of what is left for many orders of blocks; the same where labels do not apply."""
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
@@ -142,12 +145,13 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
     if search.impossible:
         return
     supports = {method.name: not method.unsupported(instance) for method in METHODS}
+    modelled = supports["cp-sat"] and search.compact.blocks * search.compact.devices <= MODELLED
     given_up = ""
     search.start()
     progress.require_time()
     # What is known makes the exact search faster, but most graphs need no more than this.
     for most in (GLANCE, math.inf):
-        if supports["dp"]:
+        if supports["dp"] and not search.hopeless(min(most, LOOK * progress.remaining)):
             try:
                 left = progress.remaining
                 search.over_ideals(min(most, LOOK * left), FEW * left)
@@ -162,23 +166,26 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
             orders, patience, _ = LONG  # of the largest graphs they bring more than small moves
             search.along_orders(orders, patience, part * progress.remaining)
         _improve(search)
+        if most == GLANCE and modelled and supports["dp"]:
+            progress.require_time()
+            _by_cp_sat(search, MODEL * progress.remaining)
         search.learn()
         progress.reason = given_up
         progress.require_time()
     if supports["frontier"]:
         search.by_labels()
-    elif supports["cp-sat"] and not supports["dp"]:
+    elif modelled or (supports["cp-sat"] and not supports["dp"]):
         progress.reason = ""
-        RUNS["cp-sat"](instance, progress, _from_here(progress, settings))
+        _by_cp_sat(search)
     progress.require_time()
     local_search(search.compact, progress, settings.seed + 1)
 
 
-def _from_here(progress: GraphProgress, settings: Settings) -> Settings:
-    """Return settings with which a method starts from what is known."""
-    if progress.solution is None:
-        return settings
-    return dataclasses.replace(settings, warm_start=progress.solution)
+def _by_cp_sat(search: CompactSearch, seconds: float | None = None) -> None:
+    """Let CP-SAT go on from what is known, for so many seconds of work or to the end."""
+    progress, settings = search.progress, search.settings
+    engine = load_engine("cp-sat", progress, settings)
+    effort.spend(solve_model(CpSat, engine, search.compact, progress, settings, seconds))
 
 
 def _until_stopped(run: Run) -> Run:
@@ -190,6 +197,8 @@ def _until_stopped(run: Run) -> Run:
         except Stopped:
             if progress.solution is None and not progress.reason:
                 progress.reason = "ended before there was a first partition"
+        if progress.proved:
+            progress.reason = ""  # why one search gave up, while another one did not
 
     return counted(runs)
 

@@ -74,6 +74,16 @@ def test_the_optimum_is_found_from_one_stage() -> None:
     assert missed <= 1
 
 
+def test_swaps_pass_where_full_devices_let_no_block_in() -> None:
+    graph = GraphPartition.from_edges(
+        4, [], time=[5, 5, 1, 1], memory=[1] * 4, capacity=2, accelerators=2
+    )
+    search = PartitionSearch(Compact.of(graph), np.array([0, 0, 1, 1]), np.zeros(2, dtype=int))
+    search.round(lambda: None)
+    assert graph.check(solution(search)) == ()
+    assert graph.evaluate(solution(search)) == 6
+
+
 def test_the_same_seed_gives_the_same_stages_however_often_it_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
