@@ -88,21 +88,22 @@ class Prober:
     def _chain(self) -> Chain:
         """Return the instance as the kernels see it."""
         kernels, costs, order = self._kernels, self.costs, self.costs.order
-        pairs = list(zip(order.device_class.tolist(), order.stashes.tolist(), strict=True))
-        row = {pair: index for index, pair in enumerate(dict.fromkeys(pairs))}
+        most = int(order.stashes.max()) + 1
+        kinds, window = np.unique(order.device_class * most + order.stashes, return_inverse=True)
+        pairs = [divmod(kind, most) for kind in kinds.tolist()]
         reach = np.zeros((1, 1), dtype=np.int32)
         fits, compute = np.zeros((1, 1, 1), dtype=np.bool_), np.zeros((1, 1, 1), dtype=np.int64)
         if costs.tabular:
-            fits = _rows([costs.fits_matrix(*pair) for pair in row])
+            fits = _rows([costs.fits_matrix(*pair) for pair in pairs])
             compute = _rows([costs.compute_matrix(c) for c in range(costs.classes)])
         else:
-            reach = self._reach(list(row))
+            reach = self._reach(pairs)
         self._pause()
         chain: Chain = kernels.Chain(
             order.source,
             order.target,
             order.device_class,
-            np.array([row[pair] for pair in pairs], dtype=np.int64),
+            window.astype(np.int64),
             order.arrivals,
             order.accepting,
             *order.fewest_stages,

@@ -14,7 +14,10 @@ from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 
-LARGEST_AUTOMATON = 200_000
+LARGEST_AUTOMATON = 2_500_000
+"""Transitions of free order; those of devices that may stay unused:"""
+
+LARGEST_CHAIN = 200_000
 UNREACHABLE = 2**61  # stages
 BLOCK = 5_000  # devices between two pauses
 KEPT_AS = "_device_classes"  # with an instance, outside its fields
@@ -35,6 +38,8 @@ class StageOrder:
         Sorted by target.
     accepting : ndarray of bool, shape (states,)
         Whether the chain may begin here.
+    placed : ndarray of int64, shape (states,), optional
+        Stages placed so far, where a state has one number of them.
     """
 
     states: int
@@ -43,6 +48,7 @@ class StageOrder:
     device_class: Array
     stashes: Array
     accepting: Array
+    placed: Array | None = None
 
     @staticmethod
     def refusal(instance: PipelinePartition) -> InputError | None:
@@ -60,7 +66,7 @@ class StageOrder:
                     field="free_order",
                     remedy="fix the order of the devices or use fewer kinds",
                 )
-        elif k * k * max(1, min(_stashes(instance), k)) // 2 > LARGEST_AUTOMATON:
+        elif k * k * max(1, min(_stashes(instance), k)) // 2 > LARGEST_CHAIN:
             return InputError(
                 f"{k} unlike devices that may stay unused make too many combinations",
                 field="fewer_stages",
@@ -89,28 +95,19 @@ class StageOrder:
         alike = max(classes) == 0
         if alike or not (instance.free_order or instance.fewer_stages):
             return cls._in_order(np.array(classes[::-1], dtype=np.int64), m, instance.fewer_stages)
-        edges: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = []
-        full: tuple[int, ...]
         if instance.free_order:
-            # A state counts the devices of each class in use.
-            counts = np.bincount(classes).tolist()
-            start, full = (0,) * len(counts), tuple(counts)
-            for used in np.ndindex(*(count + 1 for count in counts)):
-                stashes = min(m, sum(used) + 1)
-                for c, count in enumerate(counts):
-                    if used[c] < count:
-                        edges.append((used, (*used[:c], used[c] + 1, *used[c + 1 :]), c, stashes))
-        else:
-            # A state is the device used last and the stages placed, as far as they matter.
-            start = full = (k, 0)
-            states: list[tuple[int, ...]] = [start]
-            for device in reversed(range(k)):
-                arrivals: dict[tuple[int, ...], None] = {}
-                for state in states:
-                    stashes = min(m, state[1] + 1)
-                    edges.append((state, (device, stashes), classes[device], stashes))
-                    arrivals[device, stashes] = None
-                states += arrivals
+            return cls._in_any_order(np.bincount(classes).tolist(), m, instance.fewer_stages)
+        # A state is the device used last and the stages placed, as far as they matter.
+        start = (k, 0)
+        edges: list[tuple[tuple[int, int], tuple[int, int], int, int]] = []
+        states = [start]
+        for device in reversed(range(k)):
+            arrivals: dict[tuple[int, int], None] = {}
+            for state in states:
+                stashes = min(m, state[1] + 1)
+                edges.append((state, (device, stashes), classes[device], stashes))
+                arrivals[device, stashes] = None
+            states += arrivals
         number = {start: 0}
         for _, then, _, _ in edges:
             number.setdefault(then, len(number))
@@ -122,9 +119,37 @@ class StageOrder:
             target=table[:, 0].copy(),
             device_class=table[:, 2].copy(),
             stashes=table[:, 3].copy(),
-            accepting=np.array(
-                [state != start and (instance.fewer_stages or state == full) for state in number]
-            ),
+            accepting=np.arange(len(number)) > 0,
+        )
+
+    @classmethod
+    def _in_any_order(cls, counts: list[int], microbatches: int, fewer_stages: bool) -> StageOrder:
+        """Return that of so many devices of each class.
+
+        A state counts the devices of each class in use, as the digits of its number.
+        """
+        states = math.prod(count + 1 for count in counts)
+        number, placed, step = np.arange(states), np.zeros(states, dtype=np.int64), 1
+        free, steps = [], []
+        for count in counts:
+            used = number // step % (count + 1)
+            placed += used
+            free.append(np.flatnonzero(used < count))
+            steps.append(step)
+            step *= count + 1
+        source = np.concatenate(free)
+        device_class = np.repeat(np.arange(len(counts)), [len(some) for some in free])
+        target = source + np.array(steps)[device_class]
+        order = np.argsort(target, kind="stable")
+        source = source[order]
+        return cls(
+            states=states,
+            source=source,
+            target=target[order],
+            device_class=device_class[order],
+            stashes=np.minimum(microbatches, placed[source] + 1),
+            accepting=(placed > 0) & fewer_stages | (number == states - 1),
+            placed=placed,
         )
 
     @classmethod
@@ -141,6 +166,7 @@ class StageOrder:
             device_class=backwards,
             stashes=np.minimum(microbatches, placed),
             accepting=np.arange(len(backwards) + 1) >= (1 if fewer_stages else len(backwards)),
+            placed=np.arange(len(backwards) + 1),
         )
 
     @cached_property
@@ -151,9 +177,9 @@ class StageOrder:
     @cached_property
     def fewest_stages(self) -> tuple[Array, Array]:
         """The fewest stages before a tail of each state, and in it; each of shape (states,)."""
-        if len(self.source) == self.states - 1:  # one after the other
-            number, ends = np.arange(self.states), np.flatnonzero(self.accepting)
-            return ends[np.searchsorted(ends, number)] - number, number
+        if self.placed is not None:  # one stage more with every transition
+            ends = np.unique(self.placed[self.accepting])
+            return ends[np.searchsorted(ends, self.placed)] - self.placed, self.placed
         edges = list(zip(self.source.tolist(), self.target.tolist(), strict=True))
         before = np.where(self.accepting, 0, UNREACHABLE).tolist()
         after = [0] + [UNREACHABLE] * (self.states - 1)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ from stagepack.heuristics.pipeline import (
 from stagepack.heuristics.pipeline.bounds import dearest_span, objective_bound
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Cluster
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Status, Termination
 from tests.strategies import brute_force, pipelines
@@ -525,3 +527,27 @@ def test_a_giant_layer_leaves_no_large_search(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(prober, "MOST_CELLS", 100_000)  # all have 400,000
     progress = run(dp.solve, unlike(8_000, 50, forward=cycles))
     assert progress.outcome()[0] is Status.OPTIMAL
+
+
+def test_sixteen_unlike_devices_in_any_order_are_proved() -> None:
+    """Two layers for each device, in proportion to its speed, the devices shuffled."""
+    draw = np.random.default_rng(7)
+    speeds = (10 + draw.permutation(16)).tolist()
+    halves = draw.integers(1, 10, 16) * 50
+    pairs = [(half, 100 * speed - half) for half, speed in zip(halves, speeds, strict=True)]
+    layers = np.ravel(pairs)
+    instance = PipelinePartition.from_arrays(
+        layers, devices=16, speed=sorted(speeds), exclusive=layers, free_order=True
+    )
+    progress = run(dp.solve, instance)
+    assert progress.proved
+    assert progress.objective == 100
+    limited = instance.replace(
+        cluster=Cluster(
+            devices=tuple(
+                msgspec.structs.replace(device, memory=int(100 * device.speed))
+                for device in instance.cluster.devices
+            )
+        )
+    )
+    assert run(dp.solve, limited).objective == 100
