@@ -40,6 +40,13 @@ def test_kernels_of_beams_are_loaded_for_beams_only(monkeypatch: pytest.MonkeyPa
     assert not begun
 
 
+def test_what_needs_hardly_any_search_is_found_before_the_rules_run() -> None:
+    instance = planted(40, 3, 64)
+    result = solve(instance, "exact", objective="peak")
+    assert result.status is Status.OPTIMAL
+    assert [event.source for event in result.trace.incumbents] == ["exact"]
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class Attempt:
         self.progress = progress
         self.blocks = Blocks.of(instance)
         self._low: Array | None = None
+        self._searches: exact.Searches | None = None
         effort.spend(MADE + effort.ITEM * instance.n)
         reason = bounds.overload(instance, self.blocks)
         if reason:
@@ -84,6 +86,13 @@ class Attempt:
         offsets = np.empty(self.blocks.b, dtype=np.int64)
         offsets[self.blocks.block] = solution.offsets
         return offsets
+
+    def searches(self, keep_going: Callable[[], bool]) -> exact.Searches | None:
+        """Return the exact searches of the blocks, to go on with; None where time is over."""
+        if self._searches is None:
+            with contextlib.suppress(Stopped):
+                self._searches = exact.Searches(exact.prepared(self.blocks, keep_going=keep_going))
+        return self._searches
 
     def offer(self, offsets: Array, source: str) -> None:
         """Offer offsets of all blocks if they respect the capacity; else say what they need."""

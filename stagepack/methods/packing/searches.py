@@ -105,6 +105,9 @@ def _anneal(instance: LmemPacking, progress: PackingProgress, settings: Settings
 def _searching(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Search exhaustively, from the best greedy placement."""
     attempt = Attempt(instance, progress)
+    if settings.warm_start == "auto":
+        steps.glance(attempt)
+        progress.require_time()
     low = _start(attempt, settings)
     if steps.too_crowded(attempt, settings):
         return

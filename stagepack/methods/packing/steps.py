@@ -17,6 +17,7 @@ from stagepack.heuristics.packing.beam_search import beam
 from stagepack.heuristics.packing.constructive import dive, greedy, spill, valleys
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.rigid import made_rigid
 from stagepack.heuristics.packing.local_search import annealing, cores, repair
 from stagepack.instances.packing import Objective
@@ -32,8 +33,13 @@ from stagepack.solvers import Engine
 FIRST = 1.0
 """Seconds of work of the exact and of the local search in the first turn of `auto`."""
 
-ASKED = 2.0
-"""Seconds of work for a capacity alone, before the best placement is lowered towards it as well."""
+GLANCE, LITTLE = 0.1, 500
+"""Seconds of work for a look at the capacity, or at the bound, before anything else; and blocks up
+to which that is worth it."""
+
+ASKED, BOUND_ASKED = 2.0, 0.3
+"""Seconds of work for a capacity alone, or for the bound, before the best placement is lowered
+towards it as well."""
 
 RIGID = 0.5
 """Seconds of work for blocks that are kept from shrinking and sharing."""
@@ -93,35 +99,57 @@ def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.in
         return
     compile_kernels(attempt, "exact")
     keep_going = attempt.for_a_while(seconds)
-    if instance.objective is Objective.FIT:
-        assert instance.ceiling is not None
-        asked = min(ASKED, min(seconds, effort.left()) / 2)
-        found = exact.decide(
-            blocks,
-            instance.ceiling,
-            keep_going=_both(keep_going, attempt.for_a_while(asked)),
-            warm=low,
-            before_beams=_loading_beams(attempt),
-        )
-        if found.status is Status.INFEASIBLE:
-            conclude_infeasible(attempt, low, "exhausted search")
-        elif found.offsets is not None:
-            attempt.offer(found.offsets, "exact")
-        elif keep_going():
-            _approach(attempt, instance.ceiling, keep_going)
+    fit = instance.objective is Objective.FIT
+    asked = min(ASKED if fit else BOUND_ASKED, min(seconds, effort.left()) / 2)
+    if _ask(attempt, low, _both(keep_going, attempt.for_a_while(asked))) or not keep_going():
+        return
+    if fit:
+        _approach(attempt, keep_going)
         return
     status = exact.minimise(
         blocks,
-        upper=low,
+        upper=attempt.best,
         lower=int(progress.bound or 0),
         on_solution=lambda offsets: attempt.offer(offsets, "exact"),
         on_bound=lambda bound: progress.raise_bound(bound, "exhausted search"),
         keep_going=keep_going,
         before_beams=_loading_beams(attempt),
+        searches=attempt.searches(keep_going),
     )
     beyond = status is Status.OPTIMAL and progress.solution is None  # all end above the last bank
     if status is Status.INFEASIBLE or beyond:
         conclude_infeasible(attempt, low, "exhausted search")
+
+
+def glance(attempt: Attempt) -> None:
+    """Look for what needs hardly any search, before the rules, which would take as long."""
+    blocks = attempt.blocks
+    if attempt.peak_only and blocks.b <= LITTLE and blocks.rigid and not exact.unsupported(blocks):
+        compile_kernels(attempt, "exact")
+        _ask(attempt, None, attempt.for_a_while(min(GLANCE, effort.left() / 4)))
+
+
+def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) -> bool:
+    """Decide the capacity, or the bound where only the peak counts; return whether all is known."""
+    instance, progress = attempt.instance, attempt.progress
+    fit = instance.objective is Objective.FIT
+    found = exact.decide(
+        attempt.blocks,
+        instance.ceiling if fit and instance.ceiling is not None else int(progress.bound or 0),
+        keep_going=keep_going,
+        warm=low,
+        before_beams=_loading_beams(attempt),
+        searches=attempt.searches(keep_going),
+    )
+    if found.offsets is not None:
+        attempt.offer(found.offsets, "exact")
+        return progress.solution is not None  # or else it ends above the last bank
+    if found.status is Status.INFEASIBLE and (fit or found.bound >= NOWHERE):
+        conclude_infeasible(attempt, attempt.best, "exhausted search")
+        return True
+    if found.status is Status.INFEASIBLE:
+        progress.raise_bound(found.bound, "exhausted search")
+    return False
 
 
 def _loading_beams(attempt: Attempt) -> Callable[[], None]:
@@ -129,9 +157,10 @@ def _loading_beams(attempt: Attempt) -> Callable[[], None]:
     return lambda: compile_kernels(attempt, "beam", rigid=True)
 
 
-def _approach(attempt: Attempt, ceiling: int, keep_going: Callable[[], bool]) -> None:
+def _approach(attempt: Attempt, keep_going: Callable[[], bool]) -> None:
     """Decide a capacity that resists: lower the best placement towards it, as well as ask anew."""
-    low = attempt.best
+    low, ceiling = attempt.best, attempt.instance.ceiling
+    assert ceiling is not None
     proved = [ceiling]
     exact.minimise(
         attempt.blocks,
@@ -141,6 +170,7 @@ def _approach(attempt: Attempt, ceiling: int, keep_going: Callable[[], bool]) ->
         on_bound=proved.append,
         keep_going=lambda: max(proved) <= ceiling and keep_going(),
         before_beams=_loading_beams(attempt),
+        searches=attempt.searches(keep_going),
     )
     if max(proved) > ceiling and attempt.progress.solution is None:
         conclude_infeasible(attempt, low, "exhausted search")

@@ -124,6 +124,57 @@ def _portfolio(component: Component | exact_general.Component, warm: Array | Non
     return CanonicalPortfolio(component, warm)
 
 
+class Searches:
+    """What searches the components of a packing: begun when needed, then gone on with.
+
+    Whoever asks for one capacity and then for another hands them on, so that rounds are not
+    searched again, beams go on, and what was found is known.
+
+    Parameters
+    ----------
+    packing : Packing or ShapedPacking
+        Components, of :func:`prepared`.
+    """
+
+    def __init__(self, packing: Packing | ShapedPacking) -> None:
+        self.packing = packing
+        self.components: Sequence[Component | exact_general.Component] = packing.components
+        self._portfolios: dict[int, Portfolio] = {}
+        self._found: dict[int, Array] = {}
+
+    def known(self, at: int, warm: Array | None) -> Array | None:
+        """Return the lowest packing known of a component, given one of all blocks or None."""
+        component, found = self.components[at], self._found.get(at)
+        settled = None if warm is None else component.settled(warm)
+        if settled is None or found is None:
+            return found if settled is None else settled
+        return min(found, settled, key=component.peak)
+
+    def portfolio(self, at: int, warm: Array | None) -> Portfolio:
+        """Return what searches a component; a packing of it has an order that may be tried."""
+        portfolio = self._portfolios.get(at)
+        if portfolio is None:
+            portfolio = self._portfolios[at] = _portfolio(self.components[at], warm)
+        elif warm is not None:
+            portfolio.warm = warm
+        return portfolio
+
+    def rounds(self, at: int, capacity: int) -> int:
+        """Return how many rounds a component was searched within a capacity in bytes."""
+        portfolio = self._portfolios.get(at)
+        units = self.components[at].capacity(capacity)
+        return 0 if portfolio is None else portfolio.rounds.get(units, 0)
+
+    def keep(self, at: int) -> Array:
+        """Remember the packing that a component's search has found; return it."""
+        self._found[at] = self.components[at].offsets(self._portfolios[at].units)
+        return self._found[at]
+
+    def drop(self, at: int) -> None:
+        """Let go of the searches of a component, which take memory."""
+        del self._portfolios[at]
+
+
 def decide(
     blocks: Blocks,
     capacity: int,
@@ -133,6 +184,7 @@ def decide(
     step_limit: int | None = None,
     warm: Array | None = None,
     before_beams: Loading | None = None,
+    searches: Searches | None = None,
 ) -> Decision:
     """Decide whether the blocks can be packed below `capacity`.
 
@@ -154,13 +206,16 @@ def decide(
         order is tried.
     before_beams : callable, optional
         Called before the first beam of each component: what loads their kernels.
+    searches : Searches, optional
+        Of these blocks, to go on with.
     """
-    try:
-        packing = prepared(blocks, keep_going=keep_going)
-    except Stopped:
-        return Decision(Status.UNKNOWN, None, 0, 0, 0)
+    if searches is None:
+        try:
+            searches = Searches(prepared(blocks, keep_going=keep_going))
+        except Stopped:
+            return Decision(Status.UNKNOWN, None, 0, 0, 0)
     return decide_packing(
-        packing,
+        searches,
         capacity,
         keep_going=keep_going,
         node_limit=node_limit,
@@ -171,7 +226,7 @@ def decide(
 
 
 def decide_packing(
-    packing: Packing | ShapedPacking,
+    packing: Packing | ShapedPacking | Searches,
     capacity: int,
     *,
     keep_going: Callable[[], bool] | None = None,
@@ -184,48 +239,48 @@ def decide_packing(
 
     Parameters
     ----------
-    packing : Packing or ShapedPacking
-        Components, of :func:`prepared`.
+    packing : Packing or ShapedPacking or Searches
+        Components, of :func:`prepared`, or what has searched them.
     capacity : int
         Bytes.
     keep_going, node_limit, step_limit, warm, before_beams
         As for :func:`decide`.
     """
-    if packing.bound > capacity:
-        return Decision(Status.INFEASIBLE, None, packing.bound, 0, 0)
-    offsets = packing.offsets.copy()
+    searches = packing if isinstance(packing, Searches) else Searches(packing)
+    packing = searches.packing
+    bound, offsets = packing.bound, packing.offsets.copy()
+    if bound > capacity:
+        return Decision(Status.INFEASIBLE, None, bound, 0, 0)
     effort = _Effort(keep_going, node_limit, step_limit, before_beams)
-    waiting: list[tuple[Component | exact_general.Component, Array | None]] = []
 
-    def decision(status: Status, bound: int = packing.bound) -> Decision:
+    def decision(status: Status, bound: int = bound) -> Decision:
         found = offsets if status is Status.FEASIBLE else None
         return Decision(status, found, bound, effort.nodes, effort.steps)
 
-    for component in packing.components:
-        known = None if warm is None else component.settled(warm)
+    waiting: dict[int, Array | None] = {}
+    for at, component in enumerate(searches.components):
+        known = searches.known(at, warm)
         if known is not None and component.peak(known) <= capacity:
             offsets[component.index] = known
         else:
-            waiting.append((component, known))
-    portfolios: list[Portfolio] = []
+            waiting[at] = known
     number = 0
-    while waiting or portfolios:
-        undecided = []
+    while waiting:
         # In the first round searches are made as they are needed: they may be many.
-        for portfolio in portfolios if number else (_portfolio(*each) for each in waiting):
-            searched = portfolio.component
-            outcome = state.RUNNING
+        for at, known in list(waiting.items()):
+            searched, outcome = searches.components[at], state.RUNNING
             if effort.go_on():
+                portfolio = searches.portfolio(at, known)
                 outcome = effort.round(portfolio, searched.capacity(capacity), number)
             if outcome == state.RUNNING:
                 return decision(Status.UNKNOWN)
             if outcome == state.EXHAUSTED:
                 return decision(Status.INFEASIBLE, portfolio.next_peak(capacity))
             if outcome == state.FOUND:
-                offsets[searched.index] = searched.offsets(portfolio.units)
-            else:
-                undecided.append(portfolio)
-        waiting, portfolios, number = [], undecided, number + 1
+                offsets[searched.index] = searches.keep(at)
+                searches.drop(at)
+                del waiting[at]
+        number += 1
     return decision(Status.FEASIBLE)
 
 
@@ -267,13 +322,17 @@ class _Effort:
     def round(self, portfolio: Portfolio, capacity: int, number: int, *, beams: bool = True) -> int:
         """Search a component once in every order, within the limits, and then with beams.
 
-        Short searches, which are limited to nodes, do without beams.
+        Rounds of this capacity that are over are not searched again.  Short searches, which are
+        limited to nodes, do without beams.
         """
+        number = max(number, portfolio.rounds.get(capacity, 0))
         nodes, steps = self.nodes, self.steps
         self._portfolio = portfolio
         self._nodes, self._steps = nodes - portfolio.searched, steps - portfolio.search.steps
         began = clock.spent()
         outcome = portfolio.round(capacity, number, self.go_on)
+        if outcome == state.LIMIT:
+            portfolio.rounds[capacity] = number + 1
         now = clock.spent()
         late = now > self._began + BEAMED and not self._limited
         if outcome == state.LIMIT and beams and late:
@@ -293,6 +352,7 @@ def minimise(
     node_limit: int | None = None,
     step_limit: int | None = None,
     before_beams: Loading | None = None,
+    searches: Searches | None = None,
 ) -> Status:
     """Find and prove the least peak.
 
@@ -312,7 +372,7 @@ def minimise(
         Called with the offsets of every packing that is better than all before (and `upper`).
     on_bound : callable, optional
         Called with every lower bound that is better than all before, the first one included.
-    keep_going, node_limit, step_limit, before_beams
+    keep_going, node_limit, step_limit, before_beams, searches
         As in :func:`decide`.
 
     Returns
@@ -322,13 +382,14 @@ def minimise(
         UNKNOWN: stopped with or without a packing.
     """
     effort = _Effort(keep_going, node_limit, step_limit, before_beams)
-    try:
-        packing = prepared(blocks, keep_going=keep_going)
-    except Stopped:
-        if on_bound is not None:
-            on_bound(max(lower, int(blocks.load.max())))
-        return Status.UNKNOWN if upper is None else Status.FEASIBLE
-    descent = _Descent(packing, upper, lower, on_solution, on_bound, effort)
+    if searches is None:
+        try:
+            searches = Searches(prepared(blocks, keep_going=keep_going))
+        except Stopped:
+            if on_bound is not None:
+                on_bound(max(lower, int(blocks.load.max())))
+            return Status.UNKNOWN if upper is None else Status.FEASIBLE
+    descent = _Descent(searches, upper, lower, on_solution, on_bound, effort)
     if upper is not None:  # settling it may have lowered it already
         descent.known = int((upper + blocks.size).max(initial=0))
     return descent.run()
@@ -339,21 +400,19 @@ class _Descent:
 
     def __init__(
         self,
-        packing: Packing | ShapedPacking,
+        searches: Searches,
         upper: Array | None,
         lower: int,
         on_solution: Callable[[Array], None] | None,
         on_bound: Callable[[int], None] | None,
         effort: _Effort,
     ) -> None:
-        self.packing = packing
-        self.offsets = packing.offsets.copy()
+        self.searches, packing = searches, searches.packing
+        self.packing, self.offsets = packing, packing.offsets.copy()
         self.high = np.full(len(packing.components), NOWHERE, dtype=np.int64)
         self._settled: list[Array | None] = []
-        self._portfolios: dict[int, Portfolio] = {}
-        components: Sequence[Component | exact_general.Component] = packing.components
-        for at, component in enumerate(components):
-            known = None if upper is None else component.settled(upper)
+        for at, component in enumerate(searches.components):
+            known = searches.known(at, upper)
             self._settled.append(known)
             if known is not None:
                 self.high[at] = component.peak(known)
@@ -376,6 +435,8 @@ class _Descent:
             self._on_bound(self.lower)
         self._report()
         number = raised = 0
+        if self.upper > self.lower:
+            number = self.searches.rounds(self._highest, self.lower)
         while self.upper > self.lower:
             if not self._effort.go_on():
                 return Status.UNKNOWN if self.upper >= NOWHERE else Status.FEASIBLE
@@ -418,14 +479,12 @@ class _Descent:
         """Search the highest component once in every order; keep what is learned."""
         at = self._highest
         component = self.packing.components[at]
-        if at not in self._portfolios:
-            self._portfolios[at] = _portfolio(component, self._settled[at])
-        portfolio = self._portfolios[at]
+        portfolio = self.searches.portfolio(at, self._settled[at])
         outcome = self._effort.round(
             portfolio, component.capacity(capacity), number, beams=capacity == self.lower
         )
         if outcome == state.FOUND:
-            found = component.offsets(portfolio.units)
+            found = self.searches.keep(at)
             self.offsets[component.index] = found
             self.high[at] = component.peak(found)
             self._report()

@@ -419,13 +419,14 @@ class GeneralPortfolio(Portfolio):
     def _orders(self, number: int) -> Iterator[tuple[int, Array]]:
         """Yield focus and ranks; after two rounds the first key is changed by lognormal noise."""
         held = len(self.component.area) - self.component.b
+        random = self._noise(number)
         for focus, order in ORDERS:
             keys = [-self._keys[key].astype(float) for key in order]
             if number > 1:
-                keys[0] = keys[0] * self._random.lognormal(0.0, 0.1, len(keys[0]))
+                keys[0] = keys[0] * random.lognormal(0.0, 0.1, len(keys[0]))
             yield focus, ranks(keys[::-1])
-        if self._warm is not None:
-            yield state.LOWEST_BLOCK, ranks([np.append(self._warm, np.zeros(held))])
+        if self.warm is not None:
+            yield state.LOWEST_BLOCK, ranks([np.append(self.warm, np.zeros(held))])
 
 
 class ShapedPacking:

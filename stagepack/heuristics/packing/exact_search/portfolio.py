@@ -143,6 +143,10 @@ class Portfolio(abc.ABC):
     component : Searchable
     search : PausedSearch
         The one that is under way.
+    warm : ndarray of int64, shape (b,), or None
+        As it was given.
+    rounds : dict of int to int
+        From capacities in units to the rounds that are over.
     """
 
     component: Searchable
@@ -150,8 +154,9 @@ class Portfolio(abc.ABC):
 
     def __init__(self, keys: Mapping[str, Array], warm: Array | None, b: int) -> None:
         self._nodes = 0
-        self._keys, self._warm = keys, warm
-        self._random = np.random.default_rng(b)
+        self.rounds: dict[int, int] = {}
+        self._keys, self.warm = keys, warm
+        self._b = b
 
     @property
     def units(self) -> Array:
@@ -162,6 +167,10 @@ class Portfolio(abc.ABC):
     def searched(self) -> int:
         """Nodes of all searches so far."""
         return self._nodes + self.search.nodes
+
+    def _noise(self, number: int) -> np.random.Generator:
+        """Return random numbers of a round: the same if it is begun again."""
+        return np.random.default_rng([self._b, number])
 
     @abc.abstractmethod
     def next_peak(self, nbytes: int) -> int:
@@ -439,17 +448,17 @@ class CanonicalPortfolio(Portfolio):
         """
         component = self.component
         turns = ORDERS[ALWAYS:]
-        begin = IN_TURN * number
+        begin, random = IN_TURN * number, self._noise(number)
         turn = [turns[at % len(turns)] for at in range(begin, begin + IN_TURN) if turns]
         for focus, order in (*ORDERS[:ALWAYS], *turn):
             keys = [-self._keys[key] for key in order if key != order[0] or key != "T"]
             if number > 1:
-                noise = self._random.lognormal(0.0, (0.02, 0.1, 0.02)[number % 3], component.b)
+                noise = random.lognormal(0.0, (0.02, 0.1, 0.02)[number % 3], component.b)
                 keys[0] = keys[0] * noise[component.life]
             weight = np.full(component.b, float(order[0] == "T"))
             yield focus, ranks(keys[::-1]), weight
-        if self._warm is not None:
-            yield state.LOWEST_BLOCK, ranks([self._warm]), np.zeros(component.b)
+        if self.warm is not None:
+            yield state.LOWEST_BLOCK, ranks([self.warm]), np.zeros(component.b)
 
 
 def longer(array: Array) -> Array:

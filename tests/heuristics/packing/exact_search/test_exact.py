@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from stagepack.heuristics.packing.exact_search import components, exact, exact_state, portfolio
+from stagepack.heuristics.packing.beam_search import beam
+from stagepack.heuristics.packing.exact_search import (
+    components,
+    exact,
+    exact_state,
+    portfolio,
+    zero_slack,
+)
 from stagepack.heuristics.packing.exact_search.portfolio import CanonicalSearch
 from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
@@ -50,6 +58,64 @@ def test_beams_find_what_the_orders_do_not(seed: int, monkeypatch: pytest.Monkey
     found: list[Any] = []
     assert exact.minimise(blocks, upper=high, on_solution=found.append) is Status.OPTIMAL
     assert peak_of(instance, blocks, found[-1] if found else high) == 64
+
+
+def test_searches_that_are_handed_on_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = Blocks.of(above_load(ABOVE_LOAD[0]))
+    high, load = exact.decide(blocks, 1_000).offsets, int(blocks.load.max())
+    rounds: list[int] = []
+
+    def limit(_: portfolio.CanonicalPortfolio, number: int) -> int:
+        rounds.append(number)
+        return 1
+
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", limit)
+    monkeypatch.setattr(zero_slack, "applies", lambda *_: False)
+    searches = exact.Searches(exact.prepared(blocks))
+    ends = []
+    for _ in range(2):
+        decision = exact.decide(blocks, load, node_limit=40, searches=searches)
+        assert decision.status is Status.UNKNOWN
+        ends.append(rounds[-1])
+    monkeypatch.setattr(exact._Descent, "_lower_peak", lambda *_: None)
+    exact.minimise(blocks, upper=high, lower=load, node_limit=40, searches=searches)
+    assert 0 < ends[0] < ends[1] < rounds[-1]
+    assert rounds == sorted(rounds)  # only what was interrupted is begun again
+
+
+def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = Blocks.of(above_load(ABOVE_LOAD[0]))
+    load = int(blocks.load.max())
+    monkeypatch.setattr(portfolio.CanonicalPortfolio, "_limit", lambda *_: 1)
+    monkeypatch.setattr(exact, "BEAMED", 0)
+    tried: list[tuple[object, int]] = []
+    start = beam.BeamSearch.start
+
+    def started(search: beam.BeamSearch, capacity: int, setting: beam.Setting, width: int) -> None:
+        tried.append((setting, width))
+        start(search, capacity, setting, width)
+
+    monkeypatch.setattr(beam.BeamSearch, "start", started)
+    searches = exact.Searches(exact.prepared(blocks))
+    for turn in range(2):
+        exact.decide(blocks, load, keep_going=_asked(60 * (turn + 1)), searches=searches)
+    assert len(tried) > len(beam.FIRST)
+    assert tried[: len(beam.FIRST)] == [(setting, beam.NARROW) for setting in beam.FIRST]
+    assert (beam.FIRST[0], beam.NARROW) not in tried[1:]  # nothing begins anew
+
+
+def test_a_packing_that_was_found_is_known_to_searches_handed_on() -> None:
+    blocks = Blocks.of(above_load(ABOVE_LOAD[0]))
+    searches = exact.Searches(exact.prepared(blocks))
+    assert exact.decide(blocks, 17, searches=searches).nodes > 0
+    again = exact.decide(blocks, 17, searches=searches)
+    assert (again.status, again.nodes) == (Status.FEASIBLE, 0)
+
+
+def _asked(times: int) -> Callable[[], bool]:
+    """Return a `keep_going` that says no after so many times."""
+    left = iter(range(times))
+    return lambda: next(left, None) is not None
 
 
 def test_what_is_found_at_the_load_is_proved_by_it() -> None:
