@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from stagepack.instances.schedule import PipelineSchedule as PipelineSchedule
     from stagepack.instances.schedule import ScheduleSolution as ScheduleSolution
     from stagepack.instances.violation import Violation as Violation
+    from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.report.plot import plot as plot
     from stagepack.result import Result as Result
     from stagepack.result import Status as Status
@@ -111,6 +112,7 @@ _NAMES = {
     ),
     "stagepack.contracts": ("Instance", "Solution"),
     "stagepack.instances.violation": ("Violation",),
+    "stagepack.integrations.pytorch": ("profile_model",),
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),

@@ -37,6 +37,7 @@ FLOORS = {
     "report": 5,
     "plots": 5,
     "compare": 6,
+    "integrations": 6,
     "cli": 7,
     "__init__": 7,
     "__main__": 7,
@@ -67,7 +68,7 @@ LONG = {
     "instances/pipeline/instance.py: from_arrays": "a constructor: every field is read and checked",
 }
 """Longer functions, and why; kernels are as long as what is compiled together."""
-HEAVY = ("matplotlib", "numba", "ortools", "pandas", "plotly", "pyomo", "highspy", "scipy")
+HEAVY = ("torch", "matplotlib", "numba", "ortools", "pandas", "plotly", "pyomo", "highspy", "scipy")
 
 
 @pytest.mark.parametrize("name", modules())

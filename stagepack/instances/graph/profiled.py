@@ -16,6 +16,9 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.profile import Cluster, Lifetimes, ModelProfile
 
+FREE = 10**18
+"""Bytes in a cycle where no link has a bandwidth."""
+
 
 def columns(profile: ModelProfile, *, training: bool, passes: bool) -> JsonObject:
     """Return the layers of a profile as arguments of :meth:`.GraphPartition.from_arrays`.
@@ -131,7 +134,7 @@ def machine(cluster: Cluster) -> JsonObject:
         for link in (device.recv, device.send)
         if link is not None
     ]
-    pace = min(links) * 2**30 / Fraction(cluster.clock) if links else Fraction(2**60)
+    pace = min(links) * 2**30 / Fraction(cluster.clock) if links else Fraction(FREE)
     return {
         "accelerators": len(cluster),
         "speeds": [device.speed for device in cluster.devices],

@@ -1,0 +1,1 @@
+"""Where networks come from, and go to, that are not files."""

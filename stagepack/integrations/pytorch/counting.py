@@ -1,0 +1,244 @@
+"""What layers cost, counted without running them.
+
+Operations are those that FlopCounterMode counts when an operator runs on fake tensors; values of
+pointwise work are those that other operators read or write, three times of norms and softmax, and
+none of views.  A backward pass takes twice the forward one.  The stash is what operators other than
+sums, moves and views read; what is alive inside of a layer, besides what it reads and writes, is
+its scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+
+from stagepack.instances.catalog import clusters
+from stagepack.instances.catalog.networks import Block, Network
+from stagepack.instances.profile import ModelProfile
+from stagepack.integrations.pytorch.tracing import Layer, Traced, is_tensor, nbytes
+
+ATTENTIONS = (
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_fused_attention_overrideable",
+)
+"""Attentions that FlopCounterMode does not know by itself."""
+THRICE = ("norm", "softmax")
+"""Parts of names of operators that go three times over their values."""
+KEEP_NOTHING = {
+    "add", "add_", "arange", "cat", "clone", "copy_", "detach", "embedding", "full", "mean", "ones",
+    "ones_like", "split", "stack", "sub", "sum", "to", "zeros", "zeros_like",
+}  # fmt: skip
+"""Operators whose backward pass reads nothing of what they read."""
+
+
+def counted(traced: Traced, machine: str, *, training: bool, state_bytes: int) -> ModelProfile:
+    """Return the profile of a module.
+
+    Parameters
+    ----------
+    traced : Traced
+    machine : str
+        A cluster of the catalog.
+    training : bool
+        Whether gradients and optimiser state are counted.
+    state_bytes : int
+        Bytes of optimiser state per parameter.
+    """
+    network = network_of(traced)
+    preset = clusters.preset(machine)
+    return network.profile(preset, bytes_per_value=4, training=training, state_bytes=state_bytes)
+
+
+def network_of(traced: Traced) -> Network:
+    """Return the layers of a module as a network, before any hardware."""
+    operations = _Counter()
+    users: dict[str, int] = {}
+    for layer in traced.layers:
+        for name in {traced.identity(node) for node in layer.held if _is_weight(traced, node)}:
+            users[name] = users.get(name, 0) + 1
+    seen: set[str] = set()
+    blocks = tuple(_block(traced, layer, operations, users, seen) for layer in traced.layers)
+    crossing = {node for layer in traced.layers for node in (*layer.inputs, *layer.outputs)}
+    return Network(
+        name=type(traced.module).__name__,
+        blocks=blocks,
+        tensors={node.name: nbytes(node) for node in sorted(crossing, key=lambda n: str(n.name))},
+        results=tuple(node.name for node in traced.results if node in crossing),
+    )
+
+
+def _is_weight(traced: Traced, node: fx.Node) -> bool:
+    return isinstance(traced.held(node), torch.nn.Parameter)
+
+
+def _block(
+    traced: Traced,
+    layer: Layer,
+    operations: Callable[[fx.Node], int],
+    users: dict[str, int],
+    seen: set[str],
+) -> Block:
+    """Return what a layer costs; parameters count where they are first used."""
+    weights = weight_bytes = constants = 0
+    variables = []
+    for node in layer.held:
+        held, name = traced.held(node), traced.identity(node)
+        if not isinstance(held, torch.Tensor):
+            continue
+        if isinstance(held, torch.nn.Parameter) and users[name] > 1 and name not in variables:
+            variables.append(name)
+        if name in seen:
+            continue
+        seen.add(name)
+        if isinstance(held, torch.nn.Parameter):
+            weights += held.numel()
+            weight_bytes += held.numel() * held.element_size()
+        else:
+            constants += held.numel() * held.element_size()
+    return Block(
+        name=layer.name,
+        shape=signature(layer),
+        flops=sum(map(operations, layer.nodes)),
+        values=sum(0 if operations(node) else _passed(node) for node in layer.nodes),
+        weights=weights,
+        weight_bytes=weight_bytes,
+        constants=constants,
+        inputs=tuple(node.name for node in layer.inputs),
+        outputs=tuple(node.name for node in layer.outputs),
+        scratch=_scratch(layer),
+        saved=_saved(layer),
+        variables=tuple(variables),
+    )
+
+
+class _Counter:
+    """Counts operations of operators, each kind and shape once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def __call__(self, node: fx.Node) -> int:
+        key = described(node, {})
+        if key not in self._known:
+            self._known[key] = self._count(node)
+        return self._known[key]
+
+    def _count(self, node: fx.Node) -> int:
+        values = [source.meta.get("val") for source in (node, *node.all_input_nodes)]
+        fakes = [part for value in values for part in _tensors(value)]
+        modes = [fake.fake_mode for fake in fakes if hasattr(fake, "fake_mode")]
+        if not modes or not isinstance(node.target, torch._ops.OpOverload):
+            return 0
+        mode: FakeTensorMode = modes[0]
+        mode.allow_non_fake_inputs = True
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        known = {getattr(torch.ops.aten, name): _attention for name in ATTENTIONS}
+        with mode, torch.no_grad(), FlopCounterMode(display=False, custom_mapping=known) as counter:
+            node.target(*args, **kwargs)
+        return int(counter.get_total_flops())
+
+
+def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """Return the operations of an attention, given shapes."""
+    return int(sdpa_flop_count(query, key, value))
+
+
+def _tensors(value: Any) -> list[Any]:
+    parts = value if isinstance(value, tuple | list) else [value]
+    return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether an operator returns other views of what it reads, or picks a part of a result."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return True
+    aliases = [result.alias_info for result in schema.returns]
+    return any(alias is not None and not alias.is_write for alias in aliases)
+
+
+def _called(node: fx.Node) -> str:
+    """Return the name of an operator: `conv2d` of aten.conv2d.default."""
+    name = getattr(node.target, "_schema", None)
+    return str(name.name).partition("::")[2] if name else str(node.target)
+
+
+def _passed(node: fx.Node) -> int:
+    """Return the values that pointwise work of an operator passes over."""
+    if _is_view(node):
+        return 0
+    touched = [node, *(source for source in node.all_input_nodes if source.op != "get_attr")]
+    values = [sum(t.numel() for t in _tensors(one.meta.get("val"))) for one in touched]
+    most: int = max(values)
+    return 3 * most if any(part in _called(node) for part in THRICE) else most
+
+
+def _root(node: fx.Node) -> fx.Node:
+    """Return the tensor that a view is of."""
+    while node.op == "call_function" and _is_view(node) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _saved(layer: Layer) -> int:
+    """Return the bytes that are kept for the backward pass of a layer."""
+    kept = {
+        _root(source)
+        for node in layer.nodes
+        if not _is_view(node) and _called(node) not in KEEP_NOTHING
+        for source in node.all_input_nodes
+        if source.op != "get_attr" and is_tensor(source)
+    }
+    return sum(nbytes(node) for node in kept if node.op != "get_attr")
+
+
+def _scratch(layer: Layer) -> int:
+    """Return the most bytes that are alive inside of a layer at a time."""
+    place = {node: at for at, node in enumerate(layer.nodes)}
+    ends = {node: at for at, node in enumerate(layer.nodes)}
+    for node, at in place.items():
+        for source in node.all_input_nodes:
+            root = _root(source)
+            if root in place:
+                ends[root] = max(ends[root], at)
+    outer = {_root(node) for node in layer.outputs}
+    steps = [0] * (len(layer.nodes) + 1)
+    for node, at in place.items():
+        if node not in outer and not _is_view(node):
+            steps[at] += nbytes(node)
+            steps[ends[node] + 1] -= nbytes(node)
+    most = alive = 0
+    for step in steps:
+        alive += step
+        most = max(most, alive)
+    return most
+
+
+# ---------------------------------------------------------------------- equal layers
+
+
+def described(node: fx.Node, places: dict[fx.Node, int]) -> str:
+    """Return an operator with its arguments: tensors by shape, and by place where it is known."""
+
+    def told(value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            shapes = [(tuple(t.shape), str(t.dtype)) for t in _tensors(value.meta.get("val"))]
+            return f"{places.get(value, value.op)}{shapes}"
+        if isinstance(value, tuple | list):
+            return [told(part) for part in value]
+        return repr(value)
+
+    named = sorted((key, told(value)) for key, value in node.kwargs.items())
+    return f"{node.target} {told(node.args)} {named}"
+
+
+def signature(layer: Layer) -> str:
+    """Return a text that is the same for layers that run the same code on the same shapes."""
+    places = {node: at for at, node in enumerate((*layer.inputs, *layer.held, *layer.nodes))}
+    lines = [described(node, places) for node in layer.nodes]
+    return "; ".join([*lines, str([places[node] for node in layer.outputs])])

@@ -1,0 +1,80 @@
+"""Modules that tests profile and cut: a small ResNet, an encoder, tied weights, nested inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    """Two convolutions and a way around them."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels)
+
+    def forward(self, x: Any) -> Any:
+        inner = torch.relu(self.norm1(self.conv1(x)))
+        return torch.relu(self.norm2(self.conv2(inner)) + x)
+
+
+class ResNet(nn.Module):
+    """A stem, blocks and a classifier."""
+
+    def __init__(self, blocks: int = 3, channels: int = 4) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, channels, 3, padding=1)
+        self.blocks = nn.Sequential(*(Block(channels) for _ in range(blocks)))
+        self.head = nn.Linear(channels, 10)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+
+
+def encoder(layers: int = 2, width: int = 32) -> nn.Module:
+    """Return an encoder without dropout."""
+    layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0, batch_first=True)
+    return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+
+
+class Tied(nn.Module):
+    """A language model whose head uses the weights of its embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, 8)
+        self.inner = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 20, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, ids: Any) -> Any:
+        return self.head(torch.tanh(self.inner(self.embed(ids))))
+
+
+class Nested(nn.Module):
+    """Inputs by keyword and in dictionaries, results in one, a layer that runs twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 3)
+
+    def forward(self, given: dict[str, Any], *, scale: Any = None) -> dict[str, Any]:
+        x = self.first(torch.relu(self.first(given["x"])))
+        return {"y": self.second(x) * scale, "all": [x, given["other"] + 1]}
+
+
+class Branches(nn.Module):
+    """Goes by what it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x) if x.sum() > 0 else x

@@ -1,0 +1,164 @@
+"""Profiles of PyTorch modules: counted, measured, put on machines."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.errors import InputError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+models = importlib.import_module("tests.integrations.pytorch.models")
+counting = importlib.import_module("stagepack.integrations.pytorch.counting")
+tracing = importlib.import_module("stagepack.integrations.pytorch.tracing")
+
+IMAGE = (torch.randn(2, 3, 8, 8),)
+TOKENS = (torch.randn(2, 10, 32),)
+
+
+def held(profile: sp.ModelProfile, category: str) -> int:
+    return sum(layer.exclusive.get(category, 0) for layer in profile.layers)
+
+
+def names(profile: sp.ModelProfile) -> list[str]:
+    return [layer.name for layer in profile.layers]
+
+
+def test_a_residual_network_is_counted() -> None:
+    module = models.ResNet(blocks=2, channels=4)
+    network = counting.network_of(tracing.trace(module, IMAGE, {}))
+    macs = 2 * 64 * (4 * 3 * 9 + 4 * 4 * 4 * 9) + 2 * 4 * 10
+    assert network.macs == macs
+    parameters = sum(p.numel() for p in module.parameters())
+    assert network.weights == parameters
+    assert sum(block.constants for block in network.blocks) == 4 * (2 * 4 * 4 + 2 * 4)
+    profile = sp.profile_model(module, IMAGE)
+    assert (held(profile, "parameters"), held(profile, "gradients")) == (4 * parameters,) * 2
+    assert held(profile, "optimiser state") == 8 * parameters
+    assert names(profile) == [
+        "stem",
+        *(f"blocks.{at}.{part}" for at in (0, 1) for part in ("conv1", "norm1", "conv2", "norm2")),
+        "head",
+    ]
+
+
+def test_an_encoder_is_counted() -> None:
+    module = models.encoder(layers=3)
+    network = counting.network_of(tracing.trace(module, TOKENS, {}))
+    one = 2 * (10 * 32 * 32 * 4 + 2 * 10 * 32 * 64 + 2 * 10 * 10 * 32)
+    assert network.macs == 3 * one
+    assert network.weights == sum(p.numel() for p in module.parameters())
+
+
+def test_layers_are_as_large_as_is_asked_for() -> None:
+    module = models.ResNet(blocks=2)
+    assert names(sp.profile_model(module, IMAGE, depth=1)) == ["stem", "blocks", "head"]
+    whole = ["stem", "blocks.0", "blocks.1", "head"]
+    assert names(sp.profile_model(module, IMAGE, depth=2)) == whole
+    assert names(sp.profile_model(module, IMAGE, basic_blocks=[models.Block])) == whole
+    with pytest.raises(InputError, match="depth: 0 levels"):
+        sp.profile_model(module, IMAGE, depth=0)
+
+
+def test_what_crosses_layers_has_its_size() -> None:
+    profile = sp.profile_model(models.ResNet(blocks=2), IMAGE, depth=2)
+    assert [profile.tensors[layer.outputs[0]] for layer in profile.layers] == [2048, 2048, 32, 80]
+    assert [layer.inputs for layer in profile.layers[1:]] == [
+        layer.outputs for layer in profile.layers[:-1]
+    ]
+    assert profile.results == profile.layers[-1].outputs
+
+
+def test_tied_weights_are_one_variable_and_one_colour() -> None:
+    ids = (torch.zeros(2, 5, dtype=torch.long),)
+    profile = sp.profile_model(models.Tied(), ids)
+    assert [bool(layer.variables) for layer in profile.layers] == [True, False, True]
+    assert held(profile, "parameters") == 4 * (20 * 8 + 8 * 8 + 8)
+    graph = sp.GraphPartition.from_profile(profile, sp.Cluster.uniform(2), training=True)
+    assert graph.colour.tolist() == [0, -1, 0]
+    chain = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2))
+    assert [(span.first, span.last) for span in chain.variables] == [(0, 2)]
+
+
+def test_nested_inputs_by_keyword_and_a_layer_that_runs_twice() -> None:
+    given = ({"x": torch.randn(4, 8), "other": torch.ones(3)},)
+    profile = sp.profile_model(models.Nested(), given, {"scale": torch.tensor(2.0)})
+    assert names(profile) == ["first", "first (2)", "second"]
+    assert profile.layers[0].variables == profile.layers[1].variables
+    assert len(profile.results or ()) == 3
+
+
+def test_modules_without_weights_are_counted_too() -> None:
+    with torch.device("meta"):
+        module, tokens = models.encoder(layers=8, width=512), torch.randn(1, 128, 512)
+    profile = sp.profile_model(module, (tokens,))
+    assert held(profile, "parameters") == 4 * sum(p.numel() for p in module.parameters())
+    with pytest.raises(InputError, match="module: is on the device `meta`; count it"):
+        sp.profile_model(module, (tokens,), measure=True)
+
+
+def test_layers_are_measured_by_themselves_and_equal_ones_once(tmp_path: Path) -> None:
+    module = models.ResNet(blocks=3)
+    counted = sp.profile_model(module, IMAGE, depth=2)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    found = sp.profile_model(module, IMAGE, depth=2, measure=True, repeats=2, cache=tmp_path)
+    assert names(found) == names(counted)
+    assert all(layer.forward > 0 and layer.backward > 0 for layer in found.layers)
+    assert found.layers[1].stash > 4 * 2048  # inputs of two convolutions and of two norms
+    assert [layer.exclusive for layer in found.layers] == [
+        layer.exclusive for layer in counted.layers
+    ]
+    first, second = found.layers[1:3]
+    assert (first.forward, first.backward) == (second.forward, second.backward)
+    assert len(list(tmp_path.iterdir())) == 4  # stem, a block, one with the mean, head
+    after = module.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert module.stem.weight.grad is None
+    for path in tmp_path.iterdir():  # what is kept there is what is said next time
+        path.write_text(json.dumps({"forward": 7, "backward": 8, "stash": 9}))
+    again = sp.profile_model(module, IMAGE, depth=2, measure=True, repeats=2, cache=tmp_path)
+    assert {(one.forward, one.backward, one.stash) for one in again.layers} == {(7, 8, 9)}
+    next(tmp_path.iterdir()).write_text("{")
+    sp.profile_model(module, IMAGE, depth=2, measure=True, repeats=2, cache=tmp_path)
+
+
+def test_a_measured_profile_is_partitioned(capsys: pytest.CaptureFixture[str]) -> None:
+    profile = sp.profile_model(
+        models.encoder(), TOKENS, measure=True, repeats=1, depth=2, progress=True
+    )
+    chain = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2), training=True)
+    assert sp.solve(chain).status is sp.Status.OPTIMAL
+    assert "measur" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "words"),
+    [
+        (
+            lambda: torch.nn.Sequential(torch.nn.Linear(3, 3), models.Branches()),
+            (torch.randn(2, 3),),
+            "module 1: cannot be traced: .*data-dependent",
+        ),
+        (lambda: torch.nn.Linear(3, 3), (torch.randn(2, 4),), "module Linear: cannot be traced"),
+        (
+            lambda: torch.nn.Sequential(torch.nn.Linear(3, 3)),
+            (torch.randn(2, 3, device="meta"),),
+            "module 0: cannot be traced: .*same device",
+        ),
+        (lambda: torch.nn.Identity(), (torch.randn(2),), "module: runs no operators"),
+        (lambda: torch.nn.Linear(3, 3), torch.randn(2, 3), "sample_inputs: is no tuple"),
+    ],
+)
+def test_what_cannot_be_traced_is_told_with_the_layer(make: Any, inputs: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        sp.profile_model(make(), inputs)
+
+
+def test_nothing_is_measured_in_no_repeats() -> None:
+    with pytest.raises(InputError, match="repeats: 0 repeats"):
+        sp.profile_model(models.ResNet(), IMAGE, depth=1, measure=True, repeats=0)

@@ -1,0 +1,23 @@
+"""What needs a package that is not installed says so."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+import stagepack as sp
+from stagepack.errors import InputError
+
+
+def test_pytorch_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = importlib.util.find_spec
+
+    def find(name: str, package: str | None = None) -> object:
+        return None if name == "torch" else known(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+    with pytest.raises(
+        InputError, match=r"torch: this needs PyTorch; pip install 'stagepack\[torch\]'"
+    ):
+        sp.profile_model(object(), ())
