@@ -11,10 +11,10 @@ import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.heuristics.groups import lazy
 from stagepack.heuristics.groups.oracle import NONE
-from stagepack.instances.groups import LayerGrouping
+from stagepack.instances.groups import LayerGrouping, Weight
 from stagepack.solvers.cp_sat import CpSatEngine
 from tests.formulations.groups.definitions import Inner, least, modelled, tried
-from tests.instances.groups.networks import block, networks
+from tests.instances.groups.networks import block, conv, grouping, networks
 
 
 def prove(whole: LayerGrouping, inner: Inner) -> None:
@@ -47,6 +47,14 @@ def test_agrees_with_the_model_of_every_group(
 ) -> None:
     chip = replace(network.chip, memory=16 * units)
     prove(network.replace(chip=chip, standalone=standalone, order=order), modelled)
+
+
+def test_cuts_that_are_alike_are_proved_together() -> None:
+    """Along H and W: what is found of one holds for the other, which alone is open in the end."""
+    window = conv("a", "x", 6, 2, kernel=4, stride=(3, 3), dilation=(2, 2), padding=(1,) * 4)
+    few = replace(window, weights=(Weight(channels=6, values=4),))
+    whole = grouping([few], channels=6, max_slices=4, standalone="needed")
+    prove(whole.replace(chip=replace(whole.chip, memory=2048)), modelled)
 
 
 @pytest.fixture(scope="module")

@@ -144,8 +144,7 @@ class Joint:
                 return value < UNKNOWN
             if not self.progress.keep_going():
                 return True
-            for at in path:
-                self._known(at)
+            new = sum(map(self._known, path))
             least, best = self.choices.shortest(self.choices.high)
             if least < value:
                 self.progress.offer(self._plan(best), self._source)
@@ -156,9 +155,10 @@ class Joint:
             if self._turns % len(turns):
                 turns.reverse()
             at = next((at for at in map(self._most_open, turns) if at >= 0), -1)
-            if at < 0:
+            if at >= 0:
+                self._turn(at)
+            elif not new:  # what is alike may be known to take more than the path that met it
                 return True
-            self._turn(at)
 
     def _begin(self) -> None:
         """Get to know the groups of the best plan."""
