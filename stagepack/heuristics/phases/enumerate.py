@@ -36,6 +36,8 @@ KEPT = 2**22
 """Groups of all microbatches whose costs and policies are kept at a time."""
 FEW = 2**18
 """Layers of all groups together that take little time."""
+GLIMPSED, FEW_LABELS = 4, 24
+"""Pairs that are glanced at before all are searched, and labels followed at each layer then."""
 MANY_LABELS = 16 * MOST_LABELS
 """Labels at each layer beyond which a look takes too long."""
 
@@ -281,12 +283,37 @@ class Pairs:
             return
         self.progress.offer(solution, source)
 
+    def glimpse(self, source: str) -> None:
+        """Offer plans of the most promising pairs of which few policies are followed.
+
+        Soon done, and seldom far from the best: what is known then leaves out most of the rest.
+        """
+        known = self.inexact
+        rows: dict[tuple[int, bool], PolicyRows] = {}
+        for microbatch, io_tiles in self.ranked()[:GLIMPSED]:
+            if self._most[microbatch, io_tiles] > io_tiles:
+                continue
+            costs = self.costs(microbatch)
+            key = microbatch, self.instance.prefetch and io_tiles > 0
+            if key not in rows:
+                rows[key] = find_policies(
+                    costs, track=key[1], most=FEW_LABELS, keep_going=self.keep_going
+                )
+            table = OptionTable(costs, rows[key], io_tiles, keep_going=self.keep_going)
+            least = dp.rest(table, self.keep_going)
+            chosen = dp.search(table, least, self.upper, keep_going=self.keep_going)
+            if chosen is not None:
+                self.offer(assemble(table, chosen), source)
+        self.inexact = known  # of a glance nothing follows
+
     def run(self, source: str, *, patient: bool = True) -> None:
         """Search all pairs; the bound is raised as they are done.
 
         Where there were more policies than labels follow, all is done again with more labels, if
         `patient`.
         """
+        if self.instance.training and len(self.instance.policies) > 1:
+            self.glimpse(source)
         while True:
             self._once(source)
             done = self.progress.proved or self.none_fits

@@ -438,3 +438,16 @@ def test_rules_ask_while_they_choose_many_groups(monkeypatch: pytest.MonkeyPatch
 
     assert baselines.one_layer(group_options(SIX, 1, 0), going) is not None
     assert len(asked) == 3
+
+
+def test_a_glance_finds_a_good_plan_and_proves_nothing() -> None:
+    instance = sp.load("phases/gpt2-small")
+    progress: Progress[PhaseSolution] = Progress(instance.evaluate, instance.check)
+    pairs = Pairs(instance, progress)
+    before = dict(pairs.bounds)
+    pairs.glimpse("enumerate")
+    assert pairs.bounds == before
+    assert not pairs.inexact
+    assert progress.bound is None
+    assert progress.objective is not None
+    assert progress.objective <= 1.02 * 627_245_287  # the optimum; rules end 60 % above it
