@@ -87,10 +87,11 @@ def _of_change(change: Change) -> inspect.Parameter:
     )
 
 
-def _options() -> list[inspect.Parameter]:
+@functools.cache
+def _options() -> tuple[inspect.Parameter, ...]:
     """Return the options that say what a file does not, words of the vocabulary among them."""
     called = [*KINDS, *(known.family for known in KINDS.values())]
-    return [
+    return (
         _option(
             "kind",
             str,
@@ -127,7 +128,7 @@ def _options() -> list[inspect.Parameter]:
             parser=_bytes,
             rich_help_panel=INSTANCE,
         ),
-    ]
+    )
 
 
 def _written(parameter: inspect.Parameter) -> str:

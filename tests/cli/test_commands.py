@@ -255,10 +255,10 @@ def test_show_estimates_a_solution_against_measured_values(chain: Path, tmp_path
     document = json.loads(done.stdout)
     assert [row["compute"] for row in document["estimate"]["stages"]] == [6, 9]
     assert {row["figure"] for row in document["against"]} >= {"compute", "memory"}
-    for width in ("80", "120"):
-        text = run("show", chain, solution, "--measured", measured, env={"COLUMNS": width})
+    for width in (80, 120):
+        text = run("show", chain, solution, "--measured", measured, columns=width)
         assert text.returncode == 0, text.stderr
-        assert max(map(len, text.stdout.splitlines())) <= int(width)
+        assert max(map(len, text.stdout.splitlines())) <= width
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -273,7 +273,7 @@ def test_every_screen_fits_its_terminal(chain: Path, width: int, tmp_path: Path)
         ("solve", "--help"),
     ]
     for screen in screens:
-        done = run(*screen, env={"COLUMNS": str(width)})
+        done = run(*screen, columns=width)
         assert done.returncode == 0, done.stderr
         assert max(map(len, done.stdout.splitlines())) <= width, screen
 

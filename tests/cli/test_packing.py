@@ -27,11 +27,11 @@ def solution(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("width", ["80", "120"])
-def test_show(buffers: Path, solution: Path, width: str) -> None:
-    done = run("show", buffers, solution, env={"COLUMNS": width})
+@pytest.mark.parametrize("width", [80, 120])
+def test_show(buffers: Path, solution: Path, width: int) -> None:
+    done = run("show", buffers, solution, columns=width)
     assert done.returncode == 0, done.stderr
-    assert max(map(len, done.stdout.splitlines())) <= int(width)
+    assert max(map(len, done.stdout.splitlines())) <= width
     for words in ("Load bound", "12 bytes", "Unused at the peak", "b5", "[0, 21)"):
         assert words in done.stdout
 

@@ -29,7 +29,6 @@ from __future__ import annotations
 import numpy as np
 
 from stagepack.formulations.base import LARGEST_VALUE, Formulation
-from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
@@ -106,6 +105,8 @@ class WithinMemory(Formulation[PipelineSchedule, ScheduleSolution]):
 
     def decode(self, values: Array) -> ScheduleSolution:
         """Return the best schedule with the orders of values by variable index."""
+        from stagepack.heuristics.schedule.timing import Timing  # which loads the compiler
+
         timing = Timing(self.instance)
         turns = np.rint(np.asarray(values)).astype(np.int64)[[t.index for t in self.t]]
         start = timing.best(timing.order_of(turns))

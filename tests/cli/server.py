@@ -1,0 +1,69 @@
+"""A process that has loaded what commands load, and lets children of its own run them.
+
+``python -m tests.cli.server``: a line of stdin is a command, the answer is its exit code.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+
+LOADED = (
+    "jinja2",
+    "rich.live",
+    "stagepack.__main__",
+    "stagepack.cli",
+    "stagepack.instances.compiled",
+    "stagepack.instances.formats",
+    "stagepack.report.shown",
+    "stagepack.solve",
+    "typer.rich_utils",
+)
+
+
+def serve() -> None:
+    """Answer until stdin ends; every child leaves by an exception, as any run of a command does."""
+    for name in LOADED:
+        importlib.import_module(name)
+    gc.freeze()  # a child that looks for garbage would copy all pages
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            run(**json.loads(line))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def run(arguments: list[str], folder: str, variables: dict[str, str], out: str, err: str) -> None:
+    """Become the process that runs a command.
+
+    Parameters
+    ----------
+    arguments : list of str
+    folder : str
+        Where it runs.
+    variables : dict of str to str
+        Its environment.
+    out, err : str
+        Files of what it prints.
+    """
+    from stagepack.__main__ import main
+
+    for descriptor, path in enumerate((os.devnull, out, err)):
+        opened = os.open(path, os.O_RDWR | os.O_CREAT)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
+    sys.argv[1:] = arguments
+    main()
+
+
+if __name__ == "__main__":
+    serve()
