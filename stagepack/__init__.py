@@ -75,6 +75,11 @@ if TYPE_CHECKING:
     from stagepack.instances.schedule import PipelineSchedule as PipelineSchedule
     from stagepack.instances.schedule import ScheduleSolution as ScheduleSolution
     from stagepack.instances.violation import Violation as Violation
+    from stagepack.integrations.pytorch import build_stages as build_stages
+    from stagepack.integrations.pytorch import (
+        compile_partitioned_model as compile_partitioned_model,
+    )
+    from stagepack.integrations.pytorch import pipe_model as pipe_model
     from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.report.plot import plot as plot
     from stagepack.result import Result as Result
@@ -112,7 +117,12 @@ _NAMES = {
     ),
     "stagepack.contracts": ("Instance", "Solution"),
     "stagepack.instances.violation": ("Violation",),
-    "stagepack.integrations.pytorch": ("profile_model",),
+    "stagepack.integrations.pytorch": (
+        "build_stages",
+        "compile_partitioned_model",
+        "pipe_model",
+        "profile_model",
+    ),
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),

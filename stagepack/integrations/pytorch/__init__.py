@@ -8,10 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagepack.errors import InputError
-from stagepack.instances.profile import ModelProfile
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.result import Result
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from stagepack.integrations.pytorch.stages import Stages
+
+Plan = PipelineSolution | Result[PipelineSolution] | Sequence[int]
+"""Stages of the layers of a profile: a solution, or where they begin, and their number."""
 
 
 def require_torch() -> None:
@@ -98,3 +105,131 @@ def profile_model(
         return profile
     bench = Bench(repeats, None if cache is None else Path(cache), progress)
     return measured(traced, profile, bench)
+
+
+def build_stages(
+    module: nn.Module,
+    plan: Plan,
+    sample_inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    depth: int | None = None,
+    basic_blocks: Sequence[type] = (),
+) -> Stages:
+    """Return a module in stages that run, together like the module, forward and backward.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    plan : PipelineSolution, Result or sequence of int
+        Of a chain of the layers that :func:`profile_model` finds with the same arguments.
+    sample_inputs, kwargs, depth, basic_blocks
+        As there.
+
+    Returns
+    -------
+    Stages
+        A row of modules, which hold the parameters and buffers of `module` by their own names;
+        calling it runs one after the other.
+
+    Raises
+    ------
+    InputError
+        As :func:`profile_model`; for stages of other layers; for a parameter of several stages.
+    """
+    require_torch()
+    from stagepack.integrations.pytorch.stages import staged
+    from stagepack.integrations.pytorch.tracing import trace
+
+    traced = trace(module, sample_inputs, kwargs or {}, depth, basic_blocks)
+    return staged(traced, _boundaries(plan))
+
+
+def _boundaries(plan: Plan) -> Sequence[int]:
+    """Return where the stages of a plan begin, and the number of layers.
+
+    Raises
+    ------
+    InputError
+        For a result without a solution.
+    """
+    solution = plan.solution if isinstance(plan, Result) else plan
+    if solution is None:
+        raise InputError("holds no solution", field="plan", remedy="solve it for longer")
+    return solution.boundaries if isinstance(solution, PipelineSolution) else solution
+
+
+def pipe_model(
+    module: nn.Module,
+    sample_inputs: Sequence[Any],
+    n_stages: int,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    cluster: Cluster | None = None,
+    output_file: str | Path | None = None,
+    time_limit: float = 10,
+    depth: int | None = None,
+    basic_blocks: Sequence[type] = (),
+    **profile: Any,
+) -> tuple[Stages, Result[PipelineSolution]]:
+    """Profile a module, cut it where its stages balance, and return them with the result.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    sample_inputs, kwargs, depth, basic_blocks, **profile
+        As for :func:`profile_model`.
+    n_stages : int
+    cluster : Cluster, optional
+        Of as many devices; without it these are alike, without limits, and exchange for nothing.
+    output_file : path, optional
+        Where the stages are written as Python: see :func:`compile_partitioned_model`.
+    time_limit : float
+        Seconds to look for stages.
+
+    Raises
+    ------
+    InputError
+        As :func:`profile_model` and :func:`build_stages`; where no stages fit.
+    """
+    require_torch()
+    from stagepack.solve import solve
+
+    cut: dict[str, Any] = {"depth": depth, "basic_blocks": basic_blocks}
+    found = profile_model(module, sample_inputs, kwargs, **cut, **profile)
+    chain = PipelinePartition.from_profile(found, cluster or Cluster.uniform(n_stages))
+    result = solve(chain, time_limit=time_limit)
+    if result.solution is None:
+        raise InputError(
+            f"{n_stages} stages: {result.reason or 'none found'}",
+            field="n_stages",
+            remedy="give fewer stages, larger devices or more time",
+        )
+    stages = build_stages(module, result, sample_inputs, kwargs, **cut)
+    if output_file is not None:
+        compile_partitioned_model(stages, output_file, type(module).__name__)
+    return stages, result
+
+
+def compile_partitioned_model(
+    stages: Stages, output_file: str | Path, name: str = "a model"
+) -> None:
+    """Write stages as one file of Python, which needs PyTorch alone.
+
+    Its ``create_pipeline_configuration(model)`` returns them with the parameters of a model.
+
+    Parameters
+    ----------
+    stages : Stages
+    output_file : path
+    name : str
+        Of the model, for people.
+
+    Raises
+    ------
+    InputError
+        For a constant of too many values, or a file that cannot be written.
+    """
+    from stagepack.integrations.pytorch.writing import write
+
+    write(stages, name, Path(output_file))

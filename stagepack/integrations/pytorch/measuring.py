@@ -142,7 +142,7 @@ def _measure(traced: Traced, layer: Layer, repeats: int) -> Figures:
     InputError
         Where it does not run by itself.
     """
-    module, _ = extracted(traced, [layer])
+    module = extracted(traced, [layer], layer.inputs, layer.outputs)
     own = [_drawn(node) for node in layer.inputs]
     before = [(buffer, buffer.clone()) for buffer in module.buffers()]
     try:

@@ -83,6 +83,11 @@ class Traced:
         return self._names.get(id(self.held(node)), str(node.target))
 
     @cached_property
+    def persistent(self) -> frozenset[str]:
+        """Names of what is part of the module's state."""
+        return frozenset(self.module.state_dict())
+
+    @cached_property
     def _names(self) -> dict[int, str]:
         return {id(parameter): name for name, parameter in self.graph.named_parameters()}
 
@@ -241,7 +246,8 @@ def _layer_of(
     `parents` are the modules that call others.
     """
     for level, (call, path, kind) in enumerate(stack):
-        if level and (kind in blocks or level == depth or path not in parents):
+        deep = depth is not None and path.count(".") + 1 >= depth
+        if level and (kind in blocks or deep or path not in parents):
             return call, path
     return "", FIRST
 
@@ -261,31 +267,53 @@ def _layers(runs: Sequence[tuple[str, list[fx.Node]]]) -> Iterator[Layer]:
         )
 
 
-def extracted(traced: Traced, layers: Sequence[Layer]) -> tuple[fx.GraphModule, Layer]:
-    """Return layers that follow one another as a module of their own, and as one layer.
+def extracted(
+    traced: Traced,
+    layers: Sequence[Layer],
+    inputs: Sequence[fx.Node],
+    outputs: Sequence[fx.Node],
+) -> fx.GraphModule:
+    """Return layers that follow one another as a module of their own.
 
-    Its inputs and outputs are those of that layer, in its order; parameters and buffers are those
-    of the traced module, by their own names.
+    It takes and returns rows of tensors; parameters and buffers are those of the traced module, by
+    their own names.
+
+    Parameters
+    ----------
+    traced : Traced
+    layers : sequence of Layer
+    inputs, outputs : sequence of fx.Node
+        What crosses into and out of them; what it takes it may hand on.
     """
-    nodes = [node for layer in layers for node in layer.nodes]
-    (whole,) = _layers([(layers[0].name, nodes)])
-    made = fx.Graph()
+    made, root = fx.Graph(), nn.Module()
     copies: dict[fx.Node, fx.Node] = {}
-    for node in whole.inputs:
+    for node in inputs:
         copies[node] = made.placeholder(node.name)
         copies[node].meta = dict(node.meta)
-    root = nn.Module()
-    for node in whole.held:
-        _hold(root, str(node.target), traced.held(node))
-        copies[node] = made.get_attr(str(node.target))
-    for node in nodes:
-        copies[node] = made.node_copy(node, copies.__getitem__)
-    made.output(tuple(copies[node] for node in whole.outputs))
-    return fx.GraphModule(root, made), whole
+    held = [node for layer in layers for node in layer.held]
+    held += [node for node in outputs if node.op == "get_attr"]
+    for node in dict.fromkeys(held):
+        name = str(node.target)
+        hold(root, name, traced.held(node), name in traced.persistent)
+        copies[node] = made.get_attr(name)
+    for layer in layers:
+        for node in layer.nodes:
+            copies[node] = made.node_copy(node, copies.__getitem__)
+    made.output(tuple(copies[node] for node in outputs))
+    return fx.GraphModule(root, made)
 
 
-def _hold(root: nn.Module, path: str, value: Any) -> None:
-    """Give a module a parameter, buffer or module at a path."""
+def hold(root: nn.Module, path: str, value: Any, persistent: bool) -> None:
+    """Give a module a parameter, buffer or module at a path.
+
+    Parameters
+    ----------
+    root : nn.Module
+    path : str
+    value : Parameter, Tensor or Module
+    persistent : bool
+        Whether a buffer is part of the state.
+    """
     *parts, last = path.split(".")
     owner = root
     for part in parts:
@@ -294,7 +322,7 @@ def _hold(root: nn.Module, path: str, value: Any) -> None:
         owner = getattr(owner, part)
     if isinstance(value, nn.Parameter):
         owner.register_parameter(last, value)
-    elif isinstance(value, torch.Tensor):
-        owner.register_buffer(last, value)
-    else:
+    elif not isinstance(value, torch.Tensor):
         setattr(owner, last, value)
+    elif last not in owner._buffers:
+        owner.register_buffer(last, value, persistent=persistent)

@@ -61,6 +61,9 @@ def test_layers_are_as_large_as_is_asked_for() -> None:
     whole = ["stem", "blocks.0", "blocks.1", "head"]
     assert names(sp.profile_model(module, IMAGE, depth=2)) == whole
     assert names(sp.profile_model(module, IMAGE, basic_blocks=[models.Block])) == whole
+    encoder = models.encoder(layers=2)  # a list of modules is no module that runs
+    for depth in (1, 2):
+        assert names(sp.profile_model(encoder, TOKENS, depth=depth)) == ["layers.0", "layers.1"]
     with pytest.raises(InputError, match="depth: 0 levels"):
         sp.profile_model(module, IMAGE, depth=0)
 

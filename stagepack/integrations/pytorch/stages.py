@@ -1,0 +1,195 @@
+"""The stages of a partition as modules that run, one after the other or each on its own device.
+
+Every stage reads what crosses the cut before it and returns what crosses the cut behind it, also
+what it only hands on; the first one reads the inputs, the last one returns the results.  Stages
+hold the parameters and buffers of the module itself, by their own names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from stagepack.errors import InputError
+from stagepack.integrations.pytorch.tracing import Layer, Traced, extracted, hold
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where among what the last stage returns a part of the result is."""
+
+    at: int
+
+
+@dataclass(frozen=True)
+class Stages(Sequence[fx.GraphModule]):
+    """A module in stages.
+
+    Attributes
+    ----------
+    modules : tuple of fx.GraphModule
+        Each takes and returns a flat row of tensors.
+    layers : tuple of tuple of str
+        Names of the layers of each stage.
+    inputs : tuple of str
+        Names of the inputs, flat.
+    constants : mapping of str to Tensor
+        What stages hold beside parameters and buffers, by name.
+    """
+
+    modules: tuple[fx.GraphModule, ...]
+    layers: tuple[tuple[str, ...], ...]
+    inputs: tuple[str, ...]
+    constants: Mapping[str, torch.Tensor]
+    _given: Any
+    _built: Any
+    _leaves: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.modules)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.modules[at]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run all stages, one after the other; returns what the module does."""
+        row: Any = self.flat(args, kwargs)
+        for module in self.modules:
+            row = module(*row)
+        return self.result(row)
+
+    def flat(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return inputs as the first stage takes them.
+
+        Raises
+        ------
+        InputError
+            Where they are not built as the sample was.
+        """
+        leaves, built = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        if built != self._given:
+            raise InputError(
+                "are not built as those of the sample", field="inputs", remedy="give as many, alike"
+            )
+        return tuple(leaves)
+
+    def result(self, row: Sequence[Any]) -> Any:
+        """Return what the last stage returns as the module does."""
+        leaves = [row[leaf.at] if isinstance(leaf, _Place) else leaf for leaf in self._leaves]
+        return pytree.tree_unflatten(leaves, self._built)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return parameters and buffers of all stages, by their names in the module."""
+        return {name: value for stage in self.modules for name, value in stage.state_dict().items()}
+
+
+def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:
+    """Return the layers of a module in stages.
+
+    Parameters
+    ----------
+    traced : Traced
+    boundaries : sequence of int
+        0, the layers at which further stages begin, and the number of layers.
+
+    Raises
+    ------
+    InputError
+        For boundaries that do not rise from 0 to the number of layers; for a parameter of several
+        stages, by name.
+    """
+    n, cuts = len(traced.layers), list(boundaries)
+    if len(cuts) < 2 or (cuts[0], cuts[-1]) != (0, n) or any(a >= b for a, b in pairwise(cuts)):
+        raise InputError(
+            f"{cuts} are no stages of {n} layers",
+            field="boundaries",
+            remedy=f"rise from 0 to {n}",
+        )
+    parts = [traced.layers[a:b] for a, b in pairwise(cuts)]
+    homes = _homes(traced, parts)
+    crossing = _crossing(traced, parts)
+    modules = []
+    for at, (part, (given, left)) in enumerate(zip(parts, pairwise(crossing), strict=True)):
+        made = extracted(traced, part, given, left)
+        for name, value in homes[at].items():
+            hold(made, name, value, name in traced.persistent)
+        modules.append(made)
+    built = traced.graph.graph._codegen.pytree_info
+    (output,) = (node for node in traced.graph.graph.nodes if node.op == "output")
+    place = {node: _Place(at) for at, node in enumerate(traced.results)}
+    return Stages(
+        modules=tuple(modules),
+        layers=tuple(tuple(layer.name for layer in part) for part in parts),
+        inputs=tuple(str(node.name) for node in traced.inputs),
+        constants=_constants(traced, homes),
+        _given=built.in_spec,
+        _built=built.out_spec,
+        _leaves=tuple(place.get(leaf, leaf) for leaf in output.args[0]),
+    )
+
+
+def _crossing(traced: Traced, parts: Sequence[Sequence[Layer]]) -> list[tuple[fx.Node, ...]]:
+    """Return what crosses each cut: inputs, what is used later, results."""
+    stage = {node: at for at, part in enumerate(parts) for one in part for node in one.nodes}
+    born = {**dict.fromkeys(traced.inputs, 0), **stage}
+    last = dict(born)
+    for node in stage:
+        for source in node.all_input_nodes:
+            if source in last:
+                last[source] = max(last[source], stage[node])
+    for node in traced.results:
+        if node in last:
+            last[node] = len(parts)
+    between = [
+        tuple(node for node in born if born[node] < cut <= last[node])
+        for cut in range(1, len(parts))
+    ]
+    return [traced.inputs, *between, traced.results]
+
+
+def _constants(
+    traced: Traced, homes: Sequence[Mapping[str, torch.Tensor]]
+) -> dict[str, torch.Tensor]:
+    """Return the tensors that layers hold and that are no parameters or buffers of the module."""
+    known = {name for home in homes for name in home}
+    held = {str(node.target): traced.held(node) for one in traced.layers for node in one.held}
+    return {
+        name: value
+        for name, value in held.items()
+        if name not in known and isinstance(value, torch.Tensor)
+    }
+
+
+def _homes(traced: Traced, parts: Sequence[Sequence[Layer]]) -> list[dict[str, torch.Tensor]]:
+    """Return the parameters and buffers of each stage by all their names; unused ones in the first.
+
+    Raises
+    ------
+    InputError
+        For a parameter of several stages, by name.
+    """
+    first: dict[int, tuple[int, str]] = {}
+    for at, part in enumerate(parts):
+        for layer in part:
+            for node in layer.held:
+                stage, user = first.setdefault(id(traced.held(node)), (at, layer.name))
+                if stage != at and isinstance(traced.held(node), torch.nn.Parameter):
+                    raise InputError(
+                        f"{traced.identity(node)!r} is used by {user!r} of stage {stage} and by "
+                        f"{layer.name!r} of stage {at}",
+                        field="boundaries",
+                        remedy="keep these layers in one stage",
+                    )
+    homes: list[dict[str, torch.Tensor]] = [{} for _ in parts]
+    module = traced.module
+    named = (*module.named_parameters(remove_duplicate=False),
+             *module.named_buffers(remove_duplicate=False))  # fmt: skip
+    for name, value in named:
+        homes[first.get(id(value), (0, ""))[0]][name] = value
+    return homes

@@ -1,0 +1,132 @@
+"""Stages of PyTorch modules: the same results, gradients and names; written as Python."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.errors import InputError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+models = importlib.import_module("tests.integrations.pytorch.models")
+
+NESTED = ({"x": torch.randn(4, 8), "other": torch.ones(3)},)
+CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "residual": (lambda: models.ResNet(blocks=3), (torch.randn(2, 3, 8, 8),), {}),
+    "encoder": (lambda: models.encoder(layers=2), (torch.randn(2, 10, 32),), {}),
+    "nested": (models.Nested, NESTED, {"scale": torch.tensor(2.0)}),
+}
+
+
+def flat(value: Any) -> list[Any]:
+    return list(torch.utils._pytree.tree_leaves(value))
+
+
+def slopes(module: Any, results: Any) -> dict[str, Any]:
+    """Return the gradients of all parameters for the sum of squares of all results."""
+    module.zero_grad()
+    sum((one**2).sum() for one in flat(results) if one.requires_grad).backward()
+    return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("n", [2, 4])
+def test_stages_together_are_the_module(name: str, n: int) -> None:
+    make, inputs, kwargs = CASES[name]
+    torch.manual_seed(0)
+    module = make()
+    layers = len(sp.profile_model(module, inputs, kwargs).layers)
+    if name == "nested":  # its first layer runs twice, and so does not part
+        n, cuts = 2, [0, 2, 3]
+    else:
+        cuts = [layers * at // n for at in range(n + 1)]
+    stages = sp.build_stages(module, cuts, inputs, kwargs)
+    assert len(stages) == n
+    state = {key: value.clone() for key, value in module.state_dict().items()}
+    expected = module(*inputs, **kwargs)
+    gradients = slopes(module, expected)
+    moved = {key: value.clone() for key, value in module.state_dict().items()}
+    module.load_state_dict(state)
+    found = stages(*inputs, **kwargs)
+    assert torch.utils._pytree.tree_structure(found) == torch.utils._pytree.tree_structure(expected)
+    for ours, theirs in zip(flat(found), flat(expected), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    again = slopes(module, found)
+    assert again.keys() == gradients.keys()
+    for key, value in gradients.items():
+        torch.testing.assert_close(again[key], value)
+    for key, value in module.state_dict().items():  # means of norms move, too
+        torch.testing.assert_close(value, moved[key])
+
+
+@pytest.mark.parametrize("make", [models.Tied, lambda: models.ResNet(blocks=2)])
+def test_the_state_goes_there_and_back(make: Any) -> None:
+    module = make()
+    tied = isinstance(module, models.Tied)
+    inputs = (torch.zeros(2, 5, dtype=torch.long),) if tied else (torch.randn(2, 3, 8, 8),)
+    cuts = [0, 3] if tied else [0, 4, 10]
+    stages = sp.build_stages(module, cuts, inputs)
+    state = stages.state_dict()
+    assert state.keys() == module.state_dict().keys()
+    other = make()
+    other.load_state_dict(state)
+    if not tied:
+        assert not set(stages[0].state_dict()) & set(stages[1].state_dict())
+    fresh = {key: torch.zeros_like(value) for key, value in module.state_dict().items()}
+    for stage in stages:
+        stage.load_state_dict({key: fresh[key] for key in stage.state_dict()})
+    assert all(not value.any() for value in module.state_dict().values())
+
+
+def test_shared_parameters_stay_in_one_stage() -> None:
+    ids = (torch.zeros(2, 5, dtype=torch.long),)
+    with pytest.raises(
+        InputError, match=r"'embed\.weight' is used by 'embed' of stage 0 and by 'head' of stage 1"
+    ):
+        sp.build_stages(models.Tied(), [0, 2, 3], ids)
+    with pytest.raises(InputError, match=r"'first\.\w+' is used by 'first' of stage 0"):
+        sp.build_stages(models.Nested(), [0, 1, 3], NESTED, {"scale": torch.tensor(2.0)})
+
+
+@pytest.mark.parametrize("cuts", [[], [0], [0, 3], [0, 2, 2, 10], [1, 10], [0, 11]])
+def test_what_are_no_stages_is_refused(cuts: list[int]) -> None:
+    with pytest.raises(InputError, match="are no stages of 10 layers"):
+        sp.build_stages(models.ResNet(blocks=2), cuts, (torch.randn(2, 3, 8, 8),))
+
+
+def test_inputs_must_be_built_like_the_sample() -> None:
+    x = torch.randn(2, 3, 8, 8)
+    stages = sp.build_stages(models.ResNet(blocks=2), [0, 10], (x,))
+    with pytest.raises(InputError, match="inputs: are not built as those of the sample"):
+        stages(x, x)
+
+
+def test_a_module_is_piped_from_end_to_end(tmp_path: Path) -> None:
+    module, inputs = models.ResNet(blocks=3).eval(), (torch.randn(2, 3, 8, 8),)
+    path = tmp_path / "staged.py"
+    stages, result = sp.pipe_model(module, inputs, 3, output_file=path)
+    assert result.status is sp.Status.OPTIMAL
+    assert sum(map(len, stages.layers)) == 14
+    torch.testing.assert_close(stages(*inputs), module(*inputs))
+    spec = importlib.util.spec_from_file_location("staged", path)
+    assert spec is not None
+    assert spec.loader is not None
+    written = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(written)
+    plan = written.create_pipeline_configuration(module)
+    assert plan["model inputs"] == ["x"]
+    row: Any = inputs
+    for part in plan["stages"]:
+        assert len(row) == len(part["inputs"])
+        row = part["model"](*row)
+        assert len(row) == len(part["outputs"])
+    torch.testing.assert_close(row[0], module(*inputs))
+    own = {name for part in plan["stages"] for name in part["model"].state_dict()}
+    assert own == set(module.state_dict())
+    with pytest.raises(InputError, match="20 devices for 14 layers"):
+        sp.pipe_model(module, inputs, 20)
