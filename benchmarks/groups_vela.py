@@ -57,13 +57,40 @@ ARENA = ("--accelerator-config", "ethos-u65-512", "--system-config", "Ethos_U65_
          "--arena-cache-size")  # fmt: skip
 
 
+class Cascade(NamedTuple):
+    """Operators that hand rows on, from one to another, both included, and bytes for them."""
+
+    first: int
+    last: int
+    size: int
+
+
 class Vela(NamedTuple):
     """What Vela says of a network: bytes on chip, read and written off chip, its cascades."""
 
     memory: int
     read: int
     written: int
-    cascades: int
+    cascades: tuple[Cascade, ...]
+
+    def told(self) -> str:
+        """Return how many cascades there are, of how many operators, bytes of the largest."""
+        inside = sum(one.last - one.first + 1 for one in self.cascades)
+        most = max((one.size for one in self.cascades), default=0)
+        return f"{len(self.cascades):>10}{inside:>7}{most:>11,}"
+
+
+HEADS = f"{'cascades':>10}{'of ops':>7}{'largest':>11}"
+
+
+def cascades(schedule: str) -> tuple[Cascade, ...]:
+    r"""Return the cascades of what ``--verbose-schedule`` prints.
+
+    >>> cascades("Cascades:\n  2: 0 -> 2, size: 430112\n")
+    (Cascade(first=0, last=2, size=430112),)
+    """
+    found = re.findall(r"^\s+\d+: (\d+) -> (\d+), size: (\d+)", schedule, re.MULTILINE)
+    return tuple(Cascade(*map(int, figures)) for figures in found)
 
 
 class Compiler:
@@ -98,7 +125,7 @@ class Compiler:
             memory=round(1024 * float(last["sram_memory_used"])),
             read=sum(int(last[f"{where}_feature_map_read_bytes"]) for where in off),
             written=sum(int(last[f"{where}_feature_map_write_bytes"]) for where in off),
-            cascades=len(re.findall(r"^\s+\d+: \d+ -> \d+, size", run.stdout, re.MULTILINE)),
+            cascades=cascades(run.stdout),
         )
 
 
@@ -132,7 +159,7 @@ def wake_words(models: str) -> list[Path]:
 
 def networks(vela: Compiler, folder: Path, names: Sequence[str]) -> None:
     """Print the least memory, and the traffic in less, of networks of the catalog."""
-    print(f"\n{'all activations on chip':<26}{'Vela bytes':>12}{'cascades':>10}{'one group':>12}  ")
+    print(f"\n{'all activations on chip':<26}{'Vela bytes':>12}{HEADS}{'one group':>12}  ")
     written: list[tuple[LayerGrouping, Path, int]] = []
     for name in names:
         instance, path = sp.load(f"groups/{name}"), folder / f"{name}.tflite"
@@ -144,11 +171,11 @@ def networks(vela: Compiler, folder: Path, names: Sequence[str]) -> None:
             continue
         own, status = least(instance)
         said = vela(path, *SIZE)
-        theirs = f"{'-':>22}" if isinstance(said, str) else f"{said.memory:>12,}{said.cascades:>10}"
+        theirs = f"{'-':>40}" if isinstance(said, str) else f"{said.memory:>12,}{said.told()}"
         print(f"{name:<26}{theirs}{own:>12,}  {status}"
               + (f"  Vela: {said}" if isinstance(said, str) else ""), flush=True)  # fmt: skip
         written.append((instance, path, own))
-    print(f"\n{'traffic of':<16}{'memory':>11}{'Vela reads':>13}{'writes':>12}{'cascades':>10}"
+    print(f"\n{'traffic of':<16}{'memory':>11}{'Vela reads':>13}{'writes':>12}{HEADS}"
           f"{'ours read':>13}{'writes':>12}{'groups':>8}{'again':>8}  status")  # fmt: skip
     for instance, path, own in written:
         for share in SHARES:
@@ -156,8 +183,8 @@ def networks(vela: Compiler, folder: Path, names: Sequence[str]) -> None:
             small = traffic(instance, memory)
             said = vela(path, *ARENA, str(memory))
             line = f"{path.stem:<16}{memory:>11,}"
-            line += (f"{said[:45]:>47}" if isinstance(said, str) else
-                     f"{said.read:>13,}{said.written:>12,}{said.cascades:>10}")  # fmt: skip
+            line += (f"{said[:51]:>53}" if isinstance(said, str) else
+                     f"{said.read:>13,}{said.written:>12,}{said.told()}")  # fmt: skip
             result = sp.solve(small, "dp", time_limit=60)
             if isinstance(result.solution, GroupingSolution):
                 stored = stores(instance, result.solution)
@@ -227,6 +254,8 @@ def wake_word(vela: Compiler, path: Path) -> None:
     )
     result = sp.solve(buffers, time_limit=60)
     said = vela(path, *SIZE)
-    theirs = said if isinstance(said, str) else f"{said.memory:,} bytes, {said.cascades} cascades"
+    theirs = (
+        said if isinstance(said, str) else f"{said.memory:,} bytes, {len(said.cascades)} cascades"
+    )
     print(f"{path.stem:<26}Vela {theirs}; {len(sizes)} tensors as written: {result.objective:,} "
           f"bytes, {result.status}", flush=True)  # fmt: skip

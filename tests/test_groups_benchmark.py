@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
-from benchmarks.groups_vela import again, peers, stores, traffic
+from benchmarks.groups_vela import Cascade, Vela, again, cascades, peers, stores, traffic
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
 
 
@@ -37,6 +37,14 @@ def test_halos_are_computed_again() -> None:
     # Of two slices each computes one row of the first convolution for its neighbour.
     halves = GroupingSolution((0, 3), ((1, 1, 2, 1),))
     assert again(instance, halves) == pytest.approx(macs[0] * 2 / 8 / sum(macs))
+
+
+def test_what_vela_says_of_its_cascades() -> None:
+    said = (
+        "\tCascades:\n\t\t2: 0 -> 2, size: 430112\n\t\t9: 8 -> 9, size: 428784\n\nNetwork summary"
+    )
+    assert cascades(said) == (Cascade(0, 2, 430_112), Cascade(8, 9, 428_784))
+    assert Vela(435_600, 0, 0, cascades(said)).told().split() == ["2", "5", "430,112"]
 
 
 def test_without_vela_the_reason_is_told(capsys: pytest.CaptureFixture[str]) -> None:

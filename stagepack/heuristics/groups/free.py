@@ -9,8 +9,11 @@ import numpy as np
 
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.groups import free_kernels as kernels
-from stagepack.heuristics.groups.oracle import NONE, STEP, STEPS, Oracle, tiny
+from stagepack.heuristics.groups.oracle import NONE, STEPS, Oracle, tiny
 from stagepack.instances.profile import Array
+
+STEP = 4e-9
+"""Seconds of an elementary step of the kernel."""
 
 
 class FreeOracle(Oracle):

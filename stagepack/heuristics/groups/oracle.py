@@ -43,7 +43,7 @@ ASKED = 1000
 """Cuts between two questions whether to go on."""
 STEPS = 2_000_000
 """Elementary steps of kernels between two questions whether to go on,"""
-STEP = 7e-9
+STEP = 2.5e-9
 """and the seconds of one."""
 
 Members = range | tuple[int, ...]
