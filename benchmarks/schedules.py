@@ -1,6 +1,7 @@
 """Pipeline schedules: what every rule loses against the optimum.
 
-    python -m benchmarks.schedules [--quick] [--limit 20] [--csv FILE] [--only table,cases,cp-sat]
+    python -m benchmarks.schedules [--quick] [--limit 20] [--csv FILE]
+                                   [--only table,torch,cases,cp-sat]
 
 table   p in 2, 4, 8, 16 devices, m in p, 2p, 4p, 8p microbatches, uniform durations (f = b = w) and
         random ones in 10..120; F takes two units of memory of which B and W release one each, and
@@ -8,6 +9,10 @@ table   p in 2, 4, 8, 16 devices, m in p, 2p, 4p, 8p microbatches, uniform durat
         `line` has one stage a device; `rounds` and `V` have the same work with every stage cut
         into two, dealt out in two rounds or folded into a V, with units of memory half as large
         and the same limit in bytes
+torch   the rules of `torch.distributed.pipelining` against `auto` within the memory of each: stages
+        as those of GPTs, the first a little longer and the last more so, all a few percent apart,
+        on p in 4, 8, 16, 32 devices with v in 1, 2, 4 stages each, m in p, 2p microbatches, latency
+        of 0 and 4 percent of a device's F; objective makespan
 cases   the hard cases of the authors of zero-bubble schedules, against the best values known
 cp-sat  `cp-sat` alone, with nothing to start from, on non-uniform instances
 
@@ -34,7 +39,8 @@ from rich.console import Console
 from rich.table import Table
 
 import stagepack as sp
-from stagepack.heuristics.schedule.rules import RULES
+from stagepack.heuristics.schedule.rules import RULES, apply
+from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.catalog import BEST_KNOWN
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.result import Result, Status
@@ -156,11 +162,83 @@ def show(console: Console, title: str, found: list[dict[str, Any]]) -> None:
     table = Table(title=title, title_justify="left")
     for name in found[0]:
         table.add_column(
-            name, justify="left" if name in ("times", "layout", "instance") else "right"
+            name, justify="left" if name in ("times", "layout", "instance", "rule") else "right"
         )
     for entry in found:
         table.add_row(*(str(value) for value in entry.values()))
     console.print(table)
+
+
+TORCH = {
+    "gpipe": (1,),
+    "1f1b": (1,),
+    "interleaved-1f1b": (2, 4),
+    "looped-bfs": (2, 4),
+    "interleaved-zero-bubble": (2, 4),
+    "zb-v": (2,),
+    "dualpipe-v": (2,),
+}
+"""The rules of PyTorch, and stages of a device that they are tried with."""
+
+
+def gpt(p: int, v: int, m: int, latency: int, *, vee: bool, split: bool) -> PipelineSchedule:
+    """Return v stages on each of p devices, as of a GPT; latency in percent of 1000 cycles."""
+    forward = np.full(p * v, 1000 / v)
+    forward[0] += 80
+    forward[-1] += 350
+    forward = (forward * np.random.default_rng([p, v]).uniform(0.98, 1.02, p * v)).astype(int)
+    backward, weight = (forward * 1.05).astype(int), (forward * 0.85).astype(int)
+    line = list(range(p))
+    return PipelineSchedule.from_arrays(
+        forward,
+        backward if split else backward + weight,
+        weight if split else None,
+        microbatches=m,
+        devices=line + line[::-1] if vee else line * v,
+        latency=10 * latency,
+        memory_forward=2,
+        memory_backward=-1 if split else -2,
+        memory_weight=-1 if split else 0,
+        name=f"GPT p={p} v={v} m={m}",
+    )
+
+
+def against_torch(quick: bool, limit: float) -> list[dict[str, Any]]:
+    """Return what `auto` makes of the memory that each rule of PyTorch takes."""
+    found = []
+    stages = (4, 8, 16, 32)[: 1 if quick else None]
+    for (name, chunks), p, factor, latency in itertools.product(
+        TORCH.items(), stages, (1, 2), (0, 4)
+    ):
+        for v in chunks:
+            split = "zero" in name or name in ("zb-v", "dualpipe-v")
+            free = gpt(p, v, factor * p, latency, vee=name.endswith("-v"), split=split)
+            solution, _ = apply(RULES[name], free)
+            if solution is None:
+                continue
+            timing = Timing(free)
+            peaks = timing.peaks(timing.order_of(solution.start))
+            result = solved(free.replace(limit=peaks), "auto", limit)
+            rule = int(free.evaluate(solution))
+            assert result.objective is not None
+            assert result.objective <= rule
+            found.append(
+                {
+                    "rule": name,
+                    "p": p,
+                    "v": v,
+                    "m": factor * p,
+                    "latency %": latency,
+                    "makespan": rule,
+                    "auto": result.objective,
+                    "less %": f"{100 * (1 - result.objective / rule):.2f}",
+                    "bound": result.bound,
+                    "gap %": f"{100 * (result.gap or 0):.2f}",
+                    "seconds": f"{result.runtime:.1f}",
+                }
+            )
+            print(*found[-1].values(), file=sys.stderr, flush=True)
+    return found
 
 
 def cases(limit: float) -> list[dict[str, Any]]:
@@ -221,7 +299,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="p up to 4, m up to 2p, five seeds")
     parser.add_argument("--limit", type=float, default=20, help="seconds for auto and cp-sat")
-    parser.add_argument("--only", default="table,cases,cp-sat", help="parts, by name")
+    parser.add_argument("--only", default="table,torch,cases,cp-sat", help="parts, by name")
     parser.add_argument("--csv", type=Path, help="write the table there, too")
     given = parser.parse_args()
     console = Console(width=max(170, Console().width))
@@ -229,6 +307,9 @@ def main() -> None:
     load = f"{os.getloadavg()[0]:.1f}"
     console.print(f"{os.cpu_count()} cores, {platform.machine()}, load at the start {load}")
     parts = given.only.split(",")
+    if "torch" in parts:
+        title = "rules of torch.distributed.pipelining, auto in the memory of each, makespan"
+        show(console, title, against_torch(given.quick, given.limit))
     if "cases" in parts:
         show(console, "zero-bubble's hard cases, longest span", cases(given.limit))
     if "cp-sat" in parts:

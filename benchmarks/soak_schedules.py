@@ -1,6 +1,7 @@
 """Soak: every method of pipeline schedules on thousands of random tiny instances.
 
     python -m benchmarks.soak_schedules --instances 5000 --seed 0 --jobs 2
+    python -m benchmarks.soak_schedules --bounds --instances 5000
 
 Instances with every option (tests/random_schedules.py), some with all times multiplied, so that
 units matter.  Exact methods must agree with trying every order of operations; rules and searches
@@ -18,16 +19,25 @@ import concurrent.futures
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from stagepack import solvers
 from stagepack.errors import StagepackError
-from stagepack.heuristics.schedule import bounds
+from stagepack.formulations.schedule import CpSat
+from stagepack.heuristics.schedule import bounds, counting
+from stagepack.heuristics.schedule.ramps import ramp_bound
 from stagepack.heuristics.schedule.timing import tighten
-from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution, measure
+from stagepack.instances.schedule import (
+    Objective,
+    PipelineSchedule,
+    ScheduleSolution,
+    least_memory,
+    measure,
+)
 from stagepack.methods.schedule.explain import sufficient_memory
 from stagepack.result import Result, Status, Termination
 from stagepack.solve import MethodInfo, methods, solve
@@ -39,6 +49,8 @@ SEARCHES = ("greedy", "modulo")
 SEARCH_EVERY = 10
 SEARCH_SECONDS = 0.05
 LIMIT = 60.0
+PROVING = 0.3
+"""Work of CP-SAT on an instance whose bounds are attacked."""
 FACTORS = (1, 1, 1, 2, 3, 4, 12, 1000)
 COLUMNS = ("forward", "backward", "weight", "latency", "optimizer")
 
@@ -189,11 +201,79 @@ def trials(numbers: range) -> Tally:
     return tally
 
 
-def soak(instances: int, seed: int, jobs: int) -> int:
+MAPS = ("chain", "rounds", "v", "both ways", "any")
+"""Ways to lay out stages on devices."""
+
+
+def laid_out(number: int) -> PipelineSchedule:
+    """Return an instance of a number for attacks on bounds, of one of `MAPS`."""
+    draw = np.random.default_rng([77, number])
+    layout = MAPS[number % len(MAPS)]
+    if layout == "any":
+        return random_schedule(number, most_orders=20_000)
+    d, m = int(draw.integers(1, 5)), int(draw.integers(1, 6))
+    line, chunks = list(range(d)), 1 if layout == "chain" else 2
+    devices = line * chunks if layout in ("chain", "rounds") else line + line[::-1]
+    p = len(devices)
+    edges = [(s, s + 1) for s in range(p - 1) if layout != "both ways" or s != d - 1]
+    split, longest = bool(draw.random() < 0.7), int(draw.choice([1, 4, 12]))
+    held = draw.integers(1, 4, p) if draw.random() < 0.3 else np.full(p, 2)
+    given = -(held // 2) if split else -held
+    instance = PipelineSchedule.from_arrays(
+        draw.integers(1, longest + 1, p),
+        draw.integers(1, longest + 1, p),
+        draw.integers(1, longest + 1, p) if split else None,
+        microbatches=m,
+        devices=devices,
+        edges=edges,
+        latency=int(draw.integers(0, longest + 1)) if draw.random() < 0.5 else 0,
+        memory_forward=held,
+        memory_backward=given,
+        memory_weight=-held - given if split else 0,
+        objective=list(Objective)[int(draw.integers(2))],
+        name=f"{layout}-{number}",
+    )
+    slack = draw.integers(0, 2 * d + 1, instance.d)
+    return instance.replace(limit=least_memory(instance) + slack)
+
+
+def attack(numbers: range) -> Tally:
+    """Compare all bounds with optima of CP-SAT, on instances of some numbers."""
+    engine, tally = solvers.engine("cp-sat"), Tally()
+    engine.load()
+    limits = solvers.Limits(time_limit=None, work_limit=PROVING, threads=1, seed=0)
+    for number in numbers:
+        instance = laid_out(number)
+        layout = instance.name.split("-")[0]
+        model = CpSat(instance)
+        if model.infeasible:
+            tally.counts[layout, str(Status.INFEASIBLE)] += 1
+            continue
+        outcome = engine.solve(model.model, limits=limits)
+        if outcome.status is not Status.OPTIMAL or outcome.objective is None:
+            tally.counts[layout, str(outcome.status)] += 1
+            continue
+        optimum = round(outcome.objective) * model.frame.unit
+        found = {
+            "window": bounds.window_bound(instance),
+            "ramps": ramp_bound(instance),
+            "counting": counting.counting_bound(instance),
+        }
+        met = max(found.values()) == optimum
+        tally.counts[layout, "MET" if met else "BELOW"] += 1
+        for name, value in found.items():
+            if value > optimum:
+                tally.wrong.append(
+                    f"case {number} {name}: {value} exceeds {optimum}\n    {as_python(instance)}"
+                )
+    return tally
+
+
+def soak(instances: int, seed: int, jobs: int, run: Callable[[range], Tally] = trials) -> int:
     """Run the soak; return the number of disagreements."""
     began = time.perf_counter()
     total = Tally()
-    for done, tally in enumerate(_chunks(range(seed, seed + instances), jobs), 1):
+    for done, tally in enumerate(_chunks(range(seed, seed + instances), jobs, run), 1):
         for wrong in tally.wrong:
             print(wrong, flush=True)
         total.add(tally)
@@ -203,19 +283,19 @@ def soak(instances: int, seed: int, jobs: int) -> int:
                 f"{time.perf_counter() - began:.0f} s",
                 flush=True,
             )
-    report(total)
+    report(total) if run is trials else print(*sorted(total.counts.items()), sep="\n")
     print(f"{instances} instances from seed {seed}: {len(total.wrong)} disagreements")
     return len(total.wrong)
 
 
-def _chunks(numbers: range, jobs: int) -> Iterator[Tally]:
+def _chunks(numbers: range, jobs: int, run: Callable[[range], Tally]) -> Iterator[Tally]:
     parts = [numbers[at : at + CHUNK] for at in range(0, len(numbers), CHUNK)]
     if jobs == 1:
-        yield from map(trials, parts)
+        yield from map(run, parts)
         return
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        running = [pool.submit(trials, part) for part in parts]
+        running = [pool.submit(run, part) for part in parts]
         for future in concurrent.futures.as_completed(running):
             yield future.result()
 
@@ -241,8 +321,10 @@ def main() -> int:
     parser.add_argument("--instances", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0, help="number of the first instance")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--bounds", action="store_true", help="attack the bounds only")
     given = parser.parse_args()
-    return 1 if soak(given.instances, given.seed, given.jobs) else 0
+    run = attack if given.bounds else trials
+    return 1 if soak(given.instances, given.seed, given.jobs, run) else 0
 
 
 if __name__ == "__main__":

@@ -220,7 +220,7 @@ def test_searches_go_on_from_the_start_they_are_given(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With nothing of their own to start from."""
-    monkeypatch.setattr(greedy.OrderSearch, "first_round", lambda _: None)
+    monkeypatch.setattr(greedy.OrderSearch, "first_round", lambda *_: None)
     monkeypatch.setattr(modulo, "placed", lambda *_: False)
     instance = chain(4, 12, (5, 6, 4), limit=10)
     poor = lone_microbatches(instance)

@@ -3,8 +3,8 @@
 What a device likes is a policy: how far F may run ahead of B, how far W may fall behind, what
 comes before what, and how long to wait for something better.  F starts only where memory leaves a
 way to finish everything, so no policy runs into a deadlock.  A first round tries the policies
-behind the known rules, then a climb changes the best of them, then annealing moves single
-operations.
+behind the known rules, and lists with fixed sequences; then annealing moves single operations of
+the best, and now and then a climb changes the best policies.
 
 Cost: O(log d + stages of a device) for each operation of a list schedule, where memory is not
 unusual; policies and climbs are many list schedules.
@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
 
-from stagepack.heuristics.effort import spend
-from stagepack.heuristics.schedule import annealing, bounds, effort, timing
+from stagepack.heuristics.effort import lending, spend, spent
+from stagepack.heuristics.schedule import annealing, bounds, effort, sequences, timing
 from stagepack.heuristics.schedule.effort import RATE, Looks, Settings
 from stagepack.heuristics.schedule.greedy_kernels import Plan, Policy, Shop, list_schedule
 from stagepack.heuristics.schedule.ramps import Ramps
@@ -36,7 +37,13 @@ from stagepack.progress import Progress, Stopped
 F, B, W = range(3)
 
 ROUND = 2.0
-"""Work that a climb and a cooling count as, in seconds of a slow machine."""
+"""Seconds of work between two looks of a search at what else there is."""
+
+FIRST_ROUND = 1.5
+"""Seconds of work for lists, and a first cooling, where there is a solution."""
+
+CLIMBED = 5
+"""Coolings of a turn before its climb."""
 
 ROUNDS = 12
 """Climbs and coolings of a run that is to repeat without any limit."""
@@ -53,8 +60,8 @@ STAGE, EDGE = 1500, 5
 STEPS = 10_000_000
 """Steps of a kernel call: less than a tenth of a second."""
 
-COOLED = 4000
-"""Operations times kernel calls of one cooling, within limits."""
+ELITE = 6
+"""Orders from which coolings begin."""
 
 GOOD = 8
 """Policies of the first round to which a search returns."""
@@ -166,16 +173,15 @@ def _search(
     run = OrderSearch(instance, progress, settings.seed)
     if progress.solution is not None:
         run.adopt(progress.solution)
-    run.first_round()
+    run.first_round(FIRST_ROUND)
     if run.policy is None and progress.solution is None:
         if progress.keep_going() and not progress.reason:
             progress.reason = "no order keeps within the memory limits that list schedules find"
         return
-    for number in rounds(settings):
+    for _ in rounds(settings):
         if not progress.keep_going():
             return
-        run.climb()
-        run.anneal(settings.seed + number)
+        run.improve(ROUND)
 
 
 def rounds(settings: Settings) -> Iterable[int]:
@@ -209,33 +215,60 @@ class OrderSearch:
         self._value = FAR  # of the best policy
         self._good: list[tuple[int, Policy]] = []  # values and policies, the best first
         self._stuck = False
+        self._untried: Iterator[Policy] = iter(())
+        self._seed = seed
+        self._cooled = 0
         self._best = FAR
-        self._best_order: Array | None = None
+        self._elite: list[tuple[int, Array]] = []  # values and orders, the best first
 
-    def first_round(self) -> None:
+    def first_round(self, work: float = math.inf) -> None:
         """Try the policies behind the known rules; carefully, then, if none works, boldly.
 
         The very first one is tried to its end where there is no solution yet, unless the run is
-        interrupted.
+        interrupted.  Once there is a solution, lists with fixed sequences and a cooling come
+        before, and policies that `work` does not suffice for, in seconds, are left for climbs.
         """
         with self.progress.setup("loading kernels"):
             warm_up(self.instance.objective is Objective.SPAN)
+        end = spent() + work
+        self._merge(spent() + work / 4)
+        with contextlib.suppress(Stopped), lending(1, work / 4):
+            self.anneal()
         lower = self.progress.bound
+        known = None if lower is None else int(lower)
         for careful in (True, False):
             if not careful:
                 self.lists = Lists(self.instance, careful=False, look=self._looked)
-            first = careful and self.progress.solution is None
-            known = None if lower is None else int(lower)
-            for policy in policies(self.instance, known, Looks(self._look)):
-                if not first and not self.progress.keep_going():
-                    return
-                value = self._try(policy, first)
-                first = False
-                if value < FAR:
-                    good = [*self._good, (value, policy)]
-                    self._good = sorted(good, key=lambda row: row[0])[:GOOD]
-            if self.policy is not None:
+            self._untried = policies(self.instance, known, Looks(self._look))
+            self._try_all(end, first=careful and self.progress.solution is None)
+            if self.policy is not None or not self.progress.keep_going():
                 return
+
+    def _try_all(self, end: float, *, first: bool = False) -> None:
+        """Try the policies that are left, until work comes to `end` and there is a solution."""
+        for policy in self._untried:
+            if not first and not self.progress.keep_going():
+                return
+            value = self._try(policy, first)
+            first = False
+            if value < FAR:
+                good = [*self._good, (value, policy)]
+                self._good = sorted(good, key=lambda row: row[0])[:GOOD]
+            if spent() >= end and self.progress.solution is not None:
+                return
+
+    def _merge(self, end: float) -> None:
+        """Try lists with fixed sequences, where there is a solution already, until `end`."""
+        if self.progress.solution is None or sequences.unsupported(self.instance):
+            return
+        with self.progress.setup("loading kernels"):
+            sequences.warm_up()
+        found = sequences.lists(
+            self.lists.timing, lambda steps: self._keep_going(steps) and spent() < end
+        )
+        for order in found[:GOOD]:
+            if self.progress.keep_going():
+                self._offer(order, "list scheduling of sequences")
 
     def _look(self, steps: int) -> bool:
         self._looked(steps)
@@ -245,15 +278,27 @@ class OrderSearch:
         """Anneal from the orders of a better solution that was found elsewhere."""
         value = int(self.instance.evaluate(solution))
         if value < self._best:
-            self._best, self._best_order = value, self.lists.timing.order_of(solution.start)
+            self._keep_in_mind(value, self.lists.timing.order_of(solution.start))
+
+    def improve(self, work: float) -> None:
+        """Anneal, and climb once a turn of coolings, for so many seconds of work."""
+        end = spent() + work
+        while self.progress.keep_going() and spent() < end:
+            before = spent()
+            if self._cooled % len(annealing.KINDS) == CLIMBED:
+                self.climb()
+            self.anneal()
+            if spent() == before:
+                return
 
     def climb(self) -> None:
         """Change a good policy at random, and keep what is not worse.
 
         It goes on from the best one; after a climb in vain, from one of the best of the first
-        round.
+        round, whose rest is tried before.
         """
-        if self.policy is None:
+        self._try_all(spent() + ROUND)
+        if self.policy is None or not self.progress.keep_going():
             return
         policy, value, best = self.policy, self._value, self._value
         if self._stuck:
@@ -268,28 +313,40 @@ class OrderSearch:
                 policy, value = changed, found
         self._stuck = self._value == best and not self._stuck
 
-    def anneal(self, seed: int) -> None:
-        """Move single operations of the best orders, or of those of the best policy."""
-        if not annealing.affordable(self.lists.timing):
+    def anneal(self) -> None:
+        """Cool from good orders: each in turn first, then twice of three times from the best."""
+        if not self._elite or not annealing.affordable(self.lists.timing):
             return
-        order = self._best_order
-        if seed % 2 and self.policy is not None:
-            order = self.lists.order(self.policy, self._keep_going)
-        if order is not None and self.progress.keep_going():
-            with self.progress.setup("loading kernels"):
-                annealing.warm_up()
-            annealing.improve(
-                self.lists.timing,
-                order,
-                seed=seed,
-                # Moves get dear in large instances, where policies do better.
-                legs=min(annealing.LEGS, max(4, COOLED // len(order))),
-                keep_going=self._keep_going,
-                on_order=self._keep,
-            )
+        number = self._cooled
+        self._cooled += 1
+        place = number if number < len(self._elite) else 0
+        if number >= ELITE and number % 3 == 2:
+            place = int(self._random.integers(len(self._elite)))
+        if not self.progress.keep_going():
+            return
+        with self.progress.setup("loading kernels"):
+            annealing.warm_up()
+        found = annealing.improve(
+            self.lists.timing,
+            self._elite[place][1],
+            seed=self._seed + number,
+            settings=annealing.cooling(number, self.lists.timing),
+            least=int(self.progress.bound or 0),
+            keep_going=self._keep_going,
+            on_order=self._keep,
+        )
+        value = self.lists.timing.value(found)
+        assert value is not None
+        self._keep_in_mind(value, found)
 
     def _keep(self, order: Array) -> None:
         self._offer(order, "annealing")
+
+    def _keep_in_mind(self, value: int, order: Array) -> None:
+        """Let coolings begin from some orders, one of each value, if they are among the best."""
+        self._best = min(self._best, value)
+        if all(value != known for known, _ in self._elite):
+            self._elite = sorted([*self._elite, (value, order)], key=lambda row: row[0])[:ELITE]
 
     def _try(self, policy: Policy, late: bool = False) -> int:
         """Return what a policy is worth, FAR where it gets stuck or time ends, unless `late`."""
@@ -313,8 +370,8 @@ class OrderSearch:
         value = int(self.instance.evaluate(solution))
         self._keep_going(evaluation(self.instance))
         if value < self._best:
-            self._best, self._best_order = value, order
             effort.offer(self.instance, self.progress, solution, source)
+        self._keep_in_mind(value, order)
         return value
 
 

@@ -142,6 +142,8 @@ def _search(
             timing,
             best_order,
             seed=settings.seed + number,
+            settings=annealing.cooling(number, timing),
+            least=int(progress.bound or 0),
             keep_going=going,
             on_order=lambda found: _offer(timing, found, progress),
         )

@@ -306,6 +306,20 @@ def graph_of(instance: PipelineSchedule, look: Callable[[int], object]) -> Graph
     )
 
 
+def entering(instance: PipelineSchedule) -> tuple[Array, Array, Array]:
+    """Return what rows of operations wait for, those of the row itself left out: (first, row, lag).
+
+    Microbatch by microbatch, an operation of row r waits for those of the rows row[first[r]] ..
+    row[first[r + 1] - 1], int64, and their lags.  O(arcs).
+    """
+    operations = instance.operations
+    before = np.repeat(np.arange(len(operations.count)), np.diff(operations.first))
+    arcs = np.flatnonzero(before != operations.after)
+    arcs = arcs[np.argsort(operations.after[arcs], kind="stable")]
+    first = np.searchsorted(operations.after[arcs], np.arange(len(operations.count) + 1))
+    return first, before[arcs], operations.lag[arcs]
+
+
 @cache
 def warm_up(spans: bool = True) -> None:
     """Run every kernel once, so that all are compiled; `spans`: those for spans, too."""

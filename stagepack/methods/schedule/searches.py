@@ -9,7 +9,7 @@ from functools import partial
 
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.effort import left, lending, spend
-from stagepack.heuristics.schedule import bounds, effort, greedy, modulo, rules, timing
+from stagepack.heuristics.schedule import bounds, counting, effort, greedy, modulo, rules, timing
 from stagepack.heuristics.schedule.effort import ScheduleProgress
 from stagepack.heuristics.schedule.rules import RULES, apply, in_groups, one_by_one
 from stagepack.heuristics.schedule.timing import Timing, tighten
@@ -26,14 +26,14 @@ from stagepack.solvers import Engine
 
 Run = Callable[[PipelineSchedule, ScheduleProgress, Settings], None]
 
-WORK = 2.0
-"""Work of CP-SAT in the first turn of `auto`; about what a climb and a cooling take."""
+MODEL_SHARE = 4.0
+"""Seconds of CP-SAT, at most, for each of the search before it; less the larger the model."""
 
 ORDERING = 0.2
 """Work of CP-SAT in the first turn that asks whether any order is within the memory."""
 
 QUICK = 400
-"""Operations up to which the model has the first turn."""
+"""Operations up to which turns are short at first, and at which model and search take as long."""
 
 MODELLED, BUILT = 20_000, 60_000
 """Operations up to which `auto` builds a model, and up to which one is built at all."""
@@ -72,7 +72,13 @@ def _begin(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
 
 def _bound(instance: PipelineSchedule, progress: ScheduleProgress) -> None:
     """Tell `progress` of all bounds that need no search, as far as time allows."""
-    progress.raise_bound(*bounds.bound(instance, effort.asking(progress)))
+    keep_going = effort.asking(progress)
+    best, source = bounds.bound(instance, keep_going)
+    progress.raise_bound(best, source)
+    if progress.keep_going() and not counting.unsupported(instance):
+        with progress.setup("loading kernels"):
+            counting.warm_up()
+        progress.raise_bound(counting.counting_bound(instance, best, keep_going), "counting bound")
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -186,10 +192,12 @@ def _start(
     _bound(instance, progress)
     effort.looking(progress)(0)
     search = greedy.OrderSearch(instance, progress, settings.seed)
-    if settings.warm_start == "auto":
-        search.first_round()  # at least of one list, however late, where there is no rule
     if progress.solution is not None:
         search.adopt(progress.solution)
+    if settings.warm_start == "auto":
+        # At least of one list, however late, where there is no rule.
+        search.first_round(greedy.FIRST_ROUND)
+    if progress.solution is not None:
         progress.reason = ""
     return search
 
@@ -310,7 +318,8 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
     n = len(instance.operations)
     engine = load_engine("cp-sat", progress, settings) if n <= MODELLED else None
     loading = formulations.LOADING * n
-    longer, begun = 1, 0.0
+    small, share = n <= QUICK, min(MODEL_SHARE, (QUICK / n) ** 2)
+    longer = 0.25 if small else 1.0
     for turn in itertools.count():
         modelled = engine is not None and loading <= progress.remaining
         if engine is not None:
@@ -322,33 +331,26 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
                     f"lists found no schedule, and {n:,} operations are too many for a model"
                 )
                 return
-        # A small model is solved before a search gets anywhere.
-        if turn or n > QUICK:
-            _improve(search, progress, settings.seed + begun, longer)
-        if turn == 1 and not modulo.unsupported(instance) and settings.warm_start == "auto":
+        _improve(search, progress, greedy.ROUND * longer)
+        periodic = settings.warm_start == "auto" and not modulo.unsupported(instance)
+        if periodic and turn == int(small):
             with lending(1, greedy.ROUND):
                 modulo.search(instance, progress, settings)
             progress.reason = ""
         if engine is not None and loading <= progress.remaining and progress.keep_going():
-            work = min(WORK * longer, PACE * left())
+            work = PACE * min(greedy.ROUND * longer * share, left())
             _model(instance, progress, engine, settings, work)
             spend(work / PACE + loading)
         if not progress.keep_going():
             return
-        begun += 2 * WORK * longer
         longer *= 2
 
 
-def _improve(
-    search: greedy.OrderSearch, progress: ScheduleProgress, seed: float, rounds: int
-) -> None:
-    """Climb and anneal from the best schedule known."""
-    for number in range(rounds):
-        if progress.solution is not None:
-            search.adopt(progress.solution)
-        if progress.keep_going():
-            search.climb()
-            search.anneal(int(seed) + number)
+def _improve(search: greedy.OrderSearch, progress: ScheduleProgress, work: float) -> None:
+    """Anneal and climb from the best schedules known, for so many seconds of work."""
+    if progress.solution is not None:
+        search.adopt(progress.solution)
+    search.improve(work)
 
 
 def _telling(run: Run) -> Run:

@@ -123,7 +123,7 @@ def test_annealing_improves_a_bad_order_and_keeps_to_memory() -> None:
         return int(instance.evaluate(solution))
 
     better = annealing.improve(
-        timing, order, seed=1, legs=6, on_order=lambda found: met.append(value(found))
+        timing, order, seed=1, on_order=lambda found: met.append(value(found))
     )
     assert value(better) <= min(met) < value(order)
 
@@ -151,7 +151,8 @@ def test_annealing_never_returns_worse_orders() -> None:
         order = timing.order_of(start.start)
         for seed in range(20):
             met = [order]
-            better = annealing.improve(timing, order, seed=seed, legs=1, on_order=met.append)
+            hot = annealing.Cooling(heat=2.0, moves=300)
+            better = annealing.improve(timing, order, seed=seed, settings=hot, on_order=met.append)
             assert value(better) == value(met[-1])
             assert all(value(one) > value(then) for one, then in itertools.pairwise(met))
 
@@ -168,13 +169,13 @@ def test_a_search_goes_on_from_a_better_solution() -> None:
     progress = run(lambda *_: None, instance)
     search = greedy.OrderSearch(instance, progress, 0)
     search.adopt(poor)
-    search.anneal(0)
+    search.anneal()
     assert progress.objective is not None
     assert progress.objective < instance.evaluate(poor)
     found = progress.solution
     assert found is not None
     search.adopt(poor)  # worse by now
-    search.anneal(2)
+    search.anneal()
     assert progress.objective <= instance.evaluate(found)
 
 

@@ -1,0 +1,207 @@
+"""Bounds that count, device by device, what must have run before an operation can start.
+
+1. *Heads.*  Beside longest paths: all operations of a device that must come before v, of its own
+   and earlier microbatches and over any stages, run one at a time; and where v takes memory, what
+   they hold in excess of the limit must have been given back by others, which takes time, too.
+   Raised heads follow the precedences again, for a few rounds.  Tails are heads of the schedule
+   read backward, in which what takes memory gives it back.
+2. *One machine.*  With these heads and tails a device must do its work.
+3. *Ramps.*  Before a moment r a device cannot have worked for longer than the operations with
+   heads before r allow, as many as memory has room for; so it was idle.  At the end likewise.
+   The two add up where their windows do not overlap, and no window reaches further than a value
+   that is proved already.
+
+For the longest span each device stands alone: time counts from its first start to its last end,
+and heads elsewhere are those of what it has started.
+
+Cost: O(k^2) for the k operations of a device and round; once for the makespan, once a device for
+spans.  Source: own work; energetic reasoning as in cumulative scheduling (Baptiste, Le Pape,
+Nuijten 2001), memory as in resource-constrained scheduling with reservoirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cache
+
+import numpy as np
+
+from stagepack.heuristics.schedule import counting_kernels as kernels
+from stagepack.heuristics.schedule.bounds import Network, one_machine
+from stagepack.heuristics.schedule.counting_kernels import Side
+from stagepack.heuristics.schedule.effort import Going, Looks
+from stagepack.heuristics.schedule.timing_kernels import FAR
+from stagepack.instances.profile import Array
+from stagepack.instances.schedule import Objective, PipelineSchedule
+from stagepack.progress import Stopped
+
+ROUNDS = 6
+"""Rounds of raising heads."""
+
+COST = 6
+"""Steps that count for a pair of operations of a device in a round."""
+
+MOST = 40_000_000
+"""Pairs of operations of the same device, times devices for spans, up to which it is computed."""
+
+ROWS = 1_000
+"""Rows of operations up to which it is: which comes before which is a table."""
+
+
+def unsupported(instance: PipelineSchedule) -> str:
+    """Return why nothing is counted for `instance`, or ''."""
+    if len(instance.operations.count) > ROWS:
+        return f"is for up to {ROWS:,} rows of operations"
+    pairs = int((_sizes(instance) ** 2).sum())
+    if pairs * (instance.d if instance.objective is Objective.SPAN else 1) > MOST:
+        return f"is for up to {MOST:,} pairs of operations"
+    operations = instance.operations
+    held = int(np.abs(operations.row_delta // _unit(instance)) @ operations.count)
+    if held * int(operations.row_duration.max()) >= FAR:
+        return "multiplies bytes and cycles within 64 bits"
+    return ""
+
+
+def _unit(instance: PipelineSchedule) -> int:
+    """Return the greatest unit of which all changes of memory are multiples."""
+    return max(1, int(np.gcd.reduce(instance.operations.row_delta)))
+
+
+def _sizes(instance: PipelineSchedule) -> Array:
+    """Return the number of operations of each device."""
+    operations = instance.operations
+    return np.bincount(operations.row_device, weights=operations.count, minlength=instance.d)
+
+
+def counting_bound(
+    instance: PipelineSchedule, least: int = 0, keep_going: Going | None = None
+) -> int:
+    """Return the greatest bound found, `least` or more.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    least : int
+        A value that is proved.
+    keep_going : callable, optional
+        Asked with the steps since; once it says no, what was found is returned.
+    """
+    if unsupported(instance):
+        return least
+    spans = instance.objective is Objective.SPAN
+    with contextlib.suppress(Stopped):
+        counting = Counting(instance, Looks(keep_going))
+        for d in range(instance.d) if spans else [None]:
+            for value in counting.values(d, least):
+                least = max(least, value)
+    return least
+
+
+class Counting:
+    """Heads, tails and what follows from them, of one instance.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    looks : Looks
+    """
+
+    def __init__(self, instance: PipelineSchedule, looks: Looks) -> None:
+        self.instance = instance
+        self._looks = looks
+        self._net = Network.of(instance, looks)
+        operations = instance.operations
+        device = operations.device
+        self._own = [np.flatnonzero(device == d) for d in range(instance.d)]
+        self._work = instance.work
+        count, kinds = operations.count, operations.kinds
+        unit = _unit(instance)
+        delta = operations.row_delta // unit
+        net = np.zeros(instance.d, dtype=np.int64)
+        np.add.at(net, operations.row_device, delta * count)
+        forth = back = np.full(instance.d, FAR)
+        if instance.limit is not None:
+            forth = instance.limit // unit
+            back = forth - net
+        turn, reach = operations.microbatch, _reach(instance)
+        self._forth = Side(reach, turn, delta, forth, kinds, 1)
+        turn = count[operations.row] - 1 - turn
+        self._back = Side(reach.T.copy(), turn, -delta, back, kinds, -1)
+
+    def values(self, device: int | None, least: int) -> list[int]:
+        """Return bounds on the makespan, or on the span of a device; `least` is proved."""
+        instance = self.instance
+        after = instance.after[instance.operations.device]
+        here = np.full(len(after), True)
+        if device is not None:
+            here = instance.operations.device == device
+        head = self._raised(self._forth, np.where(here, 0, -FAR))
+        tail = self._raised(self._back, np.where(here, after, -FAR))
+        found = [least]
+        for d in range(instance.d) if device is None else [device]:
+            own = self._own[d]
+            duration = instance.operations.duration[own]
+            found.append(one_machine(head[own], duration, tail[own], self._looks))
+            found.append(self._ramps(d, head, tail, max(found)))
+        return found
+
+    def _raised(self, side: Side, head: Array) -> Array:
+        """Return heads, or tails, raised by paths and by counting in turn."""
+        paths = self._net.heads if side is self._forth else self._net.tails
+        head = paths(head, self._looks)
+        place = np.zeros(len(head), dtype=np.int64)
+        for _ in range(ROUNDS):
+            found, raised = head.copy(), False
+            for d, own in enumerate(self._own):
+                by = own[np.argsort(-head[own], kind="stable")]
+                place[by] = np.arange(len(by))
+                graph, limit = self._net.graph, int(side.limit[d])
+                raised |= kernels.tighten(graph, side, by, place, head, found, limit)
+                self._looks.at(COST * len(by) ** 2)
+            if not raised:
+                break
+            head = paths(found, self._looks)
+        return head
+
+    def _ramps(self, d: int, head: Array, tail: Array, least: int) -> int:
+        """Return the bound of idle times at both ends of what device d does."""
+        after, work = int(self.instance.after[d]), int(self._work[d])
+        begin, idle_first = self._idle(d, self._forth, head)
+        end, idle_last = self._idle(d, self._back, tail - after)
+        longest = np.maximum.accumulate(idle_last)
+        best = max(least, work + after + int(max(idle_first.max(), idle_last.max())))
+        while True:
+            last = np.searchsorted(end, best - after - begin, side="right") - 1
+            both = np.where(last >= 0, idle_first + longest[np.maximum(last, 0)], 0)
+            value = work + after + int(both.max())
+            if value <= best:
+                return best
+            best = value
+
+    def _idle(self, d: int, side: Side, head: Array) -> tuple[Array, Array]:
+        """Return moments, in order, and how long device d is idle before each at least."""
+        own = self._own[d]
+        by = own[np.argsort(head[own], kind="stable")]
+        moment, least = np.zeros((2, len(by) + 1), dtype=np.int64)
+        graph, limit = self._net.graph, int(side.limit[d])
+        count = kernels.idle(graph, side.delta, limit, by, head, moment, least)
+        self._looks.at(COST * len(by) ** 2)
+        return moment[:count], least[:count]
+
+
+def _reach(instance: PipelineSchedule) -> Array:
+    """Return whether row a comes before row b, or is it, bool, shape (rows, rows)."""
+    operations, kinds = instance.operations, instance.operations.kinds
+    stages = np.array(instance.order)
+    turns = [stages * kinds, *((stages[::-1] * kinds + kind) for kind in range(1, kinds))]
+    reach = np.eye(len(operations.count), dtype=bool)
+    for row in reversed(np.concatenate(turns).tolist()):
+        after = operations.after[operations.first[row] : operations.first[row + 1]]
+        reach[row] |= reach[after].any(axis=0)
+    return reach
+
+
+@cache
+def warm_up() -> None:
+    """Run the kernels once, so that they are compiled."""
+    counting_bound(PipelineSchedule.from_arrays([1], microbatches=1))

@@ -1,0 +1,209 @@
+"""Compiled counting of what a device must have done before an operation can start.
+
+Cost: O(k^2) for the k operations of a device.  Source: see :mod:`.counting`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
+from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.profile import Array
+
+
+class Side(NamedTuple):
+    """One direction of time; in the other, starts are ends and what takes memory gives it back.
+
+    Attributes
+    ----------
+    reach : ndarray of bool, shape (rows, rows)
+        Whether the operations of one row come before, or are, those of another, of a microbatch.
+    turn : ndarray of int64, shape (n,)
+        Place of each operation in its row.
+    delta : ndarray of int64, shape (rows,)
+        Change of memory.
+    limit : ndarray of int64, shape (d,)
+    kinds, step : int
+        Kinds of operations; from a row to the next of its stage, 1 or -1.
+    """
+
+    reach: Array
+    turn: Array
+    delta: Array
+    limit: Array
+    kinds: int
+    step: int
+
+
+@inner
+def _first(side: Side, row: int) -> bool:
+    """Whether the operations of a row are the first of their stage."""
+    kind = row % side.kinds
+    return bool(kind == (0 if side.step == 1 else side.kinds - 1))
+
+
+@inner
+def _given_back(
+    graph: Graph, side: Side, own: Array, place: Array, before: Array, v: int, given: Array
+) -> int:
+    """Set given[a] to what own[a] may give back before v beside what it must; return the sum.
+
+    Of a stage and microbatch, whose operations run in turn, each gives back what it brings memory
+    below the least before it; those that must run before v are done.
+    """
+    total = 0
+    given[:] = 0
+    for a in range(len(own)):
+        u = own[a]
+        row = graph.row[u]
+        i = u - graph.origin[row]
+        at = row
+        if before[a]:
+            at = row + side.step
+            if at // side.kinds != row // side.kinds or at < 0:
+                continue
+            then = graph.origin[at] + i
+            if then == v or before[place[then]]:
+                continue
+        elif u == v or not _first(side, row):
+            continue
+        level = least = 0
+        while at >= 0 and at // side.kinds == row // side.kinds:
+            c = graph.origin[at] + i
+            if c == v:
+                break
+            level += side.delta[at]
+            if level < least:
+                given[place[c]] = least - level
+                total += least - level
+                least = level
+            at += side.step
+    return total
+
+
+@compiled
+def tighten(
+    graph: Graph, side: Side, own: Array, place: Array, head: Array, found: Array, limit: int
+) -> bool:
+    """Raise heads of the operations of a device by what it must have done before; whether it did.
+
+    Operation v starts after all that must come before it on its device has run, one at a time;
+    and, where v takes memory that this leaves no room for, after others have given back enough.
+    From any moment r on, those with heads of at least r take their time, and what cannot have
+    been given back before r takes at least the shortest time in which as much can be.
+
+    Parameters
+    ----------
+    graph : Graph
+    side : Side
+    own : ndarray of int64, shape (k,)
+        The operations of a device, those of greatest head first.
+    place : ndarray of int64, shape (n,)
+        Where each of these is in `own`.
+    head : ndarray of int64, shape (n,)
+        Lower bounds on starts; -FAR: none.
+    found : ndarray of int64, shape (n,)
+        At least `head`; raised.
+    limit : int
+        Memory of the device.
+    """
+    k = len(own)
+    before, given = np.zeros(k, dtype=np.bool_), np.zeros(k, dtype=np.int64)
+    raised = False
+    for v in own:
+        row = graph.row[v]
+        held = side.delta[row]
+        for a in range(k):
+            u = own[a]
+            before[a] = u != v and side.turn[u] <= side.turn[v] and side.reach[graph.row[u], row]
+            if before[a]:
+                held += side.delta[graph.row[u]]
+        lacking = held - limit if side.delta[row] > 0 else 0
+        rest = 0
+        given[:] = 0
+        if lacking > 0:
+            rest = lacking - _given_back(graph, side, own, place, before, v, given)
+        best, energy, a = head[v], 0, 0
+        cycles, amount = 0, 0  # of what gives back most in a cycle, of those with heads from r on
+        while a < k and head[own[a]] > -FAR:
+            r = head[own[a]]
+            while a < k and head[own[a]] == r:
+                duration = graph.duration[graph.row[own[a]]]
+                if before[a]:
+                    energy += duration
+                if given[a] > 0:
+                    rest += given[a]
+                    if amount == 0 or duration * amount < cycles * given[a]:
+                        cycles, amount = duration, given[a]
+                a += 1
+            time = energy
+            if lacking > 0 and rest > 0 and amount > 0:
+                time -= -rest * cycles // amount
+            if time > 0:
+                best = max(best, r + time)
+        if best > found[v]:
+            found[v] = best
+            raised = True
+    return raised
+
+
+@compiled
+def idle(
+    graph: Graph, delta: Array, limit: int, own: Array, head: Array, moment: Array, least: Array
+) -> int:
+    """Find how long a device is idle before each head at least; return how many were found.
+
+    Before a moment r, operations with earlier heads may have run for as long as there is until r;
+    of those that take memory, as many as fit into the limit and what others may have given back.
+
+    Parameters
+    ----------
+    graph : Graph
+    delta : ndarray of int64, shape (rows,)
+    limit : int
+    own : ndarray of int64, shape (k,)
+        The operations of a device, those of least head first.
+    head : ndarray of int64, shape (n,)
+    moment, least : ndarray of int64, shape (k + 1,)
+        Moments, in order, and idle cycles before them; 0 and 0 come first.
+    """
+    k = len(own)
+    moment[0] = least[0] = 0
+    count = 1
+    part = np.zeros(k)
+    for z in range(k):
+        r = head[own[z]]
+        if r <= 0 or (z > 0 and head[own[z - 1]] == r):
+            continue
+        room, work = limit, 0
+        alike, size = True, 0
+        for a in range(z):
+            v = own[a]
+            row = graph.row[v]
+            time = min(graph.duration[row], r - head[v])
+            part[a] = 0.0
+            if delta[row] <= 0:
+                work += time
+                if head[v] + graph.duration[row] < r:
+                    room -= delta[row]
+            else:
+                part[a] = -time / delta[row]
+                alike = alike and (size == 0 or size == delta[row])
+                size = delta[row]
+        for a in np.argsort(part[:z]):
+            row = graph.row[own[a]]
+            if delta[row] <= 0 or room <= 0:
+                continue
+            time = min(graph.duration[row], r - head[own[a]])
+            if delta[row] <= room:
+                work += time
+            elif not alike:
+                work += time  # more than its part that fits
+            room -= delta[row]
+        if r - work > 0:
+            moment[count], least[count] = r, r - work
+            count += 1
+    return count

@@ -1,0 +1,143 @@
+"""Compiled merging of fixed sequences of F's and B's into the orders of devices.
+
+Cost: O(n (devices + edges of a stage)).  Source: see :mod:`.sequences`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
+from stagepack.instances.compiled import compiled, inner
+from stagepack.instances.profile import Array
+
+F, B, W = range(3)
+
+WAITS, MAKES_ROOM, AT_ONCE = range(3)
+"""When W comes before what could start: never; where F lacks memory; always."""
+
+
+class Merging(NamedTuple):
+    """Sequences under way; int64 arrays.
+
+    Attributes
+    ----------
+    forward, backward : ndarray, shape (d, longest)
+        The F's and the B's of each device, in their order.
+    counts : ndarray, shape (d,)
+        How many of each a device has.
+    into_first, into_row, into_lag : ndarray
+        What operations wait for; see :class:`.anneal_kernels.Walk`.
+    split : int
+        1: there are W's.
+    done : ndarray, shape (d, 3)
+        F's, B's and W's that a device has run.
+    end : ndarray, shape (n,)
+        Ends of operations; negative: not yet run.
+    free, held, place : ndarray, shape (d,)
+        When each device is free, its memory, where its next operation goes in `order`.
+    order : ndarray, shape (n,)
+    """
+
+    forward: Array
+    backward: Array
+    counts: Array
+    into_first: Array
+    into_row: Array
+    into_lag: Array
+    split: int
+    done: Array
+    end: Array
+    free: Array
+    held: Array
+    place: Array
+    order: Array
+
+
+@inner
+def _fits(graph: Graph, state: Merging, v: int, d: int) -> bool:
+    """Whether device d has the memory to run operation v."""
+    return bool(state.held[d] + max(graph.delta[graph.row[v]], 0) <= graph.limit[d])
+
+
+@inner
+def _start(graph: Graph, state: Merging, v: int, d: int) -> Any:
+    """Return when operation v can start on device d; FAR: not yet known, or it does not fit."""
+    if not _fits(graph, state, v, d):
+        return FAR
+    row, found = graph.row[v], state.free[d]
+    for arc in range(state.into_first[row], state.into_first[row + 1]):
+        before = state.into_row[arc]
+        u = graph.origin[before] + v - graph.origin[row]
+        if state.end[u] < 0:
+            return FAR
+        found = max(found, state.end[u] + state.into_lag[arc])
+    return found
+
+
+@inner
+def _choice(
+    graph: Graph, state: Merging, d: int, ahead: int, patience: float, first: int, pay: int
+) -> tuple[int, int, int]:
+    """Return what device d does next: when, the operation and its kind; FAR: nothing yet."""
+    f, b, w = state.done[d, F], state.done[d, B], state.done[d, W]
+    forward = backward = FAR
+    cramped = False
+    if f < state.counts[d]:
+        cramped = not _fits(graph, state, state.forward[d, f], d)
+        if f - b < ahead:
+            forward = _start(graph, state, state.forward[d, f], d)
+    if b < state.counts[d]:
+        backward = _start(graph, state, state.backward[d, b], d)
+    if state.split == 1 and w < b:
+        before = state.backward[d, w]
+        row = graph.row[before] + 1
+        weight = graph.origin[row] + before - graph.origin[row - 1]
+        soonest = min(forward, backward)
+        if _fits(graph, state, weight, d) and (
+            pay == AT_ONCE
+            or (pay == MAKES_ROOM and cramped)
+            or soonest > state.free[d] + patience * graph.duration[row]
+        ):
+            return state.free[d], weight, W
+    if forward < backward or (forward == backward < FAR and first == F):
+        return forward, state.forward[d, f], F
+    if backward < FAR:
+        return backward, state.backward[d, b], B
+    return FAR, -1, F
+
+
+@compiled
+def merge(
+    graph: Graph, state: Merging, ahead: Array, patience: float, first: int, pay: int
+) -> bool:
+    """Run whatever can start first, again and again; return whether that was everything.
+
+    Parameters
+    ----------
+    graph : Graph
+    state : Merging
+    ahead : ndarray of int64, shape (d,)
+        F's of each device that may be ahead of its B's.
+    patience : float
+        Parts of its cycles that a W waits for an F or a B.
+    first : int
+        F or B: which comes first where both can start.
+    pay : int
+        `WAITS`, `MAKES_ROOM` or `AT_ONCE`.
+    """
+    for _ in range(len(state.order)):
+        soonest, v, kind, where = FAR, -1, F, -1
+        for d in range(len(state.counts)):
+            start, candidate, its = _choice(graph, state, d, ahead[d], patience, first, pay)
+            if start < soonest:
+                soonest, v, kind, where = start, candidate, its, d
+        if where < 0:
+            return False
+        row = graph.row[v]
+        state.end[v] = state.free[where] = soonest + graph.duration[row]
+        state.held[where] += graph.delta[row]
+        state.order[state.place[where]] = v
+        state.place[where] += 1
+        state.done[where, kind] += 1
+    return True

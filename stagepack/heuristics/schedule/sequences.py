@@ -1,0 +1,158 @@
+"""Lists with fixed sequences: what is free is only how F's, B's and W's of a device mix.
+
+On every device F's run in groups of so many microbatches, stage after stage, as in interleaved
+schedules, and B's likewise from the last stage on; a list schedule merges the two, with W's where
+nothing else comes soon.  It differs in the size of groups, in how many F's may be ahead, in what
+comes first and in how long W's wait.
+
+Cost: O(n (devices + edges of a stage)) a list, some hundred lists.  Source: own work; sequences of
+Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import numpy as np
+
+from stagepack.heuristics.schedule.rules import depths
+from stagepack.heuristics.schedule.sequence_kernels import (
+    AT_ONCE,
+    MAKES_ROOM,
+    WAITS,
+    B,
+    F,
+    Merging,
+    merge,
+)
+from stagepack.heuristics.schedule.timing import Timing, entering
+from stagepack.instances.profile import Array
+from stagepack.instances.schedule import PipelineSchedule
+
+STEPS = 4_000_000
+"""Operations times devices of a list up to which it takes less than a kernel call may."""
+
+AHEAD = ((1, 0), (1, 1), (1, 2), (1, 4), (2, 0), (2, 1), (2, 2), (2, 4), (0, None))
+"""F's ahead: for each device below, and beside those that a round of groups needs; None: any."""
+
+PAYMENTS = ((0.5, WAITS), (0.0, WAITS), (0.5, MAKES_ROOM), (0.0, AT_ONCE))
+"""Parts of its cycles that a W waits for others, and what it does not wait for."""
+
+
+def unsupported(instance: PipelineSchedule) -> str:
+    """Return why sequences do not apply to `instance`, or ''."""
+    if not instance.training:
+        return "needs backward operations"
+    if len(instance.operations) * instance.d > STEPS:
+        return f"is for up to {STEPS:,} operations times devices"
+    return ""
+
+
+def lists(timing: Timing, keep_going: Callable[[int], bool]) -> list[Array]:
+    """Return orders, flat, within memory, of all lists that come to an end, the shortest first.
+
+    Of those that take as long only one.
+
+    Parameters
+    ----------
+    timing : Timing
+        Of an instance that is not :func:`unsupported`.
+    keep_going : callable
+        Asked for every list, with the steps since; once it says no, no more are tried.
+    """
+    found: dict[int, Array] = {}
+    for state, ahead, patience, first, pay in _states(timing):
+        if not keep_going(timing.n * (timing.d + 4)):
+            break
+        if merge(timing.graph, state, ahead, patience, first, pay):
+            found.setdefault(int(state.end.max()), state.order)
+    return [found[length] for length in sorted(found)]
+
+
+def _states(timing: Timing) -> Iterator[tuple[Merging, Array, float, int, int]]:
+    """Yield what :func:`.sequence_kernels.merge` takes, the most promising first."""
+    instance = timing.instance
+    rounds = -(-instance.p // instance.d) - 1
+    room, below = _room(timing), instance.d - 1 - _position(instance)
+    payments = PAYMENTS if instance.split else PAYMENTS[1:2]
+    for size in _sizes(instance) if rounds else (1,):
+        least = rounds * size + 1
+        if least > room:
+            continue
+        sequences = _sequence(timing, F, size), _sequence(timing, B, size)
+        for (slope, more), first, (patience, pay) in itertools.product(AHEAD, (B, F), payments):
+            ahead = least + slope * below + (timing.n if more is None else more)
+            yield _merging(timing, *sequences), ahead, patience, first, pay
+
+
+def _sizes(instance: PipelineSchedule) -> list[int]:
+    """Return sizes of groups, the number of devices first."""
+    d, most = instance.d, int(instance.microbatches.max())
+    sizes = {d, d - 1, d + 1, d // 2, 2 * d, most}
+    return sorted((size for size in sizes if 1 <= size <= most), key=lambda size: abs(size - d))
+
+
+def _room(timing: Timing) -> int:
+    """Return the fewest F's that fit on a device, of the stage that takes least."""
+    graph, kinds = timing.graph, timing.instance.operations.kinds
+    taken, device = graph.delta[::kinds], graph.device[::kinds]
+    fits = np.where(taken > 0, graph.limit[device] // np.maximum(taken, 1), timing.n)
+    most = np.zeros(timing.d, dtype=np.int64)
+    np.maximum.at(most, device, fits)
+    return int(most.min())
+
+
+def _position(instance: PipelineSchedule) -> Array:
+    """Return how many stages come before the first of each device, at most d - 1; shape (d,)."""
+    depth = depths(instance)
+    position = np.full(instance.d, instance.d - 1)
+    np.minimum.at(position, instance.devices, depth.max() - depth)
+    return position
+
+
+def _sequence(timing: Timing, kind: int, size: int) -> Array:
+    """Return the operations of a kind on each device, in groups of `size` microbatches.
+
+    In groups stages come one after the other, those of B from the last on; shape (d, longest).
+    """
+    operations = timing.instance.operations
+    turn = np.empty(timing.instance.p, dtype=np.int64)
+    turn[list(timing.instance.order)] = np.arange(timing.instance.p)
+    own = np.flatnonzero(operations.kind == kind)
+    stage, i, device = operations.stage[own], operations.microbatch[own], operations.device[own]
+    by = np.lexsort((i, turn[stage] if kind == F else -turn[stage], i // size, device))
+    count = np.bincount(device, minlength=timing.d)
+    found = np.zeros((timing.d, int(count.max())), dtype=np.int64)
+    found[np.arange(found.shape[1]) < count[:, None]] = own[by]
+    return found
+
+
+def _merging(timing: Timing, forward: Array, backward: Array) -> Merging:
+    """Return sequences of which nothing has been run."""
+    operations = timing.instance.operations
+    count = np.bincount(operations.device[operations.kind == F], minlength=timing.d)
+    first, row, lag = entering(timing.instance)
+    return Merging(
+        forward=forward,
+        backward=backward,
+        counts=count,
+        into_first=first,
+        into_row=row,
+        into_lag=lag,
+        split=int(timing.instance.split),
+        done=np.zeros((timing.d, 3), dtype=np.int64),
+        end=np.full(timing.n, -1),
+        free=np.zeros(timing.d, dtype=np.int64),
+        held=np.zeros(timing.d, dtype=np.int64),
+        place=timing.ptr[:-1].copy(),
+        order=np.zeros(timing.n, dtype=np.int64),
+    )
+
+
+@cache
+def warm_up() -> None:
+    """Run the kernel once, so that it is compiled."""
+    timing = Timing(PipelineSchedule.from_arrays([1], [1], microbatches=1))
+    lists(timing, lambda _: True)
