@@ -104,6 +104,14 @@ def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyP
     assert (beam.FIRST[0], beam.NARROW) not in tried[1:]  # nothing begins anew
 
 
+def test_short_rounds_try_some_orders_and_later_ones_all() -> None:
+    (component,) = components.Packing(Blocks.of(above_load(ABOVE_LOAD[0]))).components
+    searches = portfolio.CanonicalPortfolio(component)
+    tried = [len(list(searches._orders(number))) for number in range(4)]
+    some = portfolio.ALWAYS + portfolio.IN_TURN
+    assert tried == [some, some, len(portfolio.ORDERS), len(portfolio.ORDERS)]
+
+
 def test_a_packing_that_was_found_is_known_to_searches_handed_on() -> None:
     blocks = Blocks.of(above_load(ABOVE_LOAD[0]))
     searches = exact.Searches(exact.prepared(blocks))
