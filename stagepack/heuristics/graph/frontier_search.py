@@ -30,6 +30,8 @@ STEPS = (0.0, 0.02, 0.005, 0.001)
 """Parts by which a beam that found a partition is to better it."""
 SHARES = (0.5, 0.25)
 """Where limits are tried between the bound and the best partition."""
+CLOSE = 0.001
+"""Part of the best partition's value within which no limit is tried but the one just below it."""
 NEAR = 0.75, 1.5
 """How far off, times the share, a limit may be that was tried before."""
 ROUND, NEARER, ASIDE = 1.0, 0.75, 0.5
@@ -238,7 +240,7 @@ class LabelSearch:
             if share * NEAR[0] <= (one.limit - self.bound) / gap < share * NEAR[1]:
                 return one
         limit = self.bound + int(share * gap)
-        if limit + 1 >= self.value:
+        if limit + 1 >= self.value or gap < CLOSE * self.value:
             return None
         self._open.append(Decision(self.sweeps, limit, self.take, self._reverse))
         return self._open[-1]

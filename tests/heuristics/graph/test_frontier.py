@@ -268,7 +268,10 @@ def test_auto_proves_towers_before_it_anneals() -> None:
     assert "local-search" not in {event.source for event in result.trace.events}
 
 
-def test_a_limit_that_was_not_decided_is_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("close", [frontier_search.CLOSE, 1.0])
+def test_a_limit_that_was_not_decided_is_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch, close: float
+) -> None:
     compact = Compact.of(branchy(np.random.default_rng(1), 20, 4))
     tried: list[int] = []
 
@@ -287,13 +290,17 @@ def test_a_limit_that_was_not_decided_is_gone_on_with(monkeypatch: pytest.Monkey
     monkeypatch.setattr(frontier_search, "Decision", Recorded)
     monkeypatch.setattr(frontier_search, "ROUND", 1e-4)
     monkeypatch.setattr(frontier_search, "SHARES", (0.5,))
+    monkeypatch.setattr(frontier_search, "CLOSE", close)
     with effort.counting(), contextlib.suppress(TimeoutError):
         sweeps = Sweeps(Model.all_of(compact), pause, 0)
         search = frontier_search.LabelSearch(sweeps, 1, value, lambda bound: None)
         search.take(np.zeros(compact.blocks, dtype=np.int64), search.model)
         search.run()
-    assert len(tried) > 2
     assert len(set(tried)) == len(tried)
+    if close < 1:
+        assert len(tried) > 2
+    else:  # nothing is far enough from the bound to be tried beside the best partition
+        assert len(tried) == 1
 
 
 def test_what_is_found_aside_is_what_labels_go_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
