@@ -31,7 +31,9 @@ FEW = 0.6
 """where ideals are few enough for that, this one."""
 ROUNDS, SHARE = 8, 0.3
 """Of local search at most, and the part of what is left after which none begins, before what
-proves more: a better partition makes that cheaper."""
+proves more: a better partition makes that cheaper;"""
+ROUNDS_BEFORE = 2
+"""and rounds where nothing but a model proves anything."""
 MODELLED, MODEL = 1_000, 0.5
 """Blocks times devices up to which CP-SAT has its share of what is left: this part."""
 ORDERS, ORDERS_ALONE = 0.1, 0.5
@@ -59,11 +61,11 @@ def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings
     return search.compact
 
 
-def _improve(search: CompactSearch) -> None:
-    """Give local search its share."""
+def _improve(search: CompactSearch, rounds: int = ROUNDS) -> None:
+    """Give local search its share, of so many rounds at most."""
     progress = search.progress
     share = SHARE * progress.remaining
-    local_search(search.compact, progress, search.settings.seed, ROUNDS, share)
+    local_search(search.compact, progress, search.settings.seed, rounds, share)
 
 
 def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
@@ -159,13 +161,13 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
                 given_up = f"dp: {error}"
             else:
                 return
-        if most > GLANCE and supports["frontier"]:
-            break  # labels need what is left
+        if most > GLANCE and (supports["frontier"] or not supports["dp"]):
+            break  # labels, or models, need what is left
         if most == GLANCE and supports["dp"]:
             part = ORDERS if supports["frontier"] else ORDERS_ALONE
             orders, patience, _ = LONG  # of the largest graphs they bring more than small moves
             search.along_orders(orders, patience, part * progress.remaining)
-        _improve(search)
+        _improve(search, ROUNDS if supports["dp"] else ROUNDS_BEFORE)
         if most == GLANCE and modelled and supports["dp"]:
             progress.require_time()
             _by_cp_sat(search, MODEL * progress.remaining)
