@@ -260,13 +260,29 @@ def _name_keys(path: str, message: str, shape: type, load: Callable[[], Any]) ->
 
 
 def _choices(shape: type, path: str) -> str:
-    """Return a remedy that lists the words a field of `shape` takes."""
-    name = path.removeprefix(".")
-    for field in msgspec.structs.fields(shape) if issubclass(shape, msgspec.Struct) else ():
-        for kind in (field.type, *get_args(field.type)):
-            if field.name == name and isinstance(kind, type) and issubclass(kind, Enum):
-                return "choose one of " + ", ".join(str(member.value) for member in kind)
-    return "correct the value"
+    """Return a remedy that lists the words that are taken at a path in `shape`."""
+    kinds = [*_within(shape)]
+    for step in _steps(path):
+        if isinstance(step, str):
+            kinds = [
+                kind
+                for owner in kinds
+                if isinstance(owner, type) and issubclass(owner, msgspec.Struct)
+                for field in msgspec.structs.fields(owner)
+                if field.encode_name == step
+                for kind in _within(field.type)
+            ]
+    words = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Enum)]
+    if not words:
+        return "correct the value"
+    return "choose one of " + ", ".join(str(member.value) for kind in words for member in kind)
+
+
+def _within(shape: Any) -> Iterator[Any]:
+    """Yield a type, and those that it has as arguments: of items, of a union."""
+    yield shape
+    for part in get_args(shape):
+        yield from _within(part)
 
 
 def text(data: bytes) -> str:
