@@ -171,6 +171,7 @@ def _extend(label: Array, policy: int, layers: Layers, visit: Visit) -> Array:
     backward = source + gradients + temporary + label[HELD] + open_run + visit.beside
     if together:
         forward += label[RETAINED] + _skipped(label, found, policy, output, visit)
+        backward += label[RETAINED]  # the layer after each reads it, and runs backward later
     if policy == KEEP and not together:
         forward += 0 if visit.inside else output  # else counted with what is kept of every step
     else:
@@ -187,7 +188,8 @@ def _extend(label: Array, policy: int, layers: Layers, visit: Visit) -> Array:
     else:
         rerun = _save(label, found, policy, tape, output, layers, visit)
     if label[RERUN] > 0 or rerun > 0:
-        backward = max(backward, source + visit.earlier + label[HELD] + rerun)
+        beside = label[HELD] + (label[RETAINED] if together else 0)
+        backward = max(backward, source + visit.earlier + beside + rerun)
     found[FIRST_PEAK] = max(label[FIRST_PEAK], forward)
     found[PEAK] = max(label[PEAK], backward)
     if together:
@@ -333,7 +335,8 @@ def beside_chain(layers: Layers, a: int, layer: int, skipping: Array) -> int:
 def gradients_ahead(layers: Layers, a: int, reach: int, skipping: Array) -> Array:
     """Return gradients live, at least, while a run that ends at each layer is computed again.
 
-    In a chain that of the layer's output; with skips a run may be computed earlier than need be.
+    That of the layer's output, but where skips pass the layer: those that read them may want the
+    run earlier, when other gradients are live.
 
     Parameters
     ----------
@@ -350,9 +353,21 @@ def gradients_ahead(layers: Layers, a: int, reach: int, skipping: Array) -> Arra
     """
     n = len(layers.tape)
     found = np.zeros(n, np.int64)
+    passing = np.zeros(n + 1, np.int64)  # differences of how many skips pass each layer
+    for t in skipping:
+        if t <= a:
+            continue
+        last = t
+        for k in range(layers.readers_from[t], layers.readers_from[t + 1]):
+            if layers.readers[k] < reach:
+                last = max(last, layers.readers[k])
+        passing[t] += 1
+        passing[last] -= 1
+    for layer in range(n):
+        passing[layer + 1] += passing[layer]
+    least = 0
     for layer in range(reach - 1, a - 1, -1):
-        if layer + 1 < n:
-            found[layer] = layers.nbytes[layer + 1]
-        if len(skipping) > 0 and layer + 1 < reach:
-            found[layer] = min(found[layer], found[layer + 1])
+        gradient = layers.nbytes[layer + 1] if layer + 1 < n else 0
+        least = gradient if layer + 1 == reach else min(least, gradient)
+        found[layer] = least if passing[layer] > 0 else gradient
     return found
