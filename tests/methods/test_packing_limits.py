@@ -76,9 +76,8 @@ def test_dense_instances_need_no_lists_of_pairs(
     instance = dense(1500, 8, 60)
     blocks = Blocks.of(instance)
     instance = instance.replace(capacity=int(blocks.load.max()), objective=objective)
-    for module in (exact, annealing):
+    for module in (exact, attempts, frame):
         monkeypatch.setattr(module, "LARGEST_PAIRS", 1000)
-    monkeypatch.setattr(frame, "LARGEST_PAIRS", 1000)
 
     def refused(*_: Any, **__: Any) -> Any:
         raise AssertionError("pairs are listed")

@@ -33,6 +33,10 @@ OVERDUE = 1.8
 what models cost is within a factor of 2 of what is counted, of all but the strangest."""
 
 
+LARGEST_PAIRS = 10_000_000
+"""Pairs of blocks alive together that a search holds in memory: 16 bytes each."""
+
+
 class Attempt:
     """One instance being solved: its normal form, and how answers get to `progress`.
 
@@ -60,6 +64,11 @@ class Attempt:
     def keep_going(self) -> Callable[[], bool]:
         """Whether the run has a reason and the time to go on."""
         return self.progress.keep_going
+
+    @property
+    def too_dense(self) -> bool:
+        """Whether more pairs of blocks are alive together than a search of all holds in memory."""
+        return self.blocks.pairs > LARGEST_PAIRS
 
     @property
     def peak_only(self) -> bool:

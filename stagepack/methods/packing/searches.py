@@ -119,7 +119,7 @@ def _beaming(instance: LmemPacking, progress: PackingProgress, settings: Setting
     """Search with beams, from the best greedy placement."""
     attempt = Attempt(instance, progress)
     low = _start(attempt, settings)
-    if beam.too_dense(attempt.blocks):
+    if attempt.too_dense:
         steps.too_crowded(attempt, settings)
         return
     steps.search_beams(attempt, low, settings.seed)

@@ -254,7 +254,7 @@ def improve(attempt: Attempt, low: Array | None, seed: int, seconds: float = mat
     if low is None or not keep_going():
         return
     compile_kernels(attempt, "anneal")
-    if annealing.too_dense(attempt.blocks):
+    if attempt.too_dense:
         repair_windows(attempt, low, seed, keep_going)
         return
     goal, size = attempt.instance.goal, attempt.blocks.size

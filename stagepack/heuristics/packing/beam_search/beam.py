@@ -57,9 +57,6 @@ DRAWS = 18
 HALVINGS = 4
 """How often the way from the target to the peak is halved before the target is tried again."""
 
-LARGEST_PAIRS = 10_000_000
-"""Pairs of blocks alive together that a search holds in memory: 16 bytes each."""
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -349,11 +346,6 @@ def unsupported(blocks: Blocks) -> str:
     if not blocks.rigid:
         return "beams need blocks of full height at all times, without shared offsets"
     return ""
-
-
-def too_dense(blocks: Blocks) -> bool:
-    """Whether more pairs of blocks are alive together than a search holds in memory."""
-    return blocks.pairs > LARGEST_PAIRS
 
 
 def improve(

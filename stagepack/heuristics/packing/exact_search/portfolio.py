@@ -272,9 +272,9 @@ class CanonicalSearch(PausedSearch):
             blocks=component.blocks.copy(),
             sections=component.sections.copy(),
             frames=np.zeros(b + 2, dtype=FRAME),
-            trail=np.zeros(16 * (b + sections) + 64, dtype=CHANGE),
-            lists=np.zeros(8 * (b + sections), dtype=np.int64),
-            parts=np.zeros((4 * b, 4), dtype=np.int64),
+            trail=np.zeros(64 * (b + sections) + 256, dtype=CHANGE),
+            lists=np.zeros(64 * (b + sections), dtype=np.int64),
+            parts=np.zeros((16 * b, 4), dtype=np.int64),
             queue=np.zeros(b + 1, dtype=np.int64),
             control=np.zeros(8, dtype=np.int64),
         )

@@ -48,9 +48,6 @@ MADE, ENTRY, PAIR = 3e-4, 1e-7, 1e-8
 HOT, COLD = 0.1, 0.01
 """First and last temperature of a cooling, as parts of the mean size of a block."""
 
-LARGEST_PAIRS = 10_000_000
-"""Pairs of blocks alive together that a search holds in memory: 16 bytes each."""
-
 LEGS = 30
 """Kernel calls of one cooling."""
 
@@ -66,11 +63,6 @@ def unsupported(blocks: Blocks) -> str:
     if not (blocks.fixed[np.diff(blocks.range_ptr) > 0] >= 0).all():
         return "annealing knows fixed offsets, but no ranges of addresses"
     return ""
-
-
-def too_dense(blocks: Blocks) -> bool:
-    """Whether more pairs of blocks are alive together than a search of all holds in memory."""
-    return blocks.pairs > LARGEST_PAIRS
 
 
 def improve(
