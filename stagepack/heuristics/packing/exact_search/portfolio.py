@@ -59,7 +59,7 @@ By descending largest load in a section (T), duration (W), number of sections (S
 component falls apart.
 """
 
-ALWAYS, IN_TURN, QUICK = 2, 4, 2
+ALWAYS, IN_TURN, QUICK = 2, 4, 5
 """So many of the orders are tried in every round; of the others so many in turn in so many rounds,
 which are short, and then all.
 

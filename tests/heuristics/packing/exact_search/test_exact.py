@@ -107,9 +107,9 @@ def test_beams_that_are_handed_on_try_other_settings(monkeypatch: pytest.MonkeyP
 def test_short_rounds_try_some_orders_and_later_ones_all() -> None:
     (component,) = components.Packing(Blocks.of(above_load(ABOVE_LOAD[0]))).components
     searches = portfolio.CanonicalPortfolio(component)
-    tried = [len(list(searches._orders(number))) for number in range(4)]
-    some = portfolio.ALWAYS + portfolio.IN_TURN
-    assert tried == [some, some, len(portfolio.ORDERS), len(portfolio.ORDERS)]
+    rounds = [list(searches._orders(number)) for number in range(portfolio.QUICK + 2)]
+    tried, some = [len(orders) for orders in rounds], portfolio.ALWAYS + portfolio.IN_TURN
+    assert tried == [some] * portfolio.QUICK + [len(portfolio.ORDERS)] * 2
 
 
 def test_a_packing_that_was_found_is_known_to_searches_handed_on() -> None:
