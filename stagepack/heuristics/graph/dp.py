@@ -8,14 +8,12 @@ or even a partition that keeps the limits, and fewer blocks count as light.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from stagepack.heuristics.graph import stage_kernels as kernels
-from stagepack.heuristics.graph.ideals import GROWN, Lattice, TooManyError
-from stagepack.heuristics.graph.linear import smallest
+from stagepack.heuristics.graph.ideals import Lattice, TooManyError
 from stagepack.heuristics.graph.pairs import least_sum
 from stagepack.heuristics.graph.reduction import idle, most_held
 from stagepack.heuristics.graph.rooms import least_limit
@@ -73,18 +71,6 @@ def solve(
         if found(staging, best):
             return True
     raise AssertionError("without light blocks a partition keeps all limits")
-
-
-@functools.cache
-def load_kernels() -> None:
-    """Compile the kernels, on the smallest of graphs."""
-    staging = Staging.of(smallest())
-    for grown in (GROWN, 0):
-        Lattice(staging, _go_on, grown).best(FAR)
-
-
-def _go_on() -> None:
-    """Ask nobody."""
 
 
 def _best(

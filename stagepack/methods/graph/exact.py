@@ -186,9 +186,6 @@ class CompactSearch:
             if SWEPT * count**2 < few:
                 end = max(end, effort.spent() + few)
 
-        with self.progress.setup("loading kernels"):
-            ideal_dp.load_kernels()
-
         def take(staging: Staging, found: Found) -> bool:
             solution = staging.solution(found)
             if staging.light:
