@@ -150,6 +150,19 @@ def tighten(
     return raised
 
 
+@inner
+def _sink(heap: Array, key: Array, size: int, at: int) -> None:
+    """Let the entry at a place of a heap sink to where none below has a smaller key."""
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and key[heap[child + 1]] < key[heap[child]]:
+            child += 1
+        if key[heap[at]] <= key[heap[child]]:
+            return
+        heap[at], heap[child] = heap[child], heap[at]
+        at = child
+
+
 @compiled
 def idle(
     graph: Graph, delta: Array, limit: int, own: Array, head: Array, moment: Array, least: Array
@@ -173,30 +186,35 @@ def idle(
     k = len(own)
     moment[0] = least[0] = 0
     count = 1
-    part = np.zeros(k)
+    part, heap = np.zeros(k), np.zeros(k, dtype=np.int64)  # sorting takes long to compile
     for z in range(k):
         r = head[own[z]]
         if r <= 0 or (z > 0 and head[own[z - 1]] == r):
             continue
         room, work = limit, 0
-        alike, size = True, 0
+        alike, size, takers = True, 0, 0
         for a in range(z):
             v = own[a]
             row = graph.row[v]
             time = min(graph.duration[row], r - head[v])
-            part[a] = 0.0
             if delta[row] <= 0:
                 work += time
                 if head[v] + graph.duration[row] < r:
                     room -= delta[row]
             else:
                 part[a] = -time / delta[row]
+                heap[takers] = a
+                takers += 1
                 alike = alike and (size == 0 or size == delta[row])
                 size = delta[row]
-        for a in np.argsort(part[:z]):
+        for at in range(takers // 2 - 1, -1, -1):
+            _sink(heap, part, takers, at)
+        while takers > 0 and room > 0:
+            a = heap[0]
+            takers -= 1
+            heap[0] = heap[takers]
+            _sink(heap, part, takers, 0)
             row = graph.row[own[a]]
-            if delta[row] <= 0 or room <= 0:
-                continue
             time = min(graph.duration[row], r - head[own[a]])
             if delta[row] <= room:
                 work += time
