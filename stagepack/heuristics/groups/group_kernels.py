@@ -65,7 +65,7 @@ from stagepack.instances.profile import Array
 
 NONE = np.iinfo(np.int64).max
 """Cycles of what cannot be."""
-PRICED = 5
+PRICED = 20
 """Elementary steps of an operator, or of a tensor, where a group is priced,"""
 SETTLED = 3
 """and of a cut where an operator is taken in."""

@@ -128,14 +128,17 @@ def cuts(instance: LayerGrouping) -> list[Cut]:
     if instance.slicing == Slicing.N_THEN_H:
         found = [Cut(n=parts) for parts in range(1, min(n, most) + 1)]
         return found + [Cut(n=n, h=parts) for parts in range(2, min(h, most // n) + 1)]
-    found = [
-        Cut(a, b, x, y)
+    sides = [
+        (a, b, x)
         for a in range(1, min(n, most) + 1)
         for b in range(1, min(c, most // a) + 1)
         for x in range(1, min(h, most // (a * b)) + 1)
-        for y in range(1, min(w, most // (a * b * x)) + 1)
     ]
-    return sorted(found, key=lambda cut: (cut.slices, cut.w, cut.c, cut.h))
+    room = np.minimum(w, most // np.prod(sides, axis=1))
+    last = 1 + np.arange(room.sum()) - np.repeat(np.cumsum(room) - room, room)
+    table = np.column_stack([np.repeat(sides, room, axis=0), last])
+    by = np.lexsort((table[:, 2], table[:, 1], last, table.prod(axis=1)))
+    return [Cut(*row) for row in table[by].tolist()]
 
 
 def _whole(operator: Operator, which: int, source: Shape) -> list[bool]:

@@ -40,11 +40,15 @@ FEW, MANY = 64, 4_096
 NUMBERS = 2**23
 """Numbers that are known at a time, of all tensors of a group along all tracks."""
 ASKED = 1000
-"""Cuts between two questions whether to go on."""
+"""Cuts between two questions whether to go on,"""
+PARTED = 5e-6
+"""and the seconds of one."""
 STEPS = 2_000_000
 """Elementary steps of kernels between two questions whether to go on,"""
 STEP = 2.5e-9
-"""and the seconds of one."""
+"""and the seconds of one;"""
+CALLED, LONE = 6e-5, 2e-5
+"""those of a call of them, and of the price of an operator that runs by itself."""
 
 Members = range | tuple[int, ...]
 """The operators of a group, rising."""
@@ -129,9 +133,12 @@ class Oracle:
             Whether to take the first cut that fits, in place of the quickest.
         """
         low = self.low(b)
+        if self._net.operators[b - 1, STANDS_ALONE]:
+            return Ends(low, np.array([self._alone(b - 1)]), np.array([ALONE]))
         steps = np.ones((b - low, 4), np.int64)
         steps[:, 0], steps[:, 1], steps[:, 2] = np.arange(b - 1, low - 1, -1), np.arange(b - low), 0
-        banned = [self.banned(range(a, b)) for a in range(b - 1, low - 1, -1)]
+        groups = range(b - 1, low - 1, -1) if self.bans else ()
+        banned = [self.banned(range(a, b)) for a in groups]
         cycles, chosen = self.price(steps, banned, eager=eager)
         return Ends(low, cycles[::-1], chosen[::-1])
 
@@ -151,7 +158,7 @@ class Oracle:
             An operator; its age in the group that it completes, that is, how many come after it;
             whether a later step goes back behind this one; whether the group is asked for.
         banned : sequence of collection of int
-            Cuts that are not to be taken, of each group.
+            Cuts that are not to be taken, of each group; empty where all may be.
         below : ndarray of int64, shape (groups,), optional
             Cycles that are of no use, nor are any more: they are returned where no cut takes less.
         eager : bool
@@ -160,8 +167,8 @@ class Oracle:
         cycles = np.full(len(steps), NONE) if below is None else below.copy()
         chosen = np.full(len(steps), ALONE)
         for at in np.flatnonzero(steps[:, 1] == 0):
-            if steps[at, 3] and self.instance.stands(int(steps[at, 0])):
-                cycles[at] = min(cycles[at], alone_cycles(self.instance, int(steps[at, 0])))
+            if steps[at, 3]:
+                cycles[at] = min(cycles[at], self._alone(int(steps[at, 0])))
         mask, asked = self._mask(banned), steps[:, 3] > 0
         for group, floors, first, cuts in self._room.portions():
             place = np.array([0, -1, -1])
@@ -182,11 +189,18 @@ class Oracle:
                     place,
                     STEPS,
                 )
-                spend(STEP * done)
+                spend(CALLED + STEP * done)
                 self._pause()
             if eager and (chosen[asked] != ALONE).all():
                 break
         return cycles, chosen
+
+    def _alone(self, at: int) -> int:
+        """Return the cycles of an operator that runs by itself; `NONE` where it may not."""
+        if not self.instance.stands(at):
+            return NONE
+        spend(LONE)
+        return alone_cycles(self.instance, at)
 
     def again(self, members: Members, *, eager: bool = False) -> tuple[int, int]:
         """Return the least cycles of one group and its cut, after a ban."""
@@ -241,31 +255,35 @@ class _Room:
         self._rows = len(member) if entries else 0
         self._flat: list[Array] = []
         self._parted: list[tuple[range, list[tuple[int, int]]]] = []
-        self._cuts: Sequence[Cut] = ()
+        self._cuts = self._place = np.zeros((0, 0), dtype=np.int64)
         self._kept: list[_Portion] = []
 
     def part(self, cuts: Sequence[Cut], pause: Callable[[], None]) -> None:
         """Part all cuts, as many at a time as there is room for, and one at least."""
+        self._cuts = np.array(cuts, dtype=np.int64)
+        self._place = np.empty((len(ON), self._cuts.max() + 1), dtype=np.int64)
         parted: list[tuple[range, list[tuple[int, int]]]] = []
         known: dict[tuple[int, int], None] = {}
         first, width = 0, SLOT_COLUMNS
-        for at, cut in enumerate(cuts):
+        for at, parts in enumerate(self._cuts.tolist()):
             if at % ASKED == 0:
+                spend(PARTED * ASKED)
                 pause()
-            tracks = [(axis, cut[which]) for which, axis in enumerate(ON)]
-            wider = width + _width(track for track in tracks if track not in known)
+            tracks = tuple(zip(ON, parts, strict=True))
+            new = [track for track in tracks if track not in known]
+            wider = width + _width(new)
             numbers = (self._slots + self._entries) * wider
             full = max(numbers, self._rows * (at - first)) > NUMBERS
             if known and (full or (at == FEW and len(cuts) > MANY)):
                 parted.append((range(first, at), [*known]))
-                known, first, wider = {}, at, SLOT_COLUMNS + _width(tracks)
-            known |= dict.fromkeys(tracks)
+                known, first, new, wider = {}, at, [*tracks], SLOT_COLUMNS + _width(tracks)
+            known |= dict.fromkeys(new)
             width = wider
         parted.append((range(first, len(cuts)), [*known]))
         most = SLOT_COLUMNS + max(_width(tracks) for _, tracks in parted)
         sizes = self._slots * most, self._entries * (most + 1)
         self._flat = [np.zeros(size, np.int64) for size in sizes]
-        self._cuts, self._parted = cuts, parted
+        self._parted = parted
         self._kept = [self._portion(*parted[0])] if len(parted) == 1 else []
 
     def portions(self) -> Iterable[_Portion]:
@@ -293,9 +311,9 @@ class _Room:
             past,
         )
         floors = np.zeros((max(self._rows, 1), len(cuts), 6), np.int64)
-        place = {track: at for at, track in enumerate(known)}
-        tried = [[place[axis, cut[at]] for at, axis in enumerate(ON)] for cut in cuts]
-        return _Portion(group, floors, which.start, np.array(tried, dtype=np.int64))
+        for at, (axis, parts) in enumerate(known):
+            self._place[ON.index(axis), parts] = at
+        return _Portion(group, floors, which.start, self._place[range(len(ON)), cuts])
 
 
 def _width(tracks: Iterable[tuple[int, int]]) -> int:

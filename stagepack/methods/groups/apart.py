@@ -33,7 +33,7 @@ PART, USUAL = 0.1, 20.0
 """Part of the time limit for all groups, where the plan took less; a limit where there is none."""
 STEP = 0.05
 """Seconds of work for a group below which no more is tried."""
-PAIR = 3e-6
+PAIR = 4e-6
 """Seconds to find a pair of a group, and to count whether it shares a bank."""
 MOST = 1_000
 """Pairs of a group beyond which CP-SAT is not asked."""
@@ -122,6 +122,8 @@ def spread(
     offsets = list(plan.offsets)
     for group, name in names.items():
         one = known[name]
+        if one.offsets == offsets[group]:
+            continue
         if one.shared < shared_pairs(one.table, one.pairs, offsets[group]):
             offsets[group] = one.offsets
     if tuple(offsets) != plan.offsets:

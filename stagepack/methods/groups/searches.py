@@ -50,6 +50,9 @@ CHECKED = 0.3
 ALONE, GROUPED = 2.5e-5, 2e-4
 """Seconds to check and evaluate an operator that runs from global memory, or in a group."""
 
+KNOWN = 1.5e-5
+"""Seconds to bring an operator into its normal form."""
+
 MOST_IDEALS = 100_000
 """Ideals beyond which not all are looked at; 400 bytes each, and their pairs take too long."""
 
@@ -124,6 +127,7 @@ def _stands(instance: LayerGrouping) -> bool:
 def _bound(instance: LayerGrouping, progress: GroupingProgress) -> None:
     """Raise the bound to what all operators take, however they are grouped and cut."""
     _load(progress)
+    spend(KNOWN * instance.n)  # once a run, although it may be there already: runs repeat
     least = behind(network(instance, progress.require_time), machine(instance))
     progress.raise_bound(int(least[0]), "compute, or transfers, of all operators")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import tracemalloc
 from itertools import pairwise
 
@@ -11,11 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagepack as sp
+from stagepack.heuristics import effort
 from stagepack.heuristics.groups import oracle
 from stagepack.heuristics.groups.dag import steps
+from stagepack.heuristics.groups.network import cuts
 from stagepack.heuristics.groups.oracle import NONE, Oracle
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source
 from stagepack.instances.groups.chip import GENERIC
+from stagepack.instances.groups.regions import Cut
+from stagepack.instances.groups.timesteps import alone_cycles
 from tests.heuristics.groups.definitions import cheapest, loaded
 from tests.instances.groups.networks import RATED, networks
 
@@ -134,3 +140,36 @@ def test_prices_do_not_depend_on_what_is_asked_before() -> None:
     assert cycles[way[:, 3] > 0].tolist() == [
         alone.again(tuple(at for at in range(whole.n) if mask >> at & 1))[0] for mask in masks
     ]
+
+
+def test_operators_that_stand_alone_are_work_and_no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, shape = ["x", "a", "b", "c"], (1, 2, 2, 2)
+    whole = LayerGrouping.from_arrays(
+        [
+            Operator(name=own, kind=OperatorKind.OTHER, inputs=(read,), shape=shape)
+            for read, own in pairwise(names)
+        ],
+        [Source(name="x", shape=shape)],
+        chip=GENERIC,
+    )
+    with effort.counting():
+        known = Oracle(whole)
+        parted = effort.spent()
+        monkeypatch.setattr(known, "price", None)  # as groups are, by kernels
+        for b in range(1, 4):
+            ends = known.ends(b)
+            assert (ends.low, ends.cycles.tolist()) == (b - 1, [alone_cycles(whole, b - 1)])
+        assert effort.spent() - parted == pytest.approx(3 * oracle.LONE)
+
+
+@given(networks(most=3, max_slices=9, slicing="free"))
+@settings(max_examples=20, deadline=None)
+def test_cuts_are_all_ways_and_those_of_few_slices_come_first(whole: LayerGrouping) -> None:
+    sizes = (max(t.shape[axis] for t in whole.tensors) for axis in (0, 1, 3, 4))
+    every = [
+        Cut(*parts)
+        for parts in itertools.product(*(range(1, size + 1) for size in sizes))
+        if math.prod(parts) <= whole.max_slices
+    ]
+    by = sorted(every, key=lambda cut: (cut.slices, cut.w, cut.c, cut.h))
+    assert cuts(whole) == by
