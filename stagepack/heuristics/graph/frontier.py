@@ -42,6 +42,8 @@ TRIED, PAIRS = 30_000, 500_000
 """Labels and pairs between two looks at the clock."""
 LABEL, PAIR = 4e-7, 1.5e-8
 """Seconds of work for one."""
+THINNED, RANKED = 5e-5, 1.5e-7
+"""Seconds of work to thin labels out, and for each of them."""
 BUCKETS = 64
 """The most buckets of loads in tables."""
 KEPT, EVERY = 3000, 2
@@ -360,6 +362,7 @@ class Sweep:
         side, new = 1 - control[state.SIDE], control[state.NEW]
         alive = np.flatnonzero(labels.alive[side, :new])
         ranked = alive[np.argsort(-labels.value[alive], kind="stable")]
+        effort.spend(THINNED + RANKED * new)
         labels.alive[side, ranked[self._ask.beam :]] = 0
 
     def _make_room(self) -> bool:

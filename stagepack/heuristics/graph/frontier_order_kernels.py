@@ -13,6 +13,8 @@ from stagepack.instances.profile import Array
 
 GRAIN = 2**20
 """Steps of a random number between 0 and 1."""
+DRAWN = 8
+"""Steps of a block that may be next, beside its ties."""
 
 
 class Ties(NamedTuple):
@@ -48,9 +50,18 @@ def _change(ties: Ties, seen: Array, waiting: Array, v: int) -> float:
 
 @compiled
 def greedy(
-    ties: Ties, noise: float, random: Array, order: Array, seen: Array, waiting: Array, lacks: Array
-) -> float:
-    """Fill `order` and return the sum over steps of 2 to the power of the live fields.
+    ties: Ties,
+    noise: float,
+    random: Array,
+    order: Array,
+    seen: Array,
+    waiting: Array,
+    lacks: Array,
+    state: Array,
+    live: Array,
+    most: int,
+) -> bool:
+    """Go on filling `order`; True: it is full.
 
     Parameters
     ----------
@@ -60,27 +71,28 @@ def greedy(
     random : ndarray of uint64, shape (1,)
         State of the generator.
     order : ndarray of int64, shape (n,)
+        Begins with the blocks that wait for none.
     seen : ndarray of int64, shape (nets,)
-        Scratch: swept members.
+        Swept members; 0 at first.
     waiting, lacks : ndarray of int64, shape (n,)
-        Scratch: successors and predecessors to come.
+        Successors and predecessors to come.
+    state : ndarray of int64, shape (3,)
+        How many are in order, how many are or may be next, and the steps since the call began.
+    live : ndarray of float64, shape (2,)
+        Live fields, and the sum over blocks of 2 to the power of them; 0 at first.
+    most : int
+        Steps after which to return.
     """
-    n = len(order)
-    for t in range(len(seen)):
-        seen[t] = 0
-    ready = 0
-    for v in range(n):
-        waiting[v] = ties.after_ptr[v + 1] - ties.after_ptr[v]
-        lacks[v] = ties.before_ptr[v + 1] - ties.before_ptr[v]
-        if lacks[v] == 0:
-            order[ready] = v
-            ready += 1
+    done, ready, steps = state[0], state[1], 0
+    width, score = live[0], live[1]
     # Ready blocks are order[done:ready]; the latest to become ready are the last.
-    width, score = 0.0, 0.0
-    for done in range(n):
+    while done < len(order) and steps < most:
         best, least = done, 1e18
         for at in range(done, ready):
-            value = _change(ties, seen, waiting, order[at])
+            v = order[at]
+            steps += DRAWN + ties.of_ptr[v + 1] - ties.of_ptr[v]
+            steps += ties.before_ptr[v + 1] - ties.before_ptr[v]
+            value = _change(ties, seen, waiting, v)
             value += noise * draw(random, GRAIN) / GRAIN
             if value <= least:
                 best, least = at, value
@@ -100,4 +112,7 @@ def greedy(
             if lacks[w] == 0:
                 order[ready] = w
                 ready += 1
-    return score
+        done += 1
+    state[0], state[1], state[2] = done, ready, steps
+    live[0], live[1] = width, score
+    return bool(done == len(order))

@@ -1,0 +1,57 @@
+"""Orders for labels: the same however often the search for them is interrupted, and all of work."""
+
+from __future__ import annotations
+
+import pytest
+
+from stagepack.heuristics import effort
+from stagepack.heuristics.graph import frontier_orders
+from stagepack.heuristics.graph.frontier_orders import narrow_order
+from stagepack.heuristics.graph.frontier_plan import Network, plans
+from stagepack.progress import Stopped
+
+SIDE = 12
+
+
+def bipartite() -> Network:
+    """Return the blocks of one side, all of which feed all of the other, a net an edge."""
+    every = range(2 * SIDE)
+    return Network(
+        before=[[] if x < SIDE else [*range(SIDE)] for x in every],
+        after=[[*range(SIDE, 2 * SIDE)] if x < SIDE else [] for x in every],
+        members=[[u, SIDE + v] for u in range(SIDE) for v in range(SIDE)],
+        cost=[1] * SIDE**2,
+    )
+
+
+def test_orders_do_not_depend_on_how_often_the_clock_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole: list[None] = []
+    parts: list[None] = []
+    order = narrow_order(bipartite(), 3, lambda: whole.append(None)).tolist()
+    monkeypatch.setattr(frontier_orders, "PART", 50)
+    with effort.counting():
+        assert narrow_order(bipartite(), 3, lambda: parts.append(None)).tolist() == order
+        # Every candidate looks at all of its nets.
+        assert effort.spent() > frontier_orders.STEP * SIDE**2 * frontier_orders.FEW
+    assert sorted(order) == list(range(2 * SIDE))
+    assert all(x < SIDE for x in order[:SIDE])
+    assert len(parts) > 2 * len(whole)
+
+
+def test_plans_count_what_they_look_at_and_end_when_told() -> None:
+    order = list(range(2 * SIDE))
+    asked: list[None] = []
+    with effort.counting():
+        plans(bipartite(), order, 3, 1, False, lambda: asked.append(None))
+        assert effort.spent() > 0
+    assert len(asked) > 2 * len(order)  # while edges over cuts are taken down, too
+
+    def ended() -> None:
+        asked.pop()
+        if not asked:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        plans(bipartite(), order, 3, 1, False, ended)
