@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     )
     from stagepack.integrations.pytorch import pipe_model as pipe_model
     from stagepack.integrations.pytorch import profile_model as profile_model
+    from stagepack.integrations.pytorch import run_pipeline as run_pipeline
     from stagepack.report.plot import plot as plot
     from stagepack.result import Result as Result
     from stagepack.result import Status as Status
@@ -122,6 +123,7 @@ _NAMES = {
         "compile_partitioned_model",
         "pipe_model",
         "profile_model",
+        "run_pipeline",
     ),
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),

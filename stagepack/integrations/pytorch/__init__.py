@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.result import Result
 
 if TYPE_CHECKING:
@@ -233,3 +234,54 @@ def compile_partitioned_model(
     from stagepack.integrations.pytorch.writing import write
 
     write(stages, name, Path(output_file))
+
+
+def run_pipeline(
+    stages: Stages,
+    schedule: PipelineSchedule,
+    plan: ScheduleSolution | Result[ScheduleSolution],
+    rank: int,
+    loss: Callable[[Any, Any], Any],
+) -> Any:
+    """Return what runs the stages of one process in the order of a schedule.
+
+    It is a schedule of ``torch.distributed.pipelining``: ``step(inputs)`` on the rank of the first
+    stage, ``step(target=...)`` on that of the last one, ``step()`` on the others.  The processes
+    and their group are there already; gradients of all microbatches are added up.
+
+    Parameters
+    ----------
+    stages : Stages
+        Made for inputs of one microbatch; only one floating tensor crosses each cut.
+    schedule : PipelineSchedule
+        Of as many stages.
+    plan : ScheduleSolution or Result
+    rank : int
+        Of this process: a device of the schedule.
+    loss : callable
+        Of what the module returns for a microbatch, and of a target.
+
+    Raises
+    ------
+    InputError
+        For a schedule of another number of stages or without such a rank, or one that is not valid.
+    """
+    require_torch()
+    from stagepack.instances.formats.torch_schedule import dump
+    from stagepack.integrations.pytorch.pipelining import runtime
+
+    if schedule.p != len(stages) or not 0 <= rank < schedule.d:
+        raise InputError(
+            f"has {schedule.p} stages on {schedule.d} devices: not these {len(stages)}, or "
+            f"none for rank {rank}",
+            field="schedule",
+            remedy="give one of as many stages and processes",
+        )
+    microbatches = set(schedule.microbatches.tolist())
+    if len(microbatches) > 1:
+        raise InputError(
+            "stages work on unlike numbers", field="microbatches", remedy="give all the same"
+        )
+    order = dump(schedule.solution_in(plan), schedule)
+    own = [stage for stage in range(schedule.p) if schedule.devices[stage] == rank]
+    return runtime(stages, order, own, max(microbatches), loss)

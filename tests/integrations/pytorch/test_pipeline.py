@@ -1,0 +1,34 @@
+"""Stages on processes follow a schedule, and their gradients are those of the module."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+import stagepack as sp
+from stagepack.errors import InputError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+@pytest.mark.parametrize(("ranks", "weight"), [(2, 0), (4, 0), (2, 1), (4, 1)])
+def test_gradients_are_those_of_the_module(ranks: int, weight: int, tmp_path: Path) -> None:
+    """One forward, one backward; or an optimal schedule whose backward passes are split."""
+    processes = importlib.import_module("tests.integrations.pytorch.pipeline_of_processes")
+    spawn = importlib.import_module("torch.multiprocessing").spawn
+    schedule = sp.load("schedule/uniform", devices=ranks, microbatches=4, weight=weight)
+    result = sp.solve(schedule, "auto" if weight else "1f1b", time_limit=5)
+    assert result.status is sp.Status.OPTIMAL or not weight
+    spawn(processes.work, (schedule, result, str(tmp_path)), nprocs=ranks)
+    done = sorted(path.name for path in tmp_path.glob("done-*"))
+    assert done == [f"done-{rank}" for rank in range(ranks)]
+
+
+def test_a_schedule_of_other_stages_is_refused() -> None:
+    models = importlib.import_module("tests.integrations.pytorch.models")
+    stages = sp.build_stages(models.encoder(2), [0, 1, 2], (torch.randn(1, 6, 32),), depth=2)
+    schedule = sp.load("schedule/uniform", devices=3)
+    with pytest.raises(InputError, match="schedule: has 3 stages on 3 devices: not these 2"):
+        sp.run_pipeline(stages, schedule, sp.solve(schedule, "1f1b"), 0, lambda a, b: a)
