@@ -84,6 +84,13 @@ def test_small_graphs_with_too_many_ideals_are_proved_by_cp_sat() -> None:
     assert result.reason == ""
 
 
+def test_why_a_model_proves_nothing_is_told_rather_than_that_there_is_no_local_search() -> None:
+    # Stages on several devices take thirds of ticks, which CP-SAT's bound rounds.
+    rng = np.random.default_rng([5008, 4])
+    result = sp.solve(random_instance(rng, int(rng.integers(4, 7))), time_limit=10)
+    assert result.reason.startswith("cp-sat calls it optimal")
+
+
 def test_auto_agrees_with_trying_everything() -> None:
     for seed in range(40):
         instance = random_instance(np.random.default_rng(7_000 + seed), 5)

@@ -52,7 +52,7 @@ def local_search(
         return
     reason = PartitionSearch.unsupported(compact)
     if reason:
-        progress.reason = f"no local search: {reason}"
+        progress.reason = progress.reason or f"no local search: {reason}"
         return
     search = PartitionSearch(compact, *compact.stages(start), seed=seed)
 
