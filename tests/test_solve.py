@@ -240,7 +240,8 @@ def test_infeasible_is_a_result() -> None:
         result = solve(instance, info.name)
         assert result.solution is None
         assert result.reason
-        if info.exact:
+        # The probes of greedy-repair prove that nothing fits, though never that a plan is best.
+        if info.exact or info.name == "greedy-repair":
             assert result.status is Status.INFEASIBLE
             assert "layer 1" in result.reason
             assert "1 too many" in result.reason

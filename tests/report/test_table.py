@@ -93,7 +93,9 @@ def test_other_tables() -> None:
 def test_lines_for_people() -> None:
     instance = network(10, 4, name="net", training=True, microbatches=4)
     lines = dict(summary.lines(instance))
-    assert lines["Mode"] == "training, 4 microbatches"
+    assert lines["Mode"] == (
+        "training, 4 microbatches (as many as devices), gradients come back over the links"
+    )
     assert lines["Layers"] == "10"
     assert (lines["Problem"], lines["Objective"]) == ("pipeline-partition", "transfer-bounded")
 
