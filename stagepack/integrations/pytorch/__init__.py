@@ -54,7 +54,9 @@ def profile_model(
 
     A layer is a module that calls no others, or a larger one where `depth` or `basic_blocks` say
     so; what a module does between its children belongs to the layer before it.  Layers come in the
-    order in which they run, one that runs several times as often.
+    order in which they run, one that runs several times as often.  Where nothing is measured, a
+    warning names the operators whose operations are not known: these are counted by the values
+    that they read and write.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ def profile_model(
     from stagepack.integrations.pytorch.tracing import trace
 
     traced = trace(module, sample_inputs, kwargs or {}, depth, basic_blocks)
-    profile = counted(traced, machine, training=training, state_bytes=state_bytes)
+    profile = counted(traced, machine, training=training, state_bytes=state_bytes, told=not measure)
     if not measure:
         return profile
     bench = Bench(repeats, None if cache is None else Path(cache), progress)
@@ -264,7 +266,8 @@ def run_pipeline(
     Raises
     ------
     InputError
-        For a schedule of another number of stages or without such a rank, or one that is not valid.
+        For a schedule of another number of stages or without such a rank, or one that is not valid;
+        for a cut that anything else crosses, naming it.
     """
     require_torch()
     from stagepack.instances.formats.torch_schedule import dump

@@ -1,14 +1,19 @@
 """What layers cost, counted without running them.
 
-Operations are those that FlopCounterMode counts when an operator runs on fake tensors; values of
-pointwise work are those that other operators read or write, three times of norms and softmax, and
-none of views.  A backward pass takes twice the forward one.  The stash is what operators other than
-sums, moves and views read; what is alive inside of a layer, besides what it reads and writes, is
-its scratch.
+Operations are those that FlopCounterMode counts when an operator runs on fake tensors.  Values of
+pointwise work are those that other operators read or write, whichever are more: three times of
+norms and softmax, once of what works value by value, sums up, pools or moves values, none of views.
+What neither covers is named in a warning and counted by all values that it reads and writes,
+parameters included.
+
+A backward pass takes twice the forward one.  The stash is what operators other than sums, moves and
+views read; what is alive inside of a layer, besides what it reads and writes, is its scratch.
 """
 
 from __future__ import annotations
 
+import logging
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -34,9 +39,27 @@ KEEP_NOTHING = {
     "ones_like", "split", "stack", "sub", "sum", "to", "zeros", "zeros_like",
 }  # fmt: skip
 """Operators whose backward pass reads nothing of what they read."""
+TAGS = {"pointwise", "reduction"}
+"""Torch's tags of operators that go once over their values."""
+ONCE = KEEP_NOTHING | {
+    "all", "amax", "amin", "and", "any", "argmax", "argmin", "concat", "cumprod", "cumsum", "eye",
+    "fill", "flip", "floor_divide", "glu", "hardswish", "linspace", "log_sigmoid", "logsumexp",
+    "max", "meshgrid", "min", "nonzero", "one_hot", "or", "prelu", "prod", "roll", "rsub",
+    "scalar_tensor", "slice", "std", "take", "tile", "topk", "tril", "triu", "type_as", "var",
+    "where", "xor", "zero",
+}  # fmt: skip
+"""Operators that do without the tag."""
+ONCE_PARTS = (
+    "_like", "_loss", "copy", "dropout", "embedding", "fold", "gather", "index", "new_", "pad",
+    "pool", "rand", "repeat", "scatter", "shuffle", "upsample",
+)  # fmt: skip
+"""Parts of names of further ones."""
+log = logging.getLogger("stagepack")
 
 
-def counted(traced: Traced, machine: str, *, training: bool, state_bytes: int) -> ModelProfile:
+def counted(
+    traced: Traced, machine: str, *, training: bool, state_bytes: int, told: bool = True
+) -> ModelProfile:
     """Return the profile of a module.
 
     Parameters
@@ -48,15 +71,20 @@ def counted(traced: Traced, machine: str, *, training: bool, state_bytes: int) -
         Whether gradients and optimiser state are counted.
     state_bytes : int
         Bytes of optimiser state per parameter.
+    told : bool
+        Whether a warning names operators whose operations are not known.
     """
-    network = network_of(traced)
+    operations = _Counter()
+    network = network_of(traced, operations)
+    if told:
+        _tell(traced, operations)
     preset = clusters.preset(machine)
     return network.profile(preset, bytes_per_value=4, training=training, state_bytes=state_bytes)
 
 
-def network_of(traced: Traced) -> Network:
+def network_of(traced: Traced, operations: _Counter | None = None) -> Network:
     """Return the layers of a module as a network, before any hardware."""
-    operations = _Counter()
+    operations = operations or _Counter()
     users: dict[str, int] = {}
     for layer in traced.layers:
         for name in {traced.identity(node) for node in layer.held if _is_weight(traced, node)}:
@@ -70,6 +98,21 @@ def network_of(traced: Traced) -> Network:
         tensors={node.name: nbytes(node) for node in sorted(crossing, key=lambda n: str(n.name))},
         results=tuple(node.name for node in traced.results if node in crossing),
     )
+
+
+def _tell(traced: Traced, operations: _Counter) -> None:
+    """Name the operators whose operations are not known: how often they run, what is counted."""
+    found: dict[str, list[int]] = {}
+    for layer in traced.layers:
+        for node in layer.nodes:
+            if not operations(node) and not _is_known(node):
+                found.setdefault(str(node.target), []).append(_passed(node))
+    if found:
+        names = (f"{len(v)} x {name} ({sum(v)} values)" for name, v in sorted(found.items()))
+        log.warning(
+            "operators of unknown operations, counted by the values that they read and write: %s",
+            ", ".join(names),
+        )
 
 
 def _is_weight(traced: Traced, node: fx.Node) -> bool:
@@ -153,6 +196,11 @@ def _tensors(value: Any) -> list[Any]:
     return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
+def _numel(node: fx.Node) -> int:
+    """Return the values of the tensors that a node is."""
+    return sum(int(tensor.numel()) for tensor in _tensors(node.meta.get("val")))
+
+
 def _is_view(node: fx.Node) -> bool:
     """Whether an operator returns other views of what it reads, or picks a part of a result."""
     schema = getattr(node.target, "_schema", None)
@@ -168,13 +216,28 @@ def _called(node: fx.Node) -> str:
     return str(name.name).partition("::")[2] if name else str(node.target)
 
 
+def _is_known(node: fx.Node) -> bool:
+    """Whether the values that an operator passes over tell its work, if it has no operations."""
+    if node.target is operator.getitem or not _tensors(node.meta.get("val")):
+        return True  # nothing is computed
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False  # control flow, or a region without gradients
+    if _is_view(node) or any(tag.name in TAGS for tag in node.target.tags):
+        return True
+    name = _called(node)
+    parts = (*THRICE, *ONCE_PARTS)
+    own = node.target.namespace == "aten"
+    return own and (name.strip("_") in ONCE or any(part in name for part in parts))
+
+
 def _passed(node: fx.Node) -> int:
     """Return the values that pointwise work of an operator passes over."""
+    if not _is_known(node):
+        return sum(_numel(one) for one in (node, *node.all_input_nodes))
     if _is_view(node):
         return 0
     touched = [node, *(source for source in node.all_input_nodes if source.op != "get_attr")]
-    values = [sum(t.numel() for t in _tensors(one.meta.get("val"))) for one in touched]
-    most: int = max(values)
+    most = max(map(_numel, touched))
     return 3 * most if any(part in _called(node) for part in THRICE) else most
 
 

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import fx
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
+from stagepack.errors import InputError
 from stagepack.integrations.pytorch.stages import Stages
+from stagepack.integrations.pytorch.tracing import is_tensor
 
 
 def runtime(
@@ -37,7 +40,13 @@ def runtime(
     microbatches : int
     loss : callable
         Of what the module returns for a microbatch, and of a target.
+
+    Raises
+    ------
+    InputError
+        For a cut that anything but one floating tensor crosses.
     """
+    _check_cuts(stages)
     parts = []
     for at in own:
         tensors = (*stages[at].parameters(), *stages[at].buffers())
@@ -53,3 +62,36 @@ def runtime(
         path.write_bytes(order)
         made._load_csv(str(path), format="compute_only")
     return made
+
+
+def _check_cuts(stages: Stages) -> None:
+    """Refuse cuts that torch cannot send gradients back through.
+
+    Raises
+    ------
+    InputError
+        Naming the first such cut and what crosses it.
+    """
+    for at in range(1, len(stages)):
+        crossing = [node for node in stages[at].graph.nodes if node.op == "placeholder"]
+        if len(crossing) == 1 and _is_floating(crossing[0]):
+            continue
+        told = ", ".join(f"{node.name!r} ({_kind(node)})" for node in crossing) or "nothing"
+        raise InputError(
+            f"the cut before stage {at}, between {stages.layers[at - 1][-1]!r} and "
+            f"{stages.layers[at][0]!r}, is crossed by {told}: torch's pipeline takes one floating "
+            f"tensor",
+            field="stages",
+            remedy="cut where one crosses, or make one layer of what others go around (depth=, "
+            "basic_blocks=)",
+        )
+
+
+def _is_floating(node: fx.Node) -> bool:
+    return is_tensor(node) and bool(node.meta["val"].is_floating_point())
+
+
+def _kind(node: fx.Node) -> str:
+    """Return what a node is, such as `int64`."""
+    value = node.meta.get("val")
+    return str(value.dtype).removeprefix("torch.") if is_tensor(node) else type(value).__name__

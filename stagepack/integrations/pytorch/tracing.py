@@ -6,8 +6,13 @@ a layer; what containers do between their children joins the layer before it.
 
 from __future__ import annotations
 
+import io
+import logging
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -99,9 +104,9 @@ def attribute(owner: Any, path: str) -> Any:
     return owner
 
 
-def is_tensor(node: fx.Node) -> bool:
-    """Whether a node is one tensor."""
-    return isinstance(node.meta.get("val"), torch.Tensor)
+def is_tensor(node: object) -> bool:
+    """Whether an argument of an operator is a node that is one tensor."""
+    return isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def nbytes(node: fx.Node) -> int:
@@ -177,7 +182,8 @@ def _exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]
     hooks = [part.register_forward_pre_hook(enter) for part in module.modules()]
     hooks += [part.register_forward_hook(leave) for part in module.modules()]
     try:
-        found = torch.export.export(module, inputs, kwargs, strict=False).module()
+        with _held_back():
+            found = torch.export.export(module, inputs, kwargs, strict=False).module()
     except FAILURES as error:
         place = (running[-1] if running else "") or type(module).__name__
         reason = " ".join(str(error).split())[:LONGEST] or type(error).__name__
@@ -190,6 +196,53 @@ def _exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]
         for hook in hooks:
             hook.remove()
     return found
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Show what torch logs when all went well; before a refusal it says the same once more.
+
+    The same goes for the graph that torch prints.  Where ``TORCH_LOGS`` asks for logs all is shown.
+    """
+    if "TORCH_LOGS" in os.environ:
+        yield
+        return
+    kept: list[tuple[logging.Handler, logging.LogRecord]] = []
+
+    def keeper(handler: logging.Handler) -> Callable[[logging.LogRecord], bool]:
+        def keep(record: logging.LogRecord) -> bool:
+            kept.append((handler, record))
+            return False
+
+        return keep
+
+    filters = [(handler, keeper(handler)) for handler in _handlers_of("torch")]
+    for handler, keep in filters:
+        handler.addFilter(keep)
+    printed, graph = io.StringIO(), ""
+    try:
+        with redirect_stderr(printed):
+            yield
+    except FAILURES as error:
+        kept.clear()
+        if hasattr(error, "partial_fx_graph"):
+            graph = f"{error.partial_fx_graph}\n"
+        raise
+    finally:
+        for handler, keep in filters:
+            handler.removeFilter(keep)
+        for handler, record in kept:
+            handler.handle(record)
+        sys.stderr.write(printed.getvalue().replace(graph, ""))
+
+
+def _handlers_of(package: str) -> set[logging.Handler]:
+    """Return the handlers of all loggers of a package."""
+    loggers = [logging.getLogger(package)]
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith(f"{package}.") and isinstance(logger, logging.Logger):
+            loggers.append(logger)
+    return {handler for logger in loggers for handler in logger.handlers}
 
 
 def _tidied(graph: fx.GraphModule) -> list[fx.Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -78,3 +79,58 @@ class Branches(nn.Module):
 
     def forward(self, x: Any) -> Any:
         return self.inner(x) if x.sum() > 0 else x
+
+
+class Around(nn.Module):
+    """Layers with a way around them, put together at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)
+        self.third = nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        one = self.first(x)
+        return torch.cat([self.third(self.second(one)), one], -1)
+
+
+class Looked(nn.Module):
+    """Looks up integers, after a layer that keeps them in a range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = nn.Hardtanh(0, 3)
+        self.table = nn.Embedding(4, 8)
+
+    def forward(self, ids: Any) -> Any:
+        return self.table(self.places(ids))
+
+
+class Unknown(nn.Module):
+    """Sorts, runs a recurrent layer, and multiplies where no gradients are kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.LSTM(8, 8, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            square = x @ x.transpose(-1, -2)
+        return self.inner(x)[0].sort().values, x.sort().values, torch.relu(square)
+
+
+class Pointwise(nn.Module):
+    """Works on values by themselves and on sums."""
+
+    def forward(self, x: Any) -> Any:
+        y = nn.functional.hardswish(x) + torch.cumsum(x, 0)
+        return torch.softmax(y.flatten(1).sum(1, keepdim=True) * y, 1)
+
+
+class Logs(nn.Module):
+    """Says something by a logger of torch."""
+
+    def forward(self, x: Any) -> Any:
+        logging.getLogger("torch.export").warning("while it is traced")
+        return x + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,4 +32,32 @@ def test_a_schedule_of_other_stages_is_refused() -> None:
     stages = sp.build_stages(models.encoder(2), [0, 1, 2], (torch.randn(1, 6, 32),), depth=2)
     schedule = sp.load("schedule/uniform", devices=3)
     with pytest.raises(InputError, match="schedule: has 3 stages on 3 devices: not these 2"):
+        sp.run_pipeline(stages, schedule, sp.solve(schedule, "1f1b"), 0, lambda a, b: a)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "cuts", "words"),
+    [
+        (
+            "Around",
+            torch.randn(2, 8),
+            [0, 2, 3],
+            "the cut before stage 1, between 'second' and 'third', is crossed by "
+            r"'linear' \(float32\), 'linear_1' \(float32\): .*; cut where one crosses",
+        ),
+        (
+            "Looked",
+            torch.zeros(2, 3, dtype=torch.long),
+            [0, 1, 2],
+            r"between 'places' and 'table', is crossed by 'hardtanh' \(int64\): ",
+        ),
+    ],
+)
+def test_a_cut_that_torch_cannot_go_back_through_is_named(
+    name: str, inputs: Any, cuts: list[int], words: str
+) -> None:
+    models = importlib.import_module("tests.integrations.pytorch.models")
+    stages = sp.build_stages(getattr(models, name)(), cuts, (inputs,))
+    schedule = sp.load("schedule/uniform", devices=2)
+    with pytest.raises(InputError, match=words):
         sp.run_pipeline(stages, schedule, sp.solve(schedule, "1f1b"), 0, lambda a, b: a)

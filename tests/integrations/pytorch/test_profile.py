@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,17 @@ tracing = importlib.import_module("stagepack.integrations.pytorch.tracing")
 
 IMAGE = (torch.randn(2, 3, 8, 8),)
 TOKENS = (torch.randn(2, 10, 32),)
+
+
+class Ear(logging.Handler):
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.append(record.getMessage())
 
 
 def held(profile: sp.ModelProfile, category: str) -> int:
@@ -160,6 +173,76 @@ def test_a_measured_profile_is_partitioned(capsys: pytest.CaptureFixture[str]) -
 def test_what_cannot_be_traced_is_told_with_the_layer(make: Any, inputs: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         sp.profile_model(make(), inputs)
+
+
+def test_operators_on_lists_are_counted() -> None:
+    profile = sp.profile_model(models.Around(), (torch.randn(2, 8),))
+    assert names(profile) == ["first", "second", "third"]
+
+
+def test_operators_of_unknown_operations_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Each with how often it runs and all values that it reads and writes."""
+    inputs = (torch.randn(2, 4, 8),)
+    profile = sp.profile_model(models.Unknown(), inputs)
+    recurrent = 64 + 2 * 16 + (64 + 2 * 16) + 2 * (32 * 8) + 2 * 32  # reads, weights, writes
+    told = [record.getMessage() for record in caplog.records if record.name == "stagepack"]
+    assert len(told) == 1
+    assert told[0].endswith(
+        f"read and write: 1 x aten.lstm.input ({recurrent} values), 2 x aten.sort.default "
+        f"({2 * 3 * 64} values), 1 x wrap_with_set_grad_enabled ({64 + 2 * 4 * 4} values)"
+    )
+    assert all(layer.forward > 0 for layer in profile.layers)
+    caplog.clear()
+    sp.profile_model(models.Unknown(), inputs, measure=True, repeats=1)
+    sp.profile_model(models.ResNet(blocks=1), IMAGE)
+    sp.profile_model(models.encoder(), TOKENS)
+    assert not [record for record in caplog.records if record.name == "stagepack"]
+
+
+def test_pointwise_work_is_counted_by_values() -> None:
+    traced = tracing.trace(models.Pointwise(), (torch.randn(3, 5),), {})
+    (block,) = counting.network_of(traced).blocks
+    assert block.flops == 0
+    assert block.values == 15 * (1 + 1 + 1 + 1 + 1 + 3)  # two, a sum, a sum along rows, a product
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs"), [(lambda: models.Branches(), (torch.randn(2, 3),)),
+                         (lambda: torch.nn.Linear(3, 3), (torch.randn(2, 4),))]
+)  # fmt: skip
+def test_torch_says_nothing_before_a_refusal(
+    make: Any, inputs: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a module itself writes is shown."""
+    monkeypatch.delenv("TORCH_LOGS", raising=False)
+    ear = Ear()
+    loggers = [
+        logging.getLogger(f"torch.{name}")
+        for name in ("_subclasses.fake_tensor", "fx.experimental.symbolic_shapes", "export")
+    ]
+    for logger in loggers:
+        logger.addHandler(ear)
+    module = make()
+    module.register_forward_pre_hook(lambda *_: print("own words", file=sys.stderr))
+    try:
+        with pytest.raises(InputError, match="cannot be traced"):
+            sp.profile_model(module, inputs)
+        assert (ear.heard, capsys.readouterr().err) == ([], "own words\n")
+        loggers[0].warning("heard")
+    finally:
+        for logger in loggers:
+            logger.removeHandler(ear)
+    assert ear.heard == ["heard"]
+
+
+def test_what_torch_logs_is_shown_once_a_module_is_traced() -> None:
+    ear, logger = Ear(), logging.getLogger("torch.export")
+    logger.addHandler(ear)
+    try:
+        sp.profile_model(models.Logs(), (torch.randn(2),))
+    finally:
+        logger.removeHandler(ear)
+    assert ear.heard == ["while it is traced"]
 
 
 def test_nothing_is_measured_in_no_repeats() -> None:
