@@ -16,7 +16,10 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.instances.profile import Cluster
 
-LABELS = ("name", "names", "source", "ids", "layer_names", "stage_names", "device_names", "order")
+LABELS = (
+    "name", "names", "source", "ids", "layer_names", "stage_names", "device_names", "order",
+    "time_unit",
+)  # fmt: skip
 """Fields that matter to no answer."""
 LONGEST = 80  # characters of a value that is written down itself
 

@@ -337,7 +337,7 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
     else:
         whole["bandwidth"] = _paced(given.get("bandwidth", 1), unit)
     name = stem_of(file).removesuffix("_graph")
-    return [GraphPartition.from_arrays(**whole, name=name, source=file)]
+    return [GraphPartition.from_arrays(**whole, time_unit=unit, name=name, source=file)]
 
 
 def _paced(gbytes: Number, unit: str) -> Number:

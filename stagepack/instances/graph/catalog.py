@@ -56,6 +56,7 @@ def _columns(whole: LayerGrouping) -> JsonObject:
     weights = [sum(w.nbytes(w.channels) for w in op.weights) for op in whole.operators]
     return {
         "time": [alone_cycles(whole, at) for at in range(whole.n)],
+        "time_unit": "cycles",
         "memory": weights,
         "parameters": weights,
         "ids": [op.name for op in whole.operators],

@@ -64,6 +64,8 @@ class GraphData:
         Names of the nodes in solutions; "0", "1", ... when absent.
     names : tuple of str, optional
         Names of the nodes for people, which may come twice.
+    time_unit : str
+        What times are counted in, for people: "cycles", "us"; "" where nobody says.
     """
 
     name: str
@@ -92,6 +94,7 @@ class GraphData:
     objective: Objective = Objective.SUM
     ids: tuple[str, ...] | None = None
     names: tuple[str, ...] | None = None
+    time_unit: str = field(default="", compare=False)
     source: str = field(default="", compare=False)
 
     kind = KIND

@@ -79,6 +79,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         objective: Objective | str = Objective.SUM,
         ids: Iterable[str] | None = None,
         names: Iterable[str] | None = None,
+        time_unit: str = "",
         name: str = "graph",
         source: str = "",
     ) -> Self:
@@ -115,6 +116,8 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         microbatches : int
         ids, names : iterable of str, optional
             Of nodes: in solutions, each once; for people.
+        time_unit : str
+            What times are counted in, a word for people: "cycles".
         name, source : str
             For tables and reports.
 
@@ -158,6 +161,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             objective=validate.word(objective, Objective, "objective"),
             ids=validate.labels(ids, "ids", n),
             names=validate.labels(names, "names", n),
+            time_unit=validate.time_unit(time_unit),
             source=str(source),
         )
         validate.instance(instance)

@@ -46,6 +46,7 @@ def columns(profile: ModelProfile, *, training: bool, passes: bool) -> JsonObjec
     writers = [(at, name) for at, layer in enumerate(layers) for name in layer.outputs]
     once: JsonObject = {
         "time": [layer.forward + (layer.backward if times == 2 else 0) for layer in layers],
+        "time_unit": "cycles",
         "memory": [sum(layer.exclusive.values()) for layer in layers],
         "stash": [layer.stash if training else 0 for layer in layers],
         "parameters": [layer.exclusive.get("parameters", 0) for layer in layers],
@@ -72,6 +73,7 @@ def _two(profile: ModelProfile, once: JsonObject) -> JsonObject:
     colour = [own if own >= 0 else fresh + at for at, own in enumerate(once["colour"])]
     return {
         "time": once["time"] + [layer.backward for layer in layers],
+        "time_unit": once["time_unit"],
         "memory": once["memory"] + [0] * n,
         "stash": once["stash"] + [0] * n,
         "parameters": once["parameters"] + [0] * n,

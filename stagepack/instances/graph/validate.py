@@ -53,6 +53,22 @@ def word(given: str, words: type[WordT], name: str) -> WordT:
     return words(given)
 
 
+def time_unit(given: str) -> str:
+    """Return the word for what times are counted in; "" where there is none.
+
+    Raises
+    ------
+    InputError
+    """
+    if given and not (given.isascii() and given.isalpha()):
+        raise InputError(
+            f"{given[:40]!r} is no word",
+            field="time_unit",
+            remedy="give cycles, us, or leave it out",
+        )
+    return given
+
+
 def flags(given: Given, name: str, n: int, usual: bool) -> Array:
     """Return a flag a node.
 

@@ -22,6 +22,7 @@ from stagepack.report.graph.numbers import (
     amount,
     arc,
     diameters,
+    duration,
     partition_drawing,
     reach,
     sides,
@@ -126,7 +127,9 @@ def _about(drawn: PartitionDrawing, node: int) -> str:
         (instance.accelerator, instance.time, ""),
         (instance.cpu, instance.cpu_time, " on a CPU"),
     )
-    said = [f"time {as_text.number(time[node])}{where}" for may, time, where in times if may[node]]
+    said = [
+        f"time {duration(instance, time[node])}{where}" for may, time, where in times if may[node]
+    ]
     if instance.memory[node]:
         said.append(as_text.quantity(int(instance.memory[node])))
     if instance.backward[node]:
@@ -156,7 +159,7 @@ def _stages(drawn: PartitionDrawing, drawings: Sequence[PartitionDrawing]) -> Fi
         },
         yaxis={**quiet, "domain": domains[0], "range": list(reach(drawings)),
                "title": {"text": drawn.traffic}, "showticklabels": False, "ticks": ""},
-        yaxis2={"domain": domains[1], "title": {"text": "Time"}, "tickformat": "~s",
+        yaxis2={"domain": domains[1], "title": {"text": drawn.time}, "tickformat": "~s",
                 "range": [0, 1.08 * max(one.top for one in drawings) or 1], "fixedrange": True},
     )  # fmt: skip
     if largest:
@@ -243,7 +246,7 @@ def _times(drawn: PartitionDrawing) -> list[Figure]:
                 marker={"color": colour, "line": {"color": "white", "width": 0.5}},
                 hovertext=[
                     f"{_device(drawn, bar.stage)}<br>{bar.name} {name.partition(' ')[0]}: "
-                    f"{as_text.number(bar.parts[part])}"
+                    f"{duration(drawn.instance, bar.parts[part])}"
                     for bar in drawn.bars
                 ],
                 hoverinfo="text",

@@ -12,6 +12,7 @@ from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.check import Load, loads, plain, stage_order
 from stagepack.instances.graph.flows import Flow, flows
 from stagepack.instances.profile import Array
+from stagepack.report import format as as_text
 from stagepack.report.style import area_colour, tint
 
 RECEIVED, SENT, CROSSING = "#9aa5b4", "#d5dae1", "#aa3377"
@@ -78,6 +79,11 @@ class PartitionDrawing(NamedTuple):
         """Title of what goes between stages, with its unit."""
         unit = self.instance.traffic_unit
         return f"Traffic ({unit})" if unit else "Traffic"
+
+    @property
+    def time(self) -> str:
+        """Title of times, with what they are counted in."""
+        return f"Time ({self.instance.time_unit})" if self.instance.time_unit else "Time"
 
     @property
     def top(self) -> float:
@@ -166,6 +172,21 @@ def arc(flow: Flow, steps: int = 40) -> tuple[list[float], list[float]]:
     angle = np.linspace(np.pi, 0, steps + 1)
     middle, half = (flow.source + flow.target) / 2, (flow.target - flow.source) / 2
     return (middle + half * np.cos(angle)).tolist(), (summit(flow) * np.sin(angle)).tolist()
+
+
+def duration(instance: GraphPartition, time: Number) -> str:
+    """Return a time with what it is counted in."""
+    return f"{as_text.number(time)} {instance.time_unit}".rstrip()
+
+
+def worth(instance: GraphPartition, value: Number | None) -> str:
+    """Return an objective value with what it is counted in."""
+    return f"{as_text.number(value)} {unit(instance)}".rstrip()
+
+
+def unit(instance: GraphPartition) -> str:
+    """Return what the objective is counted in."""
+    return "bytes" if instance.objective == Objective.MEMORY else instance.time_unit
 
 
 def amount(traffic: Number, unit: str = "") -> str:

@@ -10,7 +10,6 @@ import numpy as np
 from stagepack.instances.answer import require_instance
 from stagepack.report.canvas import as_written, axes, engineering, finish, quiet, short, target
 from stagepack.report.extra import Axes, Target, extra
-from stagepack.report.format import number
 from stagepack.report.graph.layers import Layered, layered
 from stagepack.report.graph.numbers import (
     CROSSING,
@@ -25,6 +24,7 @@ from stagepack.report.graph.numbers import (
     reach,
     sides,
     summit,
+    worth,
 )
 from stagepack.report.style import CAPACITY, GRID, INK, MUTED, byte_unit
 
@@ -83,7 +83,7 @@ def partition_chart(
     else:
         ax = axes(ax, WIDTH, HIGHEST)
     _graph(ax, drawn, page)
-    value = f"{instance.objective} {number(instance.evaluate(answer))}"
+    value = f"{instance.objective} {worth(instance, instance.evaluate(answer))}"
     return finish(ax, instance, answer, file, title, value)
 
 
@@ -269,7 +269,7 @@ def _bars(ax: Axes, drawn: PartitionDrawing) -> None:
     quiet(ax, "y")
     ax.set_ylim(0, 1.08 * drawn.top or 1.0)
     engineering(ax.yaxis)
-    ax.set_ylabel("Time" if passes == 1 else "Time\n(forward, backward)")
+    ax.set_ylabel(drawn.time if passes == 1 else f"{drawn.time}\n(forward, backward)")
     handles = [
         Patch(facecolor="white", edgecolor=MUTED, label="computing (in colour)"),
         Patch(color=RECEIVED, label="receiving"),

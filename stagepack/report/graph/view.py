@@ -11,6 +11,7 @@ from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
 from stagepack.instances.graph.check import loads, plain
 from stagepack.report import format as as_text
 from stagepack.report.graph.figure import partition_charts
+from stagepack.report.graph.numbers import duration, unit, worth
 from stagepack.report.graph.picture import partition_chart
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import View
@@ -28,8 +29,12 @@ class GraphView(View[GraphPartition, GraphSolution]):
     chosen = "Partition of"
     things = (GraphSolution,)
 
+    def unit(self, instance: GraphPartition) -> str:
+        """Return what objectives are counted in: times as the instance says."""
+        return unit(instance)
+
     def unit_of(self, objective: str) -> str:
-        """Return what an objective is counted in: times as the instance counts them."""
+        """Return what an objective is counted in: of times only an instance knows."""
         return "bytes" if objective == Objective.MEMORY else ""
 
     def facts(self, instance: GraphPartition) -> JsonObject:
@@ -45,6 +50,7 @@ class GraphView(View[GraphPartition, GraphSolution]):
             "colours": len(np.unique(coloured)),
             "time": _total(instance.time),
             "cpu_time": _total(instance.cpu_time) if instance.cpus else None,
+            "time_unit": instance.time_unit,
             "traffic": _total(instance.traffic),
             "traffic_unit": instance.traffic_unit,
             "memory": int(instance.memory.sum()),
@@ -70,7 +76,7 @@ class GraphView(View[GraphPartition, GraphSolution]):
         found = [
             ("Nodes", nodes),
             ("Edges", f"{number(given['edges'])} of {number(given['tensors'])} tensors"),
-            ("Time", number(given["time"])),
+            ("Time", f"{number(given['time'])} {given['time_unit']}".rstrip()),
             ("Traffic", f"{number(given['traffic'])} {given['traffic_unit']}".rstrip()),
             ("Memory", as_text.quantity(given["memory"])),
             ("Accelerators", number(given["accelerators"])),
@@ -79,7 +85,9 @@ class GraphView(View[GraphPartition, GraphSolution]):
         ]
         said = {
             "CPUs": given["cpus"]
-            and f"{number(given['cpus'])}, {number(given['cpu_time'])} on one",
+            and f"{number(given['cpus'])}, {number(given['cpu_time'])} "
+            f"{given['time_unit']}".rstrip()
+            + " on one",
             "Colours": given["colours"] and number(given["colours"]),
             "Capacity": given["capacity"] and _range(given["capacity"], as_text.quantity),
             "Speeds": given["speeds"] not in ([1, 1], []) and _range(given["speeds"]),
@@ -145,23 +153,23 @@ class GraphView(View[GraphPartition, GraphSolution]):
         if set(figures["limit"]) == {None}:
             given = tuple(name for name in given if name != "limit")
         totals = [
-            ("Objective", self.worth(instance, instance.evaluate(solution))),
+            ("Objective", worth(instance, instance.evaluate(solution))),
             ("Stages", number(len(rows))),
         ]
         if instance.objective == Objective.MEMORY:
             totals.append(("Bytes of all devices", number(sum(figures["memory"]))))
         else:
             totals += [
-                ("Busiest device", number(max(figures["load"]))),
-                ("Mean load", number(sum(figures["load"]) / len(rows))),
-                ("Traffic that crosses, in time", number(sum(figures["sent"]))),
+                ("Busiest device", duration(instance, max(figures["load"]))),
+                ("Mean load", duration(instance, sum(figures["load"]) / len(rows))),
+                ("Traffic that crosses, in time", duration(instance, sum(figures["sent"]))),
             ]
         sheet = Sheet(
             given,
             [[_cell(name, row[name]) for name in given] for row in rows],
             words=("device",),
             spare=("sent", "received", "limit", "memory"),
-            title="Devices",
+            title=f"Devices, times in {instance.time_unit}" if instance.time_unit else "Devices",
             most=PRINTED,
             what="device",
             rest="JSON has all",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 import stagepack as sp
 from stagepack.report.graph import VIEW
@@ -62,7 +65,11 @@ def test_a_line_a_device() -> None:
 def test_bytes_are_told_where_they_are_what_counts() -> None:
     instance = diamond(objective="memory", capacity=9)
     account = VIEW.account(instance, sp.GraphSolution.of(instance, [0, 0, 1, 1]))
-    assert account.lines == [("Objective", "7"), ("Stages", "2"), ("Bytes of all devices", "10")]
+    assert account.lines == [
+        ("Objective", "7 bytes"),
+        ("Stages", "2"),
+        ("Bytes of all devices", "10"),
+    ]
     assert account.sheet is not None
     assert account.sheet.header[-1] == "limit"
 
@@ -75,3 +82,37 @@ def test_devices_that_share_a_stage_are_counted() -> None:
     assert account.sheet.header[2] == "devices"
     assert [row[2] for row in account.sheet.rows] == ["1", "2"]
     assert [row["load"] for row in VIEW.rows(instance, solution)] == [30, 35]
+
+
+def test_times_are_told_in_their_unit_everywhere() -> None:
+    instance = diamond(time_unit="cycles")
+    lines = dict(VIEW.lines(VIEW.facts(instance)))
+    assert lines["Time"] == "100 cycles"
+    with_cpu = diamond(time_unit="us", cpus=2, cpu_time=[1] * 4)
+    assert dict(VIEW.lines(VIEW.facts(with_cpu)))["CPUs"] == "2, 4 us on one"
+    solution = sp.GraphSolution.of(instance, [0, 0, 1, 1])
+    account = VIEW.account(instance, solution)
+    assert ("Objective", "78 cycles") in account.lines
+    assert ("Busiest device", "78 cycles") in account.lines
+    assert account.sheet is not None
+    assert account.sheet.title == "Devices, times in cycles"
+    result = sp.solve(instance, method="dp")
+    assert f"objective (sum) {result.objective} cycles" in str(result)
+    drawn = VIEW.charts(instance, [solution])
+    assert drawn["stages"].figures[0].layout.yaxis2.title.text == "Time (cycles)"
+    assert "time 10 cycles" in drawn["graph"].figures[0].data[-1].hovertext[0]
+    ax = VIEW.picture(instance, solution)
+    assert "78 cycles" in ax.get_title(loc="left") + ax.get_title()
+    assert [one.get_ylabel() for one in ax.figure.axes][2] == "Time (cycles)"
+
+
+def test_who_knows_the_unit_of_time_says_so(tmp_path: Path) -> None:
+    whole = sp.load("graph/resnet50")
+    assert whole.time_unit == "cycles"
+    assert whole.replace(accelerators=2).time_unit == "cycles"
+    sp.write(whole, tmp_path / "whole.json")
+    assert sp.read(tmp_path / "whole.json").time_unit == "cycles"
+    assert diamond().time_unit == ""
+    assert diamond(time_unit="us").digest == diamond().digest  # it changes no answer
+    with pytest.raises(sp.InputError, match="time_unit"):
+        diamond(time_unit="<b>")
