@@ -34,6 +34,10 @@ from stagepack.heuristics.groups.network_state import (
 from stagepack.instances.compiled import step
 from stagepack.instances.profile import Array
 
+WIDE = 2**15
+"""Columns of a slot above which two of them have no room in the nearest caches,"""
+NEAR, FAR = 2, 4
+"""and the elementary steps of a range that is read and written, below and above."""
 AXIS, PARTS, BAD, COLUMN = range(4)
 """Columns of tracks: whether the group cannot be cut so, and where slots tell of the track."""
 TENSOR, READ_BY, WRITTEN, FIRST, LAST, SLOT_COLUMNS = range(6)
@@ -290,7 +294,8 @@ def extend(net: Network, group: Group, k: int, remembered: bool) -> int:
                 _cover(slots, slot, at, first, count)
             _summed(slots, slot, column, parts)
     edges = net.operators[k, END_EDGE] - net.operators[k, FIRST_EDGE] + 1
-    return int((2 + remembered) * edges * (slots.shape[1] // STRIDE_OF_RANGES))
+    ranges = slots.shape[1] // STRIDE_OF_RANGES
+    return int(((FAR if slots.shape[1] > WIDE else NEAR) + remembered) * edges * ranges)
 
 
 @step

@@ -173,3 +173,24 @@ def test_cuts_are_all_ways_and_those_of_few_slices_come_first(whole: LayerGroupi
     ]
     by = sorted(every, key=lambda cut: (cut.slices, cut.w, cut.c, cut.h))
     assert cuts(whole) == by
+
+
+def test_ranges_count_more_where_they_have_no_room_in_caches() -> None:
+    def steps_of_a_range(most: int) -> float:
+        shape = (1, 1, most, 1)
+        whole = LayerGrouping.from_arrays(
+            [
+                Operator(name=own, kind=OperatorKind.ELEMENTWISE, inputs=(read,), shape=shape)
+                for read, own in pairwise("xyz")
+            ],
+            [Source(name="x", shape=shape)],
+            chip=GENERIC,
+            max_slices=most,
+            standalone="needed",
+        )
+        known = Oracle(whole)
+        with effort.counting():
+            known.ends(2)
+            return (effort.spent() - oracle.CALLED) / oracle.STEP / most**2
+
+    assert steps_of_a_range(400) > 1.2 * steps_of_a_range(130)
