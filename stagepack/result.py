@@ -118,7 +118,8 @@ class Result(Shown, Generic[FoundT]):
     runtime, setup_time : float
         Seconds of solving, and seconds spent importing engines and compiling kernels.
     reason : str
-        For INFEASIBLE, what makes it so and what would mend it; otherwise empty or a remark.
+        For INFEASIBLE, what makes it so and what would mend it; for UNKNOWN, why nothing is known;
+        otherwise empty or a remark.
     violations : tuple
         Always empty: a solution that fails its check is raised as :class:`CheckError`.
     instance, objective_name, digest : str

@@ -39,6 +39,12 @@ LIBRARIES = ("numpy", "numba", "ortools", "highspy", "pyomo")
 OPTIONS = {"deterministic": False}
 PATIENCE = 2.0  # seconds after Ctrl-C in which a method may end by itself
 ECHO = 0.5  # seconds in which another Ctrl-C counts as the same one
+NOTHING = {
+    Termination.TIME_LIMIT: "time was over before anything that fits was found",
+    Termination.INTERRUPTED: "it was interrupted before anything that fits was found",
+    Termination.FINISHED: "it ended without anything that fits, nor a proof that nothing does",
+}
+"""Why nothing is known, where the method does not say it itself."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +215,10 @@ def _result(
     goal = _goal(instance)
     if goal is not None and progress.objective is not None and progress.objective <= goal:
         termination = Termination.TARGET
-    said = [progress.infeasible_reason or progress.reason, getattr(instance, "proviso", "")]
+    reason = progress.infeasible_reason or progress.reason
+    if status is Status.UNKNOWN and not reason:
+        reason = NOTHING[termination]
+    said = [reason, getattr(instance, "proviso", "")]
     result: Result[SolutionT] = Result(
         status=status,
         termination=termination,

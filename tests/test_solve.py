@@ -249,6 +249,13 @@ def test_infeasible_is_a_result() -> None:
             assert result.status is Status.UNKNOWN
 
 
+@pytest.mark.parametrize("method", ["auto", "equal-layers", "greedy", "greedy-repair", "dp"])
+def test_what_ends_with_nothing_says_why(method: str) -> None:
+    result = solve(PipelinePartition.from_arrays([3, 1, 2], devices=2), method, time_limit=1e-9)
+    assert (result.status, result.termination) == (Status.UNKNOWN, Termination.TIME_LIMIT)
+    assert result.reason == "time was over before anything that fits was found"
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [

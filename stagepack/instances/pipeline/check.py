@@ -99,15 +99,15 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     O(n + stages).  Integer cycles are summed and divided by speeds exactly; other cycles are
     floating-point sums without accumulated error.
     """
-    compute, recv, send, host = [], [], [], host_cycles(instance)
+    compute = [stage_compute(instance, *stage) for stage in solution.stages]
+    if instance.objective.value == "bottleneck":
+        return plain(max(compute))
+    recv, send, host = [], [], host_cycles(instance)
     for first, end, device in solution.stages:
-        compute.append(stage_compute(instance, first, end, device))
         recv.append(recv_cycles(instance, device, first) if first > 0 else 0)
         send.append(send_cycles(instance, device, end) if end < instance.n else 0)
     stages = range(len(compute))
     match instance.objective.value:
-        case "bottleneck":
-            value = max(compute)
         case "transfer-bounded":
             value = max(compute) + max(recv[j] + send[j] + host for j in stages)
         case "sum":

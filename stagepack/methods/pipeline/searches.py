@@ -59,18 +59,23 @@ def _greedy(instance: PipelinePartition, progress: PipelineProgress, _: Settings
 def _greedy_repair(
     instance: PipelinePartition, progress: PipelineProgress, settings: Settings
 ) -> None:
-    """Fill devices as far as the rest still fits; where that fails, probe."""
+    """Fill devices to their shares, and as far as the rest still fits; where both fail, probe."""
+    _greedy(instance, progress, settings)
     costs = _costs(instance, progress)
     if not _repair(costs, progress) and not progress.reason:
         conclude_infeasible(costs, progress)
 
 
 def _repair(costs: RangeCosts, progress: PipelineProgress) -> bool:
-    """Offer a partition that fits; return False where there is none, or probes are too large."""
+    """Offer a partition that fits; return False where there is none, or probes are too large.
+
+    There are no probes where one is known.
+    """
     rule = repair.greedy_within_reach
-    if _offer_baseline(costs.instance, progress, "greedy-repair", rule) is not None:
-        return True
+    _offer_baseline(costs.instance, progress, "greedy-repair", rule)
     progress.reason = ""
+    if progress.solution is not None:
+        return True
     try:
         found = repair.probed(costs, progress)
     except InputError as error:

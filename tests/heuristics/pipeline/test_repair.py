@@ -66,3 +66,25 @@ def test_engines_start_from_it() -> None:
         assert result.objective is not None
         assert result.objective <= first
         assert result.trace.incumbents[0].source == "greedy-repair"
+
+
+def test_is_never_worse_than_the_greedy_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = PipelinePartition.from_arrays([3, 1, 4, 1, 5, 9, 2, 6], devices=3)
+    greedy = sp.solve(instance, "greedy")
+    monkeypatch.setattr(repair, "greedy_within_reach", lambda *_: None)
+    assert sp.solve(instance, "greedy-repair").objective == greedy.objective
+
+
+def test_asks_now_and_then_not_for_every_device() -> None:
+    asked: list[None] = []
+    instance = PipelinePartition.from_arrays([1, 2] * 2_000, devices=2_000)
+    assert repair.greedy_within_reach(RangeCosts(instance), lambda: asked.append(None))
+    assert 10 < len(asked) < 100  # each time is counted as the work of many devices
+
+
+def test_few_microbatches_are_few_kinds_of_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 100
+    training: dict[str, Any] = {"training": True, "backward": [1] * n, "microbatches": 2}
+    costs = RangeCosts(PipelinePartition.from_arrays([1] * n, devices=50, **training))
+    monkeypatch.setattr(repair, "MOST_REACH", 3 * n)
+    assert repair.greedy_within_reach(costs) is not None
