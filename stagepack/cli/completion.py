@@ -36,6 +36,21 @@ def kinds(incomplete: str) -> Offer:
     return _beginning(words, incomplete)
 
 
+def tools(context: typer.Context, incomplete: str) -> Offer:
+    """Return tools that solutions are written for: of the kind that is named so far, or of all."""
+    from stagepack.instances.problem import PROBLEMS
+
+    wanted = _kind(context)
+    found = {name: tool.writes for kind, known in PROBLEMS.items()
+             if wanted in (None, kind) for name, tool in known.tools.items()}  # fmt: skip
+    return _beginning(found.items(), incomplete)
+
+
+def becoming(context: typer.Context, incomplete: str) -> Offer:
+    """Return what a solution is written as: kinds of problems, and tools."""
+    return kinds(incomplete) + tools(context, incomplete)
+
+
 def methods(context: typer.Context, incomplete: str) -> Offer:
     """Return methods: of the kind that is named so far, or of all kinds."""
     from stagepack.solve import REGISTRY

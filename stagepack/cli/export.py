@@ -2,32 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stagepack import files
 from stagepack.cli.screen import write_json
-from stagepack.contracts import Instance, Solution
+from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.instances.problem import PROBLEMS
 
 
-def require_exportable(problem: Instance, path: Path) -> None:
+@dataclass(frozen=True)
+class Form:
+    """How a solution is written: for which tool, "" for the usual, and what the tool is told."""
+
+    tool: str = ""
+    options: JsonObject = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str | None, **options: object) -> Form:
+        """Read ``TOOL:KEY=VALUE,...``, or nothing; what is said besides, if it is true, counts.
+
+        Raises
+        ------
+        InputError
+            For what is no KEY=VALUE.
+        """
+        tool, _, rest = (text or "").partition(":")
+        said: JsonObject = {key: value for key, value in options.items() if value}
+        for pair in filter(None, rest.split(",")):
+            key, equals, value = pair.partition("=")
+            if not equals or not key:
+                raise InputError(
+                    f"{pair[:60]!r} is not KEY=VALUE",
+                    field="--as",
+                    remedy="write --as megatron:ranks=4",
+                )
+            said[key.replace("-", "_")] = value
+        return cls(tool, said)
+
+
+def require_exportable(problem: Instance, path: Path, form: Form) -> None:
     """Refuse a file that this kind of problem is not exported to, before anything is solved.
 
     Raises
     ------
     InputError
-        For a kind that has no export, or another end of the name than it takes.
+        For a kind that has no export, or another end of the name than it takes; for a tool that
+        reads no such solutions.
     """
+    if form.tool:
+        from stagepack.instances.formats.solutions import require_tool
+
+        require_tool(problem, form.tool, form.options)
+        return
     export = PROBLEMS[problem.kind].export
     if export is None:
-        raise InputError(f"a {problem.kind} has none", field="--export", remedy="use -o FILE")
+        tools = PROBLEMS[problem.kind].tools
+        raise InputError(
+            f"a {problem.kind} is exported for a tool" if tools else f"a {problem.kind} has none",
+            field="--export",
+            remedy=f"name it: --as {', '.join(tools)}" if tools else "use -o FILE",
+        )
     if export.texts and path.suffix.lower() not in export.texts:
         raise InputError(
             f"a {problem.kind} is exported as {' or '.join(e[1:].upper() for e in export.texts)}",
             file=path,
             field="--export",
             remedy=f"end the name in {' or '.join(export.texts)}",
+        )
+    for name in set(form.options) - set(export.options):
+        raise InputError(
+            f"a {problem.kind} is exported without", field=f"--{name}", remedy="leave it out"
         )
     end = export.ending
     if not export.texts and path.suffix.lower() in (".csv", ".json") and path.suffix.lower() != end:
@@ -39,7 +85,7 @@ def require_exportable(problem: Instance, path: Path) -> None:
         )
 
 
-def export_solution(problem: Instance, solution: Solution, path: Path) -> None:
+def export_solution(problem: Instance, solution: Solution, path: Path, form: Form) -> None:
     """Write a solution for other tools, checked by :func:`require_exportable`.
 
     Parameters
@@ -47,14 +93,17 @@ def export_solution(problem: Instance, solution: Solution, path: Path) -> None:
     problem : instance
     solution : solution
     path : Path
+    form : Form
     """
     from stagepack.instances import formats
 
     known = PROBLEMS[problem.kind]
-    if known.export is not None and known.export.texts:
+    if form.tool:
+        formats.write_solution(problem, solution, path, as_=form.tool, **form.options)
+    elif known.export is not None and known.export.texts:
         text = known.named(known.export.texts[path.suffix.lower()])(problem, solution)
         files.write(path, text.encode(errors="replace"))
     elif known.export is not None and known.export.document:
         write_json(path, known.named(known.export.document)(problem, solution))
     else:
-        formats.write_solution(problem, solution, path)
+        formats.write_solution(problem, solution, path, **form.options)

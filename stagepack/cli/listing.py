@@ -12,7 +12,7 @@ import stagepack
 from stagepack import files
 from stagepack.cli import completion
 from stagepack.cli.context import instance_and_solution, instance_of
-from stagepack.cli.export import export_solution
+from stagepack.cli.export import Form, export_solution
 from stagepack.cli.options import EXIT_INPUT, OUTPUT, AsJson, Instance, option
 from stagepack.cli.output import Rescue, require_writable
 from stagepack.cli.screen import print_json, terminal
@@ -106,10 +106,11 @@ def convert(
         str | None,
         option(
             OUTPUT,
-            "The problem that the stages of a solution are: to cut or to schedule next.",
+            "The problem that the stages of a solution are, to cut or to schedule next; or a tool "
+            "to write them for.",
             "--as",
-            metavar="KIND",
-            autocompletion=completion.kinds,
+            metavar="KIND|TOOL",
+            autocompletion=completion.becoming,
         ),
     ] = None,
     as_json: AsJson = False,
@@ -122,9 +123,11 @@ def convert(
         problem = instance_of(instance, context)
     else:
         problem, answer = instance_and_solution(instance, solution, context)
-        export = PROBLEMS[problem.kind].export
-        if becomes is None and export is not None and target.suffix.lower() in export.texts:
-            export_solution(problem, answer, target)
+        known = PROBLEMS[problem.kind]
+        form = Form.of(becomes)
+        texts = {} if known.export is None else known.export.texts
+        if form.tool in known.tools or (not form.tool and target.suffix.lower() in texts):
+            export_solution(problem, answer, target, form)
             _tell_written(problem, target, as_json)
             return
         problem = _made_of(problem, answer, becomes)
@@ -163,7 +166,8 @@ def _made_of(problem: Problem, answer: Solution, becomes: str | None) -> Problem
     known = PROBLEMS[problem.kind].becomes
     kind = None if becomes is None else kind_called(becomes)
     if kind is None or kind not in known:
-        remedy = "choose " + " or ".join(known) if known else "leave out --solution"
+        words = [*known, *PROBLEMS[problem.kind].tools]
+        remedy = "choose " + " or ".join(words) if words else "leave out --solution"
         told = "is missing" if becomes is None else f"{becomes}: not made of a {problem.kind}"
         raise InputError(told, field="--as", remedy=remedy)
     made: Problem = operator.attrgetter(known[kind])(stagepack)(problem, answer)

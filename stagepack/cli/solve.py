@@ -9,7 +9,7 @@ import typer
 
 from stagepack.cli import completion
 from stagepack.cli.context import instance_of
-from stagepack.cli.export import export_solution, require_exportable
+from stagepack.cli.export import Form, export_solution, require_exportable
 from stagepack.cli.live import Solving
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
@@ -37,6 +37,7 @@ from stagepack.cli.screen import (
     write_json,
 )
 from stagepack.contracts import JsonObject, Solution
+from stagepack.errors import InputError
 from stagepack.result import Result, Status, Termination
 
 
@@ -97,15 +98,33 @@ def solve(
             metavar="FILE",
         ),
     ] = None,
+    as_: Annotated[
+        str | None,
+        option(
+            OUTPUT,
+            "Tool that --export is for, perhaps with options of it: megatron:ranks=4.",
+            "--as",
+            metavar="TOOL[:KEY=VALUE,...]",
+            autocompletion=completion.tools,
+        ),
+    ] = None,
+    communication: Annotated[
+        bool,
+        option(OUTPUT, "Export sends and receives of a schedule, too.", "--communication"),
+    ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
     from stagepack.instances import formats
     from stagepack.solve import solve as run
 
     require_writable(output, plot, trace, export)
+    form = Form.of(as_, communication=communication)
+    if export is None and (form.tool or form.options):
+        said = "--as" if form.tool else "--communication"
+        raise InputError("needs a file", field=said, remedy="name it: --export FILE")
     problem = instance_of(instance, context)
     if export is not None:
-        require_exportable(problem, export)
+        require_exportable(problem, export, form)
     if plot is not None:
         require_drawable(problem, plot, "--plot")
     start: Solution | str = warm_start
@@ -133,7 +152,7 @@ def solve(
     rescue.attempt(lambda path: write_json(path, document), output)
     rescue.attempt(result.trace.to_csv, trace)
     if result.solution is not None:
-        rescue.attempt(lambda path: export_solution(problem, result.solution, path), export)
+        rescue.attempt(lambda path: export_solution(problem, result.solution, path, form), export)
         rescue.attempt(lambda path: draw(problem, result.solution, path), plot)
     if as_json or rescue:
         rescue.tell("the whole result")

@@ -62,6 +62,8 @@ class Export:
     texts : mapping of str to str
         Where there are several kinds of files: how their names end, and the public name of the
         function ``(instance, solution) -> text`` of each.
+    options : tuple of str
+        What the format that writes them is told besides, if it is.
     """
 
     ending: str
@@ -69,6 +71,27 @@ class Export:
     marks: Mapping[str, str] = field(default_factory=dict)
     check: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that reads solutions in a form of its own.
+
+    Attributes
+    ----------
+    writer : str
+        Module of the problem's folder and function in it, ``module.function``: ``(instance,
+        solution, **options) -> text or bytes``; the solution is a valid one.
+    writes : str
+        What the tool reads, in a few words.
+    options : mapping of str to str
+        What else that function takes, and what each says; from the command line as text.
+    """
+
+    writer: str
+    writes: str
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,6 +144,8 @@ class Problem:
         Words of its own, or shared ones that mean something else here.
     changes : tuple of Change
     export : Export, optional
+    tools : mapping of str to Tool
+        Tools that solutions are written for, by name.
     becomes : mapping of str to str
         Kinds of which an instance can be made from a solution, and what makes it, among the public
         names of `stagepack` and what they hold: ``(instance, solution) -> instance``.
@@ -137,6 +162,7 @@ class Problem:
     words: tuple[Parameter, ...] = ()
     changes: tuple[Change, ...] = ()
     export: Export | None = None
+    tools: Mapping[str, Tool] = field(default_factory=dict)
     becomes: Mapping[str, str] = field(default_factory=dict)
     public: Mapping[str, str] = field(default_factory=dict)
 

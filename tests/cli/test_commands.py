@@ -392,3 +392,26 @@ def test_local_memory_of_nothing_is_refused_and_parts_of_rows_are_numbers() -> N
     done = run("solve", "groups/squeezenet", "--set", "overlap_limit=-1")
     assert "give a number from 0 to 2,147,483,648 or half or none" in done.stderr
     assert run("solve", "groups/squeezenet", "--set", "overlap_limit=0.25").returncode == 0
+
+
+def test_stages_are_written_for_a_tool(tmp_path: Path) -> None:
+    chain = tmp_path / "layers.json"
+    sp.write(sp.PipelinePartition.from_arrays([3, 1, 1, 1, 2, 2], devices=3), chain)
+    out, result = tmp_path / "layout.txt", tmp_path / "result.json"
+    done = run("solve", chain, "--export", out, "--as", "megatron:ranks=3", "-o", result)
+    assert done.returncode == 0, done.stderr
+    assert out.read_text() == "Ett|t*3|tL\n"
+    done = run("convert", chain, out, "--solution", result, "--as", "vllm")
+    assert done.returncode == 0, done.stderr
+    assert out.read_text() == "VLLM_PP_LAYER_PARTITION=2,3,1\n"
+    for words, told in (
+        (("--export", out), "name it: --as megatron, "),
+        (("--as", "vllm"), "--as: needs a file; name it: --export FILE"),
+        (("--export", out, "--as", "megatron:ranks"), "'ranks' is not KEY=VALUE"),
+        (("--export", out, "--as", "megatron:rank=3"), "has no option 'rank'; did you mean ranks"),
+        (("--export", out, "--as", "megatrom"), "did you mean megatron"),
+        (("--export", out, "--as", "megatron:ranks=2"), "3 stages on 2 ranks"),
+    ):
+        done = run("solve", chain, *words)
+        assert done.returncode == 2, done.stdout
+        assert told in done.stderr

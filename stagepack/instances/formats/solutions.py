@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,11 @@ import msgspec
 
 from stagepack import files
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError
+from stagepack.errors import InputError, suggest
 from stagepack.instances.answer import former_order, require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.formats.known import FORMATS
-from stagepack.instances.problem import PROBLEMS, Problem
+from stagepack.instances.problem import PROBLEMS, Problem, Tool
 from stagepack.result import Result
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ def write_solution(
     instance: Instance | None,
     solution: Solution | Result[Solution],
     path: str | Path,
+    *,
+    as_: str | None = None,
     **options: object,
 ) -> None:
     """Write a solution, whole or not at all; names that end in ``.gz`` are compressed.
@@ -166,9 +169,12 @@ def write_solution(
     path : path-like
         JSON; a packing to ``.csv`` as the buffers of its `instance` with their offsets, a schedule
         as the order of work of each rank for torch.distributed.pipelining.
+    as_ : str, optional
+        A tool that reads it in another form: one of ``problem.tools`` of its kind, such as
+        "megatron" or "vllm" for the stages of a pipeline.
     **options
-        For the format of that kind of file: ``communication=True`` writes the sends and receives
-        of a schedule, too, see :func:`.torch_schedule.dump`.
+        For the format of that kind of file, or for that tool: ``communication=True`` writes the
+        sends and receives of a schedule, too, see :func:`.torch_schedule.dump`.
 
     Raises
     ------
@@ -178,33 +184,103 @@ def write_solution(
     """
     if instance is not None:
         require_instance(instance)
-        solution = instance.solution_in(solution, shaped=False)
-    elif isinstance(solution, Result) or not hasattr(solution, "to_dict"):
+        answer = instance.solution_in(solution, shaped=False)
+    elif as_ is not None or isinstance(solution, Result) or not hasattr(solution, "to_dict"):
         raise InputError(
             "is missing", field="instance", remedy="write_solution(instance, solution, path)"
         )
+    else:
+        answer = solution
     if not isinstance(path, str | os.PathLike):
         raise InputError(
             f"{type(path).__name__} is no path", field="path", remedy="name the file to write"
         )
     name = Path(path).name.lower()
-    writers = [known for known in FORMATS if known.dump_solution and known.ending(name)]
-    if writers:
-        kind = None if instance is None else instance.kind
-        fitting = (known for known in writers if kind in known.kinds)
-        writer = max(fitting, key=lambda known: known.ending(name), default=None)
-        if writer is None or writer.dump_solution is None:
-            raise InputError(
-                "such files take solutions of "
-                + " or ".join(kind for known in writers for kind in known.kinds)
-                + ", with the instance",
-                file=path,
-                remedy="end the name in .json, or give write_solution the instance",
-            )
-        try:
-            data = writer.dump_solution(solution, instance, **options)
-        except InputError as error:
-            raise error.at(path) from None
+    if as_ is not None and instance is not None:
+        data = written_for(instance, answer, as_, options)
     else:
-        data = msgspec.json.encode(solution.to_dict()) + b"\n"
+        data = _by_ending(instance, answer, path, options)
     files.write(path, gzip.compress(data, mtime=0) if name.endswith(".gz") else data)
+
+
+def _by_ending(
+    instance: Instance | None, solution: Solution, path: str | Path, options: JsonObject
+) -> bytes:
+    """Return a solution as files named like `path` hold it."""
+    name = Path(path).name.lower()
+    writers = [known for known in FORMATS if known.dump_solution and known.ending(name)]
+    if not writers:
+        return msgspec.json.encode(solution.to_dict()) + b"\n"
+    kind = None if instance is None else instance.kind
+    fitting = (known for known in writers if kind in known.kinds)
+    writer = max(fitting, key=lambda known: known.ending(name), default=None)
+    if writer is None or writer.dump_solution is None:
+        raise InputError(
+            "such files take solutions of "
+            + " or ".join(kind for known in writers for kind in known.kinds)
+            + ", with the instance",
+            file=path,
+            remedy="end the name in .json, or give write_solution the instance",
+        )
+    try:
+        return writer.dump_solution(solution, instance, **options)
+    except InputError as error:
+        raise error.at(path) from None
+
+
+def require_tool(instance: Instance, tool: str, options: Iterable[str] = ()) -> Tool:
+    """Return what is to be known of a tool that solutions of an instance are written for.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    tool : str
+    options : iterable of str
+        What is said besides.
+
+    Raises
+    ------
+    InputError
+        For a tool that reads no such solutions, and for an option that it does not know.
+    """
+    known = PROBLEMS[instance.kind].tools
+    if tool not in known:
+        raise InputError(
+            f"a {instance.kind} cannot be written for {tool!r}",
+            field="as_",
+            remedy=suggest(tool, known) if known else "leave it out",
+        )
+    for name in options:
+        if name not in known[tool].options:
+            remedy = suggest(name, known[tool].options) if known[tool].options else "leave it out"
+            raise InputError(f"{tool} has no option {name!r}", field="as_", remedy=remedy)
+    return known[tool]
+
+
+def written_for(instance: Instance, solution: Solution, tool: str, options: JsonObject) -> bytes:
+    """Return a solution in the form that a tool reads.
+
+    Parameters
+    ----------
+    instance : instance of any problem
+    solution : solution
+    tool : str
+        See :func:`require_tool`.
+    options : mapping
+        What the tool takes besides.
+
+    Raises
+    ------
+    InputError
+        Where the tool cannot do what the solution says; for one that is not valid.
+    """
+    known = require_tool(instance, tool, options)
+    violations = instance.check(solution)
+    if violations:
+        raise InputError(
+            f"is not valid: {violations[0]}", field="solution", remedy="give a valid one"
+        )
+    module, _, function = known.writer.rpartition(".")
+    writer: Callable[..., str | bytes] = getattr(PROBLEMS[instance.kind].part(module), function)
+    data = writer(instance, solution, **options)
+    return data.encode() if isinstance(data, str) else data

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from stagepack.instances.pipeline.words import KIND, WORDS, Objective
-from stagepack.instances.problem import Change, Problem
+from stagepack.instances.problem import Change, Problem, Tool
+
+LETTERS = {"letters": "E, t, m or L for each layer, where names do not tell: Et*24L"}
 
 PROBLEM = Problem(
     kind=KIND,
@@ -15,6 +17,23 @@ PROBLEM = Problem(
         Change("fixed_cuts", "--fix-cut", "layer", "a stage begins here; repeatable"),
         Change("forbidden_cuts", "--forbid-cut", "layer", "no stage begins here; repeatable"),
     ),
+    tools={
+        "megatron": Tool(
+            "tools.megatron.layout",
+            "--pipeline-model-parallel-layout of Megatron-LM",
+            {"ranks": "ranks of the pipeline, each with several stages", **LETTERS},
+        ),
+        "torchtitan": Tool(
+            "tools.modules.torchtitan",
+            "module_fqns_per_model_part of torchtitan",
+            {"modules": "file with the names of the model's modules, a line each, to check"},
+        ),
+        "torch": Tool("tools.modules.torch", "split_spec of torch.distributed.pipelining"),
+        "accelerate": Tool("tools.modules.accelerate", "device_map of Accelerate"),
+        "vllm": Tool("tools.serving.vllm", "VLLM_PP_LAYER_PARTITION", LETTERS),
+        "sglang": Tool("tools.serving.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS),
+        "deepspeed": Tool("tools.deepspeed.module", "a PipelineModule of DeepSpeed in Python"),
+    },
     becomes={"pipeline-schedule": "PipelineSchedule.from_partition"},
     public={
         "Objective": "",

@@ -12,6 +12,6 @@ PROBLEM = Problem(
     solution_fields=("start",),
     needs_instance=True,
     words=WORDS,
-    export=Export(".csv"),
+    export=Export(".csv", options=("communication",)),
     public=dict.fromkeys(("PipelineSchedule", "ScheduleSolution"), ""),
 )

@@ -1,0 +1,176 @@
+"""Stages by the names of a PyTorch model's modules: torchtitan, torch, accelerate.
+
+Layers must be named as ``model.named_modules()`` does, which :func:`stagepack.profile_model` sees
+to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from stagepack.errors import InputError, suggest
+from stagepack.instances.documents import strict
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.solution import PipelineSolution
+
+NAME = re.compile(r"\w+(\.\w+)*")
+Modules = Iterable[str] | str | Path | None
+"""Names of a model's modules, or a file with one a line."""
+
+
+def torchtitan(
+    instance: PipelinePartition, solution: PipelineSolution, *, modules: Modules = None
+) -> str:
+    """Return ``module_fqns_per_model_part`` as JSON: a list of names a stage.
+
+    Torchtitan keeps children of the model, and single items of those that are lists; it says
+    nothing about names that there are not, nor about children that no stage has.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    solution : PipelineSolution
+        A valid one.
+    modules : iterable of str, or path, optional
+        Names of all modules, against which the names of stages are checked.
+
+    Raises
+    ------
+    InputError
+        For a module of two stages, a name that is unknown, or a module of no stage.
+    """
+    homes: dict[str, int] = {}
+    for stage, names in enumerate(_stages(instance, solution)):
+        for name in map(_kept, names):
+            if homes.setdefault(name, stage) != stage:
+                raise InputError(
+                    f"module {name!r} is in stages {homes[name]} and {stage}",
+                    field="boundaries",
+                    remedy="torchtitan moves it whole: forbid the cuts within (--forbid-cut)",
+                )
+    if modules is not None:
+        _require_all(homes, _names(modules))
+    parts = [
+        [name for name, home in homes.items() if home == stage]
+        for stage in range(len(solution.devices))
+    ]
+    return _json(parts)
+
+
+def _kept(name: str) -> str:
+    """Return the module of which torchtitan keeps or drops the whole that `name` is part of."""
+    child, *below = name.split(".")
+    return f"{child}.{below[0]}" if below and below[0].isdigit() else child
+
+
+def _require_all(homes: dict[str, int], modules: list[str]) -> None:
+    """Refuse names that no module has, and modules that no stage has."""
+    kept = {_kept(name): None for name in modules if name}
+    lists = {name.partition(".")[0] for name in kept if "." in name}
+    known = [name for name in kept if name not in lists]
+    for name in homes:
+        if name not in known:
+            raise InputError(
+                f"the model has no module {name!r}", field="modules", remedy=suggest(name, known)
+            )
+    for name in known:
+        if name not in homes:
+            raise InputError(
+                f"module {name!r} is in no stage: torchtitan would leave it out",
+                field="modules",
+                remedy="name a layer so, or leave it out of the names",
+            )
+
+
+def accelerate(instance: PipelinePartition, solution: PipelineSolution) -> str:
+    """Return ``device_map`` as JSON: a device for each module, the largest that are whole there.
+
+    Raises
+    ------
+    InputError
+        For a module that runs on two devices.
+    """
+    device: dict[str, int] = {}
+    for names, own in zip(_stages(instance, solution), solution.devices, strict=True):
+        for name in names:
+            if device.setdefault(name, own) != own:
+                raise InputError(
+                    f"module {name!r} runs on devices {device[name]} and {own}",
+                    field="boundaries",
+                    remedy="keep its runs in one stage (variables)",
+                )
+    inside: dict[str, set[int]] = {}
+    for name, own in device.items():
+        for above in _above(name):
+            inside.setdefault(above, set()).add(own)
+    found = {}
+    for name, own in device.items():
+        whole = next(above for above in _above(name) if len(inside[above]) == 1)
+        found[whole] = own
+    return _json(found)
+
+
+def _above(name: str) -> list[str]:
+    """Return the modules that a module is in, from the model, "", down to itself."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(len(parts) + 1)]
+
+
+def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
+    """Return Python that defines ``split_spec`` for ``torch.distributed.pipelining.pipeline``.
+
+    Raises
+    ------
+    InputError
+        For a stage that begins with a module which runs elsewhere, too.
+    """
+    stages = _stages(instance, solution)
+    every = [name for names in stages for name in names]
+    lines = []
+    for stage, names in enumerate(stages[1:], 1):
+        if every.count(names[0]) > 1:
+            raise InputError(
+                f"stage {stage} begins with {names[0]!r}, which runs more than once",
+                field="boundaries",
+                remedy="torch cuts before all of its runs: forbid the cut (--forbid-cut)",
+            )
+        lines.append(f'    "{names[0]}": SplitPoint.BEGINNING,\n')
+    return (
+        "from torch.distributed.pipelining import SplitPoint\n\n"
+        f"split_spec = {{\n{''.join(lines)}}}\n"
+    )
+
+
+def _stages(instance: PipelinePartition, solution: PipelineSolution) -> list[list[str]]:
+    """Return the names of the layers of each stage.
+
+    Raises
+    ------
+    InputError
+        For one that can be no module.
+    """
+    for at in range(instance.n):
+        name = instance.layer_name(at)
+        if not NAME.fullmatch(name):
+            raise InputError(
+                f"layer {at}, {name[:60]!r}, is no name of a module",
+                field="layers",
+                remedy="name layers as named_modules() does; sp.profile_model sees to it",
+            )
+    return [
+        [instance.layer_name(at) for at in range(first, end)] for first, end, _ in solution.stages
+    ]
+
+
+def _names(modules: Iterable[str] | str | Path) -> list[str]:
+    if isinstance(modules, str | Path):
+        return strict.text(strict.load(modules)).split()
+    return list(modules)
+
+
+def _json(data: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"

@@ -1,0 +1,144 @@
+"""What the layers of a chain are to a tool that counts transformer layers: their letters.
+
+Megatron-LM's: ``E`` the embedding, ``t`` a transformer layer, ``m`` one of multi-token prediction,
+``L`` what comes last (normalisation, head, loss).  A tool cuts between these alone, whereas a
+profile may know attention and feed-forward of a transformer layer as layers of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import groupby
+
+from stagepack.errors import InputError
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.solution import PipelineSolution
+
+LETTERS = "EtmL"
+ORDER = re.compile("E?t*m*L?")
+REPEATED = re.compile(r"(.)\*([0-9]{1,6})")
+NUMBER = re.compile("[0-9]+")
+WAYS = "E, t, m and L in this order, for example Et*24L"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Neighbouring layers that are one letter: layers [first, end)."""
+
+    letter: str
+    first: int
+    end: int
+
+
+def stage_letters(
+    instance: PipelinePartition, solution: PipelineSolution, letters: str = ""
+) -> list[str]:
+    """Return the letters of each stage.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    solution : PipelineSolution
+        A valid one.
+    letters : str
+        One a layer, ``t*3`` for three, where names do not tell: those with the same number are one
+        ``t`` (``m``, if they say "mtp"), what comes before is ``E`` and what comes after is ``L``.
+
+    Raises
+    ------
+    InputError
+        Where a stage begins within a unit, naming it; for names that do not tell.
+    """
+    units = _given(instance, letters) if letters else _named(instance)
+    if not ORDER.fullmatch("".join(unit.letter for unit in units)):
+        raise InputError(
+            "layers come as " + "".join(unit.letter for unit in units)[:60],
+            field="letters",
+            remedy=f"give a letter a layer: {WAYS}",
+        )
+    cuts = set(solution.boundaries)
+    for unit in units:
+        for cut in range(unit.first + 1, unit.end):
+            if cut in cuts:
+                raise InputError(
+                    f"stage {solution.boundaries.index(cut)} begins with "
+                    f"{instance.layer_name(cut)!r}, within what is one layer to the tool and "
+                    f"begins with {instance.layer_name(unit.first)!r}",
+                    field="boundaries",
+                    remedy=f"--forbid-cut {cut}, or a profile of whole transformer layers",
+                )
+    return [
+        "".join(unit.letter for unit in units if first <= unit.first < end)
+        for first, end, _ in solution.stages
+    ]
+
+
+def _given(instance: PipelinePartition, letters: str) -> list[Unit]:
+    """Return the units of letters that are given: neighbours E are one, and so are neighbours L."""
+    given = letters
+    letters = REPEATED.sub(lambda found: found[1] * int(found[2]), letters)
+    if len(letters) != instance.n or set(letters) - set(LETTERS):
+        raise InputError(
+            f"{given[:40]!r} is not a letter for each of {instance.n} layers",
+            field="letters",
+            remedy=f"give {WAYS}",
+        )
+    return _units([(letter, at if letter in "tm" else 0) for at, letter in enumerate(letters)])
+
+
+def _named(instance: PipelinePartition) -> list[Unit]:
+    """Return the units that the names of layers tell."""
+    names = [instance.layer_name(at) for at in range(instance.n)]
+    numbers = [NUMBER.search(name) for name in names]
+    numbered = [at for at, number in enumerate(numbers) if number or "mtp" in names[at].lower()]
+    if not numbered:
+        raise InputError(
+            "names of layers do not tell which are transformer layers",
+            field="letters",
+            remedy=f"give a letter a layer: {WAYS}",
+        )
+    found = []
+    for at, name in enumerate(names):
+        number = numbers[at]
+        if at < numbered[0]:
+            found.append(("E", 0))
+        elif at > numbered[-1]:
+            found.append(("L", 0))
+        else:
+            own = -1 if number is None else int(number[0])
+            found.append(("m" if "mtp" in name.lower() else "t", own))
+            if found[-1] == ("t", -1):
+                raise InputError(
+                    f"{name!r} stands between transformer layers",
+                    field="letters",
+                    remedy=f"give a letter a layer: {WAYS}",
+                )
+    return _units(found)
+
+
+def _units(told: list[tuple[str, int]]) -> list[Unit]:
+    """Return runs of equal letters and numbers."""
+    units, first = [], 0
+    for (letter, _), run in groupby(told):
+        end = first + len(list(run))
+        units.append(Unit(letter, first, end))
+        first = end
+    return units
+
+
+def require_in_order(solution: PipelineSolution) -> None:
+    """Refuse stages that are not on devices 0, 1, 2, ...
+
+    Raises
+    ------
+    InputError
+        Naming the stage.
+    """
+    for stage, device in enumerate(solution.devices):
+        if stage != device:
+            raise InputError(
+                f"stage {stage} runs on device {device}: ranks send to the next one alone",
+                field="devices",
+                remedy="solve without --free-order and --fewer-stages, or list the devices so",
+            )

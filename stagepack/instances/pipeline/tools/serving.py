@@ -1,0 +1,53 @@
+"""Stages as vLLM and SGLang take them: how many transformer layers each rank has.
+
+Source: ``get_pp_indices`` of ``vllm/distributed/utils.py`` and of
+``sglang/srt/distributed/utils.py``: as many numbers as ranks, their sum that of hidden layers.
+"""
+
+from __future__ import annotations
+
+from stagepack.errors import InputError
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.pipeline.tools.roles import require_in_order, stage_letters
+
+
+def vllm(instance: PipelinePartition, solution: PipelineSolution, *, letters: str = "") -> str:
+    """Return a line for the environment of vLLM, as :func:`counts` says."""
+    return f"VLLM_PP_LAYER_PARTITION={counts(instance, solution, letters)}\n"
+
+
+def sglang(instance: PipelinePartition, solution: PipelineSolution, *, letters: str = "") -> str:
+    """Return a line for the environment of SGLang, as :func:`counts` says."""
+    return f"SGLANG_PP_LAYER_PARTITION={counts(instance, solution, letters)}\n"
+
+
+def counts(instance: PipelinePartition, solution: PipelineSolution, letters: str) -> str:
+    """Return the number of transformer layers of each stage, with commas between.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+    solution : PipelineSolution
+        A valid one.
+    letters : str
+        See :func:`.roles.stage_letters`.
+
+    Raises
+    ------
+    InputError
+        For a stage that has none, or that holds what only the first or the last rank can.
+    """
+    require_in_order(solution)
+    stages = stage_letters(instance, solution, letters)
+    for at, stage in enumerate(stages):
+        if "m" in stage:
+            told = "holds layers of multi-token prediction, which are not counted"
+        elif "t" not in stage:
+            told = "has no transformer layer"
+        else:
+            continue
+        raise InputError(
+            f"stage {at} {told}", field="boundaries", remedy="cut elsewhere (--forbid-cut)"
+        )
+    return ",".join(str(stage.count("t")) for stage in stages)

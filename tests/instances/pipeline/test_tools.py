@@ -1,0 +1,197 @@
+"""Stages for the tools that train and serve: what they read, and what they cannot do."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.errors import InputError
+from stagepack.instances.formats.solutions import written_for
+
+LLAMA = ["tok_embeddings", *(f"layers.{i}" for i in range(6)), "norm", "output"]
+
+
+def chain(names: list[str] | None, devices: int, n: int = 0) -> sp.PipelinePartition:
+    count = n or len(names or ())
+    return sp.PipelinePartition.from_arrays([1] * count, devices=devices, layer_names=names)
+
+
+def written(tool: str, instance: Any, cuts: list[int], **options: Any) -> str:
+    solution = sp.PipelineSolution.in_order(cuts)
+    return written_for(instance, solution, tool, options).decode()
+
+
+def expanded(layout: str, ranks: int) -> list[list[str]]:
+    """Return the stages of each rank, by the rules of Megatron-LM."""
+    text = layout.strip().replace(",", "")
+    for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
+        text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+    stages = text.split("|")
+    assert len(stages) % ranks == 0
+    return [stages[rank::ranks] for rank in range(ranks)]
+
+
+def test_megatron_lays_out_what_was_cut() -> None:
+    assert written("megatron", chain(LLAMA, 3), [0, 3, 6, 9]) == "Ett|t*3|tL\n"
+    names = ["embedding", *(f"attention {i // 2}" if i % 2 == 0 else f"feed-forward {i // 2}"
+                            for i in range(122)), "mtp", "head"]  # fmt: skip
+    instance = chain(names, 32)
+    cuts = [0, 7, *range(11, 123, 4), 123, 124, 125]
+    text = written("megatron", instance, cuts, ranks=16)
+    assert text == "Et*3|(tt|)*29m|L\n"  # the example of its documentation
+    ranks = expanded(text, 16)
+    assert ranks[0] == ["Ettt", "tt"]
+    assert ranks[14:] == [["tt", "m"], ["tt", "L"]]
+    # Unnamed layers are all transformer layers, and the ends hold embedding and loss.
+    assert written("megatron", chain(None, 2, n=8), [0, 4, 8]) == "Et*4|t*4L\n"
+    assert written("megatron", chain(["a"] * 4, 2), [0, 2, 4], letters="Et*2L") == "Et|tL\n"
+    assert written("megatron", chain(LLAMA, 1), [0, 9]) == "Et*6L\n"
+
+
+@pytest.mark.parametrize("cuts", [[0, 3, 6, 9], [0, 1, 7, 9], [0, 2, 4, 9]])
+def test_megatron_takes_it(cuts: list[int]) -> None:
+    module = "megatron.core.transformer.pipeline_parallel_layer_layout"
+    parser = pytest.importorskip(module, reason="megatron-core is not installed")
+    text = written("megatron", chain(LLAMA, 3), cuts).strip()
+    read = parser.PipelineParallelLayerLayout(text, 3)
+    read.validate_layer_layout(num_layers=6, mtp_num_layers=0)
+    counted = [read.get_num_layers_to_build(vp_stage=0, pp_rank=rank) for rank in range(3)]
+    assert counted == [sum(1 <= at <= 6 for at in range(a, b)) for a, b in pairwise(cuts)]
+
+
+HALVES = ["emb", "attention 0", "mlp 0", "attention 1", "mlp 1", "head"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "names", "cuts", "options", "words"),
+    [
+        ("megatron", HALVES, [0, 2, 6], {}, r"stage 1 begins with 'mlp 0', within .*-cut 2"),
+        ("megatron", ["wte", "wpe", "h.0", "h.1"], [0, 1, 4], {}, "stage 1 begins with 'wpe'"),
+        ("megatron", LLAMA, [0, 3, 6, 9], {"ranks": "2"}, "ranks: 3 stages on 2 ranks"),
+        ("megatron", LLAMA, [0, 3, 9], {"ranks": "two"}, "ranks"),
+        ("megatron", LLAMA, [0, 3, 9], {"letters": "Et"}, "is not a letter for each of 9 layers"),
+        ("megatron", LLAMA, [0, 3, 9], {"letters": "tE*7L"}, "letters: layers come as tEL"),
+        ("megatron", ["a", "b"], [0, 1, 2], {}, "do not tell which are transformer layers"),
+        ("megatron", ["h.0", "norm", "h.1"], [0, 1, 3], {}, "'norm' stands between"),
+        ("megatron", ["h.0", "mtp.0", "mtp.1", "f"], [0, 2, 4], {}, "are in stages 0 and 1"),
+        ("megatron", ["h.0", "mtp.0", "f", "f", "f"], [0, 2, 3, 5], {"ranks": 1},
+         "begins with 'f', within"),
+        ("megatron", ["h.0", "mtp.0", "f"], [0, 2, 3], {"ranks": 1}, "not the last of its rank"),
+        ("vllm", LLAMA, [0, 1, 9], {}, "stage 0 has no transformer layer"),
+        ("sglang", ["h.0", "mtp.0", "f"], [0, 1, 3], {}, "stage 1 holds layers of multi-token"),
+        ("torchtitan", HALVES, [0, 2, 6], {}, "layer 1, 'attention 0', is no name of a module"),
+        ("torchtitan", ["e", "layers.0.a", "layers.0.b"], [0, 2, 3], {},
+         "module 'layers.0' is in stages 0 and 1"),
+        ("torchtitan", ["emb", "layers.0"], [0, 1, 2], {"modules": ["embed", "layers.0"]},
+         "no module 'emb'; did you mean embed"),
+        ("torchtitan", ["emb", "layers.0"], [0, 1, 2],
+         {"modules": ["", "emb", "layers", "layers.0", "layers.1"]}, "'layers.1' is in no stage"),
+        ("accelerate", ["a", "b", "a"], [0, 2, 3], {}, "module 'a' runs on devices 0 and 1"),
+        ("torch", ["a", "b", "a"], [0, 2, 3], {}, "'a', which runs more than once"),
+        ("torch", ["a", "b"], [0, 1, 2], {"ranks": 2}, "torch has no option 'ranks'"),
+        ("vlm", ["a", "b"], [0, 1, 2], {}, "cannot be written for 'vlm'; did you mean vllm"),
+        ("vllm", LLAMA, [0, 9], {}, "is not valid"),
+    ],
+)  # fmt: skip
+def test_what_a_tool_cannot_do_is_named(
+    tool: str, names: list[str], cuts: list[int], options: dict[str, Any], words: str
+) -> None:
+    instance = chain(names, max(2, len(cuts) - 1))
+    with pytest.raises(InputError, match=words):
+        written(tool, instance, cuts, **options)
+
+
+@pytest.mark.parametrize("tool", ["megatron", "vllm", "sglang", "deepspeed"])
+def test_ranks_send_to_the_next_rank_alone(tool: str) -> None:
+    instance = chain(LLAMA, 2).replace(free_order=True)
+    with pytest.raises(InputError, match="stage 0 runs on device 1"):
+        written_for(instance, sp.PipelineSolution((0, 4, 9), (1, 0)), tool, {})
+
+
+def test_serving_counts_transformer_layers() -> None:
+    instance = chain(None, 2, n=78)
+    assert written("vllm", instance, [0, 42, 78]) == "VLLM_PP_LAYER_PARTITION=42,36\n"
+    assert written("sglang", chain(LLAMA, 2), [0, 5, 9]) == "SGLANG_PP_LAYER_PARTITION=4,2\n"
+
+
+def test_modules_go_where_their_layers_are(tmp_path: Path) -> None:
+    text = written("torchtitan", chain(LLAMA, 2), [0, 4, 9], modules=["layers", *LLAMA])
+    assert json.loads(text) == [LLAMA[:4], LLAMA[4:]]
+    names = tmp_path / "names.txt"
+    names.write_text("\n".join(LLAMA))
+    assert written("torchtitan", chain(LLAMA, 2), [0, 4, 9], modules=str(names)) == text
+    leaves = ["emb", "h.0.a", "h.0.b", "h.1.a", "h.1.b", "head"]
+    assert json.loads(written("accelerate", chain(leaves, 2), [0, 4, 6])) == {
+        "emb": 0, "h.0": 0, "h.1.a": 0, "h.1.b": 1, "head": 1,
+    }  # fmt: skip
+    assert json.loads(written("accelerate", chain(leaves, 1), [0, 6])) == {"": 0}
+
+
+def test_torch_cuts_a_model_there() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pipelining = pytest.importorskip("torch.distributed.pipelining")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(6)))
+    said: dict[str, Any] = {}
+    exec(written("torch", chain([str(i) for i in range(6)], 3), [0, 1, 4, 6]), said)
+    x = torch.randn(2, 4)
+    pipe = pipelining.pipeline(model, mb_args=(x,), split_spec=said["split_spec"])
+    assert pipe.num_stages == 3
+    y = x
+    for stage in range(3):
+        held = [name for name, _ in pipe.get_stage_module(stage).named_parameters()]
+        assert len(held) == 2 * (1, 3, 2)[stage]
+        y = pipe.get_stage_module(stage)(y)
+    torch.testing.assert_close(y, model(x))
+
+
+def test_accelerate_finds_every_parameter() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    layers = [torch.nn.ModuleDict({"a": torch.nn.Linear(2, 2), "b": torch.nn.Linear(2, 2)})
+              for _ in range(2)]  # fmt: skip
+    model = torch.nn.ModuleDict({"h": torch.nn.ModuleList(layers), "head": torch.nn.Linear(2, 2)})
+    instance = chain(["h.0.a", "h.0.b", "h.1.a", "h.1.b", "head"], 2)
+    accelerate.utils.check_device_map(model, json.loads(written("accelerate", instance, [0, 3, 5])))
+
+
+class Balancer:
+    """What DeepSpeed's own class has done when it asks for the parts."""
+
+    def __init__(self, layers: int, stages: int, stage: int) -> None:
+        self._layer_specs, self.num_stages, self.stage_id = [None] * layers, stages, stage
+        self._partition_layers()
+
+    def _partition_layers(self, method: str = "uniform") -> None:
+        raise AssertionError("its own balancer")
+
+    def _set_bounds(self, start: int, stop: int) -> None:
+        self.bounds = (start, stop)
+
+
+def test_deepspeed_keeps_to_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("deepspeed.runtime.pipe.module")
+    monkeypatch.setattr(module, "PipelineModule", Balancer, raising=False)
+    for name in ("deepspeed", "deepspeed.runtime", "deepspeed.runtime.pipe"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    weights = [2, 8, 2, 2, 1, 1, 2, 1, 3]  # its balancer reaches 10
+    instance = sp.PipelinePartition.from_arrays(weights, devices=4)
+    result = sp.solve(instance, time_limit=1)
+    assert result.objective == 8
+    assert result.solution is not None
+    said: dict[str, Any] = {}
+    exec(written_for(instance, result.solution, "deepspeed", {}).decode(), said)
+    found = [said["PartedPipelineModule"](9, 4, stage).bounds for stage in range(4)]
+    assert [max(sum(weights[a:b]) for a, b in found)] == [8]
+    assert [bound for pair in found for bound in pair][1:-1:2] == said["PARTS"][1:-1]
+    with pytest.raises(ValueError, match="8 layers in 4 stages: PARTS are for 9 in 4"):
+        said["PartedPipelineModule"](8, 4, 0)
