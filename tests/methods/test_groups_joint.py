@@ -81,7 +81,7 @@ def test_who_does_not_fit_is_named() -> None:
     tight = whole.replace(chip=replace(whole.chip, memory=400))
     result = sp.solve(tight, method="cp-sat")
     assert result.status is sp.Status.INFEASIBLE
-    assert "a needs 416 bytes in each lane" in result.reason
+    assert "a by itself needs 416 bytes in each lane" in result.reason
 
 
 def test_where_too_much_may_be_better_the_plan_by_the_rule_stays(

@@ -22,8 +22,8 @@ from stagepack.heuristics.packing.constructive.greedy import BankPairs
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.groups import GroupingSolution
-from stagepack.instances.groups.banks import Pairs, bank_bytes
-from stagepack.instances.groups.lmem import packing
+from stagepack.instances.groups.banks import Pairs
+from stagepack.instances.groups.lmem import in_place, packing
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks
@@ -96,7 +96,7 @@ def place_apart(table: Timetable, pairs: Pairs, keep_going: Callable[[], bool]) 
     chip = table.regions.instance.chip
     blocks = Blocks.of(packing(table))
     apart = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    banks = BankPairs.of(blocks, Banks(chip.banks, bank_bytes(table.regions.instance), apart))
+    banks = BankPairs.of(blocks, Banks(chip.banks, chip.bank_bytes, apart))
     rule = RULES["bank-aware"]
     found = greedy.place(blocks, rule, ceiling=chip.memory, keep_going=keep_going, banks=banks)
     return None if found is None else tuple(blocks.expand(found).tolist())
@@ -145,6 +145,9 @@ def least_memory(table: Timetable, enough: int, keep_going: Callable[[], bool]) 
     keep_going : callable
         Asked several times a second.
     """
+    least = 0 if in_place(table) else max(table.load_bytes())
+    if least >= enough:  # without what it costs to make a packing of it
+        return least
     blocks = Blocks.of(packing(table))
     least = int(blocks.load.max())
     if least >= enough:

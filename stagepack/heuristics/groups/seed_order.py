@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stagepack.heuristics.effort import spend
-from stagepack.instances.groups.banks import bank_bytes
 from stagepack.instances.groups.chip import aligned
 from stagepack.instances.groups.lmem import Copy, copies
 from stagepack.instances.groups.timesteps import Timetable
@@ -45,7 +44,6 @@ def place_in_order(
     if not keep_going():
         return Status.UNKNOWN, ()
     chip, places = table.regions.instance.chip, copies(table)
-    bank = bank_bytes(table.regions.instance)
     order = sorted(range(len(places)), key=lambda at: _rank(places[at]))
     spend(PAIR * len(places) ** 2)
     found: dict[int, int] = {}
@@ -56,7 +54,7 @@ def place_in_order(
             for other, offset in found.items()
             if _meet(places[at], places[other], table.period)
         )
-        address = _lowest(taken, nbytes, chip.memory, bank, chip.eu_bytes)
+        address = _lowest(taken, nbytes, chip.memory, chip.bank_bytes, chip.eu_bytes)
         if address is None:
             return Status.INFEASIBLE, ()
         found[at] = address

@@ -19,11 +19,6 @@ from stagepack.instances.groups.timesteps import Buffer, Role, Timetable
 Pairs = Sequence[tuple[int, int]]
 
 
-def bank_bytes(instance: GroupingData) -> int:
-    """Return the bytes of a bank in every lane."""
-    return max(1, instance.chip.memory // instance.chip.banks)
-
-
 def bank_pairs(table: Timetable) -> list[tuple[int, int]]:
     """Return pairs of copies, by index, that should not share a bank, each once."""
     used, moved = _used(table), _moved(table)
@@ -55,7 +50,7 @@ def group_conflicts(table: Timetable, offsets: tuple[int, ...]) -> int:
 
 def shared_pairs(table: Timetable, pairs: Pairs, offsets: tuple[int, ...]) -> int:
     """Return how many of some pairs of a group share a bank."""
-    bank = bank_bytes(table.regions.instance)
+    bank = table.regions.instance.chip.bank_bytes
     spans = [
         (offset // bank, (offset + copy.buffer.lane_bytes - 1) // bank)
         for copy, offset in zip(copies(table), offsets, strict=True)
@@ -68,7 +63,7 @@ def shared_pairs(table: Timetable, pairs: Pairs, offsets: tuple[int, ...]) -> in
 
 def group_crossings(table: Timetable, offsets: tuple[int, ...]) -> int:
     """Return how many buffers of a group cross a bank that they would fit in."""
-    bank = bank_bytes(table.regions.instance)
+    bank = table.regions.instance.chip.bank_bytes
     return sum(
         offset % bank + copy.buffer.lane_bytes > bank >= copy.buffer.lane_bytes
         for copy, offset in zip(copies(table), offsets, strict=True)

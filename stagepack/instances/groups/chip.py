@@ -75,6 +75,11 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     rates: dict[OperatorKind, Positive] = {}
     name: str = ""
 
+    @property
+    def bank_bytes(self) -> int:
+        """Bytes of a bank in every lane; of the last one fewer where they do not come out even."""
+        return -(-self.memory // self.banks)
+
     def load_cycles(self, nbytes: int) -> int:
         """Return the cycles in which so many bytes come from global memory."""
         return self.load_latency + _ceil(nbytes, self.load_rate)

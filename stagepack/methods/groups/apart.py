@@ -19,7 +19,7 @@ from stagepack.formulations.packing.cp_sat import CpSat
 from stagepack.heuristics.effort import counting, spend, spent
 from stagepack.heuristics.groups.placement import Offsets, place_apart
 from stagepack.instances.groups import GroupingSolution, LayerGrouping
-from stagepack.instances.groups.banks import Pairs, bank_bytes, bank_pairs, shared_pairs
+from stagepack.instances.groups.banks import Pairs, bank_pairs, shared_pairs
 from stagepack.instances.groups.lmem import copies, in_place, packing
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
@@ -186,10 +186,10 @@ def _exactly(
     known: Apart, seconds: float, progress: Progress[GroupingSolution], settings: Settings
 ) -> Apart:
     """Return the addresses with which the fewest pairs share a bank, as far as there is work."""
-    table, instance = known.table, known.table.regions.instance
+    table, chip = known.table, known.table.regions.instance.chip
     pairs = np.array(known.pairs, dtype=np.int64)
     engine = solvers.engine("cp-sat")
-    banks = Banks(instance.chip.banks, bank_bytes(instance), pairs)
+    banks = Banks(chip.banks, chip.bank_bytes, pairs)
     problem = packing(table).replace(objective="bank-conflicts", banks=banks)
     inner = Fewest(problem, progress)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,8 +11,10 @@ from msgspec.structs import replace
 from stagepack.heuristics.groups.network import cuts
 from stagepack.heuristics.groups.placement import least_memory
 from stagepack.instances.groups import LayerGrouping
+from stagepack.instances.groups.operators import AXES as ALL
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
+from stagepack.instances.groups.words import Slicing
 
 AXES = "NCHW"
 NEVER = 2**62
@@ -29,7 +32,7 @@ class Need(NamedTuple):
         ranges = [f"{count:,} along {axis}" for axis, count in zip(AXES, self.cut, strict=True)]
         cut = ", ".join(part for part in ranges if not part.startswith("1 "))
         how = f"cut into {cut}" if cut else "whole"
-        return f"{self.name} needs {self.memory:,} bytes in each lane, {how}"
+        return f"{self.name} by itself needs {self.memory:,} bytes in each lane, {how}"
 
 
 def explain(instance: LayerGrouping, keep_going: Callable[[], bool]) -> str:
@@ -61,9 +64,18 @@ def explain(instance: LayerGrouping, keep_going: Callable[[], bool]) -> str:
     if keep_going():
         more = f"lanes of {max(need.memory for need in known.values()):,} bytes would do"
     return (
-        f"{first}: {first.memory - there:,} more than there are; {more}; or allow more slices or "
-        "another slicing, or let it run from global memory (standalone)"
+        f"{first}: {first.memory - there:,} more than there are; {more}, or let it run from global "
+        f"memory (standalone: any){_hints(instance)}"
     )
+
+
+def _hints(instance: LayerGrouping) -> str:
+    """Return what else may help, where cuts are left out so far."""
+    along = "nh" if instance.slicing == Slicing.N_THEN_H else "nchw"
+    most = math.prod(max(t.shape[ALL.index(axis)] for t in instance.tensors) for axis in along)
+    found = ["more slices (max_slices)"] if most > instance.max_slices else []
+    found += [] if instance.slicing == Slicing.FREE else ["other cuts (slicing: free)"]
+    return f"; {' or '.join(found)} may help" if found else ""
 
 
 def _need(instance: LayerGrouping, at: int, keep_going: Callable[[], bool]) -> Need:

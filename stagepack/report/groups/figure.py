@@ -25,6 +25,7 @@ from stagepack.report.groups.numbers import (
     WORK,
     Group,
     PlanDrawing,
+    bank_lines,
     lane_limit,
     plan_drawing,
     row_limit,
@@ -198,12 +199,11 @@ def _rows(drawn: PlanDrawing) -> Figure:
             )
         )  # fmt: skip
     figure = go.Figure(traces + _memory(drawn, top, factor))
-    bank = chip.memory // chip.banks
     figure.update_layout(**look(f"Rows of the groups, and their memory: {ZOOM}"))
     figure.update_layout(
         barmode="overlay", bargap=0, height=680, legend=LEGEND, hovermode="closest",
         uniformtext={"minsize": 8, "mode": "hide"},
-        shapes=[_line(at / factor, GRID) for at in range(bank, top, bank)]
+        shapes=[_line(at / factor, GRID) for at in bank_lines(drawn)]
         + ([_line(chip.memory / factor, CAPACITY)] if top == chip.memory else []),
         yaxis3={"domain": [0.955, 1], "range": [0, 1], "visible": False, "fixedrange": True},
         yaxis={

@@ -43,6 +43,8 @@ FEW, DWARFING = 25, 3
 """One row in so many may be higher than the axis, where the highest is so many times the rest."""
 FAR = 2.2
 """The end of the lane is drawn where it is at most so many times as far as what is used."""
+MOST_LINES = 256
+"""Banks beyond which no lines are drawn between them."""
 CONNECTORS = tuple(tint(colour, 0.45) for colour in BANDS)
 
 
@@ -255,6 +257,13 @@ def lane_limit(drawn: PlanDrawing) -> int:
     used = max((box.high for box in drawn.boxes), default=0)
     whole = drawn.instance.chip.memory
     return whole if not used or whole <= FAR * used else used
+
+
+def bank_lines(drawn: PlanDrawing) -> list[int]:
+    """Return the addresses at which banks begin but the first; none where there are too many."""
+    chip, top = drawn.instance.chip, lane_limit(drawn)
+    found = range(chip.bank_bytes, top, chip.bank_bytes)
+    return list(found) if len(found) <= MOST_LINES else []
 
 
 def row_limit(cycles: Sequence[int]) -> float:

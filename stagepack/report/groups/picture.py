@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
+from stagepack.report import format as as_text
 from stagepack.report.canvas import (
     engineering,
     finish,
@@ -32,6 +33,7 @@ from stagepack.report.groups.numbers import (
     WORK,
     Group,
     PlanDrawing,
+    bank_lines,
     lane_limit,
     plan_drawing,
     row_limit,
@@ -249,9 +251,8 @@ def _memory(ax: Axes, drawn: PlanDrawing, shown: Sequence[Group], span: Span) ->
     chip, boxes = drawn.instance.chip, [box for group in shown for box in group.boxes]
     top = lane_limit(drawn)
     factor, unit = byte_unit(top / 4)
-    bank = chip.memory // chip.banks
-    for number in range(1, -(-top // bank)):
-        ax.axhline(number * bank / factor, color=GRID, linewidth=0.9, zorder=0.5)
+    for address in bank_lines(drawn):
+        ax.axhline(address / factor, color=GRID, linewidth=0.9, zorder=0.5)
     present = [role for role in ROLES if any(box.role == role for box in boxes)]
     for role in present:
         for resident in (False, True):
@@ -277,7 +278,8 @@ def _memory(ax: Axes, drawn: PlanDrawing, shown: Sequence[Group], span: Span) ->
         )
     if any(group.alone for group in shown):
         handles.append(Patch(facecolor=ALONE, edgecolor=MUTED, label="from global memory"))
-    handles.append(Line2D([], [], color=GRID, label=f"{chip.banks} banks of {bank:,} bytes"))
+    banks = f"{as_text.plural(chip.banks, 'bank')} of {chip.bank_bytes:,} bytes"
+    handles.append(Line2D([], [], color=GRID, label=banks))
     if top == chip.memory:
         handles.append(Line2D([], [], color=CAPACITY, label="end of the lane"))
     _legend(ax, handles)

@@ -17,7 +17,14 @@ from stagepack.instances.groups.chips import CHIPS
 from stagepack.plots import group_chart, group_rows
 from stagepack.report.groups import VIEW
 from stagepack.report.groups.figure import plan_charts
-from stagepack.report.groups.numbers import ROLES, cut_words, lane_limit, plan_drawing, row_limit
+from stagepack.report.groups.numbers import (
+    ROLES,
+    bank_lines,
+    cut_words,
+    lane_limit,
+    plan_drawing,
+    row_limit,
+)
 from stagepack.report.html import write_figure
 from tests.report.printed import printed
 
@@ -139,6 +146,17 @@ def test_the_table_fits_and_says_where_the_rest_is(width: int) -> None:
     text = printed(VIEW.account(instance, solution), width)
     assert max(map(len, text.splitlines())) <= width
     assert "... and 33 more groups (JSON has all)" in text
+
+
+@pytest.mark.parametrize(("banks", "lines"), [(1, 0), (5, 4), (2**30, 0)])
+def test_banks_that_do_not_come_out_even_or_are_many_are_drawn(banks: int, lines: int) -> None:
+    instance, solution = small()
+    instance = instance.replace(chip=structs.replace(instance.chip, banks=banks))
+    drawn = plan_drawing(instance, solution)
+    assert len(bank_lines(drawn)) == lines
+    assert group_chart(instance, solution) is not None
+    drawn_lines = plan_charts(instance, [solution])["rows"].figures[0].layout.shapes
+    assert len(drawn_lines) >= lines
 
 
 def test_facts_are_json_and_lines_say_them() -> None:
