@@ -91,6 +91,10 @@ if TYPE_CHECKING:
     from stagepack.solve import pack as pack
     from stagepack.solve import solve as solve
     from stagepack.solve import versions as versions
+    from stagepack.tradeoffs import Explanation as Explanation
+    from stagepack.tradeoffs import Front as Front
+    from stagepack.tradeoffs import explain as explain
+    from stagepack.tradeoffs import pareto as pareto
 
 __version__ = "0.1.0"
 
@@ -128,6 +132,7 @@ _NAMES = {
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),
+    "stagepack.tradeoffs": ("Explanation", "Front", "explain", "pareto"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 """Where names are that belong to no problem; each problem lists its own."""

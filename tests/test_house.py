@@ -37,6 +37,7 @@ FLOORS = {
     "report": 5,
     "plots": 5,
     "compare": 6,
+    "tradeoffs": 6,
     "integrations": 6,
     "cli": 7,
     "__init__": 7,

@@ -27,6 +27,7 @@ from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, C
 from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters
 from stagepack.cli.show import plot, show
 from stagepack.cli.solve import solve
+from stagepack.cli.tradeoffs import explain, pareto
 from stagepack.errors import InputError, shown
 from stagepack.files import NO_MEMORY
 
@@ -81,6 +82,8 @@ def _root(
 COMMANDS: dict[str, Callable[..., None]] = {
     "solve": takes_context(solve),
     "compare": takes_context(compare),
+    "pareto": takes_context(pareto),
+    "explain": takes_context(explain),
     "check": takes_context(check),
     "show": takes_context(show),
     "plot": takes_context(plot),

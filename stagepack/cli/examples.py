@@ -12,6 +12,14 @@ EXAMPLES = {
         "compare --kind packing -t 1",
         "compare a.csv b.csv -m auto -m exact -t 10 --csv table.csv",
     ),
+    "pareto": (
+        "pareto pipeline/bert-large --plot front.png",
+        "pareto schedule/zero-bubble/small -t 2 --csv front.csv",
+    ),
+    "explain": (
+        "explain pipeline/bert-large --devices 8",
+        "explain graph/vgg19 --json",
+    ),
     "check": (
         "check pipeline/bert-large result.json --devices 8",
         "check a.csv offsets.csv --json",

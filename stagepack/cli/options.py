@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from stagepack.cli import completion
 from stagepack.errors import InputError
+from stagepack.result import Result, Status, Termination
 
 EXIT_NOTHING, EXIT_INPUT, EXIT_INFEASIBLE, EXIT_VIOLATIONS = 1, 2, 3, 4
 EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
@@ -110,3 +111,12 @@ Output = Annotated[
     Path | None,
     option(OUTPUT, "Write the result here as JSON.", "-o", "--output", metavar="FILE"),
 ]
+
+
+def exit_code(result: Result[Any]) -> int:
+    """Return the exit code of a command that solved something."""
+    if result.status is Status.INFEASIBLE:
+        return EXIT_INFEASIBLE
+    if result.solution is not None:
+        return 0
+    return EXIT_INTERRUPTED if result.termination is Termination.INTERRUPTED else EXIT_NOTHING

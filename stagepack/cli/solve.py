@@ -12,10 +12,7 @@ from stagepack.cli.context import instance_of
 from stagepack.cli.export import Form, export_solution, require_exportable
 from stagepack.cli.live import Solving
 from stagepack.cli.options import (
-    EXIT_INFEASIBLE,
     EXIT_INPUT,
-    EXIT_INTERRUPTED,
-    EXIT_NOTHING,
     LIMITS,
     METHOD,
     OUTPUT,
@@ -23,6 +20,7 @@ from stagepack.cli.options import (
     Instance,
     Output,
     engine_option,
+    exit_code,
     limit_option,
     method_option,
     option,
@@ -38,7 +36,6 @@ from stagepack.cli.screen import (
 )
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
-from stagepack.result import Result, Status, Termination
 
 
 def solve(
@@ -161,12 +158,4 @@ def solve(
         from stagepack.report.shown import contents
 
         print_parts(contents(result.of(problem)))
-    raise typer.Exit(EXIT_INPUT if rescue else _exit_code(result))
-
-
-def _exit_code(result: Result[Solution]) -> int:
-    if result.status is Status.INFEASIBLE:
-        return EXIT_INFEASIBLE
-    if result.solution is not None:
-        return 0
-    return EXIT_INTERRUPTED if result.termination is Termination.INTERRUPTED else EXIT_NOTHING
+    raise typer.Exit(EXIT_INPUT if rescue else exit_code(result))

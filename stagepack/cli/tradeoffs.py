@@ -1,0 +1,119 @@
+"""``stagepack pareto`` and ``stagepack explain``: what can be had for what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stagepack.cli.context import instance_of
+from stagepack.cli.options import (
+    EXIT_INPUT,
+    METHOD,
+    OUTPUT,
+    AsJson,
+    Instance,
+    Output,
+    engine_option,
+    exit_code,
+    limit_option,
+    method_option,
+    option,
+)
+from stagepack.cli.output import Rescue, require_writable
+from stagepack.cli.screen import command_line, engines_silenced, print_json, print_parts, write_json
+from stagepack.contracts import JsonObject
+
+Seed = Annotated[int, option(METHOD, "Seed of the engine and of searches.", metavar="N")]
+Threads = Annotated[int, option(METHOD, "Threads of the engine.", metavar="N")]
+Engine = Annotated[str | None, engine_option("highs, cp-sat, pyomo:NAME.")]
+Method = Annotated[str, method_option("See stagepack methods.")]
+
+
+def pareto(
+    instance: Instance,
+    context: JsonObject,
+    x: Annotated[
+        str,
+        option(METHOD, "What is limited: memory, devices, remote-memory.", "-x", metavar="NAME"),
+    ] = "memory",
+    points: Annotated[int, option(METHOD, "Most points.", metavar="N")] = 32,
+    method: Method = "auto",
+    engine: Engine = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    time_limit: Annotated[float, limit_option("Seconds of each solve; 0: no limit.")] = 5.0,
+    as_json: AsJson = False,
+    output: Output = None,
+    csv: Annotated[Path | None, option(OUTPUT, "Write the points.", metavar="FILE")] = None,
+    plot: Annotated[
+        Path | None, option(OUTPUT, "Draw the front: .png, .svg or .pdf.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Find what the objective costs in memory, or devices: the exact front, each point proved."""
+    from stagepack.report.canvas import require_picture
+    from stagepack.tradeoffs import pareto as run
+
+    require_writable(output, csv, plot)
+    if plot is not None:
+        require_picture(plot)
+    problem = instance_of(instance, context)
+    with engines_silenced():
+        front = run(
+            problem,
+            x,
+            points=points,
+            method=method,
+            engine=engine,
+            threads=threads,
+            seed=seed,
+            time_limit=time_limit or None,
+        )
+    document = {**front.to_dict(), "command": command_line()}
+    rescue = Rescue()
+    rescue.attempt(lambda path: write_json(path, document), output)
+    rescue.attempt(front.to_csv, csv)
+    rescue.attempt(front.plot, plot)
+    if as_json or rescue:
+        rescue.tell("the whole front")
+        print_json(document)
+    else:
+        print_parts(front.contents())
+    raise typer.Exit(EXIT_INPUT if rescue else exit_code(front.result))
+
+
+def explain(
+    instance: Instance,
+    context: JsonObject,
+    method: Method = "auto",
+    engine: Engine = None,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    time_limit: Annotated[float, limit_option("Seconds of each solve; 0: no limit.")] = 10.0,
+    as_json: AsJson = False,
+    output: Output = None,
+) -> None:
+    """Say what binds: which layer, link, device or limit, and what a change of it would buy."""
+    from stagepack.tradeoffs import explain as run
+
+    require_writable(output)
+    problem = instance_of(instance, context)
+    with engines_silenced():
+        found = run(
+            problem,
+            method=method,
+            engine=engine,
+            threads=threads,
+            seed=seed,
+            time_limit=time_limit or None,
+        )
+    document = {**found.to_dict(), "command": command_line()}
+    rescue = Rescue()
+    rescue.attempt(lambda path: write_json(path, document), output)
+    if as_json or rescue:
+        rescue.tell("the whole explanation")
+        print_json(document)
+    else:
+        print_parts(found.contents())
+    raise typer.Exit(EXIT_INPUT if rescue else exit_code(found.result))

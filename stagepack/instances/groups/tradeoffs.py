@@ -1,0 +1,34 @@
+"""What would make a layer grouping faster: more local memory, faster transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from stagepack.instances.groups.instance import LayerGrouping
+from stagepack.instances.groups.simulate import simulate
+from stagepack.instances.groups.solution import GroupingSolution
+from stagepack.instances.tradeoffs import Axis, WhatIf, percent
+
+AXES: Mapping[str, Axis] = {}
+"""None: which part of a lane a group really needs is not one number of its plan."""
+
+
+def what_ifs(instance: LayerGrouping) -> Iterator[WhatIf]:
+    """Yield twice the local memory, and transfers twice as fast."""
+    chip = instance.chip
+    larger = msgspec.structs.replace(chip, memory=2 * chip.memory)
+    yield WhatIf("local memory of twice the size", instance.replace(chip=larger))
+    rates = {"load_rate": 2 * chip.load_rate, "store_rate": 2 * chip.store_rate}
+    faster = msgspec.structs.replace(chip, **rates)
+    yield WhatIf("transfers twice as fast", instance.replace(chip=faster))
+
+
+def critical(instance: LayerGrouping, solution: GroupingSolution) -> Iterator[tuple[str, str]]:
+    """Yield how long each engine works."""
+    events, total = simulate(instance, solution)
+    for engine in sorted({event.engine for event in events}):
+        busy = sum(event.end - event.start for event in events if event.engine == engine)
+        share = percent(busy, total * instance.chip.cores)
+        yield engine, f"{busy:,} cycles, {share} of the time"

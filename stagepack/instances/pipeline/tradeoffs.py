@@ -1,0 +1,147 @@
+"""What can be traded in a pipeline partition: memory and devices against the objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from stagepack.instances.pipeline.check import stage_memory
+from stagepack.instances.pipeline.estimate import StageEstimate, estimate
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.solution import PipelineSolution
+from stagepack.instances.pipeline.words import Objective
+from stagepack.instances.profile import Device, Link
+from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, least, more
+
+
+def _within_memory(instance: PipelinePartition, limit: int) -> PipelinePartition:
+    return _with_devices(instance, lambda device: _with(device, memory=least(device.memory, limit)))
+
+
+def _memory(instance: PipelinePartition, solution: PipelineSolution) -> int:
+    stages = solution.stages
+    return max(stage_memory(instance, *stage, len(stages) - at) for at, stage in enumerate(stages))
+
+
+def _within_devices(instance: PipelinePartition, limit: int) -> PipelinePartition:
+    first = instance.cluster.devices[:limit]
+    cluster = msgspec.structs.replace(instance.cluster, devices=first)
+    return instance.replace(cluster=cluster, fewer_stages=True)
+
+
+def _unlike_devices(instance: PipelinePartition) -> str:
+    if _tables(instance):
+        return "tables say what each device costs, and nothing of fewer"
+    if len({device.kind for device in instance.cluster.devices}) > 1:
+        return "which of the unlike devices are left out is not said"
+    return ""
+
+
+def _used_devices(instance: PipelinePartition, solution: PipelineSolution) -> int:
+    return len(solution.devices)
+
+
+AXES = {
+    "memory": Axis(
+        unit="bytes",
+        description="bytes of every device",
+        within=_within_memory,
+        used=_memory,
+    ),
+    "devices": Axis(
+        unit="devices",
+        description="devices, all alike",
+        within=_within_devices,
+        used=_used_devices,
+        lacking=_unlike_devices,
+    ),
+}
+
+
+def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
+    """Yield one more device, more memory, faster links, and none of their limits."""
+    cluster = instance.cluster
+    if not _tables(instance):
+        another = (*cluster.devices, cluster.devices[-1])
+        grown = msgspec.structs.replace(cluster, devices=another)
+        yield WhatIf("one more device", instance.replace(cluster=grown, fewer_stages=True))
+    if any(device.memory is not None for device in cluster.devices):
+        yield WhatIf(f"{MORE} % more memory", _with_devices(instance, _more_memory))
+        yield WhatIf(
+            "no limit of memory",
+            _with_devices(instance, lambda device: _with(device, memory=None)),
+        )
+    timed = instance.recv_cycles is None or instance.send_cycles is None
+    linked = any(device.recv or device.send for device in cluster.devices)
+    if timed and linked and instance.objective is not Objective.BOTTLENECK:
+        yield WhatIf("links twice as fast", _with_links(instance, _twice))
+        yield WhatIf("links that take no time", _with_links(instance, lambda link: None))
+
+
+def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterator[tuple[str, str]]:
+    """Yield the stages that compute, transfer and hold the most, and the heaviest layer."""
+    stages = estimate(instance, solution).stages
+    slow = max(stages, key=lambda stage: stage.compute)
+    yield "most compute", f"{_where(slow)}: {slow.compute:,} cycles"
+    moving = max(stages, key=lambda stage: stage.transfer)
+    if moving.transfer:
+        yield "most transfer", f"{_where(moving)}: {moving.transfer:,} cycles"
+    full = max(stages, key=lambda stage: stage.utilisation or 0)
+    if full.utilisation:
+        yield (
+            "least room",
+            f"{_where(full)}: {full.memory:,} of {full.capacity:,} bytes ({full.utilisation:.0%})",
+        )
+    if instance.compute_table is None:
+        layer = int(instance.cycles.argmax())
+        cycles = instance.cycles[layer].item()
+        yield "heaviest layer", f"{instance.layer_name(layer)}: {cycles:,} cycles"
+
+
+def _where(stage: StageEstimate) -> str:
+    layers = (
+        f"layer {stage.first}"
+        if stage.end == stage.first + 1
+        else (f"layers {stage.first} to {stage.end - 1}")
+    )
+    return f"stage {stage.stage} ({layers}) on {stage.device_name}"
+
+
+def _tables(instance: PipelinePartition) -> bool:
+    """Return whether there are tables that say something of every device."""
+    tables = (instance.compute_table, instance.memory_table)
+    return (
+        instance.recv_cycles is not None
+        or instance.send_cycles is not None
+        or any(table is not None and table.ndim == 3 for table in tables)
+    )
+
+
+def _more_memory(device: Device) -> Device:
+    return device if device.memory is None else _with(device, memory=more(device.memory))
+
+
+def _twice(link: Link) -> Link:
+    return Link(GBps=2 * link.GBps, idle=link.idle)
+
+
+def _with(device: Device, memory: int | None) -> Device:
+    return msgspec.structs.replace(device, memory=memory)
+
+
+def _with_devices(
+    instance: PipelinePartition, change: Callable[[Device], Device]
+) -> PipelinePartition:
+    devices = tuple(map(change, instance.cluster.devices))
+    return instance.replace(cluster=msgspec.structs.replace(instance.cluster, devices=devices))
+
+
+def _with_links(
+    instance: PipelinePartition, change: Callable[[Link], Link | None]
+) -> PipelinePartition:
+    def changed(device: Device) -> Device:
+        recv, send = (None if link is None else change(link) for link in (device.recv, device.send))
+        return msgspec.structs.replace(device, recv=recv, send=send)
+
+    return _with_devices(instance, changed)

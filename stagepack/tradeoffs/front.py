@@ -1,0 +1,215 @@
+"""A front as people have it: printed, as a table, as a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stagepack import files
+from stagepack.contracts import Instance, JsonObject, Number
+from stagepack.report import format as as_text
+from stagepack.report.canvas import axes, close, engineering, heading, quiet, save, target
+from stagepack.report.extra import Axes
+from stagepack.report.shown import contents
+from stagepack.report.style import line_colour
+from stagepack.report.table import Head, Sheet
+from stagepack.report.view import view
+from stagepack.result import Result, relative_gap
+from stagepack.shown import Shown, dataframe
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("x", "y", "bound", "gap", "proved", "least")
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """A solution that none beats in both.
+
+    Attributes
+    ----------
+    x : int
+        What it uses.
+    y : int or float
+        Its objective.
+    bound : int or float or None
+        Nothing that uses at most `x` is worth less.
+    proved : bool
+        The bound is reached.
+    least : bool
+        Whatever uses less is proved to be worth more.
+    result : Result
+        Of the solve that found it, within a limit of at least `x`.
+    """
+
+    x: int
+    y: Number
+    bound: Number | None
+    proved: bool
+    least: bool
+    result: Result[Any]
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap of `y` and `bound`."""
+        return relative_gap(self.y, self.bound)
+
+    def to_row(self) -> JsonObject:
+        """Return the point without its solution."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+
+@dataclass(frozen=True, repr=False)
+class Front(Shown):
+    """What can be had for what.
+
+    Attributes
+    ----------
+    instance : instance
+    x, unit : str
+        What is limited, and what it is counted in.
+    points : tuple of FrontPoint
+        By rising `x`; each is worth less than the one before.
+    infeasible : int or None
+        The largest limit within which nothing fits, as far as that is proved.
+    complete : bool
+        These are all points, and all are proved.
+    solves : int
+        Solves that it took.
+    result : Result
+        Of the instance itself; without a solution it says why.
+    """
+
+    instance: Instance
+    x: str
+    unit: str
+    points: tuple[FrontPoint, ...]
+    infeasible: int | None
+    complete: bool
+    solves: int
+    result: Result[Any]
+
+    @property
+    def y(self) -> str:
+        """The objective."""
+        return str(self.instance.objective)
+
+    def to_dict(self) -> JsonObject:
+        """Return everything but the instance as plain JSON data."""
+        data: JsonObject = files.finite(
+            {
+                "instance": self.instance.name,
+                "problem": self.instance.kind,
+                "digest": self.instance.digest,
+                "x": self.x,
+                "unit": self.unit,
+                "y": self.y,
+                "complete": self.complete,
+                "infeasible": self.infeasible,
+                "solves": self.solves,
+                "status": str(self.result.status),
+                "reason": self.result.reason or None,
+                "points": [
+                    {**point.to_row(), "solution": point.result.solution.to_dict()}
+                    for point in self.points
+                ],
+            }
+        )
+        return data
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return the points as CSV, and write them to `path` if given."""
+        text = files.csv_text(COLUMNS, (tuple(point.to_row().values()) for point in self.points))
+        if path is not None:
+            files.write(path, text)
+        return text
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row a point; pandas must be installed."""
+        return dataframe([point.to_row() for point in self.points])
+
+    def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the front as a staircase, and its bounds where they are not reached.
+
+        Parameters
+        ----------
+        path : path-like or matplotlib Axes, optional
+            The file to write: .png, .svg or .pdf.  Or where to draw.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        file, given = target(path, ax)
+        ax = axes(given, 6.4, 3.8)
+        used = [point.x for point in self.points]
+        colour = line_colour(0)
+        ax.step(used, [point.y for point in self.points], where="post", color=colour, linewidth=1.6)
+        for proved in (True, False):
+            some = [point for point in self.points if point.proved is proved]
+            if some:
+                ax.scatter(
+                    [point.x for point in some],
+                    [point.y for point in some],
+                    s=18,
+                    color=colour if proved else "white",
+                    edgecolors=colour,
+                    label="proved" if proved else "best known",
+                    zorder=3,
+                )
+        below = [point for point in self.points if not point.proved and point.bound is not None]
+        if below:
+            ax.scatter(
+                [point.x for point in below],
+                [point.bound for point in below],
+                marker="_",
+                color="0.4",
+                label="bound",
+            )
+        quiet(ax, "y")
+        engineering(ax.xaxis, ax.yaxis)
+        unit = view(self.instance.kind).unit(self.instance)
+        ax.set_xlabel(f"{self.x} ({self.unit})" if self.unit != self.x else self.x)
+        ax.set_ylabel(f"{self.y} ({unit})" if unit else self.y)
+        heading(ax, self.instance.name, f"{self.y} against {self.x}")
+        if self.points:
+            ax.legend(frameon=False, fontsize=8)
+        if file is not None:
+            save(ax.figure, file)
+            if given is None:
+                close(ax.figure)
+        return ax
+
+    def contents(self) -> list[Head | Sheet]:
+        """Return what is printed."""
+        what = f"{self.y} against {self.x} of {self.instance.name}"
+        if not self.points:
+            return [Head([(what, f"{self.result.status}")], reason=self.result.reason)]
+        figures = [as_text.plural(len(self.points), "point")]
+        figures.append("exact and complete" if self.complete else "not complete, or not all proved")
+        figures.append(as_text.plural(self.solves, "solve"))
+        if self.infeasible:
+            figures.append(f"nothing fits {as_text.number(self.infeasible)} {self.unit}")
+        rows = [
+            [
+                as_text.number(point.x),
+                as_text.number(point.y),
+                as_text.number(point.bound),
+                as_text.gap(point.gap),
+                "yes" if point.proved and point.least else "no",
+            ]
+            for point in self.points
+        ]
+        return [Head([(what, "")], figures), Sheet((self.x, self.y, "bound", "gap", "exact"), rows)]
+
+    def _line(self) -> str:
+        return f"{self.y} against {self.x}, {len(self.points)} points"
+
+
+@contents.register
+def _front(given: Front, *, whole: bool = False) -> list[Head | Sheet]:
+    return given.contents()

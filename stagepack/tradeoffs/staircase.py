@@ -1,0 +1,172 @@
+"""The epsilon-constraint method: the least value within every limit, with few questions.
+
+The least value v(e) of solutions that use at most e falls in steps as e rises.  A question is one
+limit e; its answer is a solution that uses some x <= e and is worth y, so that v <= y from x on,
+and a bound b on v(e), so that v >= b up to e.  Limits at which the least y known is above the
+largest b known are open; of those between two neighbouring solutions they are the upper part.
+
+An open stretch is asked about at its upper end, where the next point of the front is, and in its
+middle in turns: a point takes two questions if all goes well and O(log(limits)) in any case.
+Below all solutions only the middle is.  Stretches of the largest area come first, so that the
+points that are known when the search ends early lie apart.  A stretch in which an answer left the
+limit it was for open, for want of time, is given up.  Limits are at least 1.
+
+Where no limit is open in the end the front is exact: each point has the least value within its
+limit, and no smaller limit allows that value (Haimes, Lasdon and Wismer 1971, in other steps).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from stagepack.contracts import Number
+from stagepack.result import Result, Status
+
+
+class Known(NamedTuple):
+    """A solution: what it uses, what it is worth, and the result that holds it."""
+
+    used: int
+    value: Number
+    result: Result[Any]
+
+
+class Stretch(NamedTuple):
+    """Open limits [low, high] from one solution (None: below all of them) to the next."""
+
+    low: int
+    high: int
+    left: Known | None
+
+
+Ask = Callable[[int | None, Result[Any] | None, Number | None], Result[Any]]
+
+
+@dataclass
+class Staircase:
+    """The search.
+
+    Attributes
+    ----------
+    ask : callable
+        ``(limit, start, target) -> result`` within a limit (None: the instance's own), where to
+        start, and which value is good enough.
+    used : callable
+        What the solution of a result uses.
+    tolerance : float
+        Relative, of values.
+    known : list of Known
+        Solutions of which none is better in both, rising.
+    bounds : dict of int to number
+        No solution within the limit is worth less; infinite: there is none.
+    questions : int
+    """
+
+    ask: Ask
+    used: Callable[[Result[Any]], int]
+    tolerance: float
+    known: list[Known] = field(default_factory=list)
+    bounds: dict[int, Number] = field(default_factory=dict)
+    questions: int = 0
+    _asked: set[int] = field(default_factory=set)
+    _ends: set[int] = field(default_factory=set)
+    """Uses of solutions below which the middle is asked about next."""
+
+    def climb(self, most: int) -> Result[Any]:
+        """Ask until no stretch is open or `most` points are known; return the first answer.
+
+        Parameters
+        ----------
+        most : int
+        """
+        first = self._question(None, None)
+        while len(self.known) < most and (stretches := self._to_ask()):
+            stretch = max(stretches, key=self._urgency)
+            low, high, left = stretch
+            at_end = left is not None and high + 1 not in self._ends
+            limit = high if at_end else (low + high) // 2
+            result = self._question(limit, left)
+            if not at_end:
+                self._ends.discard(high + 1)
+            elif result.solution is not None:
+                self._ends.add(self.used(result))
+        return first
+
+    def bound(self, limit: int) -> Number:
+        """Return a bound on the value of all that use at most `limit`; minus infinity: none."""
+        return max((b for e, b in self.bounds.items() if e >= limit), default=-math.inf)
+
+    def open(self) -> list[Stretch]:
+        """Return the stretches of limits whose least value is not known, rising."""
+        found = []
+        left: Known | None = None
+        for right in self.known:
+            stretch = self._between(left, right.used - 1)
+            if stretch.low <= stretch.high:
+                found.append(stretch)
+            left = right
+        return found
+
+    def proved(self, point: Known) -> bool:
+        """Return whether nothing that uses as little as a solution is worth less."""
+        return self._close(point.value, self.bound(point.used))
+
+    def _between(self, left: Known | None, high: int) -> Stretch:
+        """Return the open limits from a solution on."""
+        value = math.inf if left is None else left.value
+        settled = [e for e, b in self.bounds.items() if self._close(value, b)]
+        return Stretch(max([0 if left is None else left.used - 1, *settled]) + 1, high, left)
+
+    def _to_ask(self) -> list[Stretch]:
+        """Return the open stretches in which no answer left open what it was asked."""
+        return [
+            stretch
+            for stretch in self.open()
+            if not any(stretch.low <= limit <= stretch.high for limit in self._asked)
+        ]
+
+    def _urgency(self, stretch: Stretch) -> tuple[float, int]:
+        width = stretch.high - stretch.low + 1
+        if stretch.left is None:
+            left, right = self.known[0], self.known[-1]
+        else:
+            left, right = stretch.left, self.known[self.known.index(stretch.left) + 1]
+        return width * float(left.value - right.value), width
+
+    def _question(self, limit: int | None, left: Known | None) -> Result[Any]:
+        """Ask about one limit, and note the answer."""
+        self.questions += 1
+        lowest = -math.inf if limit is None else self.bound(limit)
+        target = lowest if math.isfinite(lowest) else None
+        result = self.ask(limit, None if left is None else left.result, target)
+        if limit is not None:
+            self._asked.add(limit)
+        if result.solution is not None and result.objective is not None:
+            self._add(Known(self.used(result), result.objective, result))
+        elif limit is None:
+            return result
+        highest = self.known[-1].used if limit is None else limit
+        bound = math.inf if result.status is Status.INFEASIBLE else result.bound
+        if bound is not None:
+            self.bounds[highest] = max(bound, lowest)
+        return result
+
+    def _add(self, new: Known) -> None:
+        """Keep a solution unless one that uses no more is worth no more; drop what it beats."""
+        if any(one.used <= new.used and self._close(one.value, new.value) for one in self.known):
+            return
+        kept = [
+            one
+            for one in self.known
+            if one.used < new.used or not self._close(new.value, one.value)
+        ]
+        self.known = sorted([*kept, new], key=lambda one: one.used)
+
+    def _close(self, value: Number, bound: Number) -> bool:
+        """Return whether a value is no larger than a bound, up to rounding."""
+        if math.isinf(value) or math.isinf(bound):
+            return value <= bound
+        return value <= bound + self.tolerance * max(1.0, abs(bound))
