@@ -50,7 +50,9 @@ def phases(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_schedule_is_solved_exported_and_checked(schedule: Path, tmp_path: Path) -> None:
+def test_a_schedule_is_solved_exported_and_checked(
+    schedule: Path, phases: Path, tmp_path: Path
+) -> None:
     order = tmp_path / "order.csv"
     done = run("solve", schedule, "--export", order, "--json")
     assert done.returncode == 0, done.stderr
@@ -58,6 +60,14 @@ def test_a_schedule_is_solved_exported_and_checked(schedule: Path, tmp_path: Pat
     assert result["status"] == "OPTIMAL"
     ranks = order.read_text().splitlines()
     assert len(ranks) == 2
+    full = tmp_path / "full.csv"
+    done = run("solve", schedule, "--export", full, "--communication")
+    assert done.returncode == 0, done.stderr
+    assert "0SEND_F0" in full.read_text()
+    assert "WAIT" not in full.read_text()
+    assert run("check", schedule, full).returncode == 0
+    done = run("solve", phases, "--export", tmp_path / "x.json", "--communication")
+    assert (done.returncode, "--communication" in done.stderr) == (2, True)
     assert all(rank.split(",").count("") == 0 for rank in ranks)
     assert sorted(ranks[0].split(",")) == sorted(f"0{k}{i}" for k in "FIW" for i in range(3))
     # The order alone says when things run: as early as they can.

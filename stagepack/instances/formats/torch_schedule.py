@@ -36,6 +36,7 @@ OTHER = (
     "SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B",
     "UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD",
 )  # fmt: skip
+MOVES = OTHER[:4]
 OF_STAGE = ("UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD")  # have no microbatch
 ACTION = re.compile(r"([0-9]{1,9})([A-Z][A-Z_]*?)([0-9]{0,9})")
 SEVERAL = re.compile(r"\((.*)\)OVERLAP_F_B")
@@ -46,7 +47,7 @@ FIRST = re.compile(
 
 @dataclass(frozen=True)
 class Work:
-    """An action that computes, and where it stands."""
+    """An action, and where it stands."""
 
     stage: int
     type: str
@@ -66,7 +67,7 @@ def _sniff(data: bytes) -> bool:
 
 
 def _actions(data: bytes) -> list[list[Work]]:
-    """Return the work of each rank, in order.
+    """Return the actions of each rank, in order.
 
     Raises
     ------
@@ -101,8 +102,7 @@ def _work(cell: str, where: str) -> Iterator[Work]:
             )
         if not found[3] and found[2] not in OF_STAGE:
             raise InputError(f"{part!r} names no microbatch", field=where, remedy="write 0F3")
-        if found[2] in WORK:
-            yield Work(int(found[1]), found[2], int(found[3]), where)
+        yield Work(int(found[1]), found[2], int(found[3] or 0), where)
 
 
 def _parse(data: bytes, given: Words, file: str) -> list[PipelineSchedule]:
@@ -113,7 +113,8 @@ def _parse(data: bytes, given: Words, file: str) -> list[PipelineSchedule]:
     InputError
         Naming line and cell, or the field.
     """
-    ranks = _actions(data)
+    actions = _actions(data)
+    ranks = _computing(actions)
     everything = [work for row in ranks for work in row]
     device = {work.stage: rank for rank, row in enumerate(ranks) for work in row}
     if not device:
@@ -149,7 +150,7 @@ def _parse(data: bytes, given: Words, file: str) -> list[PipelineSchedule]:
         devices=[device[stage] for stage in range(len(device))],
         name=stem_of(file),
     )
-    _orders(ranks, instance)
+    _placed(actions, instance)
     said = changes(given)
     if "microbatches" in said:
         raise InputError(
@@ -169,8 +170,17 @@ def solution(data: bytes, instance: PipelineSchedule) -> ScheduleSolution:
         Naming line and cell, when work is unknown, missing, repeated, on another device or out of
         order, and when the ranks wait for one another.
     """
-    ranks = _actions(data)
-    orders = _orders(ranks, instance)
+    return _placed(_actions(data), instance)
+
+
+def _computing(actions: list[list[Work]]) -> list[list[Work]]:
+    return [[action for action in row if action.type in WORK] for row in actions]
+
+
+def _placed(actions: list[list[Work]], instance: PipelineSchedule) -> ScheduleSolution:
+    """Return the schedule that actions make, every operation as early as the orders allow."""
+    orders = _orders(_computing(actions), instance)
+    _check_communication(actions, instance)
     start, waits = longest_path(instance, orders)
     stuck = [next((v for v in order if waits[v]), None) for order in orders]
     if any(v is not None for v in stuck):
@@ -181,6 +191,63 @@ def solution(data: bytes, instance: PipelineSchedule) -> ScheduleSolution:
             remedy="let each come after what it needs",
         )
     return ScheduleSolution.of(instance, start)
+
+
+def _check_communication(actions: list[list[Work]], instance: PipelineSchedule) -> None:
+    """Refuse sends and receives, where there are any, that are not just those that are needed.
+
+    Raises
+    ------
+    InputError
+        Naming line and cell of one that is repeated, too much or in the wrong place; naming one
+        that is missing.
+    """
+    place: dict[str, tuple[int, int]] = {}
+    moving: dict[str, Work] = {}
+    for rank, row in enumerate(actions):
+        for at, action in enumerate(row):
+            if action.type in MOVES and str(action) in moving:
+                raise _misplaced_move(action, "it was done before")
+            if action.type in MOVES:
+                moving[str(action)] = action
+            for kind in ("B", "I") if action.type in "BI" else (action.type,):
+                place[f"{action.stage}{kind}{action.microbatch}"] = (rank, at)
+    if not moving:
+        return
+    for name, made, sent in _needed(instance):
+        if name not in moving:
+            raise InputError(
+                f"lacks {name}",
+                field="communication",
+                remedy="give every send and receive, or none",
+            )
+        action, where = moving.pop(name), place[name]
+        if where[0] != place[made][0] or (where > place[made]) != sent:
+            raise _misplaced_move(action, f"it belongs {'behind' if sent else 'before'} {made}")
+    for action in moving.values():
+        raise _misplaced_move(action, "nothing has to go there")
+
+
+def _needed(instance: PipelineSchedule) -> Iterator[tuple[str, str, bool]]:
+    """Yield every send and receive, the work that it belongs to, and whether it is a send."""
+    devices = instance.devices.tolist()
+    for s, later in instance.edges:
+        if devices[s] == devices[later]:
+            continue
+        for i in range(int(instance.microbatches[s])):
+            yield f"{s}SEND_F{i}", f"{s}F{i}", True
+            yield f"{later}RECV_F{i}", f"{later}F{i}", False
+            if instance.training:
+                yield f"{later}SEND_B{i}", f"{later}B{i}", True
+                yield f"{s}RECV_B{i}", f"{s}B{i}", False
+
+
+def _misplaced_move(action: Work, why: str) -> InputError:
+    return InputError(
+        f"{action} cannot be: {why}",
+        field=action.where,
+        remedy="send after the work, receive before it, once each",
+    )
 
 
 def _orders(ranks: list[list[Work]], instance: PipelineSchedule) -> list[list[int]]:
@@ -277,7 +344,7 @@ def dump(
     instance: PipelineSchedule,
     *,
     communication: bool = False,
-    waits: bool = True,
+    waits: bool = False,
 ) -> bytes:
     """Return the order of work of each rank, to be run by ``torch.distributed.pipelining``.
 
@@ -291,8 +358,8 @@ def dump(
         Write sends, receives and the handling of parameters, too (format ``compute_comms``);
         otherwise torch adds its own (``compute_only``).
     waits : bool
-        With the waits for sends and reductions that torch asks for since it frees what was sent
-        (as 2.15 does); older versions do not know them.
+        With waits for sends and reductions, for versions of torch that ask for them; 2.14 reads
+        ``0WAIT_SEND_F0`` as ``0W`` and refuses the file.
 
     Returns
     -------
@@ -370,7 +437,7 @@ def _with_communication(
 
 FORMAT = Format(
     name="torch_schedule",
-    contexts={KIND: GIVEN},
+    contexts={KIND: GIVEN - {"whole_first"}},  # no times
     extensions=(".csv", ".csv.gz"),
     description="schedules of torch.distributed.pipelining: a line a rank, as 0F0,0F1,0B0",
     sniff=_sniff,

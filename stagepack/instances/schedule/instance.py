@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -55,6 +56,7 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         optimizer: Given = 0,
         post_validation: bool = False,
         steps: int = 1,
+        whole_first: bool = False,
         objective: Objective | str | None = None,
         stage_names: Iterable[str] | None = None,
         device_names: Iterable[str] | None = None,
@@ -85,6 +87,9 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
             Each device runs its optimizer at once; otherwise all wait for the last operation.
         steps : int
             Optimizer steps of a run.
+        whole_first : bool
+            Stages that read from no other do their whole backward pass in W, and B takes one cycle:
+            nobody needs the gradient of their inputs, and PyTorch finds both in one go there.
         objective : Objective or str, optional
             "span" with `post_validation`, otherwise "makespan" when absent.
         stage_names, device_names : iterable of str, optional
@@ -150,6 +155,8 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
             device_names=validate.names(device_names, "device_names", d, "device"),
             source=source,
         )
+        if whole_first:
+            built = _whole_first(built)
         validate.instance(built)
         return built
 
@@ -232,6 +239,31 @@ def measure(
     """Return times, bubbles, memory and microbatches in flight of a valid `solution`."""
     require_instance(instance, KIND)
     return measured(instance, instance.solution_in(solution))
+
+
+def _whole_first(instance: PipelineSchedule) -> PipelineSchedule:
+    """Return an instance whose first stages do all of B but a cycle in W; doing so again is idle.
+
+    Raises
+    ------
+    InputError
+        Where the backward pass is not split.
+    """
+    if instance.backward is None or instance.weight is None:
+        raise InputError(
+            "the backward pass is not split", field="whole_first", remedy="give weight, or leave it"
+        )
+    first = np.ones(instance.p, dtype=bool)
+    first[instance.ends[:, 1]] = False
+    moved = np.where(first, instance.backward - 1, 0)
+    freed = np.where(first, instance.memory_backward, 0)
+    return replace(
+        instance,
+        backward=instance.backward - moved,
+        weight=instance.weight + moved,
+        memory_backward=instance.memory_backward - freed,
+        memory_weight=instance.memory_weight + freed,
+    )
 
 
 def _objective(given: Objective | str | None, post_validation: bool) -> Objective:

@@ -23,7 +23,7 @@ Cycles = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 Change = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 
-GIVEN = frozenset({"capacity", "objective", "microbatches", "latency", "steps"})
+GIVEN = frozenset({"capacity", "objective", "microbatches", "latency", "steps", "whole_first"})
 """What may be said beside a file."""
 
 

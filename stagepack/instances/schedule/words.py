@@ -26,5 +26,8 @@ WORDS = (
     Parameter("latency", int, "cycles from device to device", 0, 2**40),
     Parameter("chunks", int, "stages of a device", 1, 2**10),
     Parameter("split", bool, "split backward passes into B and W"),
+    Parameter(
+        "whole_first", bool, "W of first stages is the whole backward pass, as PyTorch has it"
+    ),
     Parameter("steps", int, "optimiser steps of a run", 1, 2**31),
 )

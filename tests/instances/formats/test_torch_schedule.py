@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,6 +109,14 @@ def test_context_of_a_file(tmp_path: Path) -> None:
         ("0F0\n\n2F0", "stage 1 does nothing"),
         ("0F0\n\n1F0", "device 1 runs no stage"),
         ("0F0,\xff", "is not UTF-8"),
+        ("0F0,0F1xyz", "is no action"),
+        ("0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "communication: lacks 0RECV_B0"),
+        ("0SEND_F0,0F0\n1RECV_F0,1F0", "cell 1: 0SEND_F0 cannot be: it belongs behind 0F0"),
+        ("0F0,0SEND_F0\n1F0,1RECV_F0", "cell 2: 1RECV_F0 cannot be: it belongs before 1F0"),
+        ("0F0,0SEND_F0,0SEND_F0\n1RECV_F0,1F0", "cell 3: 0SEND_F0 cannot be: it was done before"),
+        ("0F0,0SEND_F0\n1RECV_F0,1F0,1SEND_F0", "1SEND_F0 cannot be: nothing has to go there"),
+        ("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1", "it is the turn of microbatch 0"),
+        ("0F0,0I0,0F1,0I1,0W0,0W1\n1F0,1F1,1I0,1I1,1W0,1W1", "never ends: 0I0 and 1F1 wait"),
     ],
 )
 def test_wrong_files(text: str, words: str, tmp_path: Path) -> None:
@@ -168,6 +177,35 @@ def test_what_is_written_is_read(seed: int, tmp_path: Path) -> None:
     units = formats.read(path)
     assert units.devices.tolist() == instance.devices.tolist()
     assert units.kinds == instance.kinds
+
+
+def test_no_wait_is_written_unless_asked() -> None:
+    """Releases of torch read 0WAIT_SEND_F0 as 0W without a microbatch."""
+    instance = PipelineSchedule.from_arrays([1, 1], [1, 1], microbatches=2)
+    text = torch_schedule.dump(by_list(instance), instance, communication=True).decode()
+    assert "SEND_F0" in text
+    assert "WAIT" not in text
+    assert (
+        "WAIT"
+        in torch_schedule.dump(by_list(instance), instance, communication=True, waits=True).decode()
+    )
+
+
+def test_the_first_stage_does_its_whole_backward_pass_in_w() -> None:
+    """So does torch: its 0I0 is nothing, its 0W0 takes both gradients."""
+    given: dict[str, Any] = {"microbatches": 2, "memory_forward": 4,
+                             "memory_backward": -3, "memory_weight": -1}  # fmt: skip
+    instance = PipelineSchedule.from_arrays([2, 2], [5, 5], [3, 3], whole_first=True, **given)
+    assert instance.backward is not None
+    assert instance.backward.tolist() == [1, 5]
+    assert instance.weight is not None
+    assert instance.weight.tolist() == [7, 3]
+    assert instance.memory_backward.tolist() == [0, -3]
+    assert instance.memory_weight.tolist() == [-4, -1]
+    text = torch_schedule.dump(by_list(instance), instance)
+    assert instance.check(torch_schedule.solution(text, instance)) == ()
+    with pytest.raises(InputError, match="whole_first: the backward pass is not split"):
+        PipelineSchedule.from_arrays([2, 2], [5, 5], microbatches=2, whole_first=True)
 
 
 def orders(instance: PipelineSchedule, solution: ScheduleSolution) -> list[list[int]]:
