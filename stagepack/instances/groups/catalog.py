@@ -17,7 +17,6 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
 from stagepack.instances.groups import LayerGrouping, Operator, OperatorKind, Source, Weight
-from stagepack.instances.groups.chips import preset
 from stagepack.instances.groups.examples import balanced_rows, schedule_then_place
 from stagepack.instances.groups.native import Document, parse
 from stagepack.instances.problem import Generator
@@ -70,13 +69,13 @@ def _network(name: str, **given: Any) -> LayerGrouping:
             for source in document.inputs
         ],
     )
-    return parse(grown, {**_given(given), "name": f"{name}-{given['chip']}"})
+    return _changed(grown, given, f"{name}-{given['chip']}")
 
 
-def _given(given: JsonObject) -> JsonObject:
-    """Return what is said of a chip and of groups, as changes of an instance."""
-    said = {**given, "chip": preset(given["chip"])}
-    return {word: value for word, value in said.items() if value is not None}
+def _changed(document: Document, given: JsonObject, name: str) -> LayerGrouping:
+    """Return the instance of a document, with what is said of a chip and of groups."""
+    said = {word: value for word, value in given.items() if value is not None}
+    return parse(document, {**said, "name": name})
 
 
 def _blocks(operators: int, channels: int, rows: int, seed: int, **given: Any) -> LayerGrouping:
@@ -117,7 +116,7 @@ def _blocks(operators: int, channels: int, rows: int, seed: int, **given: Any) -
         operators=found,
         inputs=[Source(name="x", shape=shape)],
     )
-    return parse(document, {**_given(given), "name": f"blocks-{operators}"})
+    return _changed(document, given, f"blocks-{operators}")
 
 
 GENERATORS: dict[str, Generator] = {

@@ -56,7 +56,7 @@ CHANGED = (
     "max_group",
     "overlap_limit",
 )
-GIVEN = frozenset({"capacity", "rates", "objective", *CHANGED})
+GIVEN = frozenset({"chip", "capacity", "rates", "objective", *CHANGED})
 """What may be said beside a file."""
 
 
@@ -78,7 +78,7 @@ def parse(document: Document, given: Words) -> LayerGrouping:
 def changed(instance: LayerGrouping, given: Words) -> LayerGrouping:
     """Return an instance as is said beside its file."""
     said = dict(given)
-    chip = said.get("chip", instance.chip)
+    chip = preset(said.pop("chip")) if "chip" in said else instance.chip
     if "capacity" in said:
         chip = msgspec.structs.replace(chip, memory=said.pop("capacity"))
     if "rates" in said:

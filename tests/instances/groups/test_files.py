@@ -88,6 +88,14 @@ def test_what_is_said_beside_a_file(tmp_path: Path) -> None:
     assert (changed.chip.memory, changed.max_slices, str(changed.slicing)) == (1024, 4, "n-then-h")
 
 
+def test_a_file_is_put_on_a_chip_of_the_catalog(tmp_path: Path) -> None:
+    sp.write(block(), tmp_path / "block.json")
+    moved = sp.read(tmp_path / "block.json", kind="groups", chip="cv184x", rates="conv:9")
+    assert moved.chip == structs.replace(CHIPS["cv184x"], rates={"conv": 9.0})
+    with pytest.raises(InputError, match=r"chip.*bm1688"):
+        sp.read(tmp_path / "block.json", kind="groups", chip="bm1689")
+
+
 def test_the_memory_of_a_chip_is_changed_and_nothing_else() -> None:
     chip = sp.load("groups/squeezenet", chip="cv184x").chip
     smaller = sp.load("groups/squeezenet", chip="cv184x", capacity=9999).chip
