@@ -13,8 +13,8 @@ from stagepack.kinds import KINDS
 from tests.draw_house import PICTURE, drawing
 from tests.imports import PACKAGE, ROOT
 
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
-ROOMS = (ROOT, PACKAGE, PACKAGE / "instances", PACKAGE / "instances" / "formats")
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
+ROOMS = (ROOT, ROOT / "examples", PACKAGE, PACKAGE / "instances", PACKAGE / "instances" / "formats")
 EXAMPLES = ("toy", "<family>")  # folders that a reader is to make
 DESCRIBED = 0.9  # of the public functions of three parameters and more
 

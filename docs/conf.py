@@ -1,0 +1,120 @@
+"""The documentation as a site: ``sphinx-build -W docs site`` needs the extra `docs`, no network."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import latex2mathml.converter
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+import stagepack as sp
+
+project = "Stagepack"
+author = "The Stagepack maintainers"
+project_copyright = author
+version = release = sp.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+suppress_warnings = ["ref.python"]  # "n" in a shape is no attribute of that name
+root_doc = "index"
+exclude_patterns = ["_build"]
+
+autodoc_default_options = {"members": True, "exclude-members": "__init__, __new__"}
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # types are said in the parameters, in words
+autodoc_preserve_defaults = True
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+
+html_theme = "furo"
+html_title = f"Stagepack {release}"
+html_show_sphinx = False
+html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#1f5f99", "color-brand-content": "#1f5f99"},
+    "dark_css_variables": {"color-brand-primary": "#8ab8e6", "color-brand-content": "#8ab8e6"},
+}
+html_math_renderer = "mathml"
+copybutton_prompt_text = r"\$ "
+copybutton_prompt_is_regexp = True
+
+LOG = logging.getLogger(__name__)
+
+
+class Schema(Directive):
+    """``{schema} KIND``: the JSON Schema of a native file."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the schema as a block of JSON."""
+        text = json.dumps(sp.schema(self.arguments[0]), indent=1)
+        block = nodes.literal_block(text, text)
+        block["language"] = "json"
+        return [block]
+
+
+def mathml(self, node: nodes.Element) -> None:
+    """Write a formula as MathML, which browsers set without scripts."""
+    display = "block" if isinstance(node, nodes.math_block) else "inline"
+    self.body.append(latex2mathml.converter.convert(node.astext(), display=display))
+    raise nodes.SkipNode
+
+
+class Targets(HTMLParser):
+    """What a page refers to, and the anchors that it has."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors = {""}
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take down links, sources and ids."""
+        for name, value in attrs:
+            if name == "id" and value:
+                self.anchors.add(value)
+            elif name in ("href", "src") and value:
+                self.links.append(value)
+
+
+def check_links(app: Sphinx, error: Exception | None) -> None:
+    """Warn of links to pages, files and anchors of the site that are not there."""
+    if error or app.builder.format != "html":
+        return
+    site = Path(app.outdir)
+    pages = {path.resolve(): Targets(path) for path in site.rglob("*.html")}
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            known = pages.get(target)
+            if not target.exists() or (known and unquote(parts.fragment) not in known.anchors):
+                LOG.warning("%s: broken link %s", path.relative_to(site), link)
+
+
+def setup(app: Sphinx) -> None:
+    """Add what is said above."""
+    app.add_directive("schema", Schema)
+    app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
+    app.connect("build-finished", check_links)
