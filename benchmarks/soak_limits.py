@@ -155,20 +155,6 @@ KNOWN = (
         for family in ("microbatches-of-many", "operations-of-many", "stages-and-microbatches")
     ),
     Wait(
-        kind="layer-grouping",
-        family="operators-of-very-many",
-        seconds=0.3,
-        why="a first plan of 100,000 operators and its check are completed if time is over",
-    ),
-    Wait(
-        kind="layer-grouping",
-        method="milp",
-        family="branches-in-one-group",
-        deterministic=True,
-        times=1.8,
-        why="HiGHS counts no work before its search: the clock ends it at 1.8 times the limit",
-    ),
-    Wait(
         kind="lmem-packing",
         method="milp",
         deterministic=True,

@@ -128,6 +128,7 @@ class Progress(Generic[SolutionT]):
     ) -> None:
         self._evaluate = evaluate
         self._secondary = secondary
+        self._second: Number | None = None  # of the solution that is kept, once it was asked for
         self._check = check
         self._time_limit = time_limit
         self._target = target
@@ -262,11 +263,11 @@ class Progress(Generic[SolutionT]):
             if self._closed:
                 return False, ()
             if self.objective is not None and objective >= self.objective:
-                if objective == self.objective and self._preferred(solution):
-                    self.solution = solution
+                if objective == self.objective:
+                    self._prefer(solution)
                 return False, ()
             self._require_consistent(objective, self.bound, source)
-            self.solution, self.objective = solution, objective
+            self.solution, self.objective, self._second = solution, objective, None
             self.trace.events.append(Event(self.elapsed, "incumbent", objective, source))
             bound = self.bound
         log.debug("%.3fs incumbent %s (%s)", self.elapsed, objective, source)
@@ -274,12 +275,15 @@ class Progress(Generic[SolutionT]):
             self._on_incumbent(solution, objective, bound)
         return True, ()
 
-    def _preferred(self, solution: SolutionT) -> bool:
-        return (
-            self._secondary is not None
-            and self.solution is not None
-            and self._secondary(solution) < self._secondary(self.solution)
-        )
+    def _prefer(self, solution: SolutionT) -> None:
+        """Keep a solution of equal objective if it has less of the secondary one."""
+        if self._secondary is None or self.solution is None:
+            return
+        if self._second is None:
+            self._second = self._secondary(self.solution)
+        second = self._secondary(solution)
+        if second < self._second:
+            self.solution, self._second = solution, second
 
     def raise_bound(self, bound: Number | None, source: str) -> None:
         """Record that no solution is better than `bound`, if that is news."""

@@ -26,6 +26,20 @@ def progress(**options: object) -> Progress[int]:
     )
 
 
+def test_of_equals_it_keeps_the_least_and_looks_at_each_once() -> None:
+    looked: list[str] = []
+
+    def second(name: str) -> int:
+        looked.append(name)
+        return {"a": 3, "b": 5, "c": 1}[name]
+
+    run: Progress[str] = Progress(lambda _: 7, lambda _: (), secondary=second)
+    for name in "abc":
+        run.offer(name, name)
+    assert run.solution == "c"
+    assert looked == ["a", "b", "c"]
+
+
 def test_keeps_the_best_incumbent_and_the_highest_bound() -> None:
     run = progress()
     assert run.offer(10, "a")

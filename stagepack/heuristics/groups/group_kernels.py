@@ -67,8 +67,10 @@ NONE = np.iinfo(np.int64).max
 """Cycles of what cannot be."""
 PRICED = 20
 """Elementary steps of an operator, or of a tensor, where a group is priced,"""
-SETTLED = 3
-"""and of a cut where an operator is taken in."""
+SETTLED, CLOSE = 32, 1
+"""of a cut where an operator is taken in and may still be cut so, and where not,"""
+LOOKED = 8
+"""and of a cut that is looked at."""
 COMPUTE, MOVING, ONCE = 0, 1, 4
 """Columns of rows: cycles of compute, and of transfers of every slice, and with the first alone,
 each by stage."""
@@ -432,8 +434,12 @@ def _bad(group: Group, cut: Array) -> bool:
 
 
 @step
-def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: Array) -> None:
-    """Find out what the group takes at least; that of the operators before the last is known."""
+def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: Array) -> int:
+    """Find out what the group takes at least; that of the operators before the last is known.
+
+    Returns elementary steps.
+    """
+    done = 0
     age = group.met[OPERATORS] - 1
     k, level = group.member[age], age if len(floors) > 1 else 0
     own, before = group.of[k], max(level - 1, 0)
@@ -445,6 +451,7 @@ def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: A
             cycles, moving = floors[before, which, CYCLES], floors[before, which, TRANSFERS]
             kept, widest = floors[before, which, KEPT], floors[before, which, WIDEST]
             closed |= floors[before, which, CLOSED] > 0
+        done += CLOSE if closed else SETTLED
         if not closed:
             slices = _slices(group, cut)
             rounds = ceil(slices, machine.cores)
@@ -467,6 +474,7 @@ def _settle(net: Network, machine: Machine, group: Group, floors: Array, cuts: A
         floors[level, which, CYCLES], floors[level, which, TRANSFERS] = cycles, moving
         floors[level, which, KEPT], floors[level, which, WIDEST] = kept, widest
         floors[level, which, CLOSED] = closed
+    return done
 
 
 @compiled
@@ -514,7 +522,7 @@ def sweep(
     Returns
     -------
     int
-        Elementary steps: one for every range.
+        Elementary steps.
     """
     done = 0
     while place[0] < len(steps) and done < most:
@@ -534,19 +542,19 @@ def sweep(
                 retract(group)
             else:
                 done += extend(net, group, operator, steps[at, 2] > 0)
-                done += SETTLED * len(cuts)
-                _settle(net, machine, group, floors, cuts)
+                done += _settle(net, machine, group, floors, cuts)
                 asked = steps[at, 3] and not net.operators[operator, ALONE]
                 place[1] = 0 if asked and not (eager and chosen[at] >= 0) else len(cuts)
         elif which == len(cuts):
             place[0], place[1], place[2] = at + 1, -1, age
             for other in range(len(cuts)):
+                done += LOOKED
                 if not floors[level, other, CLOSED]:
                     place[2] = -1
                     break
         else:
             place[1] += 1
-            done += 1
+            done += LOOKED
             if floors[level, which, CLOSED] or (len(banned) > 0 and banned[at, first + which]):
                 continue
             if floors[level, which, LEAST] >= cycles[at]:

@@ -34,10 +34,8 @@ from stagepack.heuristics.groups.network_state import (
 from stagepack.instances.compiled import step
 from stagepack.instances.profile import Array
 
-WIDE = 2**15
-"""Columns of a slot above which two of them have no room in the nearest caches,"""
-NEAR, FAR = 2, 4
-"""and the elementary steps of a range that is read and written, below and above."""
+RANGE = 4
+"""Elementary steps of a range that is read and written; to note it takes another."""
 AXIS, PARTS, BAD, COLUMN = range(4)
 """Columns of tracks: whether the group cannot be cut so, and where slots tell of the track."""
 TENSOR, READ_BY, WRITTEN, FIRST, LAST, SLOT_COLUMNS = range(6)
@@ -295,7 +293,7 @@ def extend(net: Network, group: Group, k: int, remembered: bool) -> int:
             _summed(slots, slot, column, parts)
     edges = net.operators[k, END_EDGE] - net.operators[k, FIRST_EDGE] + 1
     ranges = slots.shape[1] // STRIDE_OF_RANGES
-    return int(((FAR if slots.shape[1] > WIDE else NEAR) + remembered) * edges * ranges)
+    return int((RANGE + remembered) * edges * ranges)
 
 
 @step

@@ -39,15 +39,15 @@ FEW, MANY = 64, 4_096
 """Cuts known at first, where there are many: of few slices one often fits, and will do."""
 NUMBERS = 2**23
 """Numbers that are known at a time, of all tensors of a group along all tracks."""
-ASKED = 1000
+ASKED = 10_000
 """Cuts between two questions whether to go on,"""
-PARTED = 5e-6
+PARTED = 6e-6
 """and the seconds of one."""
 STEPS = 2_000_000
 """Elementary steps of kernels between two questions whether to go on,"""
 STEP = 2.5e-9
 """and the seconds of one;"""
-CALLED, LONE = 6e-5, 2e-5
+CALLED, LONE = 2e-4, 2e-5
 """those of a call of them, and of the price of an operator that runs by itself."""
 
 Members = range | tuple[int, ...]
@@ -115,6 +115,7 @@ class Oracle:
         lone = np.where(known[:, STANDS_ALONE], np.arange(1, instance.n + 1), 0)
         self._behind = np.maximum.accumulate(np.concatenate(([0], lone)))
         self.bans: dict[Members, frozenset[int]] = {}
+        self._lasts: set[int] = set()  # of the groups that have any
 
     def low(self, b: int) -> int:
         """Return the least a for which [a, b) may be a group."""
@@ -137,7 +138,7 @@ class Oracle:
             return Ends(low, np.array([self._alone(b - 1)]), np.array([ALONE]))
         steps = np.ones((b - low, 4), np.int64)
         steps[:, 0], steps[:, 1], steps[:, 2] = np.arange(b - 1, low - 1, -1), np.arange(b - low), 0
-        groups = range(b - 1, low - 1, -1) if self.bans else ()
+        groups = range(b - 1, low - 1, -1) if b - 1 in self._lasts else ()
         banned = [self.banned(range(a, b)) for a in groups]
         cycles, chosen = self.price(steps, banned, eager=eager)
         return Ends(low, cycles[::-1], chosen[::-1])
@@ -214,6 +215,7 @@ class Oracle:
     def ban(self, members: Members, cut: int) -> None:
         """Never take a cut for a group again: its buffers cannot be placed."""
         self.bans[members] = self.banned(members) | {cut}
+        self._lasts.add(members[-1])
 
     def banned(self, members: Members) -> frozenset[int]:
         """Return the cuts of a group that are not to be taken."""
@@ -264,21 +266,22 @@ class _Room:
         self._place = np.empty((len(ON), self._cuts.max() + 1), dtype=np.int64)
         parted: list[tuple[range, list[tuple[int, int]]]] = []
         known: dict[tuple[int, int], None] = {}
-        first, width = 0, SLOT_COLUMNS
+        first, width, longest = 0, SLOT_COLUMNS, NUMBERS // max(self._rows, 1)
+        few = FEW if len(cuts) > MANY else len(cuts)
         for at, parts in enumerate(self._cuts.tolist()):
             if at % ASKED == 0:
-                spend(PARTED * ASKED)
+                spend(PARTED * min(ASKED, len(cuts) - at))
                 pause()
-            tracks = tuple(zip(ON, parts, strict=True))
-            new = [track for track in tracks if track not in known]
-            wider = width + _width(new)
-            numbers = (self._slots + self._entries) * wider
-            full = max(numbers, self._rows * (at - first)) > NUMBERS
-            if known and (full or (at == FEW and len(cuts) > MANY)):
+            new = [track for track in zip(ON, parts, strict=True) if track not in known]
+            if not new and at - first <= longest and at != few:
+                continue
+            width += _width(new)
+            full = (self._slots + self._entries) * width > NUMBERS or at - first > longest
+            if known and (full or at == few):
                 parted.append((range(first, at), [*known]))
-                known, first, new, wider = {}, at, [*tracks], SLOT_COLUMNS + _width(tracks)
+                new = [*zip(ON, parts, strict=True)]
+                known, first, width = {}, at, SLOT_COLUMNS + _width(new)
             known |= dict.fromkeys(new)
-            width = wider
         parted.append((range(first, len(cuts)), [*known]))
         most = SLOT_COLUMNS + max(_width(tracks) for _, tracks in parted)
         sizes = self._slots * most, self._entries * (most + 1)

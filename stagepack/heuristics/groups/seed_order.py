@@ -32,7 +32,7 @@ def place_in_order(
     ----------
     table : Timetable
     keep_going : callable
-        Asked once.
+        Asked for every buffer.
     before_search : callable
         Not called: nothing is searched.
 
@@ -41,13 +41,13 @@ def place_in_order(
     (Status, tuple of int)
         INFEASIBLE means that this order finds no place.
     """
-    if not keep_going():
-        return Status.UNKNOWN, ()
     chip, places = table.regions.instance.chip, copies(table)
     order = sorted(range(len(places)), key=lambda at: _rank(places[at]))
-    spend(PAIR * len(places) ** 2)
     found: dict[int, int] = {}
     for at in order:
+        spend(PAIR * len(found))
+        if not keep_going():
+            return Status.UNKNOWN, ()
         nbytes = places[at].buffer.lane_bytes
         taken = sorted(
             (offset, offset + places[other].buffer.lane_bytes)

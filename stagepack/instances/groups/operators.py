@@ -129,8 +129,10 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def five(shape: tuple[int, ...]) -> Shape:
     """Return (n, c, h, w) with a depth of 1, or (n, c, d, h, w) as it is."""
-    n, c, *rest = shape
-    d, h, w = rest if len(rest) == 3 else (1, *rest)
+    if len(shape) == 4:
+        n, c, h, w = shape
+        return n, c, 1, h, w
+    n, c, d, h, w = shape
     return n, c, d, h, w
 
 

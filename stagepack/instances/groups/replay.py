@@ -355,13 +355,11 @@ class Replay:
 
 def played_alone(instance: GroupingData, at: int) -> int:
     """Return the cycles of an operator that runs from and to global memory."""
-    operator, chip = instance.operators[at], instance.chip
-    moved = chip.store_cycles(math.prod(operator.full) * operator.dtype_bytes)
+    operator, chip, whole = instance.operators[at], instance.chip, instance.tensors[at].shape
+    moved = chip.store_cycles(math.prod(whole) * operator.dtype_bytes)
     for tensor in {*instance.reads[at]}:
         known = instance.tensors[tensor]
         moved += chip.load_cycles(math.prod(known.shape) * known.dtype_bytes)
     for weight in operator.weights:
         moved += chip.load_cycles(weight.channels * weight.values * weight.dtype_bytes)
-    return chip.row_cycles(
-        compute_cycles(operator, instance.sources(at), operator.full, chip), moved
-    )
+    return chip.row_cycles(compute_cycles(operator, instance.sources(at), whole, chip), moved)

@@ -24,6 +24,7 @@ from stagepack.instances.groups.lmem import copies, in_place, packing
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.methods import Settings
+from stagepack.methods.groups.offering import PAIR, offer
 from stagepack.methods.models import PACE, run_model
 from stagepack.methods.packing.attempt import warm_up
 from stagepack.progress import Part, Progress, Stopped
@@ -33,8 +34,6 @@ PART, USUAL = 0.1, 20.0
 """Part of the time limit for all groups, where the plan took less; a limit where there is none."""
 STEP = 0.05
 """Seconds of work for a group below which no more is tried."""
-PAIR = 4e-6
-"""Seconds to find a pair of a group, and to count whether it shares a bank."""
 MOST = 1_000
 """Pairs of a group beyond which CP-SAT is not asked."""
 
@@ -127,7 +126,8 @@ def spread(
         if one.shared < shared_pairs(one.table, one.pairs, offsets[group]):
             offsets[group] = one.offsets
     if tuple(offsets) != plan.offsets:
-        progress.offer(replace(plan, offsets=tuple(offsets)), "fewer pairs in one bank")
+        spend(2 * PAIR * sum(len(known[name].pairs) for name in names.values()))  # of both plans
+        offer(progress, replace(plan, offsets=tuple(offsets)), "fewer pairs in one bank")
     _say([known[name] for name in names.values()], progress)
 
 

@@ -31,6 +31,7 @@ from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.methods import Settings
+from stagepack.methods.groups.offering import offer
 from stagepack.methods.models import run_model
 from stagepack.progress import Part, Progress
 from stagepack.result import Status
@@ -147,7 +148,7 @@ class Joint:
             new = sum(map(self._known, path))
             least, best = self.choices.shortest(self.choices.high)
             if least < value:
-                self.progress.offer(self._plan(best), self._source)
+                offer(self.progress, self._plan(best), self._source)
                 continue
             if sum(map(self._known, self._guessed())):
                 continue

@@ -15,13 +15,14 @@ from stagepack.formulations.groups import Milp
 from stagepack.heuristics.groups.dp import Partition
 from stagepack.instances.groups import GroupingSolution
 from stagepack.methods import Settings
+from stagepack.methods.groups.offering import offer
 from stagepack.methods.models import paced, run_model
 from stagepack.progress import Part, Progress
 from stagepack.solvers import Engine
 
 Boundaries = tuple[int, ...]
 
-OVERDUE = 1.8
+OVERDUE = 1.2
 """Part of the seconds left after which an engine is ended that counts no work: HiGHS does not
 before its search."""
 
@@ -87,7 +88,7 @@ def solve(
             return inner.infeasible_reason is None
         standing = [partition.stands(a, b) for a, b in pairwise(inner.solution)]
         if all(standing):
-            progress.offer(partition.solution(inner.solution), f"{engine.name} (milp)")
+            offer(progress, partition.solution(inner.solution), f"{engine.name} (milp)")
             return True
         progress.require_time()
 

@@ -23,6 +23,7 @@ from stagepack.methods.effort import counted
 from stagepack.methods.groups.apart import spread
 from stagepack.methods.groups.explain import explain
 from stagepack.methods.groups.joint import Joint
+from stagepack.methods.groups.offering import ALONE, offer
 from stagepack.methods.models import load_engine
 from stagepack.methods.packing.attempt import warm_up
 from stagepack.methods.starts import offer_start
@@ -47,9 +48,6 @@ PLACING: dict[str, Place] = {"seed-order": place_in_order}
 CHECKED = 0.3
 """Part of the time that is kept to check what a rule finds: of many operators it takes so long."""
 
-ALONE, GROUPED = 2.5e-5, 2e-4
-"""Seconds to check and evaluate an operator that runs from global memory, or in a group."""
-
 KNOWN = 1.5e-5
 """Seconds to bring an operator into its normal form."""
 
@@ -73,12 +71,12 @@ def _by_rule(name: str) -> Run:
                 spare = GroupingSolution.from_global_memory(instance.n)
             if spare is not None:
                 progress.reason = f"there was no time for {name}: this plan is an operator a group"
-                _offer(progress, spare, "no time")
+                offer(progress, spare, "no time")
             return
         if found is None:
             progress.reason = f"{name}: {explain(instance, progress.keep_going)}"
         else:
-            _offer(progress, found, name)
+            offer(progress, found, name)
 
     return run
 
@@ -104,14 +102,7 @@ def _follow(name: str, instance: LayerGrouping, progress: GroupingProgress) -> N
     with contextlib.suppress(Stopped):
         found = _found(name, instance, progress)
         if found is not None:
-            _offer(progress, found, name)
-
-
-def _offer(progress: GroupingProgress, found: GroupingSolution, source: str) -> None:
-    """Offer a plan; to check and evaluate it counts as work."""
-    alone = sum(not counts for counts in found.slices)
-    spend(ALONE * alone + GROUPED * (found.boundaries[-1] - alone))
-    progress.offer(found, source)
+            offer(progress, found, name)
 
 
 def _checking(instance: LayerGrouping, progress: GroupingProgress) -> float:
@@ -136,7 +127,7 @@ def _start(instance: LayerGrouping, progress: GroupingProgress, settings: Settin
     """Offer the plan without groups, where there is one, a bound, and what the settings want."""
     given = settings.warm_start
     if isinstance(given, str | None) and _stands(instance):
-        _offer(progress, GroupingSolution.from_global_memory(instance.n), "global memory")
+        offer(progress, GroupingSolution.from_global_memory(instance.n), "global memory")
     _bound(instance, progress)
     starts = {name: lambda name=name: _follow(name, instance, progress) for name in RULES}
     offer_start(instance, progress, settings, {"auto": starts["greedy-tail"], **starts})
@@ -163,7 +154,7 @@ def dp(instance: LayerGrouping, progress: GroupingProgress, settings: Settings) 
     except Stopped:
         return
     if found is not None:
-        _offer(progress, found, "dp")
+        offer(progress, found, "dp")
     elif partition.decided and proves:
         progress.prove_infeasible(explain(instance, progress.keep_going))
 
@@ -211,7 +202,7 @@ def _search_ideals(
         upper = FAR if progress.objective is None else int(progress.objective)
         found = paths.better(known, upper, bound)
         if found is not None:
-            _offer(progress, found, "dag")
+            offer(progress, found, "dag")
         elif upper == FAR and placements.decided and proves:
             progress.prove_infeasible(explain(instance, progress.keep_going))
 

@@ -100,6 +100,13 @@ def test_the_seed_order_by_hand() -> None:
     assert group_crossings(table, (0, 128, 512, 128, 256, 128)) == 1
 
 
+def test_the_seed_order_asks_at_every_buffer() -> None:
+    whole = block()
+    table = GroupingSolution((0, whole.n), ((1, 1, 1, 1),)).timetable(whole, 0)
+    asked = iter([True, True, False])
+    assert place_in_order(table, lambda: next(asked)) == (Status.UNKNOWN, ())
+
+
 @given(networks(max_slices=4), st.integers(1, 4), st.integers(8, 60))
 @settings(max_examples=60, deadline=None)
 def test_what_the_seed_order_places_is_right(whole: LayerGrouping, parts: int, units: int) -> None:

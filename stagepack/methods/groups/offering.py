@@ -1,0 +1,28 @@
+"""How plans are offered: to check and evaluate them counts as work."""
+
+from __future__ import annotations
+
+from stagepack.heuristics.effort import spend
+from stagepack.instances.groups import GroupingSolution
+from stagepack.progress import Progress
+
+ALONE, GROUPED = 2.5e-5, 2e-4
+"""Seconds to check and evaluate an operator that runs from global memory, or in a group."""
+
+PAIR = 8e-6
+"""Seconds to find a pair of buffers of a group, and to count whether it shares a bank."""
+
+
+def offer(progress: Progress[GroupingSolution], found: GroupingSolution, source: str) -> None:
+    """Offer a plan.
+
+    Parameters
+    ----------
+    progress : Progress
+    found : GroupingSolution
+    source : str
+        What found it.
+    """
+    alone = sum(not counts for counts in found.slices)
+    spend(ALONE * alone + GROUPED * (found.boundaries[-1] - alone))
+    progress.offer(found, source)
