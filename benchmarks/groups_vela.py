@@ -186,7 +186,7 @@ def networks(vela: Compiler, folder: Path, names: Sequence[str]) -> None:
             line += (f"{said[:51]:>53}" if isinstance(said, str) else
                      f"{said.read:>13,}{said.written:>12,}{said.told()}")  # fmt: skip
             result = sp.solve(small, "dp", time_limit=60)
-            if isinstance(result.solution, GroupingSolution):
+            if isinstance(result.solution, GroupingSolution) and result.objective is not None:
                 stored = stores(instance, result.solution)
                 line += (f"{result.objective - stored:>13,}{stored:>12,}"
                          f"{result.solution.groups:>8}{again(instance, result.solution):>8.1%}"

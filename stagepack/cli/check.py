@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,20 +12,26 @@ from stagepack.cli.live import Solving
 from stagepack.cli.options import (
     CLAIMS,
     EXIT_VIOLATIONS,
+    SOLUTION_HELP,
     AsJson,
     Instance,
-    Solution,
     limit_option,
     option,
 )
 from stagepack.cli.screen import engines_silenced, print_json
 from stagepack.contracts import JsonObject
+from stagepack.errors import InputError
+
+INSTANCE_ITSELF = "Left out where INSTANCE holds one: a .tflite model with a plan, offsets in CSV."
 
 
 def check(
     instance: Instance,
-    solution: Solution,
     context: JsonObject,
+    solution: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SOLUTION]", help=f"{SOLUTION_HELP} {INSTANCE_ITSELF}"),
+    ] = None,
     anyway: Annotated[
         bool, option(CLAIMS, "Take a result for another instance: what differs?", "--anyway")
     ] = False,
@@ -39,6 +46,10 @@ def check(
     from stagepack.report.shown import check_lines
 
     problem = instance_of(instance, context)
+    if solution is None:
+        solution = Path(instance)
+        if not solution.is_file():
+            raise InputError("is missing", field="SOLUTION", remedy="name a solution or a result")
     with engines_silenced(), Solving(problem.name, "solving again" if prove else "checking"):
         found = check_result(
             problem, solution, anyway=anyway, prove=prove, time_limit=time_limit or None

@@ -41,6 +41,13 @@ class Form:
             said[key.replace("-", "_")] = value
         return cls(tool, said)
 
+    def beside(self, problem: Instance, source: str) -> Form:
+        """Return the same of a problem read from `source`: models with plans begin as that file."""
+        known = PROBLEMS[problem.kind].tools.get(self.tool)
+        if known is None or "model" not in known.options or not Path(source).is_file():
+            return self
+        return Form(self.tool, {"model": source, **self.options})
+
 
 def require_exportable(problem: Instance, path: Path, form: Form) -> None:
     """Refuse a file that this kind of problem is not exported to, before anything is solved.

@@ -124,7 +124,7 @@ def convert(
     else:
         problem, answer = instance_and_solution(instance, solution, context)
         known = PROBLEMS[problem.kind]
-        form = Form.of(becomes)
+        form = Form.of(becomes).beside(problem, instance)
         texts = {} if known.export is None else known.export.texts
         if form.tool in known.tools or (not form.tool and target.suffix.lower() in texts):
             export_solution(problem, answer, target, form)

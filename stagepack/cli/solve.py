@@ -120,6 +120,7 @@ def solve(
         said = "--as" if form.tool else "--communication"
         raise InputError("needs a file", field=said, remedy="name it: --export FILE")
     problem = instance_of(instance, context)
+    form = form.beside(problem, instance)
     if export is not None:
         require_exportable(problem, export, form)
     if plot is not None:

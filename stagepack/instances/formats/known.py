@@ -12,6 +12,7 @@ from stagepack.instances.formats import (
     native,
     onnx_model,
     pipedream,
+    tflite_model,
     torch_schedule,
     tpu_mlir,
 )
@@ -26,6 +27,7 @@ FORMATS = (
     tpu_mlir.FORMAT,
     torch_schedule.FORMAT,
     onnx_model.FORMAT,
+    tflite_model.FORMAT,
     dnn_partitioning.FORMAT,
 )
 

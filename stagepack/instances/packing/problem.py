@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stagepack.instances.packing.words import KIND, WORDS, Objective
-from stagepack.instances.problem import Change, Export, Problem
+from stagepack.instances.problem import Change, Export, Problem, Tool
 
 
 def _previous(path: Path, instance: Any) -> list[int]:
@@ -32,6 +32,18 @@ PROBLEM = Problem(
         ),
     ),
     export=Export(".csv"),
+    tools={
+        "c": Tool(
+            "tools.header.header",
+            "a C header: sizes, offsets, the total, static asserts",
+            {"prefix": "what all names begin with (ARENA)"},
+        ),
+        "tflm": Tool(
+            "tools.tflm.planned",
+            "a .tflite model with its plan, for TensorFlow Lite Micro",
+            {"model": "the model without the plan: the file that is solved, if not said"},
+        ),
+    },
     public=dict.fromkeys(
         ("Allowed", "Banks", "Gap", "LmemPacking", "Memory", "PackingSolution", "measure"), ""
     ),

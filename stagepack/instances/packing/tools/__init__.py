@@ -1,0 +1,1 @@
+"""Offsets as other tools take them: one file a tool."""

@@ -1,0 +1,34 @@
+"""Offsets as TensorFlow Lite Micro takes them: in the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stagepack.errors import InputError
+from stagepack.instances.documents import strict
+from stagepack.instances.formats.tflite_model import with_solution
+from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.solution import PackingSolution
+
+
+def planned(instance: LmemPacking, solution: PackingSolution, *, model: str | Path = "") -> bytes:
+    """Return a model with its metadata ``OfflineMemoryAllocation``.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        Read from the model.
+    solution : PackingSolution
+        A valid one.
+    model : path
+        The model itself.
+
+    Raises
+    ------
+    InputError
+        Without a model, or for another one.
+    """
+    if not str(model):
+        raise InputError("is missing", field="model", remedy="name the .tflite file")
+    with strict.located(model):
+        return with_solution(strict.load(model), instance, solution)

@@ -1,0 +1,185 @@
+"""Models of TensorFlow Lite: what lives when, plans in and out, and files that are not to be."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stagepack as sp
+from stagepack.errors import InputError
+from stagepack.instances.formats import tflite_model
+from stagepack.instances.formats.tflite.model import read
+from stagepack.instances.formats.tflite.planned import with_plan
+from tests.cli.shell import run
+from tests.instances.formats.flatbuffers import graph, model
+
+# t0 -> add t1 -> t2; unheard-of t2, t0 -> t3; t1 is a constant, t4 is never used.
+SMALL = model(graph([20, 8, 33, 16, 5], [(0, [0, 1], [2]), (1, [2, -1, 0], [3])], [0], [3], [1]))
+
+
+def saved(folder: Path, data: bytes, name: str = "net.tflite") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def planned(data: bytes, *offsets: int, subgraphs: int = 1) -> bytes:
+    return with_plan(data, offsets, subgraphs)
+
+
+def test_lifetimes_are_those_of_the_runtime(tmp_path: Path) -> None:
+    instance = sp.read(saved(tmp_path, SMALL), kind="packing")
+    assert instance.ids == ("t0", "t2", "t3")
+    assert instance.size.tolist() == [32, 48, 16]  # in steps of 16
+    assert list(zip(instance.start.tolist(), instance.end.tolist(), strict=True)) == [
+        (0, 3), (1, 3), (2, 3),
+    ]  # fmt: skip
+    assert set(instance.alignment.tolist()) == {16}
+    assert sp.solve(instance).objective == 96
+
+
+def test_subgraphs_live_while_their_operator_runs(tmp_path: Path) -> None:
+    whole = graph([16, 16, 16], [(0, [0], [1]), (2, [1], [2], 1, 2)], [0], [2])
+    then, otherwise = (graph([16, 16], [(0, [0], [1])], [0], [1]) for _ in range(2))
+    instance = sp.read(saved(tmp_path, model(whole, then, otherwise)), kind="packing")
+    lives = dict(zip(instance.ids or (), zip(instance.start.tolist(), instance.end.tolist(),
+                                             strict=True), strict=True))  # fmt: skip
+    assert lives == {
+        "t0 (0)": (0, 2), "t1 (1)": (1, 5), "t2": (2, 5),
+        "t0 (3)": (2, 4), "t1 (4)": (3, 4), "t0 (5)": (3, 5), "t1 (6)": (4, 5),
+    }  # fmt: skip
+
+
+def test_a_plan_goes_into_the_model_and_is_proved(tmp_path: Path) -> None:
+    path, out = saved(tmp_path, SMALL), tmp_path / "planned.tflite"
+    done = run("solve", path, "--export", out, "--as", "tflm")
+    assert done.returncode == 0, done.stderr
+    assert run("check", out).stdout.startswith("valid: peak 96 bytes")
+    # The model is as it was, and its constants are aligned as they were.
+    assert out.read_bytes().endswith(SMALL)
+    assert (len(out.read_bytes()) - len(SMALL)) % 64 == 0
+    assert sp.read(out, kind="packing").digest == sp.read(path, kind="packing").digest
+    # A new plan takes the place of an old one, and one that clashes is told.
+    instance = sp.read(out, kind="packing")
+    wrong = planned(out.read_bytes(), 0, -1, 0, 48, -1)
+    (clash,) = instance.check(tflite_model.solution(wrong, instance))
+    assert "t0" in str(clash)
+    assert "t2" in str(clash)
+    with pytest.raises(InputError, match="its tensors are not those of net"):
+        tflite_model.solution(SMALL, sp.LmemPacking.from_arrays([16], [0], [1], name="net"))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (SMALL, "metadata: holds no plan"),
+        (planned(SMALL, 0, -1, 48, -1, -1), "leaves 't3' to the runtime"),
+        (planned(SMALL, 0, 48), "plans 2 tensors, and the model has 5"),
+        (model(graph([4], [(0, [0], [0])], [0], [0]),
+               metadata=[(b"OfflineMemoryAllocation", struct.pack("<3i", 1, 1, 9))]),
+         "the plan has 12 bytes, too few"),
+    ],
+)  # fmt: skip
+def test_models_without_a_whole_plan_are_named(data: bytes, words: str, tmp_path: Path) -> None:
+    path = saved(tmp_path, data)
+    with pytest.raises(InputError, match=words):
+        sp.read_solution(path, sp.read(path, kind="packing"))
+
+
+def fan(tensors: int) -> bytes:
+    """Return a model of many tensors that all refer to one long shape."""
+    whole = graph([4], [], [0], [0])
+    return model(whole | {0: [{0: (1,) * tensors, 1: 9}] * tensors})
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (model(graph([4, 4], [(0, [1], [0])], [0], [0])), "'t1' is read, and nothing has written"),
+        (model(graph([4], [(0, [0], [7])], [0], [0])), "names tensor 7 of 1"),
+        (model(graph([4], [(9, [0], [0])], [0], [0])), "names operator code 9 of 4"),
+        (model(graph([4], [(2, [0], [0], 0, 0)], [0], [0])), "subgraph 0 runs itself"),
+        (model(graph([4], [(2, [0], [0], 5, 5)], [0], [0])), "subgraph 5 is not there"),
+        (model(graph([-4], [], [0], [0])), r"tensor 't0' of type 9 and shape \[-4\]"),
+        (model(graph([4], [], [0], [0], [0])), "has no tensor to place"),
+        (fan(400), "refers to the same bytes over and over"),
+        (struct.pack("<I4sI", 2**31, b"TFL3", 0), "is cut short or damaged"),
+    ],
+)
+def test_models_that_cannot_be_are_refused(data: bytes, words: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=words):
+        sp.read(saved(tmp_path, data), kind="packing")
+
+
+def test_damaged_models_are_refused_or_read(tmp_path: Path) -> None:
+    """Cut short anywhere, or with bytes changed at random: an error of ours, or an answer."""
+    data = planned(SMALL, 0, -1, 32, 80, -1)
+    rng = random.Random(0)
+    altered = [data[:length] for length in range(8, len(data), 7)]
+    for _ in range(300):
+        other = bytearray(data)
+        for _ in range(rng.randint(1, 4)):
+            other[rng.randrange(8, len(other))] = rng.randrange(256)
+        altered.append(bytes(other))
+    refused = 0
+    for each in altered:
+        try:
+            instance = tflite_model.packing(read(each), {}, "net.tflite")
+            instance.check(tflite_model.solution(each, instance))
+        except InputError:
+            refused += 1
+    assert len(altered) // 4 < refused < len(altered)
+
+
+def test_a_header_names_every_buffer() -> None:
+    instance = sp.LmemPacking.from_arrays(
+        [8, 8, 4], [0, 0, 1], [1, 2, 2], ids=["a b", "A-B", "*/ int x;"], alignment=4, name="n*/"
+    )
+    solution = sp.PackingSolution.of(instance, np.array([0, 8, 0]))
+    from stagepack.instances.formats.solutions import written_for
+
+    text = written_for(instance, solution, "c", {"prefix": "NET"}).decode()
+    assert "#define NET_SIZE 16ULL\n" in text
+    assert "#define NET_A_B_OFFSET 0ULL\n" in text
+    assert "#define NET_A_B_1_OFFSET 8ULL\n" in text
+    assert "#define NET_INT_X_SIZE 4ULL\n" in text
+    assert "/* ? int x; */\n" in text
+    with pytest.raises(InputError, match="prefix: '1' is no name in C"):
+        written_for(instance, solution, "c", {"prefix": "1"})
+
+
+def inferred(data: bytes, count: int) -> Any:
+    """Return what TensorFlow Lite Micro answers to random inputs."""
+    runtime = pytest.importorskip(
+        "tflite_micro.python.tflite_micro.runtime", reason="tflite-micro is not installed"
+    )
+    interpreter = runtime.Interpreter.from_bytes(data, arena_size=400_000)
+    given, rng, found = interpreter.get_input_details(0), np.random.default_rng(0), []
+    for _ in range(count):
+        values = rng.integers(-128, -100, given["shape"]).astype(given["dtype"])
+        interpreter.set_input(values, 0)
+        interpreter.invoke()
+        found.append(interpreter.get_output(0).copy())
+    return np.array(found)
+
+
+def test_the_runtime_answers_the_same_from_our_plan(tmp_path: Path) -> None:
+    words = pytest.importorskip("pymicro_wakeword", reason="pymicro-wakeword is not installed")
+    path = Path(words.__file__).parent / "models" / "okay_nabu.tflite"
+    whole, instance = path.read_bytes(), sp.read(path, kind="packing")
+    result = sp.solve(instance)
+    assert (result.status, result.objective) == ("OPTIMAL", 3632)  # its own planner takes 3840
+    out = tmp_path / "planned.tflite"
+    sp.write_solution(instance, result, out, as_="tflm", model=path)
+    expected = inferred(whole, 40)
+    assert np.unique(expected).size > 1
+    assert np.array_equal(inferred(out.read_bytes(), 40), expected)
+    # It does not look whether tensors overlap; we do.
+    tensors = len(read(whole).tensors)
+    zeros = with_plan(whole, [0] * tensors, 1)
+    assert instance.check(tflite_model.solution(zeros, instance)) != ()
