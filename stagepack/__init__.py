@@ -82,6 +82,9 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch import pipe_model as pipe_model
     from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.integrations.pytorch import run_pipeline as run_pipeline
+    from stagepack.planning import ModelPlan as ModelPlan
+    from stagepack.planning import plan_model as plan_model
+    from stagepack.planning import read_plan as read_plan
     from stagepack.report.plot import plot as plot
     from stagepack.result import Result as Result
     from stagepack.result import Status as Status
@@ -129,6 +132,7 @@ _NAMES = {
         "profile_model",
         "run_pipeline",
     ),
+    "stagepack.planning": ("ModelPlan", "plan_model", "read_plan"),
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),

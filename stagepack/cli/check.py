@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,11 +18,17 @@ from stagepack.cli.options import (
     limit_option,
     option,
 )
+from stagepack.cli.plan import plan_in
 from stagepack.cli.screen import engines_silenced, print_json
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 
-INSTANCE_ITSELF = "Left out where INSTANCE holds one: a .tflite model with a plan, offsets in CSV."
+if TYPE_CHECKING:
+    from stagepack.planning import ModelPlan
+
+INSTANCE_ITSELF = (
+    "Left out where INSTANCE holds one: a .tflite model with a plan, offsets in CSV, a plan of a model."
+)
 
 
 def check(
@@ -45,6 +51,9 @@ def check(
     from stagepack.claims import check_result
     from stagepack.report.shown import check_lines
 
+    held = plan_in(instance) if solution is None else None
+    if held is not None:
+        raise typer.Exit(_check_plan(held, as_json))
     problem = instance_of(instance, context)
     if solution is None:
         solution = Path(instance)
@@ -59,3 +68,14 @@ def check(
     else:
         typer.echo("\n".join(check_lines(found)))
     raise typer.Exit(0 if found.valid else EXIT_VIOLATIONS)
+
+
+def _check_plan(held: ModelPlan, as_json: bool) -> int:
+    """Check a plan of a model level by level, and return the exit code."""
+    violations = held.check()
+    if as_json:
+        print_json({"plan": held.name, "violations": list(map(str, violations))})
+    else:
+        valid = f"valid: {held.name}, {len(held.levels)} levels"
+        typer.echo("\n".join(map(str, violations)) or valid)
+    return EXIT_VIOLATIONS if violations else 0

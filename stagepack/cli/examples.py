@@ -12,6 +12,11 @@ EXAMPLES = {
         "compare --kind packing -t 1",
         "compare a.csv b.csv -m auto -m exact -t 10 --csv table.csv",
     ),
+    "plan": (
+        "plan bert-large --cluster ipu-pod4 -o plan.json",
+        "plan gpt2-xl --cluster ipu-pod16 --microbatches 32",
+        "plan net.onnx --cluster ipu-pod4 --training --plot steps.html",
+    ),
     "pareto": (
         "pareto pipeline/bert-large --plot front.png",
         "pareto schedule/zero-bubble/small -t 2 --csv front.csv",

@@ -105,7 +105,10 @@ Instance = Annotated[
     ),
 ]
 SOLUTION_HELP = "A solution, or a result that holds one: JSON, or CSV of a packing or a schedule."
-Solution = Annotated[Path, typer.Argument(metavar="SOLUTION", help=SOLUTION_HELP)]
+Solution = Annotated[
+    Path | None,
+    typer.Argument(metavar="SOLUTION", help=f"{SOLUTION_HELP} None for a plan of a model."),
+]
 AsJson = Annotated[bool, option(OUTPUT, "Print one JSON document instead of text.", "--json")]
 Output = Annotated[
     Path | None,

@@ -12,6 +12,7 @@ from stagepack.cli.context import instance_and_solution, instance_of
 from stagepack.cli.options import OUTPUT, AsJson, Instance, Solution, option
 from stagepack.cli.output import require_writable
 from stagepack.cli.picture import draw, require_drawable
+from stagepack.cli.plan import draw_plan, plan_in
 from stagepack.cli.screen import complain, print_json, print_parts
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
@@ -38,6 +39,13 @@ def show(
     from stagepack.report.table import facts_table
     from stagepack.report.view import view
 
+    held = plan_in(instance) if solution is None else None
+    if held is not None:
+        if as_json:
+            print_json(held.to_dict())
+        else:
+            print_parts(held.contents())
+        return
     if solution is None:
         if measured is not None:
             raise InputError("needs a solution", field="--measured", remedy="name a solution file")
@@ -65,12 +73,12 @@ def show(
 
 def plot(
     instance: Instance,
-    solution: Solution,
     context: JsonObject,
     output: Annotated[
         Path,
         option(OUTPUT, "The picture: .png, .svg, .pdf or .html.", "-o", "--output", metavar="FILE"),
     ],
+    solution: Solution = None,
     scale: Annotated[
         str | None,
         option(
@@ -84,6 +92,13 @@ def plot(
 ) -> None:
     """Draw a solution: stages, graphs, groups, phases, schedules, memory; .html is interactive."""
     require_writable(output)
+    if solution is None:
+        held = plan_in(instance)
+        if held is None:
+            raise InputError("is missing", field="SOLUTION", remedy="name a solution or a plan")
+        draw_plan(held, output)
+        typer.echo(f"{shown(held.name)}: drawn in {shown(output)}")
+        return
     problem, answer = instance_and_solution(instance, solution, context)
     require_drawable(problem, output, "--output")
     violations = problem.check(answer)

@@ -255,13 +255,14 @@ class Lifetimes:
     """Where tensors are born and last used along a chain of n layers.
 
     Arrays of shape (tensors,): `born` in [-1, n) (-1: given by the host), `last_use` in [-1, n]
-    (n: returned to the host), `nbytes`.
+    (n: returned to the host), `nbytes`; `names` of the tensors.
     """
 
     n: int
     born: Array
     last_use: Array
     nbytes: Array
+    names: tuple[str, ...]
 
     @classmethod
     def of(cls, profile: ModelProfile) -> Lifetimes:
@@ -311,6 +312,7 @@ class Lifetimes:
             born=np.array(list(born.values()), dtype=np.int64),
             last_use=np.array([last_use.get(t, born[t]) for t in born], dtype=np.int64),
             nbytes=np.array([profile.tensors[t] for t in born], dtype=np.int64),
+            names=tuple(born),
         )
 
     def crossing(self) -> Array:

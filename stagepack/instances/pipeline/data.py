@@ -19,7 +19,7 @@ import numpy as np
 from stagepack.instances.fields import digest_of
 from stagepack.instances.pipeline.shared import SharedBytes
 from stagepack.instances.pipeline.words import KIND, Objective
-from stagepack.instances.profile import Array, Cluster
+from stagepack.instances.profile import Array, Cluster, Lifetimes
 
 LATER = {"backward_transfers": False}
 """Fields that instances did not have at first, and what they were then: digests stay."""
@@ -106,6 +106,8 @@ class PartitionData:
         Stages may run on the devices in any order; otherwise in the order of the cluster.
     order : GraphOrder, optional
         That the chain is one order of a graph which has others.
+    tensors : Lifetimes, optional
+        Of the tensors of which `carry` is the sum; files do not keep them.
     """
 
     name: str
@@ -135,6 +137,7 @@ class PartitionData:
     free_order: bool = False
     layer_names: tuple[str, ...] | None = None
     order: GraphOrder | None = None
+    tensors: Lifetimes | None = field(default=None, compare=False)
     source: str = field(default="", compare=False)
 
     kind = KIND

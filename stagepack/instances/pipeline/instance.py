@@ -94,6 +94,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         free_order: bool = False,
         layer_names: Sequence[str] | None = None,
         order: GraphOrder | None = None,
+        tensors: Lifetimes | None = None,
         name: str = "pipeline",
         source: str = "",
     ) -> PipelinePartition:
@@ -146,6 +147,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         layer_names : sequence of str, optional
         order : GraphOrder, optional
             That the chain is one order of a graph which has others.
+        tensors : Lifetimes, optional
+            Of the tensors whose sum is `carry`.
         name, source : str
             For tables and reports.
 
@@ -231,6 +234,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             free_order=bool(free_order),
             layer_names=None if layer_names is None else tuple(map(str, layer_names)),
             order=order,
+            tensors=tensors if tensors is not None and tensors.n == n else None,
             source=source,
         )
         validate.instance(instance)
@@ -295,6 +299,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             "variables": [(name, first, last) for name, (first, last) in spans.items()],
             "layer_names": [layer.name or f"layer {i}" for i, layer in enumerate(layers)],
             "order": _order_of(layers),
+            "tensors": lifetimes,
         }
         return cls.from_arrays(
             [layer.forward for layer in layers],

@@ -1,0 +1,80 @@
+"""What one stage of a pipeline keeps on its device, as buffers with lifetimes.
+
+Steps are the layers of the stage.  There all the time are what its layers hold for good, as one
+buffer, and what the microbatches in flight keep, as another.  A tensor that is written before a
+layer and read after it lives from the step after the one that writes it up to the step before the
+last one that reads it.  At those two it is part of what the layer uses, which lives for one step.
+"""
+
+from __future__ import annotations
+
+from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline.check import stage_memory
+from stagepack.instances.profile import Lifetimes
+
+Row = tuple[str, int, int, int]
+"""Name, bytes, [start, end) in steps."""
+
+
+def stage_packing(
+    partition: PipelinePartition, stage: tuple[int, int, int], in_flight: int
+) -> LmemPacking | None:
+    """Return the buffers of a stage; None where the tensors are not known, or it keeps nothing.
+
+    Parameters
+    ----------
+    partition : PipelinePartition
+    stage : (int, int, int)
+        Its layers [first, end), and its device.
+    in_flight : int
+        Bytes that microbatches in flight keep.
+    """
+    first, end, device = stage
+    if partition.tensors is None or partition.memory_table is not None:
+        return None
+    n = end - first
+    passing = (partition.temporary + partition.carry)[first:end]
+    held = stage_memory(partition, first, end, device, 0) - int(passing.max())
+    rows = [
+        ("held by the layers", held, 0, n),
+        ("microbatches in flight", in_flight, 0, n),
+        *_carried(partition.tensors, first, end),
+        *(
+            (f"inside {partition.layer_name(first + at)}", nbytes, at, at + 1)
+            for at, nbytes in enumerate(partition.temporary[first:end].tolist())
+        ),
+    ]
+    rows = [row for row in rows if row[1]]
+    if not rows:
+        return None
+    capacity = partition.cluster.devices[device].memory
+    return LmemPacking.from_arrays(
+        [nbytes for _, nbytes, _, _ in rows],
+        [start for _, _, start, _ in rows],
+        [stop for _, _, _, stop in rows],
+        ids=_different([name for name, _, _, _ in rows]),
+        capacity=capacity,
+        objective="peak" if capacity is None else "fit",
+        name=f"{partition.name}, {partition.device_name(device)}",
+    )
+
+
+def _carried(tensors: Lifetimes, first: int, end: int) -> list[Row]:
+    """Return the tensors that are carried past layers of [first, end)."""
+    columns = (tensors.born + 1).tolist(), tensors.last_use.tolist(), tensors.nbytes.tolist()
+    return [
+        (name, nbytes, max(born, first) - first, min(last, end) - first)
+        for name, born, last, nbytes in zip(tensors.names, *columns, strict=True)
+        if max(born, first) < min(last, end)
+    ]
+
+
+def _different(names: list[str]) -> list[str]:
+    """Return names of which none comes twice."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return found

@@ -1,0 +1,7 @@
+"""Floor 6: one plan for a whole model: its stages, the schedule of microbatches, addresses."""
+
+from stagepack.planning.document import read_plan
+from stagepack.planning.model_plan import Level, ModelPlan
+from stagepack.planning.search import plan_model
+
+__all__ = ["Level", "ModelPlan", "plan_model", "read_plan"]

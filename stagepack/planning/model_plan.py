@@ -1,0 +1,314 @@
+"""A plan of a model: what it consists of, what it is worth, how it is checked and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from stagepack import files
+from stagepack.contracts import Instance, JsonObject, Number
+from stagepack.instances.formats import dump
+from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline.estimate import estimate
+from stagepack.instances.schedule import PipelineSchedule
+from stagepack.instances.schedule.check import Measure, measure
+from stagepack.instances.violation import Violation
+from stagepack.report import format as as_text
+from stagepack.report.shown import contents
+from stagepack.report.table import Account, Head, Sheet
+from stagepack.result import Result, Status, relative_gap
+from stagepack.shown import Shown
+from stagepack.solve import versions
+
+PROBLEM, VERSION = "model-plan", 1
+
+
+@dataclass(frozen=True)
+class Level:
+    """One question of a plan, and its answer.
+
+    Attributes
+    ----------
+    name : str
+        "partition", "schedule", or "stage N".
+    instance : instance
+    result : Result
+        Its bound is one of this level alone: of this partition, of this schedule.
+    """
+
+    name: str
+    instance: Instance
+    result: Result[Any]
+
+    def to_dict(self) -> JsonObject:
+        """Return the level as plain JSON data."""
+        native = json.loads(dump(self.instance, "level.json"))
+        return {"name": self.name, "instance": native, "result": self.result.to_dict()}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One way through the levels that was tried.
+
+    Attributes
+    ----------
+    in_flight : int
+        Microbatches whose stashes the partition left room for, at most.
+    lent : int
+        Rounds in which a device had too little room, and the partition got less of its memory.
+    status : Status
+    objective : int or None
+        Cycles of a step.
+    reason : str
+    """
+
+    in_flight: int
+    lent: int
+    status: Status
+    objective: Number | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class ModelPlan(Shown):
+    """Stages, the schedule of the microbatches on them, and what is where in each memory.
+
+    Attributes
+    ----------
+    name : str
+    status : Status
+        OPTIMAL: no plan with a stage a device is faster; INFEASIBLE: none fits, proved.
+    levels : tuple of Level
+        The partition, the schedule, and the memory of each stage as far as tensors are known.
+    bound, bound_source : int or None, str
+        No plan takes fewer cycles: whichever stages, whichever schedule.
+    microbatches : int
+        Of a step.
+    attempts : tuple of Attempt
+    reason : str
+    """
+
+    name: str
+    status: Status
+    levels: tuple[Level, ...]
+    bound: int | None
+    bound_source: str
+    microbatches: int
+    attempts: tuple[Attempt, ...] = ()
+    reason: str = ""
+
+    # ------------------------------------------------------------------ figures
+
+    def level(self, name: str) -> Level:
+        """Return one of its levels."""
+        return next(level for level in self.levels if level.name == name)
+
+    @property
+    def partition(self) -> PipelinePartition:
+        """What was cut into stages."""
+        instance = self.level("partition").instance
+        assert isinstance(instance, PipelinePartition)
+        return instance
+
+    @property
+    def schedule(self) -> PipelineSchedule:
+        """The operations of the stages."""
+        instance = self.level("schedule").instance
+        assert isinstance(instance, PipelineSchedule)
+        return instance
+
+    @property
+    def measure(self) -> Measure:
+        """What the schedule amounts to."""
+        return measure(self.schedule, self.level("schedule").result.solution)
+
+    @property
+    def objective(self) -> int | None:
+        """Cycles of a step: the makespan of the schedule."""
+        return self.measure.makespan if self.levels else None
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap of the whole: what the levels apart may have lost, too."""
+        return relative_gap(self.objective, self.bound)
+
+    @property
+    def seconds(self) -> float | None:
+        """Of a step."""
+        if self.objective is None:
+            return None
+        return self.objective / float(self.partition.cluster.clock)
+
+    @property
+    def throughput(self) -> float | None:
+        """Microbatches a second."""
+        return self.microbatches / self.seconds if self.seconds else None
+
+    @property
+    def memory(self) -> int | None:
+        """The most bytes that any device holds."""
+        return max(self._memory()) if self.levels else None
+
+    def _memory(self) -> list[int]:
+        """Return what each stage's device holds at most: its layers, and what is in flight."""
+        stages = estimate(self.partition, self.level("partition").result).stages
+        flying = [device.peak_memory for device in self.measure.devices]
+        held = [stage.memory - stage.stash for stage in stages]
+        return [sum(pair) for pair in zip(held, flying, strict=True)]
+
+    def binds(self) -> Iterator[tuple[str, str]]:
+        """Yield what keeps the plan from being faster: where work, idling and memory are."""
+        found, memory = self.measure, self._memory()
+        busiest = max(found.devices, key=lambda device: device.busy)
+        at = found.devices.index(busiest)
+        share = as_text.share(busiest.busy / found.makespan)
+        yield "most work", f"{self.schedule.device_name(at)}: busy {share} of the step"
+        idle = as_text.share(found.step_bubble)
+        yield "bubble", f"{idle} of all devices' time"
+        limits = [
+            self.partition.cluster.devices[device].memory
+            for _, _, device in self.level("partition").result.solution.stages
+        ]
+        shares = [
+            (used / limit, stage)
+            for stage, (used, limit) in enumerate(zip(memory, limits, strict=True))
+            if limit
+        ]
+        if shares:
+            used, stage = max(shares)
+            yield "least room", f"{self.schedule.device_name(stage)}: {as_text.share(used)} in use"
+
+    # ------------------------------------------------------------------ checking
+
+    def check(self) -> tuple[Violation, ...]:
+        """Return what is wrong, level by level, and between levels; () for a valid plan."""
+        found: list[Violation] = []
+        for level in self.levels:
+            broken = level.instance.check(level.result.solution)
+            found += [Violation(f"{level.name}: {one.rule}", one.detail) for one in broken]
+        if found or not self.levels:
+            return tuple(found)
+        again = PipelineSchedule.from_partition(
+            self.partition,
+            self.level("partition").result.solution,
+            microbatches=self.microbatches,
+            split=self.schedule.split,
+        )
+        if again.digest != self.schedule.digest:
+            found.append(
+                Violation("schedule: instance", "it is not that of the stages of the partition")
+            )
+        for stage, used in enumerate(self._memory()):
+            device = self.level("partition").result.solution.stages[stage][2]
+            limit = self.partition.cluster.devices[device].memory
+            if limit is not None and used > limit:
+                found.append(Violation(f"stage {stage}: memory", f"{used:,} of {limit:,} bytes"))
+        if self.bound is not None and self.objective is not None and self.objective < self.bound:
+            found.append(Violation("bound", f"{self.objective:,} cycles are below {self.bound:,}"))
+        return tuple(found)
+
+    # ------------------------------------------------------------------ showing
+
+    def to_dict(self) -> JsonObject:
+        """Return the plan as one JSON document, its instances as native files have them."""
+        made = bool(self.levels)
+        whole: JsonObject = {
+            "problem": PROBLEM,
+            "version": VERSION,
+            "name": self.name,
+            "status": str(self.status),
+            "objective": self.objective,
+            "objective_name": "cycles of a step",
+            "bound": self.bound,
+            "bound_source": self.bound_source,
+            "gap": self.gap,
+            "microbatches": self.microbatches,
+            "seconds": self.seconds,
+            "throughput": self.throughput,
+            "bubble": self.measure.step_bubble if made else None,
+            "memory": self.memory,
+            "binds": dict(self.binds()) if made else {},
+            "reason": self.reason or None,
+            "violations": [str(violation) for violation in self.check()],
+            "attempts": [{**vars(one), "status": str(one.status)} for one in self.attempts],
+            "versions": versions(),
+            "levels": [level.to_dict() for level in self.levels],
+        }
+        plain: JsonObject = files.finite(whole)
+        return plain
+
+    def to_json(self, path: str | None = None) -> str:
+        """Return the plan as JSON, and write it to `path` if given."""
+        text = files.json_text(self.to_dict()) + "\n"
+        if path is not None:
+            files.write(path, text)
+        return text
+
+    def contents(self) -> list[Head | Account | Sheet]:
+        """Return what is printed."""
+        if not self.levels:
+            return [Head([(self.name, str(self.status))], reason=self.reason)]
+        assert self.seconds is not None
+        pace = as_text.number(self.throughput)
+        figures = [
+            f"{as_text.number(self.objective)} cycles a step ({as_text.seconds(self.seconds)})",
+            f"at least {as_text.number(self.bound)} ({self.bound_source})",
+            f"gap {as_text.gap(self.gap)}",
+            f"{pace} microbatches a second",
+        ]
+        placed = len(self.levels) - 2
+        lines = list(self.binds())
+        if placed:
+            words = as_text.plural(placed, "stage")
+            lines.append(("addresses", f"every buffer of {words} has its place"))
+        return [
+            Head([(f"{self.name}:", str(self.status))], figures),
+            Account(lines),
+            self._levels(),
+            self._stages(),
+        ]
+
+    def _levels(self) -> Sheet:
+        """Return what was asked of the whole model, and how good the answers are by themselves."""
+        rows = [
+            [
+                level.name,
+                str(level.result.status),
+                str(level.instance.objective),
+                as_text.number(level.result.objective),
+                as_text.number(level.result.bound),
+            ]
+            for level in self.levels[:2]
+        ]
+        header = ("level", "status", "objective", "value", "its bound")
+        return Sheet(header, rows, header[:3])
+
+    def _stages(self) -> Sheet:
+        """Return the stages as a table."""
+        stages = estimate(self.partition, self.level("partition").result).stages
+        rows = [
+            [
+                str(stage.stage),
+                as_text.span(stage.first, stage.end),
+                stage.device_name,
+                as_text.number(device.busy),
+                as_text.share(device.step_bubble),
+                as_text.quantity(used),
+                as_text.quantity(stage.capacity),
+            ]
+            for stage, device, used in zip(
+                stages, self.measure.devices, self._memory(), strict=True
+            )
+        ]
+        header = ("stage", "layers", "device", "busy", "idle", "memory", "of")
+        return Sheet(header, rows, ("device",), spare=("device", "of"))
+
+    def _line(self) -> str:
+        return f"{self.name!r}, {self.status}, {self.objective} cycles"
+
+
+@contents.register
+def _plan(given: ModelPlan, *, whole: bool = False) -> list[Head | Account | Sheet]:
+    return given.contents()

@@ -1,0 +1,144 @@
+"""Plans of models: safe bounds, levels that fit one another, documents that are read again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stagepack as sp
+from stagepack.heuristics.pipeline.step_bound import step_bound
+from stagepack.instances.packing.stage import stage_packing
+from stagepack.instances.pipeline.check import stage_memory
+from tests.cli.shell import run
+
+
+def chain(seed: int, n: int = 5, k: int = 2, **changes: Any) -> sp.PipelinePartition:
+    rng = np.random.default_rng(seed)
+    given: dict[str, Any] = {
+        "devices": k,
+        "backward": rng.integers(1, 20, n),
+        "exclusive": rng.integers(1, 9, n),
+        "stash": rng.integers(1, 6, n),
+        "in_bytes": rng.integers(1, 5, n + 1),
+        "capacity": 60,
+        "training": True,
+        "microbatches": 3,
+    }
+    return sp.PipelinePartition.from_arrays(rng.integers(1, 20, n), **{**given, **changes})
+
+
+def best_step(instance: sp.PipelinePartition, *, split: bool) -> float:
+    """Return the shortest step by trying every partition, without limits of memory."""
+    found = []
+    for stages in range(1, instance.k + 1):
+        for cuts in itertools.combinations(range(1, instance.n), stages - 1):
+            solution = sp.PipelineSolution.in_order((0, *cuts, instance.n))
+            schedule = sp.PipelineSchedule.from_partition(instance, solution, split=split)
+            result = sp.solve(schedule, time_limit=5)
+            assert result.bound is not None
+            found.append(result.bound)
+    return min(found)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("training", [True, False])
+def test_bound_is_below_every_partition_and_schedule(seed: int, training: bool) -> None:
+    free = chain(seed, n=4, capacity=None, training=training, fewer_stages=True)
+    split = training and seed % 2 == 1 and min(free.backward) > 1
+    bound = step_bound(free, 3, split=split)
+    assert bound <= best_step(free, split=split)
+    work = int(free.cycles.sum())
+    assert bound >= 3 * work / 2 * (1 - 1e-6)
+    assert step_bound(free, 1) >= work * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_levels_fit_one_another(seed: int) -> None:
+    plan = sp.plan_model(chain(seed))
+    assert plan.status in ("OPTIMAL", "FEASIBLE")
+    assert plan.check() == ()
+    assert plan.bound is not None
+    assert plan.objective is not None
+    assert plan.bound <= plan.objective == plan.level("schedule").result.objective
+    assert plan.memory is not None
+    assert plan.memory <= 60
+    made = [one.objective for one in plan.attempts if one.objective is not None]
+    assert plan.objective == min(made)
+
+
+def test_inputs_of_microbatches_are_fed_back_to_the_partition() -> None:
+    # Balanced cuts leave the second device no room for the 5 bytes that it receives.
+    instance = sp.PipelinePartition.from_arrays(
+        [4, 4, 4, 4], backward=[4] * 4, devices=2, exclusive=[2, 2, 2, 6], stash=[1] * 4,
+        in_bytes=[0, 5, 5, 5, 0], capacity=13, training=True, microbatches=2,
+    )  # fmt: skip
+    plan = sp.plan_model(instance)
+    assert any(one.lent for one in plan.attempts)
+    assert plan.level("partition").result.solution.boundaries == (0, 3, 4)
+    assert plan.check() == ()
+
+
+def test_what_fits_no_device_is_proved() -> None:
+    plan = sp.plan_model(chain(0, capacity=6))
+    assert (plan.status, plan.levels, plan.objective) == ("INFEASIBLE", (), None)
+    assert "layer" in plan.reason
+    assert plan.to_dict()["levels"] == []
+
+
+def test_stages_keep_what_the_partition_counts() -> None:
+    """At every layer the buffers alive are what the stage holds, carries and uses there."""
+    instance = sp.load("pipeline/resnet-50", training=True)
+    solution = sp.PipelineSolution.in_order((0, 3, 5, 11, instance.n))
+    for stage in solution.stages:
+        packing = stage_packing(instance, stage, 1000)
+        assert packing is not None
+        alive = [
+            int(packing.size[(packing.start <= at) & (at < packing.end)].sum())
+            for at in range(stage[1] - stage[0])
+        ]
+        assert max(alive) == stage_memory(instance, *stage, 0) + 1000
+
+
+def test_documents_are_read_again_and_checked(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    done = run("plan", "bert-large", "--cluster", "ipu-pod4", "-o", path, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(path.read_text())
+    assert document == json.loads(done.stdout)
+    assert document["violations"] == []
+    assert len(document["levels"]) == 2 + 4
+    plan = sp.read_plan(path)
+    assert plan.objective == document["objective"] >= document["bound"]
+    assert run("check", path).returncode == 0
+    assert "bubble" in run("show", path).stdout
+
+    document["levels"][0]["result"]["solution"]["boundaries"][1] -= 1
+    del document["levels"][0]["result"]["digest"]
+    path.write_text(json.dumps(document))
+    wrong = run("check", path)
+    assert wrong.returncode == 4
+    assert "schedule: instance" in wrong.stdout
+    path.write_text(json.dumps({**document, "version": 7}))
+    newer = run("check", path)
+    assert newer.returncode == 2
+    assert "version 7" in newer.stderr
+    assert run("check", "examples/profile.json").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ((sp.ModelProfile(layers=()),), "cluster"),
+        ((chain(0), sp.Cluster.uniform(2)), "cluster"),
+        ((sp.load("packing/random/planted"),), "model"),
+    ],
+)
+def test_bad_models_are_named(given: tuple[Any, ...], field: str) -> None:
+    with pytest.raises(sp.InputError) as caught:
+        sp.plan_model(*given)
+    assert caught.value.field == field
