@@ -26,9 +26,7 @@ from stagepack.errors import InputError
 if TYPE_CHECKING:
     from stagepack.planning import ModelPlan
 
-INSTANCE_ITSELF = (
-    "Left out where INSTANCE holds one: a .tflite model with a plan, offsets in CSV, a plan of a model."
-)
+INSTANCE_ITSELF = "Left out where INSTANCE holds one: a .tflite model with a plan, offsets, a plan."
 
 
 def check(
