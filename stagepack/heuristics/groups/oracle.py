@@ -11,7 +11,7 @@ Cost: O(parts * edges) for ranges and O(cuts * rows) for prices, a group.  Sourc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
@@ -37,15 +37,15 @@ ON = (0, 1, 3, 4)
 """The axes that are cut."""
 FEW, MANY = 64, 4_096
 """Cuts known at first, where there are many: of few slices one often fits, and will do."""
-NUMBERS = 2**23
+NUMBERS = 2**22
 """Numbers that are known at a time, of all tensors of a group along all tracks."""
-ASKED = 10_000
+ASKED = 5_000
 """Cuts between two questions whether to go on,"""
 PARTED = 6e-6
 """and the seconds of one."""
 STEPS = 2_000_000
 """Elementary steps of kernels between two questions whether to go on,"""
-STEP = 2.5e-9
+STEP = 3e-9
 """and the seconds of one;"""
 CALLED, LONE = 2e-4, 2e-5
 """those of a call of them, and of the price of an operator that runs by itself."""
@@ -262,7 +262,8 @@ class _Room:
 
     def part(self, cuts: Sequence[Cut], pause: Callable[[], None]) -> None:
         """Part all cuts, as many at a time as there is room for, and one at least."""
-        self._cuts = np.array(cuts, dtype=np.int64)
+        flat = np.fromiter(chain.from_iterable(cuts), np.int64, len(ON) * len(cuts))
+        self._cuts = flat.reshape(-1, len(ON))
         self._place = np.empty((len(ON), self._cuts.max() + 1), dtype=np.int64)
         parted: list[tuple[range, list[tuple[int, int]]]] = []
         known: dict[tuple[int, int], None] = {}

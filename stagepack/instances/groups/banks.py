@@ -22,16 +22,21 @@ Pairs = Sequence[tuple[int, int]]
 def bank_pairs(table: Timetable) -> list[tuple[int, int]]:
     """Return pairs of copies, by index, that should not share a bank, each once."""
     used, moved = _used(table), _moved(table)
-    pairs = {pair for row in used.values() for pair in combinations(sorted(row), 2)}
+    empty: set[int] = set()
+    alike: dict[Buffer, list[int]] = defaultdict(list)
+    for at, copy in enumerate(copies(table)):
+        alike[copy.buffer].append(at)
+        if not copy.buffer.lane_bytes:
+            empty.add(at)
+    pairs: set[tuple[int, int]] = set()
     for row, operands in used.items():
-        pairs |= {(min(p), max(p)) for p in product(operands, moved[row]) if p[0] != p[1]}
-    own = [copy.buffer for copy in copies(table)]
-    pairs -= {(min(pair), max(pair)) for pair in in_place(table)}
-    return sorted(
-        (one, other)
-        for one, other in pairs
-        if own[one] is not own[other] and own[one].lane_bytes and own[other].lane_bytes
-    )
+        here, there = sorted(operands - empty), moved[row] - empty
+        pairs.update(combinations(here, 2))
+        pairs.update((min(pair), max(pair)) for pair in product(here, there))
+    for own in alike.values():
+        pairs.difference_update(product(own, own))
+    pairs.difference_update((min(pair), max(pair)) for pair in in_place(table))
+    return sorted(pairs)
 
 
 def bank_conflicts(instance: GroupingData, solution: GroupingSolution) -> int:

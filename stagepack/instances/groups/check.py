@@ -56,13 +56,13 @@ def shape(instance: GroupingData, solution: GroupingSolution) -> tuple[Violation
 def _shape_violations(instance: GroupingData, solution: GroupingSolution) -> Iterator[Violation]:
     """Yield what is wrong in the shape of single groups."""
     for group, counts in enumerate(solution.slices):
-        where, operators = f"group {group}", solution.operators(group)
-        first = instance.operators[operators[0]].name
-        if not counts and (len(operators) > 1 or not instance.stands(operators[0])):
+        operators = solution.operators(group)
+        if not counts and len(operators) == 1 and instance.stands(operators[0]):
+            continue
+        where, first = f"group {group}", instance.operators[operators[0]].name
+        if not counts:
             yield Violation("alone", f"{where}: {first} cannot run from global memory here")
             return
-        if not counts:
-            continue
         if len(counts) != 4 or any(count < 1 for count in counts):
             yield Violation("slices", f"{where}: give four counts of at least 1, or none")
             return
