@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from stagepack.shown import Shown
 COLUMNS = (
     "instance", "problem", "objective_name", "method", "seed", "status", "termination",
     "objective", "bound", "bound_source", "gap", "ratio", "best", "runtime", "setup_time",
-    "engine", "reason", "digest",
+    "engine", "reason", "digest", "secondary",
 )  # fmt: skip
 
 
@@ -77,6 +77,9 @@ class Outcomes(Shown):
     _checked: tuple[int, list[str]] = field(
         default_factory=lambda: (0, []), repr=False, compare=False
     )
+    _counted: dict[Cell, tuple[Result[Solution], Number]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def methods(self) -> list[str]:
@@ -107,7 +110,11 @@ class Outcomes(Shown):
 
     @property
     def rows(self) -> list[JsonObject]:
-        """One row of plain data a cell; `ratio` is to the best objective of its instance."""
+        """One row of plain data a cell.
+
+        `ratio` is to the best objective of its instance, `secondary` what decides between equal
+        objectives, where the instance has a name for that.
+        """
         best = {label: self._least(label) for label in self.instances}
         return [self._row(cell, best[cell.instance]) for cell in self.cells if self._ended(cell)]
 
@@ -190,6 +197,15 @@ class Outcomes(Shown):
             remedy="name one of " + ", ".join(self.instances),
         )
 
+    def _secondary(self, cell: Cell, instance: Instance, result: Result[Solution]) -> Number | None:
+        """Return what decides between equal objectives, counted once a result."""
+        count: Callable[[Solution], Number] | None = getattr(instance, "secondary", None)
+        if result.solution is None or count is None or not _secondary_name(instance):
+            return None
+        if cell not in self._counted or self._counted[cell][0] is not result:
+            self._counted[cell] = result, count(result.solution)
+        return self._counted[cell][1]
+
     def _least(self, label: str) -> Number | None:
         found = [r.objective for r in self._of(label) if r.objective is not None]
         return min(found, default=None)
@@ -224,9 +240,21 @@ class Outcomes(Shown):
             setup_time=result.setup_time,
             engine=result.engine or None,
             reason=result.reason or None,
+            secondary=self._secondary(cell, instance, result),
         )
         plain: JsonObject = finite(row)
         return plain
+
+
+def secondary_header(comparison: Outcomes) -> list[str]:
+    """Return the name of the column of what decides between equal objectives, [] for none."""
+    names = dict.fromkeys(filter(None, map(_secondary_name, comparison.instances.values())))
+    return ["/".join(names)] if names else []
+
+
+def _secondary_name(instance: Instance) -> str:
+    name: str = getattr(instance, "secondary_name", "")
+    return name
 
 
 def _ratio(objective: Number | None, best: Number | None) -> float | None:

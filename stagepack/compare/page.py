@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from stagepack import files
-from stagepack.compare.outcomes import Outcomes
+from stagepack.compare.outcomes import Outcomes, secondary_header
 from stagepack.compare.table import standing_of
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
@@ -62,6 +62,7 @@ def to_html(comparison: Outcomes) -> str:
         comparison=comparison,
         about=_about(comparison, kinds),
         rows=rows,
+        secondary=[name.capitalize() for name in secondary_header(comparison)],
         several_kinds=len(kinds) > 1,
         several_seeds=len({row["seed"] for row in rows}) > 1,
         standing=lambda row: standing_of(comparison, row),

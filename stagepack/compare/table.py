@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stagepack.compare.outcomes import Outcomes
+from stagepack.compare.outcomes import Outcomes, secondary_header
 from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.report import format as as_text
@@ -33,7 +33,9 @@ STATUS_STYLES = {
 HEADER = ("instance", "method", "status", "objective", "bound", "gap", "time", "ratio")
 WORDS = ("instance", "method", "status")
 SPARE = ("instance", "ratio", "bound", "gap", "time", "status")
-"""Columns that narrow terminals do without; instances become headings then."""
+"""Columns that narrow terminals do without; instances become headings then.
+
+After the first comes what decides between equal objectives, where that has a name."""
 MOST_ROWS = 200  # of a table in a notebook
 
 
@@ -114,6 +116,7 @@ def _sheet(comparison: Outcomes) -> Sheet:
     """Return one row a cell."""
     rows = comparison.rows
     several_seeds = len({row["seed"] for row in rows}) > 1
+    more = secondary_header(comparison)
     marks: dict[tuple[int, str], str] = {}
     lines = []
     for at, row in enumerate(rows):
@@ -131,9 +134,11 @@ def _sheet(comparison: Outcomes) -> Sheet:
                 as_text.gap(row["gap"]),
                 as_text.seconds(row["runtime"]),
                 as_text.ratio(row["ratio"]),
+                *([as_text.number(row["secondary"])] if more else []),
             ]
         )
-    return Sheet(HEADER, lines, WORDS, SPARE, "instance", marks=marks)
+    spare = (SPARE[0], *more, *SPARE[1:])
+    return Sheet((*HEADER, *more), lines, WORDS, spare, "instance", marks=marks)
 
 
 def _notes(rows: list[JsonObject]) -> Iterator[RenderableType]:

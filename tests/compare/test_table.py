@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+import stagepack as sp
+from stagepack.compare.page import to_html
 from stagepack.compare.table import comparison_table, render
 from stagepack.report import format as as_text
 from tests.compare.sample import comparison
@@ -80,3 +82,17 @@ def test_seeds_are_named() -> None:
 
 def test_is_a_renderable() -> None:
     assert "equal-layers" in printed(comparison_table(comparison(), 80), 80)
+
+
+def test_what_decides_between_equal_objectives_has_a_column() -> None:
+    """Pairs of buffers in one bank, of layer groups; what fits no narrow terminal is given up."""
+    whole = sp.load("groups/alexnet", chip="cv184x")
+    compared = sp.compare([whole], methods=["layerwise", "seed-order"], jobs=0)
+    for row in compared.rows:
+        result = compared.results[row["instance"], row["method"], 0]
+        assert row["secondary"] == whole.secondary(result.solution)
+    assert render(compared, 120).splitlines()[0].split()[-2:] == ["ratio", "conflicts"]
+    assert "conflicts" not in render(compared, 60)
+    assert "secondary" in compared.to_csv().splitlines()[0]
+    assert '<th class="number">Conflicts</th>' in to_html(compared)
+    assert all(row["secondary"] is None for row in comparison().rows)

@@ -23,6 +23,7 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
 
     solution_type = GroupingSolution
     rules = Rules(shape, check, evaluate)
+    secondary_name = "conflicts"
 
     @classmethod
     def from_arrays(
@@ -92,5 +93,8 @@ class LayerGrouping(GroupingData, Answered[GroupingSolution, int]):
         return instance
 
     def secondary(self, solution: GroupingSolution) -> int:
-        """Return what decides between plans of equal cycles: pairs of buffers that share a bank."""
+        """Return what decides between plans of equal cycles: pairs of buffers that share a bank.
+
+        Tables call it `secondary_name`.
+        """
         return bank_conflicts(self, solution)
