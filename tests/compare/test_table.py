@@ -90,6 +90,7 @@ def test_what_decides_between_equal_objectives_has_a_column() -> None:
     compared = sp.compare([whole], methods=["layerwise", "seed-order"], jobs=0)
     for row in compared.rows:
         result = compared.results[row["instance"], row["method"], 0]
+        assert isinstance(result.solution, sp.GroupingSolution)
         assert row["secondary"] == whole.secondary(result.solution)
     assert render(compared, 120).splitlines()[0].split()[-2:] == ["ratio", "conflicts"]
     assert "conflicts" not in render(compared, 60)
