@@ -13,8 +13,11 @@ from stagepack.instances.formats import (
     onnx_model,
     pipedream,
     tflite_model,
+    torch_memory,
     torch_schedule,
     tpu_mlir,
+    vela_allocation,
+    xla_buffers,
 )
 from stagepack.instances.formats.registry import Format
 
@@ -28,6 +31,9 @@ FORMATS = (
     torch_schedule.FORMAT,
     onnx_model.FORMAT,
     tflite_model.FORMAT,
+    vela_allocation.FORMAT,
+    xla_buffers.FORMAT,
+    torch_memory.FORMAT,
     dnn_partitioning.FORMAT,
 )
 

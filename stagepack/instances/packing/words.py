@@ -29,6 +29,7 @@ WORDS = (
     Parameter("period", int, "lifetimes are circular modulo this", 1),
     Parameter("fixed", bool, "the offsets of the file are given"),
     Parameter("previous", bool, "the offsets of the file are the old placement"),
+    Parameter("assignment", str, "XLA's *-buffer-assignment.txt beside its live ranges"),
     # the generators
     Parameter("buffers", int, "number of buffers", 1, 2**24),
     Parameter("peak", int, "the optimum: height of the rectangle, in bytes", 1, 2**40),
