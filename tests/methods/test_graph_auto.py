@@ -77,6 +77,17 @@ def test_too_many_ideals_are_not_listed_again_in_little_more_time() -> None:
         assert not search.hopeless(0.2)
 
 
+def test_forms_count_as_work_whether_they_are_kept_from_an_earlier_run_or_not() -> None:
+    instance = sp.GraphPartition.from_edges(90, [], time=[1] * 90, accelerators=4)
+    spent = []
+    for _ in range(2):
+        progress = Progress[GraphSolution](instance.evaluate, instance.check)
+        with effort.counting(None):
+            assert Exact(instance, progress, Settings()).staging.n == 90
+            spent.append(effort.spent())
+    assert spent[0] == spent[1] > 0
+
+
 def test_small_graphs_with_too_many_ideals_are_proved_by_cp_sat() -> None:
     instance = sp.load("graph/random/layered", operators=40, devices=8)
     result = sp.solve(instance, time_limit=2, options={"deterministic": True})

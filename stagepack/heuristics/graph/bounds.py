@@ -49,7 +49,8 @@ def _anchored(staging: Staging) -> int:
     np.add.at(traffic, members, np.repeat(blocks.cost, np.diff(first)))
     most = np.minimum(work + traffic, free)
     best, left = 0, MOST_MEMBERS
-    for v in np.argsort(-most, kind="stable")[:HEAVIEST].tolist():
+    heaviest = np.argpartition(-most, min(HEAVIEST, staging.n) - 1)[:HEAVIEST]
+    for v in heaviest[np.argsort(-most[heaviest], kind="stable")].tolist():
         room: dict[int, int] = {}
         flow = 0
         for t in blocks.of[blocks.of_first[v] : blocks.of_first[v + 1]][:left].tolist():

@@ -40,8 +40,8 @@ MEMORY = 2**31
 """Bytes that labels and tables may take, those of the decisions under way together."""
 TRIED, PAIRS = 30_000, 500_000
 """Labels and pairs between two looks at the clock."""
-LABEL, PAIR = 4e-7, 1.5e-8
-"""Seconds of work for one."""
+LABEL, PAIR, CALL = 5e-7, 1.5e-8, 3e-5
+"""Seconds of work for one, and to ask kernels once more."""
 THINNED, RANKED = 5e-5, 1.5e-7
 """Seconds of work to thin labels out, and for each of them."""
 BUCKETS = 64
@@ -272,7 +272,7 @@ class Sweep:
         self._labels = _labels(plan, FIRST, FIRST if ask.beam else 1)
         self._labels.alive[0, 0] = 1
         self._labels.entry[0, 0] = -1
-        self._control = np.zeros(12, dtype=np.int64)
+        self._control = np.zeros(13, dtype=np.int64)
         self._control[state.COUNT], self._control[state.STAGE] = 1, -1
         width = len(ask.limit)
         self._most = memory // (8 * (2 * plan.words + 3 * width + 6))
@@ -297,7 +297,7 @@ class Sweep:
         control = self._control
         while True:
             tried = kernels.sweep(self._plan, self._ask, self._labels, control, TRIED)
-            effort.spend(LABEL * tried)
+            effort.spend(CALL + LABEL * tried)
             self._pause()
             status = int(control[state.STATUS])
             if status in (state.DONE, state.EMPTY):

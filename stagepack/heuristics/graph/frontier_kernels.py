@@ -37,6 +37,7 @@ from stagepack.heuristics.graph.frontier_state import (
     STEP,
     TOTAL,
     WIDE,
+    WORK,
     Labels,
     Plan,
     Question,
@@ -46,6 +47,9 @@ from stagepack.instances.profile import Array
 
 MOST_LOOKED = 200
 """Labels of equal anchors that a new one is compared with."""
+TOUCHED, COMPARED, EACH = 2, 4, 128
+"""Work, of which a live net is one: a net or block whose field may change, a label that a new one
+is compared with, and what trying a label takes beside these."""
 
 
 @step
@@ -329,6 +333,7 @@ def _absorbed(plan: Plan, ask: Question, labels: Labels, control: Array, key: in
         if labels.keys[p] != key or labels.alive[side, p] == 0:
             continue
         looked += 1
+        control[WORK] += COMPARED
         may_cover, may_beat = True, True
         for y in range(plan.rows * k):
             delta = ask.delta[y // k] << control[COARSER]
@@ -386,6 +391,9 @@ def _try(plan: Plan, ask: Question, labels: Labels, control: Array, s: int) -> N
             return
     for y in range(plan.words):
         word[y] = labels.words[side, x, y]
+    changed = plan.touch_ptr[i + 1] - plan.touch_ptr[i]
+    changed += plan.term_ptr[plan.item_ptr[i + 1]] - plan.term_ptr[plan.item_ptr[i]]
+    control[WORK] += TOUCHED * changed + plan.net_ptr[i + 1] - plan.net_ptr[i]
     _touch(plan, ask, i, s, word, load)
     for q in range(plan.clear_ptr[i], plan.clear_ptr[i + 1]):
         _set_anchor(plan, word, plan.clear[q], 0)
@@ -514,14 +522,14 @@ def _close(plan: Plan, ask: Question, labels: Labels, control: Array) -> None:
 
 @compiled
 def sweep(plan: Plan, ask: Question, labels: Labels, control: Array, most: int) -> int:
-    """Go on with a sweep for about `most` labels tried; return how many were.
+    """Go on with a sweep for the work of about `most` labels; return of how many it was.
 
     `control[STATUS]` says why it returned.  After FULL labels need more room (more `labels` and
     `head`, lists linked anew), after OVERFLOW the log; after WIDE some must die.
     """
-    tried = 0
+    tried, control[WORK] = 0, 0
     control[STATUS] = RUNNING
-    while control[STATUS] == RUNNING and tried < most:
+    while control[STATUS] == RUNNING and tried + control[WORK] // EACH < most:
         side = control[SIDE]
         if control[LABEL] == control[COUNT]:
             tried += control[NEW] // 4 + 1
@@ -546,7 +554,7 @@ def sweep(plan: Plan, ask: Question, labels: Labels, control: Array, most: int) 
         if control[STATUS] == RUNNING:
             control[LABEL] += 1
             control[STAGE] = -1
-    return tried
+    return int(tried + control[WORK] // EACH)
 
 
 @compiled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import chain
 
 import numpy as np
 
@@ -32,12 +33,8 @@ def narrow_order(network: Network, seed: int, pause: Callable[[], object]) -> Ar
     pause : callable
         Called several times a second; what it raises ends the search.
     """
-    n = len(network.before)
-    of: Rows = [[] for _ in range(n)]
-    for t, members in enumerate(network.members):
-        for x in members:
-            of[x].append(t)
-    ties = Ties(*_csr(network.before), *_csr(network.after), *_csr(network.members), *_csr(of))
+    n, members = len(network.before), _csr(network.members)
+    ties = Ties(*_csr(network.before), *_csr(network.after), *members, *_turned(n, *members))
     random = np.array([2 * seed + 1], dtype=np.uint64)
     first = np.flatnonzero(np.diff(ties.before_ptr) == 0)
     order, best, least = np.empty(n, dtype=np.int64), np.arange(n), math.inf
@@ -59,6 +56,15 @@ def narrow_order(network: Network, seed: int, pause: Callable[[], object]) -> Ar
 
 
 def _csr(lists: Rows) -> tuple[Array, Array]:
+    """Return rows as pointers and entries."""
     ptr = np.zeros(len(lists) + 1, dtype=np.int32)
     np.cumsum([len(row) for row in lists], out=ptr[1:])
-    return ptr, np.array([x for row in lists for x in row], dtype=np.int32)
+    return ptr, np.fromiter(chain.from_iterable(lists), dtype=np.int32, count=ptr[-1])
+
+
+def _turned(n: int, ptr: Array, entries: Array) -> tuple[Array, Array]:
+    """Return the rows that each of n entries is in, rising, as pointers and rows."""
+    of_ptr = np.zeros(n + 1, dtype=np.int32)
+    np.cumsum(np.bincount(entries, minlength=n), out=of_ptr[1:])
+    row = np.repeat(np.arange(len(ptr) - 1, dtype=np.int32), np.diff(ptr))
+    return of_ptr, row[np.argsort(entries, kind="stable")]

@@ -10,10 +10,13 @@ RUNNING, DONE, EMPTY, FULL, OVERFLOW, WIDE, PAUSED = range(7)
 """Why :func:`sweep` returned: work done, all blocks swept, no label left, labels or log full, more
 labels than the beam is wide, the end of a step that `pause` marks."""
 
-STATUS, STEP, LABEL, STAGE, SIDE, NEW, COUNT, TOTAL, COARSER, LOGGED, RESUMED, MASK = range(12)
+STATUS, STEP, LABEL, STAGE, SIDE, NEW, COUNT, TOTAL, COARSER, LOGGED, RESUMED, MASK, WORK = range(
+    13
+)
 """Entries of `control`: why it returned; the step, label and stage at work; the side that is read,
 labels made on the other, labels read, all labels so far; how often `delta` was doubled in this
-step; rows of the log; whether a pause is over; stages that the new label stands for."""
+step; rows of the log; whether a pause is over; stages that the new label stands for; what labels
+took beyond being tried."""
 
 FIRST, LAST, PRODUCER, KNOWN = 1, 2, 4, 8
 """Flags of a net at a step: the block is its first, its last to be swept, its producer; the

@@ -325,18 +325,21 @@ class Lattice:
         if not len(last) or last.min() >= FAR:
             return None
         cell = int(first[i] + last.argmin())
-        value, placed = int(cells.value[cell]), []
+        value, placed, members = int(cells.value[cell]), [], self._members(i)
         while i:
             way, origin = int(cells.way[cell]), int(cells.origin[cell])
-            placed.append((np.array(sorted(self._members(i) - self._members(origin))), way))
+            within = self._members(origin)
+            placed.append((np.array(sorted(members - within)), way))
+            members = within
             i, states = origin, cells.state[first[origin] : first[origin + 1]]
             cell = int(first[i] + np.flatnonzero(states == source[way])[0])
         return self.staging.found(value, placed)
 
     def _members(self, i: int) -> set[int]:
         """Return the blocks of an ideal."""
+        last, parent = memoryview(self._ideals.last), memoryview(self._ideals.parent)
         found = set()
         while i:
-            found.add(int(self._ideals.last[i]))
-            i = int(self._ideals.parent[i])
+            found.add(last[i])
+            i = parent[i]
         return found

@@ -30,6 +30,8 @@ CHUNK = 4_000_000
 """Elementary steps between two looks at the clock: less than 0.1 s."""
 STEP = 1.2e-8
 """Seconds of one, in runs that are limited by work."""
+ROWS = 100_000
+"""Of a table that is begun, between two looks."""
 
 
 class Line:
@@ -59,9 +61,8 @@ class Line:
         self._crossing = np.zeros((2, n + 1), dtype=np.int64)
         self._limits, self._live = np.zeros(3, np.int64), np.zeros(states, np.int64)
         self._least_work = np.zeros(staging.columns - kernels.WORK, np.int64)
-        self._value = np.empty((n + 1, states), dtype=np.int64)
-        self._origin = np.empty((n + 1, states), dtype=np.int32)
-        self._way = np.empty((n + 1, states), dtype=np.int32)
+        self._value = np.empty((0, states), dtype=np.int64)
+        self._origin, self._way = np.empty((2, 0, states), dtype=np.int32)
 
     def cut(self, order: Array, limit: int, first_limit: int = FAR, grain: int = 1) -> Found | None:
         """Return the best stages along an order if they are worth less than `limit`.
@@ -78,8 +79,7 @@ class Line:
         """
         staging, kernels_ = self.staging, self._kernels
         state = np.array([0, limit, first_limit, staging.most_devices, 0, grain], dtype=np.int64)
-        self._value[:] = FAR
-        self._value[0, 0] = 0
+        self._clear(1 - (-len(order) // grain))
         for array in self._cut:
             array[:] = 0
         self._pause()
@@ -107,17 +107,28 @@ class Line:
                 break
             self._pause()
         q = int(self._value[-1].argmin())
-        return self._found(order, q) if self._value[-1, q] < FAR else None
+        return self._found(order, q, grain) if self._value[-1, q] < FAR else None
 
-    def _found(self, order: Array, q: int) -> Found:
+    def _clear(self, rows: int) -> None:
+        """Begin the tables anew, with so many rows."""
+        if len(self._value) != rows:
+            shape = rows, self._value.shape[1]
+            self._value = np.empty(shape, dtype=np.int64)
+            self._origin, self._way = np.empty((2, *shape), dtype=np.int32)
+        for at in range(0, rows, ROWS):
+            self._value[at : at + ROWS] = FAR
+            self._pause()
+        self._value[0, 0] = 0
+
+    def _found(self, order: Array, q: int, grain: int) -> Found:
         """Return the stages that led to state q."""
-        b, placed = len(order), []
+        end, placed = len(self._value) - 1, []
         source = self.staging.automaton.source
-        value = int(self._value[b, q])
-        while b:
-            a, t = int(self._origin[b, q]), int(self._way[b, q])
-            placed.append((order[a:b], t))
-            b, q = a, int(source[t])
+        value = int(self._value[end, q])
+        while end:
+            begin, t = int(self._origin[end, q]), int(self._way[end, q])
+            placed.append((order[begin * grain : end * grain], t))
+            end, q = begin, int(source[t])
         return self.staging.found(value, placed)
 
 
@@ -144,10 +155,8 @@ FEW_PROBES = 6
 """Of the limits of one order, where forward and backward loads count apart."""
 FINE = 2_000
 """Blocks up to which an order is cut anywhere from the first."""
-PLACES = 50_000
-"""Blocks that are put in order between two looks at the clock;"""
-ARRANGED = 2e-7
-"""seconds of work for each of them."""
+ARRANGED = 4e-9
+"""Seconds of an elementary step in which blocks are put in order."""
 
 
 class Hunt:
@@ -226,11 +235,12 @@ class Hunt:
         missing, placed = staging.missing.copy(), np.zeros(nets, dtype=np.int32)
         noise, end = self._random.random(n), lower.copy()
         weights = np.array([taste[0], taste[1], taste[2] / self._unit])
-        for at in range(0, n, PLACES):
-            to = min(n, at + PLACES)
-            self._line.arrange(
-                at,
-                to,
+        self._pause()
+        state, done = np.zeros(2, dtype=np.int64), False
+        while not done:
+            done = self._line.arrange(
+                state,
+                CHUNK,
                 order,
                 missing,
                 *staging.after,
@@ -243,7 +253,7 @@ class Hunt:
                 noise,
                 weights,
             )
-            effort.spend(ARRANGED * (to - at))
+            effort.spend(ARRANGED * state[1])
             self._pause()
         return order
 

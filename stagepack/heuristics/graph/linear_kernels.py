@@ -1,10 +1,11 @@
 """Compiled kernels of the linear order: topological orders, and the best cuts of one.
 
-`value[a, q]` is the least bottleneck of stages that hold the first `a` blocks of an order and lead
-to state q of the automaton.  Segments [a, b) grow block by block, as long as what they cost for
-sure is under the limit, which falls with every better partition met.
+`value[row, q]` is the least bottleneck of stages that hold the first blocks of an order and lead to
+state q of the automaton; there is a row for every place where segments may begin or end.  Segments
+[a, b) grow block by block, as long as what they cost for sure is under the limit, which falls with
+every better partition met.
 
-Cost: O(n * longest segment * (nets of a block + transitions)) steps and O(n * states) bytes.
+Cost: O(n * longest segment * (nets of a block + transitions)) steps, O(n / grain * states) bytes.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from stagepack.instances.profile import Array
     STEPS,  # elementary ones since the last call
     GRAIN,  # segments begin and end at multiples of this
 ) = range(6)
+JOINED = 8
+"""Elementary steps of a block that joins a stage and leaves it, beside those of its nets."""
 
 
 @step
@@ -94,20 +97,22 @@ def cut_order(
     crossing : ndarray of int64, shape (2, n + 1)
     cut, rows, limits, live, least_work
         Where the kernel writes.
-    value, origin, way : ndarray of int64, int32, int32, shape (n + 1, states)
-        The least bottleneck, where the last segment begins, and its transition.
+    value, origin, way : ndarray of int64, int32, int32, shape (ceil(n / grain) + 1, states)
+        The least bottleneck, the row at which the last segment begins, and its transition.
     """
     n, states, a, whole = len(order), value.shape[1], state[AT], budget
+    grain = state[GRAIN]
     if a == 0:
         _sum_up(order, blocks, rooms, sums, crossing, cut, rows)
-        budget -= 2 * (4 * n + len(blocks.of))
+        budget -= JOINED * n + len(blocks.of)
     while a < n and budget > 0:
         _limits(state, limits)
         count = 0
+        begin = a // grain
         for q in range(states):
-            if a % state[GRAIN] > 0:
+            if a % grain > 0:
                 break
-            if value[a, q] < state[LIMIT] and possible(rooms, sums, crossing, a, n, q, limits):
+            if value[begin, q] < state[LIMIT] and possible(rooms, sums, crossing, a, n, q, limits):
                 live[count] = q
                 count += 1
         b = a
@@ -118,21 +123,22 @@ def cut_order(
             while b < n:
                 join(blocks, cut, rows, 0, order[b])
                 b += 1
-                budget -= 4 + blocks.of_first[order[b - 1] + 1] - blocks.of_first[order[b - 1]]
+                budget -= JOINED + blocks.of_first[order[b - 1] + 1] - blocks.of_first[order[b - 1]]
                 least = least_price(
                     blocks, rows, 0, least_work, state[MOST_DEVICES], state[FIRST_LIMIT]
                 )
                 if least >= state[LIMIT]:
                     break
-                if b % state[GRAIN] > 0 and b < n:
+                if b % grain > 0 and b < n:
                     continue
+                end = (b + grain - 1) // grain
                 for index in range(count):
                     q = live[index]
                     for t in range(ways.first[q], ways.first[q + 1]):
                         reached = ways.target[t]
-                        if value[a, q] >= min(state[LIMIT], value[b, reached]):
+                        if value[begin, q] >= min(state[LIMIT], value[end, reached]):
                             continue
-                        budget -= 4
+                        budget -= 1
                         if b == n and not ways.accepting[reached]:
                             continue
                         cost = price(
@@ -144,11 +150,12 @@ def cut_order(
                             ways.stashes[t],
                             state[FIRST_LIMIT],
                         )
-                        cost = max(cost, value[a, q])
-                        if cost < min(state[LIMIT], value[b, reached]) and possible(
+                        cost = max(cost, value[begin, q])
+                        if cost < min(state[LIMIT], value[end, reached]) and possible(
                             rooms, sums, crossing, b, n, reached, limits
                         ):
-                            value[b, reached], origin[b, reached], way[b, reached] = cost, a, t
+                            value[end, reached], way[end, reached] = cost, t
+                            origin[end, reached] = begin
                             if b == n:
                                 state[LIMIT] = cost
                                 _limits(state, limits)
@@ -185,12 +192,14 @@ def _opened(nets: Nets, placed: Array, v: int) -> int:
 
 MOST_SCORED = 64
 """Blocks of which the best is taken next."""
+PLACED, SCORED = 6, 3
+"""Elementary steps of a block that is put in order, and of one that might be, beside its nets."""
 
 
 @compiled
 def arrange(
-    at: int,
-    to: int,
+    state: Array,
+    budget: int,
     order: Array,
     missing: Array,
     after_first: Array,
@@ -203,15 +212,17 @@ def arrange(
     rank: Array,
     noise: Array,
     taste: Array,
-) -> None:
+) -> bool:
     """Go on writing a topological order: of the ready blocks of least rank the one to one's taste.
 
-    O((to - at) * `MOST_SCORED` * nets of a block) steps.
+    Return whether it is written, else call again.  O(n * `MOST_SCORED` * nets of a block) steps.
 
     Parameters
     ----------
-    at, to : int
-        Which places of the order to fill; those before are filled.
+    state : ndarray of int64, shape (2,)
+        How many places are filled, and the elementary steps since the call began.
+    budget : int
+        Elementary steps after which to return.
     order : ndarray of int32, shape (n,)
     missing : ndarray of int32, shape (n,)
         How many blocks come directly before each; it is used up.
@@ -230,13 +241,14 @@ def arrange(
     taste : ndarray of float64, shape (3,)
         How much noise, depth first, and little traffic across the cut count.
     """
-    if at == 0:
+    filled, steps, least = state[0], 0, 0
+    if filled == 0:
         for v in range(len(order)):
             if missing[v] == 0:
                 ready[end[rank[v]]] = v
                 end[rank[v]] += 1
-    least = 0
-    for filled in range(at, to):
+        steps = len(order)
+    while filled < len(order) and steps < budget:
         while end[least] == begin[least]:
             least += 1
         best, chosen = 0.0, -1
@@ -244,12 +256,16 @@ def arrange(
         for place in range(end[least] - 1, stop, -1):  # the latest first
             v = ready[place]
             score = taste[0] * noise[v] - taste[1] * place
+            steps += SCORED
             if taste[2] > 0:
                 score += taste[2] * _opened(nets, placed, v)
+                steps += nets.of_first[v + 1] - nets.of_first[v]
             if chosen < 0 or score < best:
                 best, chosen = score, place
         v = ready[chosen]
         order[filled] = v
+        filled += 1
+        steps += PLACED + nets.of_first[v + 1] - nets.of_first[v]
         end[least] -= 1
         for place in range(chosen, end[least]):
             ready[place] = ready[place + 1]
@@ -262,3 +278,5 @@ def arrange(
                 ready[end[rank[w]]] = w
                 end[rank[w]] += 1
                 least = min(least, rank[w])
+    state[0], state[1] = filled, steps
+    return bool(filled == len(order))

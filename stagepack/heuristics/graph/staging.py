@@ -132,15 +132,20 @@ class Staging:
         return np.bincount(self.after[1], minlength=self.n).astype(np.int32)
 
     @cached_property
-    def _joining(self) -> tuple[Array, Array, Array]:
-        """Nets that join several blocks, and their members as CSR, the producer first."""
+    def _members(self) -> tuple[Array, Array]:
+        """Nets and blocks that are a member: the producer first, the others rising, each once."""
         compact = self.compact
         sizes = np.diff(compact.net_ptr)
         net = np.repeat(np.arange(compact.nets), sizes)
         member = self.number[compact.net]
         producer = np.repeat(member[compact.net_ptr[:-1]], sizes)
         key = distinct((net * 2 + (member != producer)) * self.n + member)
-        net, member = key // self.n // 2, key % self.n
+        return key // (2 * self.n), key % self.n
+
+    @cached_property
+    def _joining(self) -> tuple[Array, Array, Array]:
+        """Nets that join several blocks, and their members as CSR, the producer first."""
+        compact, (net, member) = self.compact, self._members
         joins = np.bincount(net, minlength=compact.nets) > 1
         net, member = net[joins[net]], member[joins[net]]
         chosen = np.flatnonzero(joins)
@@ -205,8 +210,8 @@ class Staging:
 
     def prepare(self, pause: Callable[[], object]) -> None:
         """Make what all searches need, and call `pause` between its parts."""
-        parts = ("number", "after", "missing", "_joining", "_of", "blocks", "automaton", "rooms")
-        for part in parts:
+        lists = ("number", "after", "missing", "_members", "_joining", "_of")
+        for part in (*lists, "blocks", "automaton", "rooms"):
             getattr(self, part)
             pause()
 
@@ -276,8 +281,11 @@ class Staging:
 def _lists(owner: Array, entry: Array, n: int) -> tuple[Array, Array]:
     """Return the entries of each of n owners, rising and each once, as CSR."""
     width = int(entry.max(initial=0)) + 1
-    keys = distinct(owner.astype(np.int64) * width + entry)
-    owner, entry = keys // width, keys % width
+    keys = owner.astype(np.int64)
+    keys *= width
+    keys += entry
+    keys = distinct(keys)
     first = np.zeros(n + 1, dtype=np.int32)
-    np.cumsum(np.bincount(owner, minlength=n), out=first[1:])
-    return first, entry.astype(np.int32)
+    np.cumsum(np.bincount(keys // width, minlength=n), out=first[1:])
+    keys %= width
+    return first, keys.astype(np.int32)

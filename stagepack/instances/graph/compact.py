@@ -160,6 +160,7 @@ class Compact:
         """Make the compact form of an instance."""
         memory = instance.objective == Objective.MEMORY
         block_of = _blocks(instance)
+        pause()
         count = int(block_of.max()) + 1
         device_class, first = _classes(instance)
         grid = Ticking(Fraction(1), exact=True) if memory else ticking(instance)
@@ -334,7 +335,9 @@ def _blocks(instance: GraphData) -> Array:
     coloured = np.flatnonzero(instance.colour >= 0)
     _, first, colour = np.unique(instance.colour[coloured], return_index=True, return_inverse=True)
     first_of[coloured] = coloured[first][colour]
-    firsts, block = np.unique(first_of, return_inverse=True)
+    leads = first_of == np.arange(instance.n)
+    firsts = np.flatnonzero(leads)
+    block: Array = (np.cumsum(leads) - 1)[first_of]
     if not instance.contiguous:
         return block
     pairs = block[instance.precedence]

@@ -42,9 +42,7 @@ def rows(n: int, row: Array, value: Array) -> tuple[Array, Array]:
         Both from 0, below 2**31.
     """
     width = int(value.max(initial=0)) + 1
-    keys = row * width + value
-    if (keys[1:] <= keys[:-1]).any():
-        keys = distinct(keys)
+    keys = distinct(row * width + value)
     ptr = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(np.bincount(keys // width, minlength=n), out=ptr[1:])
     return ptr, keys % width

@@ -101,16 +101,21 @@ def _alike(
     """Return the group of each net, and the first net of each: equal blocks, pass and producer.
 
     Equal sums of random numbers of their blocks point to who may be alike; then they are compared.
+    Every net has a block beside its producer.
     """
     count, size = len(producer), np.diff(ptr)
     heads = which if moot else which * (int(producer.max(initial=0)) + 1) + producer
     random = np.random.default_rng(HASH_SEED)
     most = max(int(producer.max(initial=0)), int(others.max(initial=0)))
     table = random.integers(0, 2**64, most + 1, dtype=np.uint64)
-    marks = table[producer]
-    np.add.at(marks, np.repeat(np.arange(count), size), table[others])
+    marks = table[producer] + np.add.reduceat(table[others], ptr[:-1])
     pause()
-    order = np.argsort(marks + heads.astype(np.uint64) * HASH_FACTOR, kind="stable")
+    keys = marks + heads.astype(np.uint64) * HASH_FACTOR
+    ordered = np.sort(keys)  # far sooner done than to sort their places
+    pause()
+    if (ordered[1:] != ordered[:-1]).all():
+        return np.arange(count), np.arange(count)
+    order = np.argsort(keys, kind="stable")
     pause()
     new = np.zeros(count, dtype=bool)
     new[:1] = True

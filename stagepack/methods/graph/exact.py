@@ -44,6 +44,9 @@ AGAIN = 3.0
 """Times as much work as was too little to list all ideals, for which it is worth a second try."""
 SWEPT = 1.5e-9
 """Seconds of work about, for each pair of ideals, where stages are added."""
+PREPARED, CHECKED = 2e-7, 1e-7
+"""Seconds of work, for each node and reader of a tensor, of either form that searches work on and
+of a check."""
 
 
 class CompactSearch:
@@ -68,6 +71,8 @@ class CompactSearch:
     ) -> None:
         self.instance, self.progress, self.settings = instance, progress, settings
         self.compact, self.known = Compact.of(instance, progress.require_time), FAR
+        self._size = instance.n + len(instance.consumers)
+        effort.spend(PREPARED * self._size)
         reason = impossible(self.compact)
         self.impossible = bool(reason)
         if reason:
@@ -80,7 +85,9 @@ class CompactSearch:
         """What the linear order works on; `progress` hears of the bound that it gives."""
         staging = Staging.of(self.compact, sequence=spread(self.compact))
         staging.prepare(self.progress.require_time)
+        effort.spend(PREPARED * self._size)
         self.raise_bound(objective_bound(staging), "work bound")
+        self.progress.require_time()
         return staging
 
     def start(self) -> None:
@@ -103,6 +110,7 @@ class CompactSearch:
         broken: tuple[object, ...] = ()
         for solution in equal_work(self.compact):
             broken = self.progress.offer_if_valid(solution, "equal-work") or broken
+            effort.spend(CHECKED * self._size)
             self.progress.require_time()
         return broken
 
@@ -150,6 +158,8 @@ class CompactSearch:
         try:
             look(hunt)
         finally:
+            if hunt.best is not None:  # how often one was offered before, the wall clock decides
+                effort.spend(CHECKED * self._size)
             offer()
 
     def hopeless(self, seconds: float) -> bool:
@@ -241,6 +251,7 @@ class CompactSearch:
         with self.progress.setup("loading kernels"):
             warm_up()
         models = Model.all_of(self.compact)
+        self.progress.require_time()
         return Sweeps(models, self.progress.require_time, self.settings.seed)
 
     def _take(self, stages: Array, model: Model, source: str = "frontier") -> int | None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagepack.heuristics.graph import bounds, dp
+from stagepack.heuristics import effort
+from stagepack.heuristics.graph import bounds, dp, linear
 from stagepack.heuristics.graph.bounds import objective_bound
 from stagepack.heuristics.graph.linear import Hunt, Line
 from stagepack.heuristics.graph.reduction import hosts
@@ -130,6 +131,55 @@ def test_long_orders_are_cut_somewhere_before_they_are_cut_anywhere() -> None:
     assert found
 
 
+def bipartite(side: int) -> GraphPartition:
+    """Nodes that all of as many others read, a tensor an edge."""
+    u, v = np.divmod(np.arange(side * side), side)
+    return GraphPartition.from_arrays(
+        np.ones(2 * side, int),
+        producer=u,
+        consumers=side + v,
+        consumer_ptr=np.arange(side * side + 1),
+        traffic=np.ones(side * side, int),
+        accelerators=2,
+    )
+
+
+def test_orders_are_counted_by_what_is_looked_at_and_ask_on_the_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every block that may be next has as many nets as there are blocks on the other side."""
+    side, orders, found = 20, list[list[int]](), list[Found]()
+    staging = Staging.of(Compact.of(bipartite(side)))
+    asked: list[None] = []
+    for chunk in (linear.CHUNK, 50):
+        monkeypatch.setattr(linear, "CHUNK", chunk)
+        hunt, before = Hunt(staging, lambda: asked.append(None), found.append, 0), len(asked)
+        with effort.counting():
+            order = hunt._order(np.zeros(staging.n, np.int32), linear.NARROW)
+            assert effort.spent() > linear.ARRANGED * side**3 / 2
+        orders.append(order.tolist())
+    assert orders[0] == orders[1]
+    assert len(asked) - before > side
+
+
+def test_coarse_cuts_take_no_room_where_stages_may_not_begin() -> None:
+    staging = Staging.of(Compact.of(chain_of(1_001)))
+    line = Line(staging, go_on)
+    for grain, rows in ((100, 12), (1, 1_002), (1_001, 2)):
+        found = line.cut(np.arange(staging.n, dtype=np.int32), FAR, grain=grain)
+        assert found is not None
+        assert len(line._value) == rows
+        assert (np.flatnonzero(np.diff(found.stage_of)) % grain == grain - 1).all()
+
+
+def chain_of(n: int) -> GraphPartition:
+    """Return nodes in a row, all alike but for their times."""
+    edges = [(v, v + 1) for v in range(n - 1)]
+    return GraphPartition.from_edges(
+        n, edges, time=[1 + v % 7 for v in range(n)], traffic=[1] * n, accelerators=4
+    )
+
+
 @given(seed=st.integers(0, 2**31), objective=st.sampled_from(list(Objective)))
 @settings(max_examples=60, deadline=None)
 def test_idle_blocks_that_follow_others_leave_the_optimum(seed: int, objective: Objective) -> None:
@@ -228,7 +278,6 @@ def test_pairs_of_ideals_and_stages_that_grow_give_the_same(seed: int, grown: in
 
 def test_pairs_of_ideals_prove_branches_whose_stages_have_many_ideals_within() -> None:
     """Growing each stage through all ideals in between takes several times the work."""
-    from stagepack.heuristics import effort
     from stagepack.heuristics.graph import ideals
 
     rng = np.random.default_rng(0)
