@@ -83,8 +83,10 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.integrations.pytorch import run_pipeline as run_pipeline
     from stagepack.planning import ModelPlan as ModelPlan
+    from stagepack.planning import Tuning as Tuning
     from stagepack.planning import plan_model as plan_model
     from stagepack.planning import read_plan as read_plan
+    from stagepack.planning import tune as tune
     from stagepack.report.plot import plot as plot
     from stagepack.result import Result as Result
     from stagepack.result import Status as Status
@@ -132,7 +134,7 @@ _NAMES = {
         "profile_model",
         "run_pipeline",
     ),
-    "stagepack.planning": ("ModelPlan", "plan_model", "read_plan"),
+    "stagepack.planning": ("ModelPlan", "Tuning", "plan_model", "read_plan", "tune"),
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),

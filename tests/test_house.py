@@ -160,6 +160,7 @@ def test_nobody_else_names_a_problem() -> None:
         "integrations/pytorch/__init__.py",  # modules are cut by plans of chains
         "planning/model_plan.py",  # what the levels of a plan are
         "planning/search.py",
+        "planning/tuning.py",
         "plots/__init__.py",  # public pictures
         "solve.py",  # `pack`, which makes an instance of arrays
         *(f"instances/formats/{path.name}" for path in (PACKAGE / "instances/formats").glob("*.py")

@@ -24,7 +24,7 @@ from stagepack.cli.examples import epilog
 from stagepack.cli.importing import import_model
 from stagepack.cli.listing import catalog, convert, methods, schema
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, Group
-from stagepack.cli.plan import plan
+from stagepack.cli.plan import plan, tune
 from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters
 from stagepack.cli.show import plot, show
 from stagepack.cli.solve import solve
@@ -83,6 +83,7 @@ def _root(
 COMMANDS: dict[str, Callable[..., None]] = {
     "solve": takes_context(solve),
     "plan": takes_context(plan),
+    "tune": takes_context(tune),
     "compare": takes_context(compare),
     "pareto": takes_context(pareto),
     "explain": takes_context(explain),

@@ -17,6 +17,10 @@ EXAMPLES = {
         "plan gpt2-xl --cluster ipu-pod16 --microbatches 32",
         "plan net.onnx --cluster ipu-pod4 --training --plot steps.html",
     ),
+    "tune": (
+        "tune bert-large --over batch=1:64 --monotone batch --over devices=4,8",
+        "tune gpt2-small --over microbatches=4,8,16 --over devices=4,8 -j 2",
+    ),
     "pareto": (
         "pareto pipeline/bert-large --plot front.png",
         "pareto schedule/zero-bubble/small -t 2 --csv front.csv",

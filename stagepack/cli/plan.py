@@ -1,9 +1,11 @@
-"""``stagepack plan``: a whole model on a cluster, and files of plans in other commands."""
+"""``stagepack plan`` and ``stagepack tune``: whole models, and plans in other commands."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -27,24 +29,29 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 
 if TYPE_CHECKING:
+    from stagepack.instances.types import PipelinePartition
     from stagepack.planning import ModelPlan
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A network of the catalog (bert-large), an ONNX model, or a file of layers.",
+        autocompletion=completion.instances,
+    ),
+]
+Split = Annotated[
+    bool, option(METHOD, "Split the backward pass into B and W (zero bubble).", "--split")
+]
+Seed = Annotated[int, option(METHOD, "Seed of the engine and of searches.", metavar="N")]
 
 
 def plan(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A network of the catalog (bert-large), an ONNX model, or a file of layers.",
-            autocompletion=completion.instances,
-        ),
-    ],
+    model: Model,
     context: JsonObject,
-    split: Annotated[
-        bool, option(METHOD, "Split the backward pass into B and W (zero bubble).", "--split")
-    ] = False,
+    split: Split = False,
     threads: Annotated[int, option(METHOD, "Threads of the engine.", metavar="N")] = 1,
-    seed: Annotated[int, option(METHOD, "Seed of the engine and of searches.", metavar="N")] = 0,
+    seed: Seed = 0,
     time_limit: Annotated[float, limit_option("Seconds of each question; 0: no limit.")] = 5.0,
     as_json: AsJson = False,
     output: Output = None,
@@ -54,16 +61,10 @@ def plan(
     ] = None,
 ) -> None:
     """Plan a whole model: stages, the schedule of its microbatches, addresses in each memory."""
-    from stagepack.instances.types import PipelinePartition
     from stagepack.planning import plan_model
-    from stagepack.planning.search import KIND
 
     require_writable(output, plot)
-    kind = context.setdefault("kind", KIND)
-    if kind != KIND:
-        raise InputError(f"plans are not made of a {kind}", field="--kind", remedy="leave it out")
-    partition = instance_of(_named(model), context)
-    assert isinstance(partition, PipelinePartition)
+    partition = _partition(model, context)
     with engines_silenced():
         found = plan_model(
             partition, split=split, threads=threads, seed=seed, time_limit=time_limit or None
@@ -82,15 +83,118 @@ def plan(
     raise typer.Exit(EXIT_INPUT if rescue else 0 if found.levels else nothing)
 
 
-def _named(model: str) -> str:
-    """Return the name of an instance: networks of the catalog may be called by themselves."""
+def tune(
+    model: Model,
+    context: JsonObject,
+    over: Annotated[
+        list[str],
+        option(
+            METHOD,
+            "Values of an option: batch=1:64 (all of them), devices=4,8,16; repeatable.",
+            metavar="NAME=VALUES",
+        ),
+    ],
+    monotone: Annotated[
+        str | None,
+        option(METHOD, "The option of which more is better, until it does not fit: batch."),
+    ] = None,
+    search: Annotated[
+        str,
+        option(METHOD, "bounds, which skips what cannot win; bisection, grid.", metavar="NAME"),
+    ] = "bounds",
+    split: Split = False,
+    seed: Seed = 0,
+    jobs: Annotated[
+        int, option(METHOD, "Plans at a time, each in a process.", "-j", "--jobs", metavar="N")
+    ] = 1,
+    time_limit: Annotated[float, limit_option("Seconds of each question; 0: no limit.")] = 5.0,
+    store: Annotated[
+        Path | None,
+        option(OUTPUT, "Keep every plan's figures here, and take those of before.", metavar="DIR"),
+    ] = None,
+    as_json: AsJson = False,
+    output: Output = None,
+    csv: Annotated[Path | None, option(OUTPUT, "Write all plans' figures.", metavar="FILE")] = None,
+    plot: Annotated[
+        Path | None, option(OUTPUT, "Draw throughput against memory.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Search for the batch, devices and microbatches with the most samples a second."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from stagepack.planning import tune as run
+    from stagepack.report.canvas import require_picture
+
+    require_writable(output, csv, plot)
+    if plot is not None:
+        require_picture(plot)
+    if jobs < 1:
+        raise InputError(f"{jobs}", field="--jobs", remedy="give at least 1")
+    options = dict(map(_values, over))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(engines_silenced())
+        pool = ProcessPoolExecutor(jobs, get_context("spawn")) if jobs > 1 else None
+        found = run(
+            lambda **chosen: _partition(model, {**context, **chosen}),
+            options,
+            monotone,
+            search=search,
+            split=split,
+            seed=seed,
+            time_limit=time_limit or None,
+            store=store,
+            executor=None if pool is None else stack.enter_context(pool),
+            width=jobs,
+        )
+    document = {**found.to_dict(), "command": command_line()}
+    rescue = Rescue()
+    rescue.attempt(lambda path: write_json(path, document), output)
+    rescue.attempt(found.to_csv, csv)
+    rescue.attempt(found.plot, plot)
+    if as_json or rescue:
+        rescue.tell("the whole tuning")
+        print_json(document)
+    else:
+        print_parts(found.contents())
+    raise typer.Exit(EXIT_INPUT if rescue else 0 if found.best is not None else EXIT_NOTHING)
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    """Return the name and the values of an option: ``batch=1:64``, ``devices=4,8``."""
+    name, equals, given = text.partition("=")
+    first, colon, last = given.partition(":")
+    if name and equals and colon and first.isdecimal() and last.isdecimal():
+        return name, list(range(int(first), int(last) + 1))
+    if not (name and equals and given):
+        raise InputError(
+            f"{text[:60]!r} is not NAME=VALUES",
+            field="--over",
+            remedy="write batch=1:64 or batch=1,2",
+        )
+    return name.replace("-", "_"), [_value(one) for one in given.split(",")]
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _partition(model: str, context: JsonObject) -> PipelinePartition:
+    """Return the model on its cluster; networks of the catalog may be called by themselves."""
     from stagepack.instances import catalog
     from stagepack.kinds import KINDS
     from stagepack.planning.search import KIND
 
+    kind = context.get("kind", KIND)
+    if kind != KIND:
+        raise InputError(f"plans are not made of a {kind}", field="--kind", remedy="leave it out")
     name = f"{KINDS[KIND].family}/{model}"
     known = not Path(model).exists() and name in {entry.name for entry in catalog.entries(KIND)}
-    return name if known else model
+    source = name if known else model
+    return cast("PipelinePartition", instance_of(source, {**context, "kind": KIND}))
 
 
 def plan_in(source: str | Path) -> ModelPlan | None:

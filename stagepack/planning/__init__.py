@@ -3,5 +3,7 @@
 from stagepack.planning.document import read_plan
 from stagepack.planning.model_plan import Level, ModelPlan
 from stagepack.planning.search import plan_model
+from stagepack.planning.tuned import Evaluation, Tuning
+from stagepack.planning.tuning import tune
 
-__all__ = ["Level", "ModelPlan", "plan_model", "read_plan"]
+__all__ = ["Evaluation", "Level", "ModelPlan", "Tuning", "plan_model", "read_plan", "tune"]

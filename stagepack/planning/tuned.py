@@ -1,0 +1,201 @@
+"""What tuning found: every plan that was made, the best one, throughput against memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stagepack import files
+from stagepack.contracts import JsonObject
+from stagepack.report import format as as_text
+from stagepack.report.canvas import axes, close, engineering, heading, quiet, save, target
+from stagepack.report.extra import Axes
+from stagepack.report.shown import contents
+from stagepack.report.style import line_colour
+from stagepack.report.table import Head, Sheet
+from stagepack.shown import Shown, dataframe
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIGURES = ("status", "cycles", "throughput", "bound", "memory", "reason", "cached")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The plan of one configuration in figures.
+
+    Attributes
+    ----------
+    options : dict
+    status : str
+    cycles : int or None
+        Of a step; None where nothing fits.
+    throughput, bound : float or None
+        Samples a second, and how many no plan of this configuration exceeds.
+    memory : int or None
+        The most bytes that a device holds.
+    reason : str
+        Why nothing fits.
+    cached : bool
+        It was kept from an earlier run.
+    """
+
+    options: JsonObject
+    status: str
+    cycles: int | None
+    throughput: float | None
+    bound: float | None
+    memory: int | None
+    reason: str
+    cached: bool
+
+    def to_row(self) -> JsonObject:
+        """Return the evaluation as one row, its options first."""
+        return {**self.options, **{name: getattr(self, name) for name in FIGURES}}
+
+
+@dataclass(frozen=True, repr=False)
+class Tuning(Shown):
+    """What tuning found.
+
+    Attributes
+    ----------
+    options : dict of str to tuple
+    monotone : str or None
+    search : str
+    evaluations : tuple of Evaluation
+        In the order in which they were made.
+    configurations : int
+        How many there are.
+    bisection : int
+        Plans that bisection within every point of the grid makes, as far as that is known: where
+        it is not, the fewest that it could.
+    """
+
+    options: dict[str, tuple[Any, ...]]
+    monotone: str | None
+    search: str
+    evaluations: tuple[Evaluation, ...]
+    configurations: int
+    bisection: int
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The configuration with the most samples a second; None where none fits."""
+        fits = [one for one in self.evaluations if one.throughput is not None]
+        return max(fits, key=lambda one: one.throughput or 0.0, default=None)
+
+    @property
+    def saved(self) -> int:
+        """Plans fewer than bisection within every point of the grid."""
+        return self.bisection - len(self.evaluations)
+
+    @property
+    def front(self) -> tuple[Evaluation, ...]:
+        """Evaluations of which none has more samples a second in less memory, by rising memory."""
+        found: list[Evaluation] = []
+        fits = [one for one in self.evaluations if one.throughput is not None]
+        for one in sorted(fits, key=lambda one: (one.memory or 0, -(one.throughput or 0.0))):
+            if not found or (one.throughput or 0.0) > (found[-1].throughput or 0.0):
+                found.append(one)
+        return tuple(found)
+
+    def to_dict(self) -> JsonObject:
+        """Return the tuning as plain JSON data."""
+        best = self.best
+        data: JsonObject = files.finite(
+            {
+                "options": {name: list(values) for name, values in self.options.items()},
+                "monotone": self.monotone,
+                "search": self.search,
+                "configurations": self.configurations,
+                "bisection": self.bisection,
+                "saved": self.saved,
+                "best": None if best is None else best.to_row(),
+                "front": [one.to_row() for one in self.front],
+                "evaluations": [one.to_row() for one in self.evaluations],
+            }
+        )
+        return data
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return one row an evaluation as CSV, and write them to `path` if given."""
+        rows = (tuple(one.to_row().values()) for one in self.evaluations)
+        text = files.csv_text((*self.options, *FIGURES), rows)
+        if path is not None:
+            files.write(path, text)
+        return text
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row an evaluation; pandas must be installed."""
+        return dataframe([one.to_row() for one in self.evaluations])
+
+    def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Axes:
+        """Draw samples a second against memory: every plan, and the front.
+
+        Parameters
+        ----------
+        path : path-like or matplotlib Axes, optional
+            The file to write: .png, .svg or .pdf.  Or where to draw.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        file, given = target(path, ax)
+        ax = axes(given, 6.4, 3.8)
+        fits = [one for one in self.evaluations if one.throughput is not None]
+        colour = line_colour(0)
+        ax.scatter([o.memory for o in fits], [o.throughput for o in fits], s=16, color="0.6")
+        ax.step(
+            [o.memory for o in self.front], [o.throughput for o in self.front], where="post",
+            color=colour, marker="o", markersize=4,
+        )  # fmt: skip
+        quiet(ax, "y")
+        engineering(ax.xaxis, ax.yaxis)
+        ax.set_xlabel("memory of the fullest device (bytes)")
+        ax.set_ylabel("samples a second")
+        heading(ax, "", "throughput against memory")
+        if file is not None:
+            save(ax.figure, file)
+            if given is None:
+                close(ax.figure)
+        return ax
+
+    def contents(self) -> list[Head | Sheet]:
+        """Return what is printed."""
+        best, made = self.best, len(self.evaluations)
+        if best is None:
+            reasons = dict.fromkeys(one.reason for one in self.evaluations if one.reason)
+            return [Head([("nothing fits", "")], reason=next(iter(reasons), ""))]
+        chosen = ", ".join(f"{name} {value}" for name, value in best.options.items())
+        figures = [
+            f"{as_text.number(best.throughput)} samples a second",
+            f"at most {as_text.number(best.bound)}",
+            f"{as_text.plural(made, 'plan')} for {self.configurations:,} configurations",
+            f"bisection in each point of the grid makes at least {self.bisection:,}",
+        ]
+        rows = [
+            [
+                *(str(value) for value in one.options.values()),
+                one.status,
+                as_text.number(one.throughput),
+                as_text.number(one.bound),
+                as_text.NOTHING if one.memory is None else as_text.quantity(one.memory),
+            ]
+            for one in sorted(self.evaluations, key=lambda one: -(one.throughput or 0.0))
+        ]
+        header = (*self.options, "status", "samples/s", "at most", "memory")
+        return [Head([("best:", chosen)], figures), Sheet(header, rows, ("status",), what="plan")]
+
+    def _line(self) -> str:
+        return f"{len(self.evaluations)} plans of {self.configurations} configurations"
+
+
+@contents.register
+def _tuning(given: Tuning, *, whole: bool = False) -> list[Head | Sheet]:
+    return given.contents()

@@ -1,0 +1,297 @@
+"""Tuning: which batch, how many devices and microbatches give the most samples a second.
+
+Options that are declared monotone (the more the better, until it does not fit) are searched by
+bisection, all others by trying each.  The better search does both at once, the most promising point
+of the grid first: a configuration whose step takes at least `step_bound` cycles can have no more
+samples a second than that allows, and where that is no more than what is in hand it is skipped.
+Bisection in a point of the grid goes between the largest value that is known to fit, or to be
+skipped, and the least one that is known not to.  The first value of a list counts as the last does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from stagepack import files
+from stagepack.contracts import JsonObject
+from stagepack.errors import InputError, suggest
+from stagepack.heuristics.pipeline.step_bound import step_bound
+from stagepack.instances.pipeline import PipelinePartition
+from stagepack.planning.search import plan_model
+from stagepack.planning.tuned import Evaluation, Tuning
+from stagepack.solve import versions
+
+SEARCHES = ("bounds", "bisection", "grid")
+Options = JsonObject
+Make = Callable[..., PipelinePartition]
+
+
+def tune(
+    make: Make,
+    options: Mapping[str, Sequence[Any]],
+    monotone: str | None = None,
+    *,
+    search: str = "bounds",
+    split: bool = False,
+    time_limit: float | None = 5,
+    seed: int = 0,
+    store: str | Path | None = None,
+    executor: Executor | None = None,
+    width: int = 1,
+) -> Tuning:
+    """Search for the options under which the plan of a model has the most samples a second.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(**options) -> PipelinePartition``: the model on a cluster, with a step's number of
+        microbatches of ``batch`` samples each (1, if that is no option).
+    options : mapping of str to sequence
+        The values of each option.
+    monotone : str, optional
+        An option of which more is better, until it does not fit; its values rise.
+    search : str
+        "bounds"; or, to compare, "bisection" within every point of the grid, or the whole "grid".
+    split, time_limit, seed
+        As for :func:`plan_model`.
+    store : path-like, optional
+        A folder in which every evaluation is kept, and found again.
+    executor : concurrent.futures.Executor, optional
+        Where plans are made; in this process by default.
+    width : int
+        Plans at a time.
+
+    Returns
+    -------
+    Tuning
+
+    Raises
+    ------
+    InputError
+        For unknown names, options without values, a store that cannot be used, and whatever `make`
+        and :func:`plan_model` refuse.
+    """
+    if search not in SEARCHES:
+        raise InputError(f"unknown {search!r}", field="search", remedy=suggest(search, SEARCHES))
+    if not isinstance(width, int) or width < 1:
+        raise InputError(f"{width!r}", field="width", remedy="give an integer of at least 1")
+    values = {name: list(some) for name, some in options.items()}
+    empty = [name for name, some in values.items() if not some]
+    if empty or not values:
+        raise InputError("has no values", field=(empty or ["options"])[0], remedy="give some")
+    if monotone is not None and monotone not in values:
+        raise InputError(
+            f"unknown {monotone!r}", field="monotone", remedy=suggest(monotone, values)
+        )
+    if store is not None:
+        files.require_directory(store)
+        Path(store).mkdir(parents=True, exist_ok=True)
+    kept = None if store is None else Path(store)
+    limits: JsonObject = {"split": split, "time_limit": time_limit, "seed": seed}
+    tuner = _Tuner(make, values, monotone, limits, kept, executor, width)
+    return tuner.run(search)
+
+
+@dataclass
+class _Line:
+    """One point of the grid: the configurations that differ in the monotone option alone.
+
+    Attributes
+    ----------
+    configurations : list of dict
+        By rising value of that option.
+    fits : int
+        The largest index known to fit; -1: none.
+    fails : int
+        The least index known not to fit.
+    """
+
+    configurations: list[Options]
+    fits: int = -1
+    fails: int = 0
+
+    def __post_init__(self) -> None:
+        self.fails = len(self.configurations)
+
+    def told(self, at: int, fits: bool) -> None:
+        """Note whether a configuration fits."""
+        if fits:
+            self.fits = max(self.fits, at)
+        else:
+            self.fails = min(self.fails, at)
+
+
+@dataclass
+class _Tuner:
+    make: Make
+    values: dict[str, list[Any]]
+    monotone: str | None
+    limits: JsonObject
+    store: Path | None
+    executor: Executor | None
+    width: int
+    done: list[Evaluation] = field(default_factory=list)
+    _bounds: dict[str, float] = field(default_factory=dict)
+
+    def run(self, search: str) -> Tuning:
+        """Search, and return what was found."""
+        names = [name for name in self.values if name != self.monotone]
+        last = [] if self.monotone is None else self.values[self.monotone]
+        lines = []
+        for point in itertools.product(*(self.values[name] for name in names)):
+            fixed = dict(zip(names, point, strict=True))
+            rising = [{**fixed, self.monotone: value} for value in last] if last else [fixed]
+            lines.append(_Line([{name: one[name] for name in self.values} for one in rising]))
+        if search == "grid":
+            self._all(lines)
+        else:
+            self._bisected(lines, bounded=search == "bounds")
+        return Tuning(
+            options={name: tuple(some) for name, some in self.values.items()},
+            monotone=self.monotone,
+            search=search,
+            evaluations=tuple(self.done),
+            configurations=sum(len(line.configurations) for line in lines),
+            bisection=sum(_bisection(line) for line in lines),
+        )
+
+    def _all(self, lines: list[_Line]) -> None:
+        every = [(line, at) for line in lines for at in range(len(line.configurations))]
+        for some in _batched(every, self.width):
+            self._evaluate(some)
+
+    def _bisected(self, lines: list[_Line], *, bounded: bool) -> None:
+        """Bisect in every line; those with the greatest promise first, and only while there is any.
+
+        Parameters
+        ----------
+        lines : list of _Line
+        bounded : bool
+            Whether bounds choose, and skip.
+        """
+        while True:
+            asked = []
+            for line in lines:
+                low = line.fits + 1
+                while bounded and low < line.fails and not self._promising(line, low):
+                    low += 1
+                if low < line.fails:
+                    left = range(low, line.fails) if bounded else ()
+                    promise = max((self._bound(line, at) for at in left), default=0.0)
+                    asked.append((-promise, (line, (low + line.fails) // 2)))
+            if not asked:
+                return
+            asked.sort(key=lambda one: one[0])
+            self._evaluate([one for _, one in asked[: self.width]])
+
+    def _promising(self, line: _Line, at: int) -> bool:
+        """Return whether a configuration may have more samples a second than the best one."""
+        best = max((one.throughput or 0.0 for one in self.done), default=0.0)
+        return self._bound(line, at) > best
+
+    def _bound(self, line: _Line, at: int) -> float:
+        """Return how many samples a second a configuration has at most."""
+        chosen = line.configurations[at]
+        key = json.dumps(chosen, sort_keys=True, default=str)
+        if key not in self._bounds:
+            instance = self.make(**chosen)
+            cycles = step_bound(instance, instance.microbatches, split=self.limits["split"])
+            pace = _samples(chosen, instance) * float(instance.cluster.clock)
+            self._bounds[key] = pace / cycles if cycles else math.inf
+        return self._bounds[key]
+
+    def _evaluate(self, asked: Sequence[tuple[_Line, int]]) -> None:
+        """Plan some configurations, and note what comes of it."""
+        given = [line.configurations[at] for line, at in asked]
+        work = [(chosen, self.make(**chosen)) for chosen in given]
+        run = partial(_evaluated, limits=self.limits, store=self.store)
+        found = list(map(run, work) if self.executor is None else self.executor.map(run, work))
+        self.done += found
+        for (line, at), evaluation in zip(asked, found, strict=True):
+            line.told(at, evaluation.throughput is not None)
+
+
+def _batched(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for low in range(0, len(items), size):
+        yield items[low : low + size]
+
+
+def _samples(chosen: Options, instance: PipelinePartition) -> float:
+    """Return the samples of a step."""
+    return float(chosen.get("batch", 1) * instance.microbatches)
+
+
+def _bisection(line: _Line) -> int:
+    """Return how many plans bisection makes on a line, the fewest possible where that is open."""
+    low, high, count = -1, len(line.configurations), 0
+    while high - low > 1:
+        middle = (low + high + 1) // 2
+        if middle <= line.fits:
+            low = middle
+        elif middle >= line.fails:
+            high = middle
+        else:
+            return count + int(math.log2(high - low))
+        count += 1
+    return count
+
+
+def _evaluated(
+    work: tuple[Options, PipelinePartition], limits: JsonObject, store: Path | None
+) -> Evaluation:
+    """Plan one configuration, or find what was kept of it."""
+    chosen, instance = work
+    question = {
+        "digest": instance.digest,
+        "microbatches": instance.microbatches,
+        "limits": limits,
+        "versions": versions(),
+    }
+    key = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:24]
+    kept = None if store is None else store / f"{key}.json"
+    figures = None if kept is None else _kept(kept, question)
+    cached = figures is not None
+    if figures is None:
+        plan = plan_model(instance, **limits)
+        figures = {
+            "status": str(plan.status),
+            "cycles": plan.objective,
+            "bound": plan.bound,
+            "memory": plan.memory,
+            "reason": plan.reason,
+        }
+        if kept is not None:
+            document = {"question": question, "figures": figures}
+            files.write(kept, files.json_text(files.finite(document)) + "\n")
+    pace = _samples(chosen, instance) * float(instance.cluster.clock)
+    cycles, bound = figures["cycles"], figures["bound"]
+    return Evaluation(
+        options=dict(chosen),
+        status=figures["status"],
+        cycles=cycles,
+        throughput=pace / cycles if cycles else None,
+        bound=pace / bound if bound else None,
+        memory=figures["memory"],
+        reason=figures["reason"],
+        cached=cached,
+    )
+
+
+def _kept(path: Path, question: JsonObject) -> JsonObject | None:
+    """Return the figures in a file of a store; None for no file, a torn one or another question."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        figures: JsonObject = document["figures"]
+        whole = document["question"] == question and {"status", "cycles", "bound"} <= set(figures)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return figures if whole else None

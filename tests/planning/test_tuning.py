@@ -1,0 +1,114 @@
+"""Tuning: the better search finds what the whole grid has, in fewer plans than bisection."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from tests.cli.shell import run
+
+CYCLES = [5, 9, 4, 7, 6, 8]
+
+
+def model(batch: int = 1, devices: int = 2, microbatches: int = 4) -> sp.PipelinePartition:
+    """Return a chain that takes 10 cycles a launch besides, and some bytes for each sample."""
+    return sp.PipelinePartition.from_arrays(
+        [10 + batch * cycles for cycles in CYCLES], devices=devices, microbatches=microbatches,
+        exclusive=[4] * 6, temporary=[3 * batch] * 6, capacity=60,
+    )  # fmt: skip
+
+
+OPTIONS: dict[str, Any] = {"batch": range(1, 26), "devices": [1, 2, 3], "microbatches": [2, 8]}
+
+
+def test_bounds_and_bisection_find_the_best_of_the_grid() -> None:
+    whole = sp.tune(model, OPTIONS, "batch", search="grid")
+    assert len(whole.evaluations) == whole.configurations == 25 * 3 * 2
+    bisected = sp.tune(model, OPTIONS, "batch", search="bisection")
+    bounded = sp.tune(model, OPTIONS, "batch")
+    assert whole.best is not None
+    assert bisected.best is not None
+    assert bounded.best is not None
+    assert bisected.best.options == bounded.best.options == whole.best.options
+    assert len(bounded.evaluations) < len(bisected.evaluations) == bisected.bisection
+    assert bounded.saved <= len(bisected.evaluations) - len(bounded.evaluations)
+    assert bounded.saved > 0
+    for one in whole.evaluations:
+        fits = 4 * 6 / one.options["devices"] + 3 * one.options["batch"] <= 60
+        assert (one.throughput is not None) is fits
+        if one.throughput is not None and one.bound is not None:
+            assert one.throughput <= one.bound * (1 + 1e-12)
+    assert whole.front[-1].options == whole.best.options
+
+
+@pytest.mark.parametrize("fits", [0, 1, 2, 5])
+@pytest.mark.parametrize("search", ["bounds", "bisection"])
+def test_the_first_and_the_last_value_are_tried(fits: int, search: str) -> None:
+    def make(batch: int) -> sp.PipelinePartition:
+        return model(batch).replace(exclusive={"all": [1 if batch <= fits else 100] * 6})
+
+    found = sp.tune(make, {"batch": range(1, 6)}, "batch", search=search)
+    assert (found.best.options["batch"] if found.best else 0) == fits
+    if not fits:
+        assert "largest device has 60" in found.evaluations[0].reason
+        assert "nothing fits" in str(found)
+
+
+def test_plans_are_kept_and_found_again(tmp_path: Path) -> None:
+    store = tmp_path / "new"
+    first = sp.tune(model, OPTIONS, "batch", store=store)
+    again = sp.tune(model, OPTIONS, "batch", store=store)
+    assert all(one.cached for one in again.evaluations)
+    assert again.best is not None
+    assert first.best is not None
+    assert again.best.cycles == first.best.cycles
+    torn = sorted(store.iterdir())[0]
+    torn.write_text(torn.read_text()[:40])
+    mended = sp.tune(model, OPTIONS, "batch", store=store)
+    assert sum(not one.cached for one in mended.evaluations) == 1
+    assert json.loads(torn.read_text())["figures"]
+
+
+def test_several_plans_at_a_time_find_the_same() -> None:
+    alone = sp.tune(model, OPTIONS, "batch")
+    with ThreadPoolExecutor(2) as pool:
+        together = sp.tune(model, OPTIONS, "batch", executor=pool, width=2)
+    assert alone.best is not None
+    assert together.best is not None
+    assert together.best.options == alone.best.options
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        (({"batch": []},), "batch"),
+        (({},), "options"),
+        ((OPTIONS, "size"), "monotone"),
+        ((OPTIONS, "batch", "luck"), "search"),
+    ],
+)
+def test_bad_questions_are_named(given: tuple[Any, ...], field: str) -> None:
+    names = ("options", "monotone", "search")
+    with pytest.raises(sp.InputError) as caught:
+        sp.tune(model, **dict(zip(names, given, strict=False)))
+    assert caught.value.field == field
+
+
+def test_the_command_searches_options_of_a_network(tmp_path: Path) -> None:
+    csv = tmp_path / "plans.csv"
+    done = run(
+        "tune", "bert-base", "--over", "batch=1:3", "--monotone", "batch",
+        "--over", "microbatches=2,8", "--cluster", "ipu-pod4", "--json", "--csv", csv,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["best"]["microbatches"] == 8
+    assert csv.read_text().startswith("batch,microbatches,status")
+    wrong = run("tune", "bert-base", "--over", "batch")
+    assert wrong.returncode == 2
+    assert "NAME=VALUES" in wrong.stderr
