@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +42,7 @@ from stagepack.kinds import kind_called
 if TYPE_CHECKING:
     from stagepack.compare import Comparison
 
+LOG = logging.getLogger("stagepack")
 REPORT, REPORT_PAGE = Path("stagepack-report"), "index.html"
 
 
@@ -50,7 +52,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="INSTANCE",
-            help=INSTANCE_HELP + " Also a kind, for its suite. Default: the suite.",
+            help=INSTANCE_HELP + " Also a kind, for its suite. Default: a tour of half a minute.",
             autocompletion=completion.instances,
         ),
     ] = None,
@@ -69,6 +71,9 @@ def compare(
         ),
     ] = None,
     time_limit: Annotated[float, limit_option("Of each cell; 0: no limit.")] = 3.0,
+    whole: Annotated[
+        bool, option(METHOD, "The built-in suite in place of the tour: minutes.", "--all")
+    ] = False,
     html: Annotated[
         Path | None,
         option(OUTPUT, "Where to write the HTML report.", metavar="DIR", show_default=str(REPORT)),
@@ -78,20 +83,19 @@ def compare(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run methods side by side: on the built-in suite (of a --kind), or on the instances given."""
+    """Run methods side by side: on one instance a problem, a suite, or the instances given."""
+    problems, methods = chosen(instances or (), method or None, context, whole=whole)
+    _announce(problems, methods, time_limit)
     from stagepack.compare import compare as run
-    from stagepack.compare import labels
     from stagepack.compare.table import comparison_table
 
     require_writable(csv, output)
     page = None if no_html else _page(html)
-    given = [found for source in instances or () for found in _named(source, context)]
-    problems = labels(given if instances else _suite(context))
     options: JsonObject = {} if engine is None else {"engine": engine}
     with engines_silenced(), Cells(problems) as cells:
         comparison = run(
             problems,
-            method or None,
+            methods,
             time_limit=time_limit or None,
             seeds=tuple(seeds or (0,)),
             jobs=jobs,
@@ -114,6 +118,58 @@ def compare(
         if page is not None:
             typer.echo(f"report: {shown(page)}")
     raise typer.Exit(_exit_code(comparison, rescue))
+
+
+def chosen(
+    sources: list[str] | tuple[()],
+    methods: list[str] | None,
+    context: JsonObject,
+    *,
+    whole: bool,
+) -> tuple[dict[str, Instance], list[str] | dict[str, tuple[str, ...]] | None]:
+    """Return the instances by label, and the methods: those of the tour where nothing is asked.
+
+    Parameters
+    ----------
+    sources : sequence of str
+        Files, names of the catalog, kinds.
+    methods : list of str or None
+        Those that were named.
+    context : dict
+        What was said besides.
+    whole : bool
+        Whether the whole suite was asked for.
+    """
+    from stagepack.compare.run import labels
+    from stagepack.instances.catalog import tour
+
+    if sources and whole:
+        raise InputError("is the whole suite", field="--all", remedy="name no instances beside it")
+    if sources:
+        return labels([found for source in sources for found in _named(source, context)]), methods
+    if whole or context:
+        return labels(_suite(context)), methods
+    stops = tour()
+    found = labels([instance for instance, _ in stops])
+    return found, methods or dict(zip(found, (own for _, own in stops), strict=True))
+
+
+def _announce(
+    problems: dict[str, Instance],
+    methods: list[str] | dict[str, tuple[str, ...]] | None,
+    limit: float,
+) -> None:
+    """Say at once what will run: all else takes a second to load."""
+    what = f"{len(problems):,} instance{'s' * (len(problems) != 1)}"
+    most = f"at most {limit:g} s each" if limit else "no time limit"
+    if isinstance(methods, dict):
+        runs = sum(map(len, methods.values()))
+        LOG.info(
+            f"a tour: {what}, one a problem, {runs} runs of {most}; about half a minute, more the "
+            "first time, when kernels are compiled (the whole suite: --all)"
+        )
+    else:
+        LOG.info(f"comparing methods on {what}, {most}")
 
 
 def _exit_code(comparison: Comparison, rescue: Rescue) -> int:

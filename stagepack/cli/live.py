@@ -137,6 +137,7 @@ class Cells(_Live):
         self._instances = instances
         self._running: dict[Cell, float] = {}
         self._done, self._total = 0, 0
+        self._began = time.monotonic()
         super().__init__()
 
     def begun(self, cell: Cell, done: int, total: int) -> None:
@@ -172,6 +173,13 @@ class Cells(_Live):
             status = standing(row["status"], row["objective"], instance)
             complain(f"{done:,}/{total:,} {row['instance']} {row['method']} {status}")
 
+    def count(self) -> str:
+        """Return how many cells are done, and for how long they have been running."""
+        since = elapsed(time.monotonic() - self._began)
+        if not self._total:
+            return f"{since}, loading"
+        return f"{self._done:,}/{self._total:,}  {since}"
+
     def lines(self) -> list[str]:
         """Return a line for each cell under way: for how long, which instance and method."""
         now = time.monotonic()
@@ -194,6 +202,6 @@ class Cells(_Live):
 
         head = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=max(1, self._total), completed=self._done, width=20)
-        head.add_row(bar, Text(f"{self._done:,}/{self._total:,}", no_wrap=True))
+        head.add_row(bar, Text(self.count(), no_wrap=True))
         texts = (Text(line, no_wrap=True, overflow="ellipsis") for line in self.lines())
         return Group(head, *texts)

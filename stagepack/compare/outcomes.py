@@ -10,6 +10,7 @@ from typing import NamedTuple
 from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.files import finite
+from stagepack.report import format as as_text
 from stagepack.result import Result, Status
 from stagepack.shown import Shown
 
@@ -18,6 +19,10 @@ COLUMNS = (
     "objective", "bound", "bound_source", "gap", "ratio", "best", "runtime", "setup_time",
     "engine", "reason", "digest", "secondary",
 )  # fmt: skip
+
+
+PROVED = (Status.OPTIMAL, Status.INFEASIBLE, "fits")
+"""Standings that leave nothing open: what fits is its own proof."""
 
 
 class Cell(NamedTuple):
@@ -118,6 +123,46 @@ class Outcomes(Shown):
         best = {label: self._least(label) for label in self.instances}
         return [self._row(cell, best[cell.instance]) for cell in self.cells if self._ended(cell)]
 
+    @property
+    def summary(self) -> list[JsonObject]:
+        """One row a method: cells, how many are solved and proved, mean ratio, seconds.
+
+        The `ratio` is the geometric mean over cells with a ratio; cells that were not run do not
+        count. Those that prove most come first, then those of the least ratio.
+        """
+        found = []
+        rows = [row for row in self.rows if row["status"] not in ("n/a", "skipped")]
+        for method in self.methods:
+            own = [row for row in rows if row["method"] == method]
+            if own:
+                ratios = [math.log(row["ratio"]) for row in own if row["ratio"]]
+                found.append(
+                    {
+                        "method": method,
+                        "cells": len(own),
+                        "solved": sum(row["objective"] is not None for row in own),
+                        "proved": sum(map(self._proves, own)),
+                        "ratio": math.exp(math.fsum(ratios) / len(ratios)) if ratios else None,
+                        "runtime": math.fsum(row["runtime"] or 0.0 for row in own),
+                    }
+                )
+        return sorted(found, key=lambda row: (-row["proved"] / row["cells"], row["ratio"] or 1e9))
+
+    @property
+    def verdict(self) -> str:
+        """How many instances are solved and proved, in a line."""
+        rows = self.rows
+        proved = {row["instance"] for row in rows if self._proves(row)}
+        solved = {row["instance"] for row in rows if row["objective"] is not None}
+        undecided = len(self.instances) - len(solved | proved)
+        total = as_text.plural(len(self.instances), "instance")
+        parts = [f"{len(proved):,} of {total} solved with proof"]
+        if solved - proved:
+            parts.append(f"{len(solved - proved):,} without one")
+        if undecided:
+            parts.append(f"{undecided:,} open")
+        return ", ".join(parts)
+
     def best(self, instance: Instance | str) -> Result[Solution] | None:
         """Return the best result of an instance (or of its label); None when none has a solution.
 
@@ -171,6 +216,12 @@ class Outcomes(Shown):
                     f"{who} claims the bound {result.bound:,}, but {best.method} found "
                     f"{best.objective:,}"
                 )
+
+    def _proves(self, row: JsonObject) -> bool:
+        standing = as_text.standing(
+            row["status"], row["objective"], self.instances[row["instance"]]
+        )
+        return standing in PROVED
 
     def _line(self) -> str:
         return f"{len(self.instances)} instances, {len(self.methods)} methods"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ log = logging.getLogger("stagepack")
 
 def compare(
     instances: Instance | Iterable[Instance] | Mapping[str, Instance],
-    methods: Iterable[str] | str | None = None,
+    methods: Iterable[str] | Mapping[str, Iterable[str]] | str | None = None,
     *,
     time_limit: float | None = 10,
     seeds: Iterable[int] = (0,),
@@ -43,8 +44,10 @@ def compare(
     ----------
     instances : instance, or iterable or mapping of instances
         What to solve; equal names are told apart by a number, a mapping gives its own labels.
-    methods : iterable of str, optional
+    methods : iterable of str, or mapping of label to such, optional
         Names of methods; by default those that :func:`stagepack.methods` marks for the instance.
+        A mapping has those of each instance; they run by turns, one of each instance after the
+        other, so that not all workers compile the kernels of one kind.
     time_limit : float, optional
         Seconds for each cell.
     seeds : iterable of int
@@ -83,8 +86,13 @@ def compare(
         }
     if isinstance(methods, str):
         methods = [methods]
-    names = None if methods is None else list(dict.fromkeys(methods))
-    cells, failures, engines = _plan(labelled, names, seeds)
+    if isinstance(methods, Mapping):
+        wanted = {label: [*methods.get(label, ())] for label in labelled}
+        names = list(dict.fromkeys(name for of in wanted.values() for name in of))
+    else:
+        names = None if methods is None else list(dict.fromkeys(methods))
+        wanted = dict.fromkeys(labelled, names)
+    cells, failures, engines = _plan(labelled, wanted, seeds)
     if options.get("engine"):
         engines = {options["engine"]}
     comparison = Comparison(
@@ -103,7 +111,8 @@ def compare(
     try:
         for cell, failure in failures.items():
             told.finish(cell, failure)
-        run.queue.extend(cell for cell in cells if cell not in failures)
+        waiting = [cell for cell in cells if cell not in failures]
+        run.queue.extend(_by_turns(waiting) if isinstance(methods, Mapping) else waiting)
         if executor is not None:
             run.on_executor(executor)
         elif jobs == 0:
@@ -220,15 +229,28 @@ def labels(instances: object) -> dict[str, Instance]:
     return labelled
 
 
+def _by_turns(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the first cells of all instances, then the second ones, and so on."""
+    turns: Counter[str] = Counter()
+    keyed = []
+    for cell in cells:
+        keyed.append((turns[cell.instance], cell))
+        turns[cell.instance] += 1
+    return [cell for _, cell in sorted(keyed, key=lambda item: item[0])]
+
+
 def _plan(
-    instances: Mapping[str, Instance], names: list[str] | None, seeds: Sequence[int]
+    instances: Mapping[str, Instance],
+    wanted: Mapping[str, Sequence[str] | None],
+    seeds: Sequence[int],
 ) -> tuple[list[Cell], dict[Cell, Failure], set[str]]:
     """Return all cells in order, those that cannot be run, and the engines of the others."""
     from stagepack.solve import methods as methods_of
 
     known = {label: {m.name: m for m in methods_of(i)} for label, i in instances.items()}
     everyone = list(dict.fromkeys(name for of in known.values() for name in of))
-    for name in names or ():
+    named = (name for names in wanted.values() for name in names or ())
+    for name in dict.fromkeys(named):
         if name not in everyone:
             raise InputError(
                 f"unknown method {name!r}",
@@ -239,6 +261,7 @@ def _plan(
     failures: dict[Cell, Failure] = {}
     engines: set[str] = set()
     for label, of in known.items():
+        names = wanted[label]
         if names is None:
             chosen = [name for name, method in of.items() if method.default and method.available]
         else:  # the methods of its own kind, as far as any are named

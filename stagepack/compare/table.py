@@ -43,7 +43,7 @@ def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
     """Return the comparison as something that rich prints in `width` columns.
 
     One line a cell, grouped by kind and instance, the best objective of each in bold; below, why
-    cells have no answer and, loudly, any contradiction.
+    cells have no answer, a summary of the methods and, loudly, any contradiction.
     """
     from rich.console import Group
     from rich.text import Text
@@ -71,6 +71,8 @@ def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
     if notes:
         parts.append(Text(""))
     parts += notes
+    if len(comparison.instances) > 1:
+        parts += [Text(""), Text(f"{comparison.verdict}.\n"), _summary(comparison).fitted(width)]
     if comparison.interrupted:
         parts.append(Text("\nInterrupted: the comparison is not complete.", style="yellow"))
     for claim in comparison.contradictions:
@@ -139,6 +141,20 @@ def _sheet(comparison: Outcomes) -> Sheet:
         )
     spare = (SPARE[0], *more, *SPARE[1:])
     return Sheet((*HEADER, *more), lines, WORDS, spare, "instance", marks=marks)
+
+
+def _summary(comparison: Outcomes) -> Sheet:
+    """Return one row a method."""
+    lines = [
+        [
+            row["method"],
+            *(f"{row[key]:,} of {row['cells']:,}" for key in ("solved", "proved")),
+            as_text.ratio(row["ratio"]),
+            as_text.seconds(row["runtime"]),
+        ]
+        for row in comparison.summary
+    ]
+    return Sheet(("method", "solved", "proved", "mean ratio", "time"), lines, ("method",))
 
 
 def _notes(rows: list[JsonObject]) -> Iterator[RenderableType]:

@@ -2,8 +2,8 @@
 
 ``instances/<family>/problem.py`` defines ``PROBLEM``; beside it, ``native.py`` reads and writes its
 files (``Document``, ``GIVEN``, ``parse``, ``dump``) and ``catalog`` names its instances
-(``GENERATORS``, ``SUITE``).  Both are loaded when they are needed, and so are the classes: whoever
-asks for words alone, as the command line does for its help, waits for no arrays.
+(``GENERATORS``, ``SUITE``, ``TOUR``).  Both are loaded when they are needed, and so are the
+classes: whoever asks for words alone, as the command line does for its help, waits for no arrays.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ class Catalog(Protocol):
 
     GENERATORS: Mapping[str, Generator]
     SUITE: tuple[tuple[str, JsonObject], ...]
+    TOUR: tuple[str, JsonObject, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.cli.compare import chosen
+from stagepack.kinds import KINDS
 from tests.cli.shell import CHAIN, run
 
 
@@ -175,6 +177,7 @@ def test_more_ways_to_go_wrong(chain: Path, tmp_path: Path) -> None:
         (("schema", "nonsense"), "nonsense"),
         (("convert", chain, "/nonexistent/out.json"), "/nonexistent/out.json"),
         (("compare", "--objective", "sum"), "suite"),
+        (("compare", chain, "--all"), "--all: is the whole suite"),
     ]
     for arguments, word in cases:
         done = run(*arguments)
@@ -349,6 +352,23 @@ def test_compare_takes_a_file_of_several_instances(tmp_path: Path, data_dir: Pat
     assert done.returncode == 0, done.stderr
     values = {row["instance"]: row["objective"] for row in json.loads(done.stdout)["rows"]}
     assert values == {"even2": 30000, "shared2": 40000, "memory2": 50000}
+
+
+def test_compare_says_at_once_what_will_run(chain: Path) -> None:
+    done = run("compare", chain, chain, "-m", "greedy", "-t", "2", "-j", "0", "--no-html")
+    assert done.stderr.splitlines()[0] == "comparing methods on 2 instances, at most 2 s each"
+    assert "0 of 2 instances solved with proof, 2 without one." in done.stdout
+
+
+def test_compare_without_instances_is_a_tour() -> None:
+    instances, methods = chosen((), None, {}, whole=False)
+    assert isinstance(methods, dict)
+    assert list(methods) == list(instances)
+    assert {instance.kind for instance in instances.values()} == set(KINDS)
+    assert chosen((), ["auto"], {}, whole=False)[1] == ["auto"]
+    whole, unasked = chosen((), None, {}, whole=True)
+    assert len(whole) > 50
+    assert unasked is None
 
 
 def test_compare_takes_the_suite_of_a_kind_by_its_name() -> None:

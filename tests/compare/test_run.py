@@ -322,3 +322,32 @@ def test_json_holds_settings_that_are_no_data() -> None:
     assert settings["warm_start"] == repr(warm)
     assert settings["on_bound"] == repr(print)
     assert settings["time_limit"] == 10
+
+
+@pytest.mark.usefixtures("fakes")
+def test_methods_of_each_instance_run_by_turns() -> None:
+    begun: list[tuple[str, str]] = []
+    compared = compare(
+        {"a": small("a"), "b": small("b")},
+        {"a": ["even", "best"], "b": ["best"]},
+        jobs=0,
+        on_start=lambda cell, done, total: begun.append((cell.instance, cell.method)),
+    )
+    assert begun == [("a", "even"), ("b", "best"), ("a", "best")]
+    assert [(row["instance"], row["method"]) for row in compared.rows] == [
+        ("a", "even"), ("a", "best"), ("b", "best"),
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="unknown method 'bset'"):
+        compare({"a": small("a")}, {"a": ["bset"]}, jobs=0)
+
+
+@pytest.mark.usefixtures("fakes")
+def test_the_summary_counts_what_methods_solve_and_prove() -> None:
+    compared = compare([small("a"), small("b")], ["even", "best", "refuses"], jobs=0)
+    first, second = compared.summary
+    assert (first["method"], first["cells"], first["solved"], first["proved"]) == ("best", 2, 2, 2)
+    assert first["ratio"] == 1
+    even = [row["ratio"] for row in compared.rows if row["method"] == "even"]
+    assert (second["method"], second["proved"]) == ("even", 0)
+    assert second["ratio"] == pytest.approx((even[0] * even[1]) ** 0.5)
+    assert compared.verdict == "2 of 2 instances solved with proof"

@@ -162,7 +162,7 @@ def _generator(entry: Entry) -> Generator:
 
 
 def suite(kind: str | None = None) -> list[Any]:
-    """Return the instances of each `SUITE`, on which methods are compared unless others are named.
+    """Return the instances of each `SUITE`: many, of many sorts, to compare methods on.
 
     Parameters
     ----------
@@ -176,3 +176,12 @@ def suite(kind: str | None = None) -> list[Any]:
         if wanted in (None, kind)
         for name, parameters in PROBLEMS[kind].catalog.SUITE
     ]
+
+
+def tour() -> list[tuple[Any, tuple[str, ...]]]:
+    """Return the `TOUR` of each kind: an instance that tells methods apart, and these methods."""
+    shown = []
+    for kind, known in KINDS.items():
+        name, parameters, methods = PROBLEMS[kind].catalog.TOUR
+        shown.append((load(f"{known.family}/{name}", **parameters), methods))
+    return shown

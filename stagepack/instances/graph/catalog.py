@@ -162,3 +162,10 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("random/blocks", {}),
     ("random/branchy", {"operators": 60}),
 )
+
+TOUR: tuple[str, JsonObject, tuple[str, ...]] = (
+    "inception-v1",
+    {},
+    ("equal-work", "linear-dp", "dp", "milp"),
+)
+"""What a first comparison shows: an instance, and methods from a rule to a proof."""

@@ -146,3 +146,10 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("squeezenet", {"chip": "cv184x", "order": "free", "timesteps": "free"}),
 )
 """Every network on three chips, and orders and timesteps that are free, for methods that ask it."""
+
+TOUR: tuple[str, JsonObject, tuple[str, ...]] = (
+    "squeezenet",
+    {"chip": "cv184x"},
+    ("layerwise", "greedy-tail", "dp", "milp"),
+)
+"""What a first comparison shows: an instance, and methods from a rule to a proof."""

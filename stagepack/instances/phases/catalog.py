@@ -324,3 +324,10 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("random/chain-remat", {}),
     ("random/skip-remat", {"layers": 20}),
 )
+
+TOUR: tuple[str, JsonObject, tuple[str, ...]] = (
+    "random/heterogeneous",
+    {},
+    ("greedy-head", "enumerate", "milp"),
+)
+"""What a first comparison shows: an instance, and methods from a rule to a proof."""

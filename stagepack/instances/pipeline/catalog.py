@@ -360,3 +360,10 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("random/unlike-devices", {}),
     ("random/infeasible", {}),
 )
+
+TOUR: tuple[str, JsonObject, tuple[str, ...]] = (
+    "resnet-50",
+    {"cluster": "ipu-pod8"},
+    ("greedy", "dp", "milp-interval", "cp-sat"),
+)
+"""What a first comparison shows: an instance, and methods from a rule to a proof."""

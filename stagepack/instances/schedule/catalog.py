@@ -387,3 +387,10 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("interleaved", {}),
     ("bert-large", {}),
 )
+
+TOUR: tuple[str, JsonObject, tuple[str, ...]] = (
+    "zero-bubble/small",
+    {},
+    ("1f1b", "zb-h1", "auto", "cp-sat"),
+)
+"""What a first comparison shows: an instance, and methods from a rule to a proof."""

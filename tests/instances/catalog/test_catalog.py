@@ -13,6 +13,7 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.problem import coerce
 from stagepack.instances.profile import Link
 from stagepack.kinds import KINDS
+from stagepack.solve import methods
 from tests.instances.catalog.exact import optimum
 
 ENTRIES = {entry.name: entry for entry in catalog.entries()}
@@ -133,6 +134,16 @@ def test_clusters() -> None:
     for name in ("ipu-pod", "ipu-pod3", "generic-0", "generic-1000000", "generic", "", "tpu"):
         with pytest.raises(InputError, match="unknown cluster"):
             clusters.cluster(name)
+
+
+def test_the_tour_shows_every_kind_from_a_rule_to_a_proof() -> None:
+    stops = catalog.tour()
+    assert [instance.kind for instance, _ in stops] == list(KINDS)
+    for instance, names in stops:
+        known = {method.name: method for method in methods(instance)}
+        assert all(known[name].available for name in names)
+        assert not known[names[0]].exact
+        assert any(known[name].exact for name in names)
 
 
 def test_the_suite_covers_the_ground() -> None:

@@ -19,7 +19,7 @@ from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.words import Objective
 from stagepack.instances.problem import Generator
 
-__all__ = ["GENERATORS", "SUITE"]
+__all__ = ["GENERATORS", "SUITE", "TOUR"]
 
 # Every packing may have a capacity and another objective.
 GIVEN = {"capacity": None, "objective": None}
@@ -137,3 +137,10 @@ SUITE: tuple[tuple[str, JsonObject], ...] = (
     ("random/pipelined", {}),
     ("adversarial/all", {}),
 )
+
+TOUR: tuple[str, JsonObject, tuple[str, ...]] = (
+    "random/pinwheel",
+    {},
+    ("first-fit-size", "portfolio", "exact", "cp-sat"),
+)
+"""What a first comparison shows: an instance, and methods from a rule to a proof."""

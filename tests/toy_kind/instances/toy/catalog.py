@@ -19,3 +19,4 @@ GENERATORS = {
     "stairs": Generator(stairs, {"things": 5, "capacity": 9}, "things of growing size and value")
 }
 SUITE: tuple[tuple[str, dict[str, Any]], ...] = (("stairs", {}),)
+TOUR: tuple[str, dict[str, Any], tuple[str, ...]] = ("stairs", {}, ("greedy", "auto"))
