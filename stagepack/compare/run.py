@@ -86,9 +86,11 @@ def compare(
         }
     if isinstance(methods, str):
         methods = [methods]
+    wanted: dict[str, list[str] | None]
+    names: list[str] | None
     if isinstance(methods, Mapping):
         wanted = {label: [*methods.get(label, ())] for label in labelled}
-        names = list(dict.fromkeys(name for of in wanted.values() for name in of))
+        names = list(dict.fromkeys(name for of in methods.values() for name in of))
     else:
         names = None if methods is None else list(dict.fromkeys(methods))
         wanted = dict.fromkeys(labelled, names)
@@ -241,7 +243,7 @@ def _by_turns(cells: Sequence[Cell]) -> list[Cell]:
 
 def _plan(
     instances: Mapping[str, Instance],
-    wanted: Mapping[str, Sequence[str] | None],
+    wanted: Mapping[str, list[str] | None],
     seeds: Sequence[int],
 ) -> tuple[list[Cell], dict[Cell, Failure], set[str]]:
     """Return all cells in order, those that cannot be run, and the engines of the others."""
