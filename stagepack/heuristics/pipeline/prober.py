@@ -29,6 +29,8 @@ MOST_CELLS = 1_500_000_000  # bytes of placed tails that a probe may keep
 MANY_CELLS = 30_000_000  # with more, the first limit is tried nearer to the bound
 MOST_AIMS = 40
 FEW_CUTS = 2_000  # chains with fewer are not made shorter
+SAMPLE = 1_000  # cuts that are looked at before all are
+ENOUGH = 0.75  # chains of which so many cuts are useful are not made shorter
 LARGEST_WINDOWS = 2**31  # bytes of the furthest ends of all stages
 
 
@@ -72,6 +74,8 @@ class Prober:
         (lowest, highest, ahead, behind, offset, *partitions) = np.empty(
             (9, costs.order.states), dtype=np.int64
         )
+        # By cells and cuts of a chain: a limit on compute within which probes look at no more.
+        self._modest: dict[tuple[int, int], int] = {}
         self._scratch = kernels.Scratch(
             np.empty(0, dtype=np.bool_),
             np.empty(costs.n + 2, dtype=np.int64),
@@ -170,8 +174,14 @@ class Prober:
     def looks_at_more(self, cells: int, compute_limit: int, transfer_limit: int) -> bool:
         """Return whether such a probe would look at more than so many; sooner known than told."""
         chain, _ = self._affordable(compute_limit, transfer_limit)
+        known = cells, len(chain.allowed)
         every = len(chain.allowed) * self.costs.order.states
-        return every > cells and self.cells(compute_limit, transfer_limit) > cells
+        if every <= cells or compute_limit <= self._modest.get(known, -1):
+            return False
+        more = self.cells(compute_limit, transfer_limit) > cells
+        if not more:
+            self._modest[known] = compute_limit
+        return more
 
     @property
     def next_compute(self) -> int:
@@ -200,17 +210,24 @@ class Prober:
         chain, cuts = self._chains[most]
         if 2 * limit > most or len(cuts) < FEW_CUTS:
             return chain, cuts
-        needed = np.maximum(self._least(chain.recv), self._least(chain.send)) + host
+        self._chains[limit] = chain, cuts
+        few = slice(None, None, 1 + len(cuts) // SAMPLE)
+        if (chain.allowed[few] & (self._needed(chain, few) + host <= limit)).mean() >= ENOUGH:
+            return chain, cuts  # which costs little to see
+        needed = self._needed(chain, slice(None)) + host
         dear = needed > limit
         dear[[0, -1]] = False
         useful = chain.allowed & ~dear
-        if 4 * useful.sum() < 3 * len(cuts):
+        if useful.mean() < ENOUGH:
             if self._mode != kernels.TRANSFER_BOUNDED:
                 omitted = needed[chain.allowed & dear].min(initial=chain.omitted)
                 chain = chain._replace(omitted=int(omitted))
-            chain, cuts = self._shortened(chain, useful), cuts[useful]
-        self._chains[limit] = chain, cuts
-        return chain, cuts
+            self._chains[limit] = self._shortened(chain, useful), cuts[useful]
+        return self._chains[limit]
+
+    def _needed(self, chain: Chain, cuts: slice) -> Array:
+        """Return what some of the cuts take of a limit at least, on any device."""
+        return np.maximum(self._least(chain.recv[:, cuts]), self._least(chain.send[:, cuts]))
 
     def _least(self, rows: Array) -> Array:
         """Return the least entry of each column."""

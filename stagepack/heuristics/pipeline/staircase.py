@@ -75,12 +75,15 @@ class _Descent:
 
     def run(self) -> None:
         """Close all intervals, or as many as there is time for."""
+        told = -1
         try:
             while self._open:
                 self._step()
                 if self._progress.stale:
                     self.offer()
-                self._progress.raise_bound(self._costs.bound(self.bound), "exhausted search")
+                if self.bound > told:
+                    told = self.bound
+                    self._progress.raise_bound(self._costs.bound(told), "exhausted search")
                 self._progress.require_time()
         finally:
             self.offer()

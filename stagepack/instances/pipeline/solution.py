@@ -67,7 +67,7 @@ class PipelineSolution(ShownSolution):
             values = getattr(self, name)
             if not isinstance(values, tuple | list):
                 return name
-            if not all(hasattr(value, "__index__") for value in values):
+            if not all(hasattr(kind, "__index__") for kind in set(map(type, values))):
                 return name
         return ""
 

@@ -11,9 +11,10 @@ Source: see :mod:`.exact`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -382,30 +383,38 @@ class Component:
 
     def _families(self) -> None:
         """Find blocks of the same sections, and identical ones, which are placed in order."""
-        blocks, group = self.blocks, self.group
-        known: dict[bytes, int] = {}
+        blocks, count = self.blocks, self.b
+        lives: dict[Hashable, int] = {}
         families: dict[tuple[int, int], int] = {}
         twins: dict[tuple[int, ...], int] = {}
-        blocks["family"] = blocks["twin"] = -1
-        self.life = np.zeros(self.b, dtype=np.int64)
-        ends = np.stack([group.first, group.last], axis=1) if self.linear else None
-        begins = self.section_ptr.tolist()
+        life, family, twin = [0] * count, [-1] * count, [-1] * count
         columns = ("size", "step", "span", "span_end")
         each = zip(*(blocks[column].tolist() for column in columns), strict=True)
-        for i, (size, step, span, span_end) in enumerate(each):
+        for i, (where, (size, step, span, span_end)) in enumerate(
+            zip(self._rows(), each, strict=True)
+        ):
             if i % OFTEN == 0:
                 self._pause()
-            row = self.section_of[begins[i] : begins[i + 1]] if ends is None else ends[i]
-            life = self.life[i] = known.setdefault(row.tobytes(), len(known))
+            mine = life[i] = lives.setdefault(where, len(lives))
             if span == span_end and size % step == 0:
-                blocks["family"][i] = families.setdefault((life, step), len(families))
-            alike = life, size, step, span, span_end
+                family[i] = families.setdefault((mine, step), len(families))
+            alike = mine, size, step, span, span_end
             earlier = twins.get(alike)
             if earlier is not None:
-                blocks["twin"][earlier] = i
+                twin[earlier] = i
                 top = int(blocks["effective"][earlier]) + size
                 blocks["effective"][i] = self._settled(i, top)
             twins[alike] = i
+        self.life = np.array(life, dtype=np.int64)
+        blocks["family"], blocks["twin"] = family, twin
+
+    def _rows(self) -> Iterator[Hashable]:
+        """Yield what is equal for blocks of the same sections."""
+        if self.linear:
+            yield from zip(self.group.first.tolist(), self.group.last.tolist(), strict=True)
+        else:
+            for begin, end in pairwise(self.section_ptr.tolist()):
+                yield self.section_of[begin:end].tobytes()
 
     def _settled(self, i: int, at: int) -> int:
         """Return the lowest legal offset of a block from `at` up, or NOWHERE."""
