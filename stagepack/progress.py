@@ -81,7 +81,7 @@ compilation = Compilation()
 """That of this process."""
 
 
-class Stopped(Exception):  # noqa: N818 - a signal between our own functions, never an error
+class Stopped(Exception):
     """Raised inside a method when :class:`Progress` says that it is time to return."""
 
 

@@ -46,7 +46,7 @@ app = typer.Typer(
 class _Line(logging.Formatter):
     """Log lines without control characters; tracebacks stay as they are."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+    def formatMessage(self, record: logging.LogRecord) -> str:
         return shown(super().formatMessage(record))
 
 

@@ -80,16 +80,16 @@ def engines(incomplete: str) -> Offer:
 
 def formats(incomplete: str) -> Offer:
     """Return formats of files."""
-    from stagepack.instances.formats import FORMATS
+    from stagepack.instances.formats import formats as every
 
-    return _beginning(((known.name, known.description) for known in FORMATS), incomplete)
+    return _beginning(((known.name, known.description) for known in every()), incomplete)
 
 
 def writers(incomplete: str) -> Offer:
     """Return formats that are written."""
-    from stagepack.instances.formats import FORMATS
+    from stagepack.instances.formats import formats as every
 
-    found = ((known.name, known.description) for known in FORMATS if known.writes)
+    found = ((known.name, known.description) for known in every() if known.writes)
     return _beginning(found, incomplete)
 
 

@@ -228,10 +228,12 @@ def instances_of(source: str, context: JsonObject) -> list[Instance]:
 def _source(source: str, context: JsonObject) -> Instance:
     from stagepack.instances import catalog, formats
 
+    if Path(source).exists():
+        return formats.read(source, **context)
     path = source.rpartition("#")[0] or source
     names = [entry.name for entry in catalog.entries()]
     named = by_family(source)
-    if named in names and not Path(source).exists():
+    if named in names:
         parameters = dict(context)
         kind = parameters.pop("kind", None)
         if kind not in (None, catalog.entry(named).kind):

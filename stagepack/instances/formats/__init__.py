@@ -18,8 +18,7 @@ from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.answer import require_instance
 from stagepack.instances.documents import strict
-from stagepack.instances.formats.known import FORMATS, by_content, by_name
-from stagepack.instances.formats.minimalloc import read_previous
+from stagepack.instances.formats import known
 from stagepack.instances.formats.native import schema
 from stagepack.instances.formats.registry import Format
 from stagepack.instances.formats.solutions import read_solution, write_solution
@@ -59,9 +58,25 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> tuple[Format, ...]:
+    if name == "FORMATS":
+        return known.every()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def formats() -> tuple[Format, ...]:
     """Return the formats there are: names, kinds, extensions, descriptions, context."""
-    return FORMATS
+    return known.every()
+
+
+def read_previous(path: str | Path, instance: LmemPacking) -> list[int]:
+    """Return the placement that a MiniMalloc file of the same buffers holds; -1: new ones.
+
+    See :func:`.minimalloc.read_previous`.
+    """
+    from stagepack.instances.formats import minimalloc
+
+    return minimalloc.read_previous(path, instance)
 
 
 @overload
@@ -96,7 +111,7 @@ def read(
     path: str | Path,
     *,
     kind: str | None = None,
-    format: str | None = None,  # noqa: A002 - the option's name
+    format: str | None = None,
     max_bytes: int | None = None,
     **context: Any,
 ) -> Any:
@@ -168,7 +183,7 @@ def read_all(
     path: str | Path,
     *,
     kind: str | None = None,
-    format: str | None = None,  # noqa: A002 - the option's name
+    format: str | None = None,
     max_bytes: int | None = None,
     **context: Any,
 ) -> list[Any]:
@@ -187,14 +202,14 @@ def read_all(
     file, name = _split(path)
     if kind is not None:
         kind = kind_of(kind)
-    chosen = None if format is None else by_name(format)
+    chosen = None if format is None else known.by_name(format)
     data = strict.load(file, max_bytes)
     with strict.located(file):
-        known = FORMATS if chosen is None else (chosen,)
-        binary = any(other.binary and other.sniff(data) for other in known)
-        if not binary and not strict.holds_text(data):
-            raise InputError("is not text", remedy="give a text file in a known format")
-        chosen = chosen or by_content(data)
+        if not strict.holds_text(data):
+            possible = known.every() if chosen is None else (chosen,)
+            if not any(other.binary and other.sniff(data) for other in possible):
+                raise InputError("is not text", remedy="give a text file in a known format")
+        chosen = chosen or known.by_content(data)
         found = chosen.kind_of(data, kind)
         parse = chosen.parsers.get(found, chosen.parse)
         instances = parse(data, _said(context, chosen, found), file.name)
@@ -204,7 +219,7 @@ def read_all(
 def write(
     instance: Instance,
     path: str | Path,
-    format: str | None = None,  # noqa: A002 - the option's name
+    format: str | None = None,
 ) -> None:
     """Write an instance, whole or not at all; names that end in ``.gz`` are compressed.
 
@@ -224,7 +239,7 @@ def write(
 def dump(
     instance: Instance,
     path: str | Path,
-    format: str | None = None,  # noqa: A002 - the option's name
+    format: str | None = None,
 ) -> bytes:
     """Return what :func:`write` writes.
 
@@ -243,7 +258,7 @@ def dump(
     """
     require_instance(instance)
     path = Path(path)
-    writers = [known for known in FORMATS if known.writes and instance.kind in known.kinds]
+    writers = [one for one in known.every() if one.writes and instance.kind in one.kinds]
     if format is None:
         chosen = max(writers, key=lambda writer: writer.ending(path.name))
         if not chosen.ending(path.name):
@@ -254,7 +269,7 @@ def dump(
                 remedy=f"end the name in {' or '.join(ends)}, or name the format (--to)",
             )
     else:
-        chosen = by_name(format)
+        chosen = known.by_name(format)
     if chosen.dump is None or instance.kind not in chosen.kinds:
         only = chosen.dump is None
         raise InputError(
@@ -283,12 +298,12 @@ def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
     what = chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
     values: JsonObject = {}
     for name, value in given.items():
-        known = name in VOCABULARY
-        if value is None and known:
+        said = name in VOCABULARY
+        if value is None and said:
             continue
         if name not in understood:
             raise InputError(
-                f"{what} files do not understand {name!r}" if known else f"unknown option {name!r}",
+                f"{what} files do not understand {name!r}" if said else f"unknown option {name!r}",
                 field=name,
                 remedy="known here are " + ", ".join(sorted(understood)),
             )

@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
+import functools
+
 from stagepack.errors import InputError, suggest
 from stagepack.instances.documents import strict
-from stagepack.instances.formats import (
-    auto_pipeline,
-    auto_pipeline_profile,
-    dnn_partitioning,
-    minimalloc,
-    native,
-    onnx_model,
-    pipedream,
-    tflite_model,
-    torch_memory,
-    torch_schedule,
-    tpu_mlir,
-    vela_allocation,
-    xla_buffers,
-)
+from stagepack.instances.formats import native
 from stagepack.instances.formats.registry import Format
 
-FORMATS = (
-    native.FORMAT,
-    pipedream.FORMAT,
-    auto_pipeline.FORMAT,
-    auto_pipeline_profile.FORMAT,
-    minimalloc.FORMAT,
-    tpu_mlir.FORMAT,
-    torch_schedule.FORMAT,
-    onnx_model.FORMAT,
-    tflite_model.FORMAT,
-    vela_allocation.FORMAT,
-    xla_buffers.FORMAT,
-    torch_memory.FORMAT,
-    dnn_partitioning.FORMAT,
-)
+
+@functools.cache
+def every() -> tuple[Format, ...]:
+    """Return all formats; those of other tools, which need most problems, are loaded now."""
+    from stagepack.instances.formats import (
+        auto_pipeline,
+        auto_pipeline_profile,
+        dnn_partitioning,
+        minimalloc,
+        onnx_model,
+        pipedream,
+        tflite_model,
+        torch_memory,
+        torch_schedule,
+        tpu_mlir,
+        vela_allocation,
+        xla_buffers,
+    )
+
+    return (
+        native.FORMAT,
+        pipedream.FORMAT,
+        auto_pipeline.FORMAT,
+        auto_pipeline_profile.FORMAT,
+        minimalloc.FORMAT,
+        tpu_mlir.FORMAT,
+        torch_schedule.FORMAT,
+        onnx_model.FORMAT,
+        tflite_model.FORMAT,
+        vela_allocation.FORMAT,
+        xla_buffers.FORMAT,
+        torch_memory.FORMAT,
+        dnn_partitioning.FORMAT,
+    )
 
 
 def by_name(name: str) -> Format:
@@ -46,13 +53,13 @@ def by_name(name: str) -> Format:
     InputError
         For an unknown name.
     """
-    for known in FORMATS:
+    for known in every():
         if known.name == name:
             return known
     raise InputError(
         f"unknown format {name!r}",
         field="format",
-        remedy=suggest(name, [known.name for known in FORMATS]),
+        remedy=suggest(name, [known.name for known in every()]),
     )
 
 
@@ -67,8 +74,10 @@ def by_content(data: bytes) -> Format:
     InputError
         When no format or several recognise it.
     """
-    found = [known for known in FORMATS if known.sniff(data)]
-    if native.FORMAT in found or (not found and strict.first_byte(data) in (b"{", b"[")):
+    if native.FORMAT.sniff(data):
+        return native.FORMAT
+    found = [known for known in every() if known.sniff(data)]
+    if not found and strict.first_byte(data) in (b"{", b"["):
         return native.FORMAT
     if len(found) == 1:
         return found[0]
@@ -81,5 +90,5 @@ def by_content(data: bytes) -> Format:
     raise InputError(
         "is in no format that is known here",
         field="format",
-        remedy="known are " + ", ".join(known.name for known in FORMATS),
+        remedy="known are " + ", ".join(known.name for known in every()),
     )

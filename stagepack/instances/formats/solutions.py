@@ -15,7 +15,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.instances.answer import former_order, require_instance
 from stagepack.instances.documents import strict
-from stagepack.instances.formats.known import FORMATS
+from stagepack.instances.formats.known import every
 from stagepack.instances.problem import PROBLEMS, Problem, Tool
 from stagepack.result import Result
 
@@ -70,7 +70,7 @@ def solution_in(
     InputError
         Without the file's name.
     """
-    for known in FORMATS:
+    for known in every():
         if known.solution is not None and known.sniff(data):
             _require_kind(PROBLEMS[known.kinds[0]], instance)
             return known.solution(data, instance)
@@ -208,7 +208,7 @@ def _by_ending(
 ) -> bytes:
     """Return a solution as files named like `path` hold it."""
     name = Path(path).name.lower()
-    writers = [known for known in FORMATS if known.dump_solution and known.ending(name)]
+    writers = [known for known in every() if known.dump_solution and known.ending(name)]
     if not writers:
         return msgspec.json.encode(solution.to_dict()) + b"\n"
     kind = None if instance is None else instance.kind

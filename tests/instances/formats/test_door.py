@@ -221,9 +221,9 @@ def test_a_format_more_needs_no_word_elsewhere(
         dump=lambda instance, file: b'{"chain": 1}',
         dump_solution=lambda solution, instance: b"in chains",
     )
-    all_formats = (*known.FORMATS, more)
-    for module in (formats, known, solutions):
-        monkeypatch.setattr(module, "FORMATS", all_formats)
+    all_formats = (*known.every(), more)
+    for module in (known, solutions):
+        monkeypatch.setattr(module, "every", lambda: all_formats)
     assert repr(more) == "<Format chains: chains>"
     path = tmp_path / "three.chain.json"
     formats.write(chain, path)
@@ -261,6 +261,18 @@ heavy = ("numba", "ortools", "pyomo", "highspy", "scipy", "matplotlib", "plotly"
 assert not [name for name in heavy if name in sys.modules]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_native_file_loads_its_own_problem_alone(tmp_path: Path) -> None:
+    formats.write(full(), tmp_path / "full.json")
+    code = """
+import sys
+from stagepack.cli.context import instance_of
+instance_of(sys.argv[1], {})
+made = {name.split(".")[2] for name in sys.modules if name.endswith(".instance")}
+assert made == {"pipeline"}, made
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "full.json")], check=True)
 
 
 NASTY = [
