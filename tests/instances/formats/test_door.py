@@ -49,6 +49,10 @@ def test_the_list_of_formats() -> None:
             "lmem-packing",
             "phase-schedule",
         ),
+        "tflite": ("lmem-packing",),
+        "vela": ("lmem-packing",),
+        "xla": ("lmem-packing",),
+        "torch_memory": ("lmem-packing",),
         "dnn-partitioning": ("graph-partition",),
     }
     for entry in found.values():
