@@ -13,8 +13,9 @@ from msgspec import structs
 import stagepack as sp
 from stagepack.heuristics.groups.dp import Partition
 from stagepack.instances.catalog import best_known, suite
-from stagepack.instances.groups import GroupingSolution
+from stagepack.instances.groups import GroupingSolution, OperatorKind
 from stagepack.instances.groups.banks import bank_pairs
+from stagepack.instances.groups.chips import CHIPS
 from stagepack.instances.groups.lmem import packing
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks
@@ -82,8 +83,9 @@ def test_free_order_is_a_question_of_its_own() -> None:
     assert sp.solve(sp.load("groups/vgg19", order="free"), method="dp").status is best.status
 
 
-def test_wide_networks_end_with_a_plan_and_a_bound() -> None:
-    found = [conv(f"a{at}", "x", 8, 8, kernel=1) for at in range(200)]
+def test_wide_networks_end_with_a_plan_and_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searches, "WINDOWS", (20, 30))
+    found = [conv(f"a{at}", "x", 8, 8, kernel=1) for at in range(40)]
     total = add("s", *(op.name for op in found), channels=8, rows=8)
     whole = grouping(
         [*found, total],
@@ -101,6 +103,40 @@ def test_wide_networks_end_with_a_plan_and_a_bound() -> None:
     assert result.objective is not None
     assert known.objective is not None
     assert result.objective <= known.objective
+
+
+def branches() -> sp.LayerGrouping:
+    """Return four branches of two convolutions that are joined again, in any order."""
+    found, ends, rows = [], [], 28
+    for at, pair in enumerate([((64, 3), (16, 5)), ((32, 1), (32, 1)), ((64, 5), (32, 5)),
+                               ((16, 1), (16, 1))]):  # fmt: skip
+        reads = "x"
+        for channels, kernel in pair:
+            found.append(conv(f"{at}-{channels}-{kernel}-{reads}", reads, channels, rows, kernel))
+            reads = found[-1].name
+        ends.append(reads)
+    joined = sp.Operator(
+        name="all", kind=OperatorKind.CONCAT, inputs=tuple(ends), shape=(1, 96, rows, rows)
+    )
+    said: dict[str, Any] = {"order": "free", "timesteps": "nearest", "slicing": "n-then-h"}
+    return grouping([*found, joined], channels=64, rows=rows, chip=CHIPS["cv184x"], **said)
+
+
+def test_windows_find_what_all_ideals_prove(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = branches()
+    proved = sp.solve(whole, method="dag")
+    assert proved.status is sp.Status.OPTIMAL
+    monkeypatch.setattr(searches, "MANY_IDEALS", 1)
+    monkeypatch.setattr(searches, "MOST_IDEALS", 1)
+    found = sp.solve(whole, method="dag")
+    assert found.status is sp.Status.FEASIBLE
+    assert "all in windows along the best" in found.reason
+    assert found.objective == proved.objective
+    monkeypatch.setattr(searches, "WINDOWS", ())
+    without = sp.solve(whole, method="dag")
+    assert without.objective is not None
+    assert found.objective is not None
+    assert without.objective > found.objective
 
 
 def test_no_order_fits() -> None:

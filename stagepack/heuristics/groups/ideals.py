@@ -138,6 +138,42 @@ def chains(network: Network, orders: Iterable[Sequence[int]]) -> Lattice:
             if grown not in found:
                 found[grown] = network.after(found[ideal], grown, k)
             ideal = grown
+    return _by_size(found)
+
+
+def around(
+    network: Network, order: Sequence[int], stops: Sequence[int], first: int, most: int
+) -> tuple[Lattice, int]:
+    """Return some ideals of an order, all others of a window along it, and where that ends.
+
+    Parameters
+    ----------
+    network : Network
+    order : sequence of int
+        A topological one.
+    stops : sequence of int
+        How many operators are in the ideals of the order that are wanted, with 0 and all.
+    first : int
+        How many operators come before the window.
+    most : int
+        Ideals that the window may have; it has one operator at least.
+    """
+    along = list(chains(network, [order]).items())
+    window = dict(along[first : first + 1])
+    end = first
+    for k in order[first:]:
+        more = {}
+        for ideal, left in window.items():
+            if not network.before[k] & ~ideal:
+                more[ideal | 1 << k] = network.after(left, ideal | 1 << k, k)
+        if end > first and len(window) + len(more) > most:
+            break
+        window |= more
+        end += 1
+    return _by_size(window | {along[at][0]: along[at][1] for at in stops}), end
+
+
+def _by_size(found: Lattice) -> Lattice:
     return dict(sorted(found.items(), key=lambda pair: pair[0].bit_count()))
 
 

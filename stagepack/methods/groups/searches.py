@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stagepack.heuristics.effort import counting, spend
 from stagepack.heuristics.groups import dag as convex
@@ -51,8 +51,12 @@ CHECKED = 0.3
 KNOWN = 1.5e-5
 """Seconds to bring an operator into its normal form."""
 
-MOST_IDEALS = 100_000
-"""Ideals beyond which not all are looked at; 400 bytes each, and their pairs take too long."""
+MANY_IDEALS, MOST_IDEALS = 10_000, 100_000
+"""Ideals beyond which windows come first, and beyond which not all are looked at; 400 bytes each,
+and their pairs take too long."""
+
+WINDOWS = 100, 400, 1_600
+"""Ideals of a window along a plan, where there are many; larger ones once smaller ones end."""
 
 
 def _by_rule(name: str) -> Run:
@@ -206,16 +210,22 @@ def _search_ideals(
         elif upper == FAR and placements.decided and proves:
             progress.prove_infeasible(explain(instance, progress.keep_going))
 
+    def windows(sizes: Sequence[int]) -> None:
+        for most in sizes:
+            _search_windows(operators, progress, lambda known: better(known, False), most)
+
     given, *others = ideals.orders(operators)
     better(ideals.chains(operators, [given]), instance.linear and ruled)
     progress.require_time()
     better(ideals.chains(operators, [given, *others]), False)
-    every = ideals.lattice(operators, MOST_IDEALS, progress.keep_going)
+    every = ideals.lattice(operators, MANY_IDEALS, progress.keep_going)
     if every is None:
-        progress.reason = (
-            f"operators can run in so many orders (more than {MOST_IDEALS:,} ideals) that only a "
-            "few were looked at; the bound is that of no groups at all"
-        )
+        progress.reason = _many(MANY_IDEALS)
+        windows(WINDOWS[:1])
+        every = ideals.lattice(operators, MOST_IDEALS, progress.keep_going)
+        progress.reason = _many(MOST_IDEALS) if every is None else ""
+    if every is None:
+        windows(WINDOWS[1:])
         return
     try:
         better(every, ruled)
@@ -224,6 +234,34 @@ def _search_ideals(
             f"more than {convex.MOST_ARCS:,} groups may be part of a better plan; the bound is "
             "that of those looked at"
         )
+        windows(WINDOWS)
+
+
+def _many(count: int) -> str:
+    return (
+        f"operators can run in so many orders (more than {count:,} ideals) that only a few were "
+        "looked at, and all in windows along the best; the bound is what all operators take at "
+        "least"
+    )
+
+
+def _search_windows(
+    operators: ideals.Network,
+    progress: GroupingProgress,
+    better: Callable[[ideals.Lattice], None],
+    most: int,
+) -> None:
+    """Search windows of at most so many ideals along the best plan, until none improves it."""
+    first = quiet = 0
+    while progress.solution is not None and quiet < operators.n:
+        plan, before = progress.solution, progress.objective
+        order = plan.order or range(operators.n)
+        known, end = ideals.around(operators, order, plan.boundaries, first, most)
+        better(known)
+        progress.require_time()
+        after = first + (end - first + 1) // 2 if end < operators.n else operators.n
+        quiet = quiet + after - first if progress.objective == before else 0
+        first = after % operators.n
 
 
 def _load(progress: GroupingProgress) -> Callable[[bool], None]:
@@ -280,6 +318,8 @@ def _search_free(
     known, proves = ideals.chains(operators, orders[:1]), _over_orders(instance) == "dp"
     if not proves:
         every = ideals.lattice(operators, MOST_IDEALS, progress.keep_going)
+        if progress.solution is not None and progress.solution.order:
+            orders.append(list(progress.solution.order))
         known, proves = every or ideals.chains(operators, orders), every is not None
     upper = FAR if progress.objective is None else int(progress.objective) + 1
     choices = lazy.Choices(known, upper)

@@ -8,11 +8,12 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stagepack.heuristics.groups import dp
 from stagepack.heuristics.groups.dag import IdealSearch, TooManyArcsError
 from stagepack.heuristics.groups.dp import FAR, Partition
-from stagepack.heuristics.groups.ideals import Network, chains, lattice, orders
+from stagepack.heuristics.groups.ideals import Network, around, chains, lattice, orders
 from stagepack.heuristics.groups.oracle import NONE, Oracle
 from stagepack.heuristics.groups.placement import Placements
 from stagepack.instances.groups import LayerGrouping
@@ -130,6 +131,23 @@ def test_lattices(whole: LayerGrouping) -> None:
     assert every[2**whole.n - 1] == (0, 0)
     for order in orders(network):
         assert set(chains(network, [order])) <= expected
+
+
+@given(networks(most=7), st.integers(0, 6), st.integers(1, 40))
+@settings(max_examples=25, deadline=None)
+def test_windows_have_all_ideals_between_two(whole: LayerGrouping, first: int, most: int) -> None:
+    network = Network(whole)
+    every = lattice(network, 10**6, yes)
+    assert every is not None
+    first = min(first, whole.n - 1)
+    for order in orders(network):
+        known, end = around(network, order, [0, whole.n], first, most)
+        low, high = (sum(1 << k for k in order[:at]) for at in (first, end))
+        window = {mask for mask in every if mask & low == low and mask | high == high}
+        assert set(known) == window | {0, 2**whole.n - 1}
+        assert len(window) <= most or end == first + 1
+        assert all(every[mask] == left for mask, left in known.items())
+        assert all(a.bit_count() <= b.bit_count() for a, b in pairwise(known))
 
 
 @given(networks(most=5, max_slices=3, order="free"))
