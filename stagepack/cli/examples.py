@@ -18,8 +18,8 @@ EXAMPLES = {
         "plan net.onnx --cluster ipu-pod4 --training --plot steps.html",
     ),
     "tune": (
-        "tune bert-large --over batch=1:64 --monotone batch --over devices=4,8",
-        "tune gpt2-small --over microbatches=4,8,16 --over devices=4,8 -j 2",
+        "tune bert-base --over batch=1:64 --monotone batch",
+        "tune gpt2-small --over devices=2,4 --over microbatches=4,8",
     ),
     "pareto": (
         "pareto pipeline/bert-large --plot front.png",
