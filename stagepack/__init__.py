@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from stagepack.claims import check_result as check_result
     from stagepack.compare import Comparison as Comparison
     from stagepack.compare import compare as compare
+    from stagepack.compare.results import StoredResults as StoredResults
+    from stagepack.compare.results import read_store as read_store
+    from stagepack.compare.suite import Suite as Suite
+    from stagepack.compare.suite import read_suite as read_suite
     from stagepack.contracts import Instance as Instance
     from stagepack.contracts import Solution as Solution
     from stagepack.errors import CheckError as CheckError
@@ -106,6 +110,8 @@ __version__ = "0.1.0"
 _NAMES = {
     "stagepack.claims": ("ResultCheck", "check_result"),
     "stagepack.compare": ("Comparison", "compare"),
+    "stagepack.compare.results": ("StoredResults", "read_store"),
+    "stagepack.compare.suite": ("Suite", "read_suite"),
     "stagepack.errors": ("CheckError", "InputError", "StagepackError"),
     "stagepack.instances.catalog": ("entries", "load", "suite"),
     "stagepack.instances.formats": (

@@ -240,6 +240,39 @@ class Result(Shown, Generic[FoundT]):
         plain: JsonObject = files.finite(document)
         return plain
 
+    @classmethod
+    def from_dict(cls, given: JsonObject, solution: FoundT | None) -> Self:
+        """Return the result that :meth:`to_dict` wrote.
+
+        Parameters
+        ----------
+        given : dict
+        solution : object or None
+            Its solution, which `given` holds as plain data.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            For what is no such result.
+        """
+        plain = (
+            "objective", "bound", "method", "runtime", "setup_time", "instance", "objective_name",
+            "digest", "options", "versions",
+        )  # fmt: skip
+        result = cls(
+            status=Status(given["status"]),
+            termination=Termination(given["termination"]),
+            solution=solution,
+            kind=given["problem"],
+            bound_source=given["bound_source"] or "",
+            engine=given["engine"] or "",
+            reason=given["reason"] or "",
+            trace=Trace([Event(**event) for event in given["trace"]]),
+            **{name: given[name] for name in plain},
+        )
+        vars(result)["instance_fields"] = given["instance_fields"]
+        return result
+
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as one JSON document, and write it to `path` if given."""
         text = files.json_text(self.to_dict()) + "\n"

@@ -25,6 +25,7 @@ from stagepack.cli.importing import import_model
 from stagepack.cli.listing import catalog, convert, methods, schema
 from stagepack.cli.options import EXIT_INPUT, EXIT_INTERNAL, EXIT_INTERRUPTED, Command, Group
 from stagepack.cli.plan import plan, tune
+from stagepack.cli.results import results
 from stagepack.cli.screen import Stderr, complain, legible_width, plain_letters
 from stagepack.cli.show import plot, show
 from stagepack.cli.solve import solve
@@ -85,6 +86,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plan": takes_context(plan),
     "tune": takes_context(tune),
     "compare": takes_context(compare),
+    "results": results,
     "pareto": takes_context(pareto),
     "explain": takes_context(explain),
     "check": takes_context(check),

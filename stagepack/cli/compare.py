@@ -41,6 +41,7 @@ from stagepack.kinds import kind_called
 
 if TYPE_CHECKING:
     from stagepack.compare import Comparison
+    from stagepack.compare.suite import Suite
 
 LOG = logging.getLogger("stagepack")
 REPORT, REPORT_PAGE = Path("stagepack-report"), "index.html"
@@ -52,7 +53,8 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="INSTANCE",
-            help=INSTANCE_HELP + " Also a kind, for its suite. Default: a tour of half a minute.",
+            help=f"{INSTANCE_HELP} Also a kind, for its suite, or a suite in TOML. "
+            "Default: a tour of half a minute.",
             autocompletion=completion.instances,
         ),
     ] = None,
@@ -74,6 +76,10 @@ def compare(
     whole: Annotated[
         bool, option(METHOD, "The built-in suite in place of the tour: minutes.", "--all")
     ] = False,
+    store: Annotated[
+        Path | None,
+        option(OUTPUT, "Keep results here; cells that are there are not run.", metavar="DIR"),
+    ] = None,
     html: Annotated[
         Path | None,
         option(OUTPUT, "Where to write the HTML report.", metavar="DIR", show_default=str(REPORT)),
@@ -84,8 +90,14 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run methods side by side: on one instance a problem, a suite, or the instances given."""
-    problems, methods = chosen(instances or (), method or None, context, whole=whole)
-    _announce(problems, methods, time_limit)
+    suite, said = _toml(instances, context), JsonObject()
+    if suite is None:
+        problems, methods = chosen(instances or (), method or None, context, whole=whole)
+    else:
+        problems, said = suite.instances, suite.settings
+        methods = method or said.get("methods")
+    limit = said.get("time_limit", time_limit or None)
+    _announce(problems, methods, limit or 0)
     from stagepack.compare import compare as run
     from stagepack.compare.table import comparison_table
 
@@ -96,10 +108,11 @@ def compare(
         comparison = run(
             problems,
             methods,
-            time_limit=time_limit or None,
-            seeds=tuple(seeds or (0,)),
+            time_limit=limit,
+            seeds=tuple(seeds or said.get("seeds", (0,))),
             jobs=jobs,
-            threads=threads,
+            threads=said.get("threads", threads),
+            store=store,
             on_start=cells.begun,
             on_result=cells.ended,
             **options,
@@ -118,6 +131,20 @@ def compare(
         if page is not None:
             typer.echo(f"report: {shown(page)}")
     raise typer.Exit(_exit_code(comparison, rescue))
+
+
+def _toml(sources: list[str] | None, context: JsonObject) -> Suite | None:
+    """Return the suite that a file in TOML says; None where none is named."""
+    from stagepack.compare.suite import read_suite
+
+    named = [source for source in sources or () if source.endswith(".toml")]
+    if not named:
+        return None
+    if len(sources or ()) > 1 or context:
+        raise InputError(
+            "says all of its instances", file=named[0], remedy="name nothing else beside it"
+        )
+    return read_suite(named[0])
 
 
 def chosen(

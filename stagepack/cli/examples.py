@@ -10,6 +10,7 @@ EXAMPLES = {
     ),
     "compare": (
         "compare --kind packing -t 1",
+        "compare suite.toml --store sweep -j 2 --no-html",
         "compare a.csv b.csv -m auto -m exact -t 10 --csv table.csv",
     ),
     "plan": (
@@ -20,6 +21,10 @@ EXAMPLES = {
     "tune": (
         "tune bert-base --over batch=1:64 --monotone batch",
         "tune gpt2-small --over devices=2,4 --over microbatches=4,8",
+    ),
+    "results": (
+        "results sweep --profile profile.png",
+        "results sweep --against last-week --where method=auto",
     ),
     "pareto": (
         "pareto pipeline/bert-large --plot front.png",

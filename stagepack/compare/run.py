@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from stagepack.compare.comparison import Comparison
 from stagepack.compare.outcomes import Cell, Failure
+from stagepack.compare.store import Store
 from stagepack.compare.workers import Run
 from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError, suggest
@@ -34,6 +36,7 @@ def compare(
     jobs: int | None = None,
     executor: Executor | None = None,
     threads: int = 1,
+    store: str | Path | None = None,
     on_start: Callable[[Cell, int, int], None] | None = None,
     on_result: Callable[[JsonObject, int, int], None] | None = None,
     **options: Any,
@@ -59,6 +62,9 @@ def compare(
         Runs the cells instead, for example Dask's ``client.get_executor()``.
     threads : int
         Threads of each cell.
+    store : path-like, optional
+        A folder in which every result is kept as soon as it is there, and found again: cells that
+        are in it are not run.
     on_start : callable, optional
         Called with ``(cell, done, total)`` whenever a cell (instance, method, seed) begins, in
         the calling thread; on an `executor` all are told when they are handed over.
@@ -109,12 +115,17 @@ def compare(
     began = time.perf_counter()
     told = _Told(comparison, on_start, on_result)
     shared = {"time_limit": time_limit, "threads": threads, **options}
-    run = Run(solve, labelled, shared, told.start, told.finish, engines)
+    folder = None if store is None else Store(store)
+    run = Run(solve, labelled, shared, told.start, told.finish, engines, folder)
     try:
         for cell, failure in failures.items():
             told.finish(cell, failure)
+<<<<<<< HEAD
         waiting = [cell for cell in cells if cell not in failures]
         run.queue.extend(_by_turns(waiting) if isinstance(methods, Mapping) else waiting)
+=======
+        run.take(cell for cell in cells if cell not in failures)
+>>>>>>> 8ce29d9 (Comparisons at scale: suites in TOML, a store in which every result is a file named by its question, and what a store says)
         if executor is not None:
             run.on_executor(executor)
         elif jobs == 0:

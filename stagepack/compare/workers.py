@@ -29,8 +29,10 @@ from concurrent.futures import (
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 from stagepack.compare.outcomes import Cell, Failure
+from stagepack.compare.store import Store
 from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.files import NO_MEMORY
@@ -51,6 +53,8 @@ GRACE = 6.0  # seconds that running cells have to hand over their incumbents aft
 DIED = Failure("error", "the worker process died (a crash, or out of memory)")
 
 Outcome = Result[Solution] | Failure
+Kept = tuple[Path, JsonObject]
+"""The store in which a cell is kept, and its question."""
 
 
 def _attempt(
@@ -74,12 +78,24 @@ def run_cell(payload: bytes) -> Outcome:
     """Run one pickled cell in a worker."""
     with _interruptible():
         try:
-            solve, instance, arguments = pickle.loads(payload)
+            solve, instance, arguments, kept = pickle.loads(payload)
             instance = pickle.loads(instance)
         except Exception as error:
             text = f"cannot be read in a worker: {type(error).__name__}: {error}"
             return Failure("error", text, traceback.format_exc())
-        return _attempt(solve, instance, arguments)
+        return _kept(_attempt(solve, instance, arguments), kept)
+
+
+def _kept(outcome: Outcome, kept: Kept | None) -> Outcome:
+    """Return an outcome once it is in the store, if there is one; or why it is not."""
+    if kept is None or isinstance(outcome, Failure):
+        return outcome
+    folder, question = kept
+    try:
+        Store(folder).write(question, outcome)
+    except (InputError, OSError) as error:
+        return Failure("error", f"cannot be kept: {error}")
+    return outcome
 
 
 _in_worker = False
@@ -125,6 +141,8 @@ class Run:
         Called with each cell and its outcome, in this thread, as they come.
     engines : iterable of str
         Engines that will be used: workers begin with them imported.
+    store : Store, optional
+        Where results are kept, by those who have them first.
     """
 
     def __init__(
@@ -135,6 +153,7 @@ class Run:
         start: Callable[[Cell], None],
         finish: Callable[[Cell, Outcome], None],
         engines: Iterable[str] = (),
+        store: Store | None = None,
     ) -> None:
         self.solve = solve
         self.instances = instances
@@ -142,17 +161,34 @@ class Run:
         self.start = start
         self.finish = finish
         self.engines = tuple(engines)
+        self.store = store
+        self.questions: dict[Cell, JsonObject] = {}
         self.queue: deque[Cell] = deque()
         self.running: dict[Future[Outcome], Cell] = {}
         self.interrupted = False
         self._pickled: tuple[str, bytes] = ("", b"")
+
+    def take(self, cells: Iterable[Cell]) -> None:
+        """Put cells into the queue; those that are in the store have ended."""
+        for cell in cells:
+            if self.store is not None:
+                instance = self.instances[cell.instance]
+                question = self.store.question(instance, cell.instance, self._arguments(cell))
+                self.questions[cell] = question
+                known = self.store.read(question, instance)
+                if known is not None:
+                    self.finish(cell, known)
+                    continue
+            self.queue.append(cell)
 
     def in_process(self) -> None:
         """Run the cells here, one after the other."""
         while self.queue and not self.interrupted:
             cell = self.queue.popleft()
             self.start(cell)
-            outcome = _attempt(self.solve, self.instances[cell.instance], self._arguments(cell))
+            instance = self.instances[cell.instance]
+            outcome = _attempt(self.solve, instance, self._arguments(cell))
+            outcome = _kept(outcome, self._place(cell))
             if isinstance(outcome, Failure):
                 self.interrupted = outcome.status == "skipped"
             else:
@@ -265,10 +301,15 @@ class Run:
     def _arguments(self, cell: Cell) -> JsonObject:
         return {**self.arguments, "method": cell.method, "seed": cell.seed}
 
+    def _place(self, cell: Cell) -> Kept | None:
+        """Return where a cell is kept; None without a store."""
+        return None if self.store is None else (self.store.path, self.questions[cell])
+
     def _payload(self, cell: Cell) -> bytes:
         if self._pickled[0] != cell.instance:
             self._pickled = (cell.instance, pickle.dumps(self.instances[cell.instance]))
-        return pickle.dumps((self.solve, self._pickled[1], self._arguments(cell)))
+        parts = (self.solve, self._pickled[1], self._arguments(cell), self._place(cell))
+        return pickle.dumps(parts)
 
     @contextlib.contextmanager
     def _main_hidden(self) -> Iterator[None]:

@@ -1,0 +1,332 @@
+"""What is in a store of cells: rows, figures of each method, profiles, what became worse.
+
+Instances are told apart by their fingerprints.  A cell is proved when it ended in OPTIMAL or
+INFEASIBLE; times are those of solving.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stagepack import files
+from stagepack.compare.store import Store
+from stagepack.contracts import JsonObject
+from stagepack.errors import InputError, suggest
+from stagepack.report import format as as_text
+from stagepack.report.canvas import axes, close, heading, quiet, save, target
+from stagepack.report.extra import Axes
+from stagepack.report.shown import contents
+from stagepack.report.style import line_colour
+from stagepack.report.table import Head, Sheet
+from stagepack.shown import Shown, dataframe
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = (
+    "instance", "problem", "digest", "method", "seed", "status", "termination", "objective",
+    "bound", "gap", "runtime", "setup_time", "engine", "primal_integral",
+)  # fmt: skip
+PROVED = ("OPTIMAL", "INFEASIBLE")
+SHIFT = 1.0  # seconds that are added to times before their geometric mean, and taken off again
+SLOWER, NOTICED = 1.5, 0.1  # a time that is so many times, and so many seconds, longer is told
+
+
+@dataclass(frozen=True)
+class Change:
+    """How a cell differs from the same one in an earlier store."""
+
+    instance: str
+    method: str
+    seed: int
+    what: str
+    before: object
+    after: object
+    worse: bool
+
+    def __str__(self) -> str:
+        return (
+            f"{self.instance}, {self.method}, seed {self.seed}: {self.what} {self.after}, "
+            f"was {self.before}"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class StoredResults(Shown):
+    """The cells of a store.
+
+    Attributes
+    ----------
+    rows : tuple of dict
+        One a cell, as `COLUMNS`.
+    """
+
+    rows: tuple[JsonObject, ...]
+
+    def where(self, **wanted: object) -> StoredResults:
+        """Return the cells whose columns have these values, compared as text.
+
+        Raises
+        ------
+        InputError
+            For an unknown column.
+        """
+        for name in wanted:
+            if name not in COLUMNS:
+                raise InputError("is no column", field=name, remedy=suggest(name, COLUMNS))
+        kept = (r for r in self.rows if all(str(r[n]) == str(v) for n, v in wanted.items()))
+        return StoredResults(tuple(kept))
+
+    # ------------------------------------------------------------------ figures
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods, by their names."""
+        return sorted({row["method"] for row in self.rows})
+
+    def summary(self, shift: float = SHIFT) -> list[JsonObject]:
+        """Return figures of each method.
+
+        Among cells of one instance and seed a method wins that alone has the least objective, and
+        ties where others have it, too; without a solution it loses to those that have one.
+
+        Parameters
+        ----------
+        shift : float
+            Seconds added to times before their geometric mean, and taken off again.
+        """
+        best, rivals = self._best()
+        found = []
+        for method in self.methods:
+            own = [row for row in self.rows if row["method"] == method]
+            scores = [_score(row, best[_case(row)], rivals[_case(row)]) for row in own]
+            logs = [math.log(row["runtime"] + shift) for row in own]
+            integrals = [row["primal_integral"] for row in own if row["objective"] is not None]
+            found.append(
+                {
+                    "method": method,
+                    "cells": len(own),
+                    "solved": sum(row["objective"] is not None for row in own),
+                    "proved": sum(row["status"] in PROVED for row in own),
+                    **{word: scores.count(word) for word in ("win", "tie", "loss")},
+                    "time": math.exp(sum(logs) / len(logs)) - shift,
+                    "primal_integral": sum(integrals) / len(integrals) if integrals else None,
+                }
+            )
+        return found
+
+    def _best(self) -> tuple[dict[Any, float], dict[Any, int]]:
+        """Return the least objective of each case, and how many cells have it."""
+        best: dict[Any, float] = {}
+        for row in self.rows:
+            value = math.inf if row["objective"] is None else row["objective"]
+            best[_case(row)] = min(value, best.get(_case(row), math.inf))
+        rivals = dict.fromkeys(best, 0)
+        for row in self.rows:
+            rivals[_case(row)] += row["objective"] == best[_case(row)]
+        return best, rivals
+
+    def profile(self) -> dict[str, list[float]]:
+        """Return the performance profile of each method (Dolan and More, 2002).
+
+        Of every case that some method proves, the ratio of its time to the shortest one, rising;
+        infinite where it proves nothing.
+        """
+        times: dict[Any, dict[str, float]] = {}
+        for row in self.rows:
+            if row["status"] in PROVED:
+                times.setdefault(_case(row), {})[row["method"]] = max(row["runtime"], 1e-3)
+        return {
+            method: sorted(
+                some.get(method, math.inf) / min(some.values()) for some in times.values()
+            )
+            for method in self.methods
+        }
+
+    def cactus(self) -> dict[str, list[float]]:
+        """Return the times in which each method proves its cells, rising."""
+        return {
+            method: sorted(
+                row["runtime"]
+                for row in self.rows
+                if row["method"] == method and row["status"] in PROVED
+            )
+            for method in self.methods
+        }
+
+    def against(self, earlier: StoredResults) -> list[Change]:
+        """Return how cells differ from the same ones of an earlier store, the worse first."""
+        known = {(*_case(row), row["method"]): row for row in earlier.rows}
+        pairs = ((known.get((*_case(row), row["method"])), row) for row in self.rows)
+        found = [change for old, new in pairs if old is not None for change in _changes(old, new)]
+        return sorted(found, key=lambda change: not change.worse)
+
+    # ------------------------------------------------------------------ showing
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return the cells as CSV, and write them to `path` if given."""
+        text = files.csv_text(COLUMNS, (tuple(row[key] for key in COLUMNS) for row in self.rows))
+        if path is not None:
+            files.write(path, text)
+        return text
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row a cell; pandas must be installed."""
+        return dataframe(self.rows)
+
+    def plot(
+        self, path: str | Path | None = None, ax: Axes | None = None, *, what: str = "profile"
+    ) -> Axes:
+        """Draw performance profiles, or how many cells are proved within which time.
+
+        Parameters
+        ----------
+        path : path-like or matplotlib Axes, optional
+            The file to write: .png, .svg or .pdf.  Or where to draw.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        what : str
+            "profile" or "cactus".
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        if what not in ("profile", "cactus"):
+            raise InputError(f"unknown {what!r}", field="what", remedy="choose profile or cactus")
+        file, given = target(path, ax)
+        ax = axes(given, 6.4, 3.8)
+        curves = self.profile() if what == "profile" else self.cactus()
+        for index, (method, values) in enumerate(curves.items()):
+            finite = [value for value in values if math.isfinite(value)]
+            whole = len(values) if what == "profile" else 1
+            heights = [(at + 1) / max(1, whole) for at in range(len(finite))]
+            ax.step(finite, heights, where="post", color=line_colour(index), label=method)
+        quiet(ax, "y")
+        ax.set_xscale("log")
+        ax.set_xlabel("time / shortest time" if what == "profile" else "seconds")
+        ax.set_ylabel("share of cases proved" if what == "profile" else "cells proved")
+        heading(ax, "", "performance profiles" if what == "profile" else "proved within a time")
+        if curves:
+            ax.legend(frameon=False, fontsize=8)
+        if file is not None:
+            save(ax.figure, file)
+            if given is None:
+                close(ax.figure)
+        return ax
+
+    def to_dict(self) -> JsonObject:
+        """Return cells and figures as plain JSON data."""
+        data: JsonObject = files.finite({"summary": self.summary(), "rows": list(self.rows)})
+        return data
+
+    def contents(self) -> list[Head | Sheet]:
+        """Return what is printed."""
+        cases = len({_case(row) for row in self.rows})
+        figures = [as_text.plural(cases, "case"), as_text.plural(len(self.rows), "cell")]
+        rows = [
+            [
+                one["method"],
+                *(as_text.number(one[name]) for name in ("cells", "solved", "proved")),
+                *(as_text.number(one[name]) for name in ("win", "tie", "loss")),
+                as_text.seconds(one["time"]),
+                as_text.seconds(one["primal_integral"]),
+            ]
+            for one in self.summary()
+        ]
+        header = ("method", "cells", "solved", "proved", "win", "tie", "loss", "time", "integral")
+        return [Head([("results:", "")], figures), Sheet(header, rows, ("method",), ("integral",))]
+
+    def _line(self) -> str:
+        return f"{len(self.rows)} cells, {len(self.methods)} methods"
+
+
+def read_store(path: str | Path) -> StoredResults:
+    """Read the cells of a store that :func:`stagepack.compare` kept.
+
+    Raises
+    ------
+    InputError
+        For a folder that is none, or one of a newer version.
+    """
+    found = [(one["question"], one["result"]) for one in Store(path, new=False).rows()]
+    best: dict[Any, float] = {}
+    for question, result in found:
+        if result["objective"] is not None:
+            key = question["digest"]
+            best[key] = min(result["objective"], best.get(key, math.inf))
+    return StoredResults(tuple(_row(*pair, best) for pair in found))
+
+
+def _row(question: JsonObject, result: JsonObject, best: Mapping[str, float]) -> JsonObject:
+    arguments = question["arguments"]
+    row = {name: result.get(name) for name in COLUMNS}
+    goal = best.get(question["digest"])
+    return row | {
+        "instance": question["label"],
+        "digest": question["digest"],
+        "method": arguments["method"],
+        "seed": arguments["seed"],
+        "primal_integral": None if goal is None else _integral(result, goal),
+    }
+
+
+def _integral(result: JsonObject, goal: float) -> float:
+    """Return the integral over the run of the gap to a goal, 1 before the first incumbent."""
+    total, since, gap = 0.0, 0.0, 1.0
+    for event in result["trace"]:
+        if event["kind"] == "incumbent":
+            total += gap * (event["time"] - since)
+            since = event["time"]
+            size = max(abs(event["value"]), abs(goal))
+            gap = abs(event["value"] - goal) / size if size else 0.0
+    return float(total + gap * max(0.0, result["runtime"] - since))
+
+
+def _case(row: JsonObject) -> tuple[str, int]:
+    return row["digest"], row["seed"]
+
+
+def _score(row: JsonObject, best: float, rivals: int) -> str:
+    """Return whether a cell wins, ties or loses among those of its case."""
+    if math.isinf(best):
+        return "tie"
+    if row["objective"] != best:
+        return "loss"
+    return "win" if rivals == 1 else "tie"
+
+
+def _changes(old: JsonObject, new: JsonObject) -> Iterable[Change]:
+    """Yield how a cell differs."""
+    who = new["instance"], new["method"], new["seed"]
+    was, now = old["status"] in PROVED, new["status"] in PROVED
+    if was != now:
+        yield Change(*who, "status", old["status"], new["status"], worse=was)
+    for name, sign in (("objective", 1), ("bound", -1)):
+        before, after = old[name], new[name]
+        if before is not None and after is not None and before != after:
+            yield Change(*who, name, before, after, worse=sign * (after - before) > 0)
+        elif (before is None) != (after is None) and name == "objective":
+            yield Change(*who, name, before, after, worse=after is None)
+    if new["runtime"] > SLOWER * old["runtime"] and new["runtime"] > old["runtime"] + NOTICED:
+        yield Change(*who, "seconds", old["runtime"], new["runtime"], worse=True)
+
+
+def changes_sheet(changes: Sequence[Change]) -> Sheet:
+    """Return changes for people."""
+    rows = [
+        [one.instance, one.method, str(one.seed), one.what, str(one.before), str(one.after),
+         "worse" if one.worse else "better"]
+        for one in changes
+    ]  # fmt: skip
+    header = ("instance", "method", "seed", "what", "before", "after", "")
+    return Sheet(header, rows, ("instance", "method", "what", ""), what="change")
+
+
+@contents.register
+def _stored(given: StoredResults, *, whole: bool = False) -> list[Head | Sheet]:
+    return given.contents()

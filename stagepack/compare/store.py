@@ -1,0 +1,140 @@
+"""A store of cells: one file a cell, named by its question, whole or not there at all.
+
+The question is what the answer depends on: the instance's fingerprint, the method, its seed and
+arguments, the versions of all that solves.  Whoever asks it again finds the answer, so that a
+comparison that was ended goes on where it was, and several may use one store: each file is written
+beside its place and renamed into it, and says at its end that it is whole.  What is torn, of
+another question or of a newer version counts as missing or is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stagepack import files
+from stagepack.contracts import Instance, JsonObject, Solution
+from stagepack.errors import InputError
+from stagepack.instances.problem import PROBLEMS
+from stagepack.result import Result, Termination
+from stagepack.solve import versions
+
+VERSION = 1
+MARK = "store.json"
+"""The file that says that a folder is a store, and of which version."""
+
+
+class Store:
+    """A folder of cells.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder; made if it is not there.
+    new : bool
+        Whether it may be made.
+
+    Raises
+    ------
+    InputError
+        When it cannot be used, is none, or is of a newer version.
+    """
+
+    def __init__(self, path: str | Path, *, new: bool = True) -> None:
+        self.path = Path(path)
+        mark = self.path / MARK
+        if not mark.exists():
+            others = self.path.is_dir() and any(self.path.iterdir())
+            if not new or others:
+                raise InputError("is no store of results", file=path, remedy="name another folder")
+            files.require_directory(self.path)
+            self.path.mkdir(parents=True, exist_ok=True)
+            files.write(mark, json.dumps({"store": "stagepack", "version": VERSION}) + "\n")
+        try:
+            version = json.loads(mark.read_text(encoding="utf-8"))["version"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise InputError("cannot be read", file=mark, remedy="name another folder") from None
+        if not isinstance(version, int) or version > VERSION:
+            raise InputError(
+                f"version {version} is newer than {VERSION}, the newest known here",
+                file=mark,
+                remedy="update Stagepack",
+            )
+
+    def question(self, instance: Instance, label: str, arguments: JsonObject) -> JsonObject:
+        """Return what the answer of a cell depends on.
+
+        Parameters
+        ----------
+        instance : instance
+        label : str
+            What the comparison calls it; the answer does not depend on that.
+        arguments : dict
+            Of the solve: method, seed, limits.
+
+        Raises
+        ------
+        InputError
+            For an argument that cannot be written down.
+        """
+        asked = {key: value for key, value in arguments.items() if value is not None}
+        question = {
+            "problem": instance.kind,
+            "digest": instance.digest,
+            "arguments": asked,
+            "versions": versions(),
+        }
+        try:
+            text = json.dumps(question, sort_keys=True)
+        except TypeError as error:
+            raise InputError(
+                f"cannot be kept ({error})", field="store", remedy="give plain arguments, or none"
+            ) from None
+        key = hashlib.sha256(text.encode()).hexdigest()[:24]
+        return {"key": key, "label": label, **question}
+
+    def file(self, key: str) -> Path:
+        """Return where an answer is kept: few files a folder."""
+        return self.path / key[:2] / f"{key}.json"
+
+    def write(self, question: JsonObject, result: Result[Solution]) -> None:
+        """Keep an answer; one that was interrupted is none."""
+        if result.termination is Termination.INTERRUPTED:
+            return
+        target = self.file(question["key"])
+        target.parent.mkdir(exist_ok=True)
+        document = {"question": question, "result": result.to_dict(), "whole": True}
+        files.write(target, json.dumps(files.finite(document)) + "\n")
+
+    def read(self, question: JsonObject, instance: Instance) -> Result[Any] | None:
+        """Return the answer of a question; None for none, or one that is not whole."""
+        document = self._document(self.file(question["key"]))
+        if document is None:
+            return None
+        try:
+            given = document["result"]
+            solution = given["solution"]
+            if solution is not None:
+                solution = PROBLEMS[instance.kind].solution.from_dict(solution, instance)
+            return Result.from_dict(given, solution)
+        except (InputError, KeyError, TypeError, ValueError):
+            return None
+
+    def rows(self) -> Iterator[JsonObject]:
+        """Yield question and result of every whole file, by their names."""
+        for file in sorted(self.path.glob("*/*.json")):
+            document = self._document(file)
+            if document is not None:
+                yield document
+
+    def _document(self, file: Path) -> JsonObject | None:
+        """Return what is in a file; None for no file, a torn one, or one under a wrong name."""
+        try:
+            document: JsonObject = json.loads(file.read_text(encoding="utf-8"))
+            whole = document["whole"] is True and document["question"]["key"] == file.stem
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return document if whole else None

@@ -1,0 +1,139 @@
+"""Suites of a comparison in TOML: instances by files, by names of the catalog and by ranges.
+
+::
+
+    methods = ["auto", "greedy"]        # those that are usual where left out
+    seeds = [0, 1]
+    time_limit = 5                      # seconds of each cell; 0: no limit
+    threads = 1
+
+    [[instances]]
+    files = "cases/*.csv"               # beside the suite; what they do not say stands beside it
+    kind = "packing"
+
+    [[instances]]
+    catalog = "packing/random/*"        # every entry whose name fits
+    buffers = [50, 100]                 # every combination of values
+    seed = { from = 0, to = 9 }         # both ends included
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stagepack import files
+from stagepack.compare.run import labels
+from stagepack.contracts import Instance, JsonObject
+from stagepack.errors import InputError, suggest
+from stagepack.instances import catalog, formats
+
+SETTINGS = {"methods": list, "seeds": list, "time_limit": (int, float), "threads": int}
+KNOWN = ("instances", *SETTINGS)
+SOURCES = ("files", "catalog")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What a suite says.
+
+    Attributes
+    ----------
+    instances : dict
+        By label.
+    settings : dict
+        Of the comparison: methods, seeds, time_limit, threads, as far as they are said.
+    """
+
+    instances: dict[str, Instance]
+    settings: JsonObject
+
+
+def read_suite(path: str | Path) -> Suite:
+    """Read a suite.
+
+    Raises
+    ------
+    InputError
+        Naming file and key: no TOML, an unknown key, no instances, a value of another type.
+    """
+    try:
+        text = files.read(path).decode()
+        document = tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"is no TOML ({error})", file=path, remedy="mend it") from None
+    try:
+        for key in document:
+            if key not in KNOWN:
+                raise InputError("is not known", field=key, remedy=suggest(key, KNOWN))
+        settings = {key: _setting(key, document[key]) for key in SETTINGS if key in document}
+        groups = document.get("instances", [])
+        if not isinstance(groups, list) or not all(isinstance(one, dict) for one in groups):
+            raise InputError("is no list", field="instances", remedy="write [[instances]]")
+        found = [
+            instance
+            for number, group in enumerate(groups)
+            for instance in _instances(group, f"instances[{number}]", Path(path).parent)
+        ]
+        if not found:
+            raise InputError("has no instances", field="instances", remedy="write [[instances]]")
+    except InputError as error:
+        raise error.at(path) from None
+    return Suite(labels(found), settings)
+
+
+def _setting(key: str, value: object) -> Any:
+    kinds: Any = SETTINGS[key]
+    if isinstance(value, bool) or not isinstance(value, kinds) or value == []:
+        wanted = "a list that is not empty" if kinds is list else "a number"
+        raise InputError(f"is {value!r}", field=key, remedy=f"give {wanted}")
+    return (value or None) if key == "time_limit" else value
+
+
+def _instances(group: JsonObject, where: str, folder: Path) -> Iterator[Instance]:
+    """Yield the instances of one entry of a suite."""
+    sources = [name for name in SOURCES if name in group]
+    if len(sources) != 1 or not isinstance(group[sources[0]], str):
+        raise InputError("says no source", field=where, remedy='write files = "..." or catalog')
+    pattern = group[sources[0]]
+    rest = {key: value for key, value in group.items() if key not in SOURCES}
+    found = 0
+    for chosen in _combinations(rest, where):
+        for instance in _of(sources[0], pattern, chosen, folder):
+            found += 1
+            yield instance
+    if not found:
+        raise InputError(f"{pattern!r} fits nothing", field=where, remedy="see stagepack list")
+
+
+def _of(source: str, pattern: str, given: JsonObject, folder: Path) -> Iterator[Instance]:
+    """Yield the instances that a pattern names, in the order of their names."""
+    if source == "files":
+        for path in sorted(folder.glob(pattern)):
+            yield from formats.read_all(path, **given)
+        return
+    for entry in catalog.entries():
+        if fnmatch.fnmatchcase(entry.name, pattern):
+            yield catalog.load(entry.name, **given)
+
+
+def _combinations(given: Mapping[str, Any], where: str) -> Iterator[JsonObject]:
+    """Yield every combination of the values of parameters: a list, a range, or one value."""
+    values: list[range | list[Any]] = []
+    for key, value in given.items():
+        if isinstance(value, dict):
+            ends = value.get("from"), value.get("to")
+            if set(value) != {"from", "to"} or not all(isinstance(end, int) for end in ends):
+                raise InputError(
+                    f"is {value!r}", field=f"{where}.{key}", remedy="write {from = 0, to = 9}"
+                )
+            values.append(range(value["from"], value["to"] + 1))
+        else:
+            values.append(value if isinstance(value, list) else [value])
+    for chosen in itertools.product(*values):
+        yield dict(zip(given, chosen, strict=True))

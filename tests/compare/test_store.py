@@ -1,0 +1,209 @@
+"""Suites in TOML, stores of cells that are found again, and what is read off them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stagepack as sp
+from stagepack.compare.results import StoredResults
+from stagepack.compare.store import MARK, Store
+from tests.cli.shell import run
+
+SUITE = """
+methods = ["dp", "greedy"]
+seeds = [0, 1]
+time_limit = 5
+threads = 1
+
+[[instances]]
+catalog = "pipeline/random/het*"
+layers = [8, 9]
+devices = 3
+seed = {from = 0, to = 2}
+
+[[instances]]
+files = "*.json"
+capacity = 20
+"""
+
+
+def suite(folder: Path, text: str = SUITE) -> Path:
+    chain = sp.PipelinePartition.from_arrays([1, 5, 3, 2], devices=2, exclusive=[4] * 4, name="own")
+    sp.write(chain, folder / "own.json")
+    path = folder / "suite.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_suite_says_instances_and_settings(tmp_path: Path) -> None:
+    found = sp.read_suite(suite(tmp_path))
+    assert len(found.instances) == 2 * 3 + 1
+    assert found.settings == {
+        "methods": ["dp", "greedy"], "seeds": [0, 1], "time_limit": 5, "threads": 1,
+    }  # fmt: skip
+    assert "own" in found.instances
+    assert len({instance.digest for instance in found.instances.values()}) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "what"),
+    [
+        ("", "instances", "no instances"),
+        ("metods = []", "metods", "methods"),
+        ("seeds = []", "seeds", "not empty"),
+        ("threads = true", "threads", "number"),
+        ("[[instances]]\nlayers = 3", "instances[0]", "catalog"),
+        ('[[instances]]\ncatalog = "x/*"', "instances[0]", "fits nothing"),
+        ('[[instances]]\ncatalog = "pipeline/bert-base"\nbatch = {to = 3}',
+         "instances[0].batch", "from"),
+        ('[[instances]]\ncatalog = "pipeline/bert-base"\nbach = 3', "bach", "batch"),
+        ("a = [", "", "TOML"),
+    ],
+)  # fmt: skip
+def test_bad_suites_are_named(tmp_path: Path, text: str, field: str, what: str) -> None:
+    with pytest.raises(sp.InputError) as caught:
+        sp.read_suite(suite(tmp_path, text))
+    assert caught.value.field == field
+    assert what in str(caught.value)
+    assert "suite.toml" in str(caught.value)
+
+
+def cells(store: Path, folder: Path, **more: Any) -> tuple[sp.Comparison, list[Any]]:
+    """Run the suite with a store; return the comparison and the cells that were run."""
+    found = sp.read_suite(suite(folder))
+    begun: list[Any] = []
+    given = {"jobs": 0, "on_start": lambda cell, *_: begun.append(cell), **found.settings, **more}
+    return sp.compare(found.instances, store=store, **given), begun
+
+
+def plain(comparison: sp.Comparison) -> list[Any]:
+    return [(r["instance"], r["method"], r["seed"], r["status"], r["objective"], r["bound"])
+            for r in comparison.rows]  # fmt: skip
+
+
+def test_cells_that_are_there_are_not_run_again(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first, begun = cells(store, tmp_path)
+    assert len(begun) == 7 * 2 * 2
+    again, begun = cells(store, tmp_path)
+    assert begun == []
+    assert plain(again) == plain(first)
+    assert again.contradictions == []
+    torn, other, *_ = sorted(store.glob("*/*.json"))
+    torn.write_text(torn.read_text()[:100])
+    other.rename(other.with_name("0" * 24 + ".json"))
+    mended, begun = cells(store, tmp_path)
+    assert len(begun) == 2
+    assert plain(mended) == plain(first)
+    _, begun = cells(store, tmp_path, time_limit=4)
+    assert len(begun) == 28, "another question"
+
+
+def test_a_run_that_was_ended_goes_on_where_it_was(tmp_path: Path) -> None:
+    store, ended = tmp_path / "store", 0
+
+    def end(row: Any, done: int, total: int) -> None:
+        nonlocal ended
+        ended += 1
+        if ended == 10:
+            raise KeyboardInterrupt
+
+    first, _ = cells(store, tmp_path, on_result=end)
+    assert first.interrupted
+    again, begun = cells(store, tmp_path)
+    assert len(begun) == 28 - 10
+    alone, _ = cells(tmp_path / "other", tmp_path)
+    assert plain(again) == plain(alone)
+
+
+def test_workers_keep_what_they_find(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    found, _ = cells(store, tmp_path, jobs=2, seeds=[0], methods=["greedy"])
+    assert len(list(store.glob("*/*.json"))) == 7
+    _, begun = cells(store, tmp_path, seeds=[0], methods=["greedy"])
+    assert begun == []
+    assert {row["method"] for row in found.rows} == {"greedy"}
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    with pytest.raises(sp.InputError, match="no store"):
+        Store(tmp_path)
+    newer = tmp_path / "newer"
+    Store(newer)
+    (newer / MARK).write_text('{"version": 2}')
+    with pytest.raises(sp.InputError, match="newer"):
+        sp.read_store(newer)
+    with pytest.raises(sp.InputError, match="no store"):
+        sp.read_store(tmp_path / "nothing")
+
+
+def row(digest: str, method: str, objective: float | None, seconds: float, status: str) -> Any:
+    return {
+        "instance": digest, "problem": "p", "digest": digest, "method": method, "seed": 0,
+        "status": status, "termination": "", "objective": objective, "bound": None, "gap": None,
+        "runtime": seconds, "setup_time": 0.0, "engine": None, "primal_integral": 0.5,
+    }  # fmt: skip
+
+
+TABLE = StoredResults(
+    (
+        row("a", "one", 10, 1.0, "OPTIMAL"),
+        row("a", "two", 10, 3.0, "OPTIMAL"),
+        row("b", "one", 8, 7.0, "FEASIBLE"),
+        row("b", "two", 7, 3.0, "OPTIMAL"),
+        row("c", "one", None, 3.0, "UNKNOWN"),
+        row("c", "two", 5, 1.0, "FEASIBLE"),
+    )
+)
+
+
+def test_figures_of_methods_by_hand() -> None:
+    one, two = TABLE.summary()
+    assert [one[k] for k in ("solved", "proved", "win", "tie", "loss")] == [2, 1, 0, 1, 2]
+    assert [two[k] for k in ("solved", "proved", "win", "tie", "loss")] == [3, 2, 2, 1, 0]
+    assert one["time"] == pytest.approx((2 * 8 * 4) ** (1 / 3) - 1)
+    assert TABLE.profile() == {"one": [1.0, math.inf], "two": [1.0, 3.0]}
+    assert TABLE.cactus() == {"one": [1.0], "two": [3.0, 3.0]}
+    assert len(TABLE.where(method="one", status="OPTIMAL").rows) == 1
+    with pytest.raises(sp.InputError, match="method"):
+        TABLE.where(metod="one")
+
+
+def test_what_became_worse_is_named() -> None:
+    assert TABLE.against(TABLE) == []
+    later = StoredResults(
+        (
+            row("a", "one", 11, 1.0, "FEASIBLE"),
+            row("a", "two", 10, 9.0, "OPTIMAL"),
+            row("b", "one", 7, 7.0, "FEASIBLE"),
+            row("c", "two", None, 1.0, "UNKNOWN"),
+        )
+    )
+    changes = [(c.instance, c.method, c.what, c.worse) for c in later.against(TABLE)]
+    assert sorted(changes) == [
+        ("a", "one", "objective", True), ("a", "one", "status", True),
+        ("a", "two", "seconds", True), ("b", "one", "objective", False),
+        ("c", "two", "objective", True),
+    ]  # fmt: skip
+    assert changes[-1][-1] is False
+
+
+def test_commands_fill_a_store_and_read_it(tmp_path: Path) -> None:
+    path, store, csv = suite(tmp_path), tmp_path / "store", tmp_path / "cells.csv"
+    done = run("compare", path, "--store", store, "-j", "0", "--no-html")
+    assert done.returncode == 0, done.stderr
+    found = run("results", store, "--json", "--where", "method=dp", "--csv", csv)
+    assert found.returncode == 0, found.stderr
+    document = json.loads(found.stdout)
+    assert [one["proved"] for one in document["summary"]] == [14]
+    assert len(csv.read_text().splitlines()) == 15
+    shown = run("results", store, "--against", store)
+    assert shown.returncode == 0
+    assert "14 cases, 28 cells" in shown.stdout
+    assert run("compare", path, "--devices", "3").returncode == 2
