@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from stagepack.compare import Comparison
     from stagepack.compare.suite import Suite
 
+Methods = list[str] | dict[str, tuple[str, ...]] | None
 LOG = logging.getLogger("stagepack")
 REPORT, REPORT_PAGE = Path("stagepack-report"), "index.html"
 
@@ -90,12 +91,12 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run methods side by side: on one instance a problem, a suite, or the instances given."""
-    suite, said = _toml(instances, context), JsonObject()
-    if suite is None:
-        problems, methods = chosen(instances or (), method or None, context, whole=whole)
-    else:
+    suite, said = _toml(instances, context), {}
+    if suite is not None:
         problems, said = suite.instances, suite.settings
-        methods = method or said.get("methods")
+        methods: Methods = method or said.get("methods")
+    else:
+        problems, methods = chosen(instances or (), method or None, context, whole=whole)
     limit = said.get("time_limit", time_limit or None)
     _announce(problems, methods, limit or 0)
     from stagepack.compare import compare as run
@@ -153,7 +154,7 @@ def chosen(
     context: JsonObject,
     *,
     whole: bool,
-) -> tuple[dict[str, Instance], list[str] | dict[str, tuple[str, ...]] | None]:
+) -> tuple[dict[str, Instance], Methods]:
     """Return the instances by label, and the methods: those of the tour where nothing is asked.
 
     Parameters
@@ -183,7 +184,7 @@ def chosen(
 
 def _announce(
     problems: dict[str, Instance],
-    methods: list[str] | dict[str, tuple[str, ...]] | None,
+    methods: Methods,
     limit: float,
 ) -> None:
     """Say at once what will run: all else takes a second to load."""

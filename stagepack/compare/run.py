@@ -120,12 +120,8 @@ def compare(
     try:
         for cell, failure in failures.items():
             told.finish(cell, failure)
-<<<<<<< HEAD
         waiting = [cell for cell in cells if cell not in failures]
-        run.queue.extend(_by_turns(waiting) if isinstance(methods, Mapping) else waiting)
-=======
-        run.take(cell for cell in cells if cell not in failures)
->>>>>>> 8ce29d9 (Comparisons at scale: suites in TOML, a store in which every result is a file named by its question, and what a store says)
+        run.take(_by_turns(waiting) if isinstance(methods, Mapping) else waiting)
         if executor is not None:
             run.on_executor(executor)
         elif jobs == 0:
