@@ -164,7 +164,7 @@ def _extend(
         order = np.argsort(ends, kind="stable")
         came, went, ends = came[order], went[order], ends[order]
         cuts = np.flatnonzero(np.diff(ends)) + 1
-        effort.spend(effort.LOOK * (len(cuts) + 1) + effort.LABEL * len(ends))
+        effort.spend(effort.LOOK * (len(cuts) + 1) + effort.MET * len(ends))
         for part in np.split(np.arange(len(ends)), cuts):
             if len(part):
                 i, j = came[part], went[part]

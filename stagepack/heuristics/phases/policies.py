@@ -41,7 +41,7 @@ MOST_LABELS = 600
 """Labels followed at each layer at first; more are thinned out, and the answer says so."""
 MOST_ENUMERATED = 243
 """Policies tried for a group one by one, where no rule finds the best ones."""
-AT_ONCE = 2**19
+AT_ONCE = 2**18
 """Layers of rows between two looks at the clock."""
 EXAMINED = 5e-8
 """Seconds of work to examine the policy of a layer."""

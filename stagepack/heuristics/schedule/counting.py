@@ -38,7 +38,7 @@ from stagepack.progress import Stopped
 ROUNDS = 6
 """Rounds of raising heads."""
 
-COST = 6
+COST = 1
 """Steps that count for a pair of operations of a device in a round."""
 
 MOST = 40_000_000

@@ -58,7 +58,10 @@ STAGE, EDGE = 1500, 5
 """Steps that a stage and an edge take where they are set up."""
 
 STEPS = 10_000_000
-"""Steps of a kernel call: less than a tenth of a second."""
+"""Steps of a kernel call: less than a tenth of a second,"""
+
+LIGHT = 0.6
+"""and how many of :data:`.effort.RATE` each is."""
 
 ELITE = 6
 """Orders from which coolings begin."""
@@ -136,7 +139,7 @@ class Lists:
             count = list_schedule(self.shop, policy, plan, n - placed, STEPS)
             steps = int(plan.work[0]) - before
             placed += count
-            going = keep_going is None or keep_going(steps)
+            going = keep_going is None or keep_going(int(LIGHT * steps))
             if count < 0 or (placed < n and not going):
                 return None
         return plan.order

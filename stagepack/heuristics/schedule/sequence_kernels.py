@@ -109,9 +109,11 @@ def _choice(
 
 @compiled
 def merge(
-    graph: Graph, state: Merging, ahead: Array, patience: float, first: int, pay: int
-) -> bool:
-    """Run whatever can start first, again and again; return whether that was everything.
+    graph: Graph, state: Merging, ahead: Array, patience: float, first: int, pay: int, most: int
+) -> int:
+    """Run whatever can start first, again and again; return how many operations that were.
+
+    Where they are fewer than `most`, no other one can start.
 
     Parameters
     ----------
@@ -125,19 +127,21 @@ def merge(
         F or B: which comes first where both can start.
     pay : int
         `WAITS`, `MAKES_ROOM` or `AT_ONCE`.
+    most : int
+        Operations after which to return, to be called again until all have run.
     """
-    for _ in range(len(state.order)):
+    for count in range(most):
         soonest, v, kind, where = FAR, -1, F, -1
         for d in range(len(state.counts)):
             start, candidate, its = _choice(graph, state, d, ahead[d], patience, first, pay)
             if start < soonest:
                 soonest, v, kind, where = start, candidate, its, d
         if where < 0:
-            return False
+            return count
         row = graph.row[v]
         state.end[v] = state.free[where] = soonest + graph.duration[row]
         state.held[where] += graph.delta[row]
         state.order[state.place[where]] = v
         state.place[where] += 1
         state.done[where, kind] += 1
-    return True
+    return most

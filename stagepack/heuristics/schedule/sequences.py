@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -31,8 +31,14 @@ from stagepack.heuristics.schedule.timing import Timing, entering
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule
 
-STEPS = 4_000_000
-"""Operations times devices of a list up to which it takes less than a kernel call may."""
+LARGEST = 4_000_000
+"""Operations times devices of a list up to which lists are tried."""
+
+LIST, LOOK = 20_000, 11
+"""Steps that it takes to begin a list, and to look what a device may do next."""
+
+PART = 10_000_000
+"""Steps of a kernel call, about a tenth of a second."""
 
 AHEAD = ((1, 0), (1, 1), (1, 2), (1, 4), (2, 0), (2, 1), (2, 2), (2, 4), (0, None))
 """F's ahead: for each device below, and beside those that a round of groups needs; None: any."""
@@ -45,8 +51,8 @@ def unsupported(instance: PipelineSchedule) -> str:
     """Return why sequences do not apply to `instance`, or ''."""
     if not instance.training:
         return "needs backward operations"
-    if len(instance.operations) * instance.d > STEPS:
-        return f"is for up to {STEPS:,} operations times devices"
+    if len(instance.operations) * instance.d > LARGEST:
+        return f"is for up to {LARGEST:,} operations times devices"
     return ""
 
 
@@ -60,19 +66,35 @@ def lists(timing: Timing, keep_going: Callable[[int], bool]) -> list[Array]:
     timing : Timing
         Of an instance that is not :func:`unsupported`.
     keep_going : callable
-        Asked for every list, with the steps since; once it says no, no more are tried.
+        Asked several times a second, with the steps since; once it says no, no more are tried.
     """
     found: dict[int, Array] = {}
     for state, ahead, patience, first, pay in _states(timing):
-        if not keep_going(timing.n * (timing.d + 4)):
+        if not keep_going(LIST):
             break
-        if merge(timing.graph, state, ahead, patience, first, pay):
+        go_on = partial(merge, timing.graph, state, ahead, patience, first, pay)
+        if _completed(timing, go_on, keep_going):
             found.setdefault(int(state.end.max()), state.order)
     return [found[length] for length in sorted(found)]
 
 
+def _completed(
+    timing: Timing, go_on: Callable[[int], int], keep_going: Callable[[int], bool]
+) -> bool:
+    """Let a list go on, in parts that take less than a kernel call may; whether it ends."""
+    left = timing.n
+    while left:
+        most = min(left, max(1, PART // (LOOK * timing.d)))
+        done = go_on(most)
+        left -= done
+        going = keep_going(LOOK * timing.d * done)
+        if done < most or (left and not going):
+            return False
+    return True
+
+
 def _states(timing: Timing) -> Iterator[tuple[Merging, Array, float, int, int]]:
-    """Yield what :func:`.sequence_kernels.merge` takes, the most promising first."""
+    """Yield what :func:`.sequence_kernels.merge` takes first, the most promising before others."""
     instance = timing.instance
     rounds = -(-instance.p // instance.d) - 1
     room, below = _room(timing), instance.d - 1 - _position(instance)

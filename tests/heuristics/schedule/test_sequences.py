@@ -35,6 +35,16 @@ def test_the_shortest_list_comes_first_and_groups_interleave() -> None:
     assert ends[0] == min(end for end in ends if end is not None) == 62
 
 
+def test_long_lists_are_asked_about_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    timing, steps = Timing(looped(4, 2, 8)), list[int]()
+    whole = sequences.lists(timing, lambda _: True)
+    monkeypatch.setattr(sequences, "PART", 10 * sequences.LOOK * timing.d)
+    parts = sequences.lists(timing, lambda each: steps.append(each) is None)
+    assert max(steps) == max(sequences.LIST, sequences.PART)
+    assert sum(steps) > len(parts) * sequences.LOOK * timing.n * timing.d
+    assert [one.tolist() for one in parts] == [other.tolist() for other in whole]
+
+
 def test_no_more_lists_than_there_is_time_for() -> None:
     timing = Timing(vee(3, 4))
     assert sequences.lists(timing, lambda _: False) == []
