@@ -39,7 +39,12 @@ def test_long_lists_are_asked_about_on_the_way(monkeypatch: pytest.MonkeyPatch) 
     timing, steps = Timing(looped(4, 2, 8)), list[int]()
     whole = sequences.lists(timing, lambda _: True)
     monkeypatch.setattr(sequences, "PART", 10 * sequences.LOOK * timing.d)
-    parts = sequences.lists(timing, lambda each: steps.append(each) is None)
+
+    def keep_going(each: int) -> bool:
+        steps.append(each)
+        return True
+
+    parts = sequences.lists(timing, keep_going)
     assert max(steps) == max(sequences.LIST, sequences.PART)
     assert sum(steps) > len(parts) * sequences.LOOK * timing.n * timing.d
     assert [one.tolist() for one in parts] == [other.tolist() for other in whole]
