@@ -44,6 +44,7 @@ from benchmarks.packing_peers import (
     CORES,
     Answer,
     Runner,
+    compilers,
     omnimalloc_rules,
     ours,
     plain_model,
@@ -217,6 +218,7 @@ def compare_peaks(
     runners = list(own)
     if with_omnimalloc():
         runners += [supermalloc(), *omnimalloc_rules()]
+    runners += compilers()
     warm_up(runners)
     print(f"{'instance':<10}{'method':<28}{'peak':>14}{'/ load':>9}{'/ best':>9}{'time':>12}"
           f"{'/ first':>10}  proved")  # fmt: skip

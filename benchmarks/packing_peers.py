@@ -1,8 +1,9 @@
-"""Who packs, for the benchmarks: methods of this package, and those of OmniMalloc 1.0.0."""
+"""Who packs, for the benchmarks: our methods, those of OmniMalloc 1.0.0, of Vela and onnxsim."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -174,3 +175,82 @@ def with_omnimalloc() -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
+
+
+def vela_hillclimb() -> Runner:
+    """Return the allocator of Arm's Vela, with as many iterations as it takes by default."""
+
+    def prepare(instance: Any, limit: float) -> Callable[[], Answer]:
+        from ethosu.vela.hillclimb_allocation import allocate_live_ranges
+
+        columns = (instance.size, instance.start, instance.end, instance.alignment)
+        ranges = [LiveRange(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+        most = 2**62 if instance.capacity is None else instance.capacity
+        return lambda: Answer(np.array(allocate_live_ranges(ranges, None, most), dtype=np.int64))
+
+    return Runner("Vela hill-climb", prepare, limited=False)
+
+
+@dataclass(frozen=True)
+class LiveRange:
+    """A buffer as Vela's allocator asks for it."""
+
+    size: int
+    start_time: int
+    end: int
+    alignment: int
+
+    @property
+    def end_time(self) -> int:
+        """The last time, inclusive."""
+        return self.end - 1
+
+    def get_alignment(self) -> int:
+        """Bytes."""
+        return self.alignment
+
+
+def onnxsim_plan() -> Runner:
+    """Return onnxsim's planner, on a model whose values live as the buffers do."""
+
+    def prepare(instance: Any, limit: float) -> Callable[[], Answer]:
+        from onnxsim import plan_activation_memory
+
+        model = _as_onnx(instance)
+
+        def run() -> Answer:
+            placed = plan_activation_memory(model, run_shape_inference=False).tensor_offsets
+            return Answer(np.array([placed[f"b{at}"][0] for at in range(instance.n)]))
+
+        return run
+
+    return Runner("onnxsim plan", prepare, limited=False)
+
+
+def _as_onnx(instance: Any) -> Any:
+    """Return a model with a node a time, which writes what begins there and reads what ends."""
+    from onnx import TensorProto, helper
+
+    times = np.unique(np.concatenate([instance.start, instance.end - 1]))
+    born, last = np.searchsorted(times, (instance.start, instance.end - 1))
+    writes: list[list[str]] = [[] for _ in times]
+    reads: list[list[str]] = [[] for _ in times]
+    for at, (first, end) in enumerate(zip(born.tolist(), last.tolist(), strict=True)):
+        writes[first].append(f"b{at}")
+        if end > first:
+            reads[end].append(f"b{at}")
+    nodes = [
+        helper.make_node("Step", read, write, domain="stagepack")
+        for read, write in zip(reads, writes, strict=True)
+    ]
+    values = [
+        helper.make_tensor_value_info(f"b{at}", TensorProto.UINT8, [size])
+        for at, size in enumerate(instance.size.tolist())
+    ]
+    return helper.make_model(helper.make_graph(nodes, "buffers", [], [], value_info=values))
+
+
+def compilers() -> list[Runner]:
+    """Return the planners of compilers that are installed."""
+    known = {"ethosu": vela_hillclimb, "onnxsim": onnxsim_plan}
+    return [make() for module, make in known.items() if importlib.util.find_spec(module)]

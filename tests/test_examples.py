@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.imports import ROOT
+from tests.instances.formats.test_dumps import ASSIGNMENT, RANGES
+from tests.instances.formats.test_tflite import SMALL
 
 
 def run(folder: Path, name: str, *arguments: str) -> str:
@@ -38,3 +41,35 @@ def test_a_module_becomes_stages_that_run(tmp_path: Path) -> None:
     assert said.startswith("stage 0: layers.0\n")
     assert said.endswith("OPTIMAL True\n")
     assert (tmp_path / "stages.py").stat().st_size > 1000
+
+
+def test_tools_that_train_and_serve_get_stages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "examples" / "vllm_layers.py"))
+    assert capsys.readouterr().out == "VLLM_PP_LAYER_PARTITION=45,33\nOPTIMAL\n"
+    runpy.run_path(str(ROOT / "examples" / "megatron_layout.py"))
+    assert capsys.readouterr().out.startswith("Et*6|t*7|t*7|t*4L\n0F0,")
+
+
+def test_models_and_dumps_become_plans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("plotly")
+    monkeypatch.chdir(tmp_path)
+    Path("net.tflite").write_bytes(SMALL)
+    Path("dump.txt").write_text(RANGES + ASSIGNMENT)
+    for name, given, said in (
+        ("tflite_plan.py", "net.tflite", "OPTIMAL: 96 bytes of tensors in planned.tflite\n"),
+        ("compiler_dump.py", "dump.txt", "dump: OPTIMAL 260, at least 260 bytes\n"),
+    ):
+        monkeypatch.setattr(sys, "argv", [name, given])
+        runpy.run_path(str(ROOT / "examples" / name))
+        assert capsys.readouterr().out == said
+    assert "_SIZE 260ULL" in Path("offsets.h").read_text()
+
+
+def test_a_module_becomes_a_program_of_executorch(tmp_path: Path) -> None:
+    pytest.importorskip("executorch", reason="ExecuTorch is not installed")
+    assert run(tmp_path, "executorch_plan.py").endswith(" bytes of tensors\n")

@@ -7,6 +7,8 @@ import json
 import pickle
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,23 @@ def test_vela_prints_what_lives_when_and_where(tmp_path: Path) -> None:
     columns = "Memory Usage: Format  ", "Memory Usage: Purpose: Format  "
     longer = re.sub(r": (NH\w+|Unknown)", r": Feature Map : \1", VELA.replace(*columns))
     assert buffers(sp.read(saved(tmp_path, longer), kind="packing")) == buffers(instance)
+
+
+def test_vela_itself_is_read(tmp_path: Path) -> None:
+    """Its addresses are right by our lifetimes, and never below our bound."""
+    pytest.importorskip("ethosu.vela", reason="ethos-u-vela is not installed")
+    words = pytest.importorskip("pymicro_wakeword", reason="pymicro-wakeword is not installed")
+    model = Path(words.__file__).parent / "models" / "okay_nabu.tflite"
+    command = (sys.executable, "-m", "ethosu.vela", model, "--verbose-allocation",
+               "--output-dir", tmp_path)  # fmt: skip
+    path = saved(tmp_path, subprocess.run(command, capture_output=True, check=True).stdout)
+    for instance in sp.read_all(path, kind="packing"):
+        own: Any = sp.read_solution(path, instance)
+        assert instance.check(own) == ()
+        result = sp.solve(instance)
+        assert result.status == "OPTIMAL"
+        assert result.objective is not None
+        assert result.objective <= instance.evaluate(own)
 
 
 def test_xla_dumps_live_ranges_beside_its_assignment(tmp_path: Path) -> None:

@@ -183,3 +183,22 @@ def test_the_runtime_answers_the_same_from_our_plan(tmp_path: Path) -> None:
     tensors = len(read(whole).tensors)
     zeros = with_plan(whole, [0] * tensors, 1)
     assert instance.check(tflite_model.solution(zeros, instance)) != ()
+
+
+def test_lite_rt_reads_a_model_with_a_plan(tmp_path: Path) -> None:
+    interpreter = pytest.importorskip(
+        "ai_edge_litert.interpreter", reason="ai-edge-litert is not installed"
+    )
+    runtime = pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
+    folder = Path(runtime.__file__).parent / "python" / "tflite_micro"
+    path, out = folder / "sine_float.tflite", tmp_path / "planned.tflite"
+    instance = sp.read(path, kind="packing")
+    sp.write_solution(instance, sp.solve(instance), out, as_="tflm", model=path)
+    answers = []
+    for each in (path, out):
+        run_by = interpreter.Interpreter(model_path=str(each))
+        run_by.allocate_tensors()
+        run_by.set_tensor(run_by.get_input_details()[0]["index"], np.float32([[0.5]]))
+        run_by.invoke()
+        answers.append(run_by.get_tensor(run_by.get_output_details()[0]["index"]))
+    assert np.array_equal(*answers)
