@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stagepack.errors import InputError
@@ -26,6 +27,7 @@ def plan(
     extra_padding: int = 0,
     *,
     time_limit: float = 1.0,
+    record: str | Path | None = None,
 ) -> MemoryAlgoResult:
     """Place the tensors of a graph: ``MemoryPlanningAlgorithmSuite(algo_list=[plan])``.
 
@@ -45,6 +47,9 @@ def plan(
     time_limit : float
         Seconds to look for the least peak of each memory, where it is not proved before.  With
         ``functools.partial(plan, time_limit=10)`` it is another.
+    record : path, optional
+        Native file for the buffers of each memory, ``net.json`` for ``net.1.json``: those of the
+        last graph that is planned, which is the whole program.
 
     Returns
     -------
@@ -64,7 +69,9 @@ def plan(
     from executorch.exir.memory_planning import MemoryAlgoResult, SpecAllocResult
 
     taken = list(getattr(graph_module, "input_mem_buffer_sizes", None) or ())
-    found, sizes = placed(specs, alignment, taken, time_limit)
+    found, sizes = placed(
+        specs, alignment, taken, time_limit, None if record is None else Path(record)
+    )
     return MemoryAlgoResult(
         {spec: SpecAllocResult(place.memory, 0, place.offset) for spec, place in found.items()},
         [size + extra_padding if used else size for size, used in sizes],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from stagepack.errors import InputError
-from stagepack.solve import pack
+from stagepack.instances.formats import write
+from stagepack.instances.packing import LmemPacking
+from stagepack.solve import solve
 
 
 class Spec(Protocol):
@@ -50,7 +52,11 @@ class Place:
 
 
 def placed(
-    specs: Iterable[Spec], alignment: int, taken: Sequence[int], time_limit: float
+    specs: Iterable[Spec],
+    alignment: int,
+    taken: Sequence[int],
+    time_limit: float,
+    record: Path | None = None,
 ) -> tuple[dict[Spec, Place], list[tuple[int, bool]]]:
     """Return where tensors lie.
 
@@ -62,6 +68,8 @@ def placed(
         Bytes of each memory below which nothing is placed.
     time_limit : float
         Seconds for each memory.
+    record : Path, optional
+        Where the buffers of each memory are written, its number before the ending.
 
     Returns
     -------
@@ -92,7 +100,8 @@ def placed(
     for memory, here in sorted(memories.items()):
         below = taken[memory] if memory < len(taken) else 0
         below = -(-below // alignment) * alignment
-        offsets = _offsets(here, lives, alignment, time_limit)
+        file = None if record is None else record.with_suffix(f".{memory}{record.suffix}")
+        offsets = _offsets(here, lives, alignment, time_limit, file)
         places |= {spec: Place(memory, below + offset) for spec, offset in offsets.items()}
         peak = max(offset + spec.allocated_memory for spec, offset in offsets.items())
         sizes[memory] = (below + peak, True)
@@ -136,21 +145,29 @@ def _lifetime(spec: Spec) -> tuple[int, int]:
 
 
 def _offsets(
-    specs: Sequence[Spec], lives: Mapping[Spec, tuple[int, int]], alignment: int, time_limit: float
+    specs: Sequence[Spec],
+    lives: Mapping[Spec, tuple[int, int]],
+    alignment: int,
+    time_limit: float,
+    record: Path | None,
 ) -> dict[Spec, int]:
     """Return offsets in one memory; tensors without bytes are at its begin."""
     solid = [spec for spec in specs if spec.allocated_memory]
     offsets = dict.fromkeys(specs, 0)
     if solid:
-        found, _ = pack(
+        buffers = LmemPacking.from_arrays(
             [spec.allocated_memory for spec in solid],
             [lives[spec][0] for spec in solid],
             [lives[spec][1] + 1 for spec in solid],
             alignment=alignment,
-            time_limit=time_limit,
+            name="executorch",
         )
-        if found is None:  # stopped before the first placement: one behind the other
+        if record is not None:
+            write(buffers, record)
+        found = solve(buffers, time_limit=time_limit).solution
+        if found is not None:
+            offsets.update(zip(solid, found.offsets.tolist(), strict=True))
+        else:  # stopped before the first placement: one behind the other
             sizes = [spec.allocated_memory for spec in solid]
-            found = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        offsets.update(zip(solid, found.tolist(), strict=True))
+            offsets.update(zip(solid, accumulate(sizes, initial=0), strict=False))
     return offsets

@@ -198,7 +198,7 @@ def test_lite_rt_reads_a_model_with_a_plan(tmp_path: Path) -> None:
     for each in (path, out):
         run_by = interpreter.Interpreter(model_path=str(each))
         run_by.allocate_tensors()
-        run_by.set_tensor(run_by.get_input_details()[0]["index"], np.float32([[0.5]]))
+        run_by.set_tensor(run_by.get_input_details()[0]["index"], np.array([[0.5]], np.float32))
         run_by.invoke()
         answers.append(run_by.get_tensor(run_by.get_output_details()[0]["index"]))
     assert np.array_equal(*answers)

@@ -38,7 +38,7 @@ class Tensor:
         return self.allocated_memory
 
 
-def test_tensors_lie_where_they_must() -> None:
+def test_tensors_lie_where_they_must(tmp_path: Path) -> None:
     first, second = Tensor(20, [0, 2]), Tensor(16, [2, 3])
     part = Tensor(4, [3, 5], storage_base=first, storage_base_offset=16)
     pinned, empty = Tensor(8, [0, 9], mem_id=3), Tensor(0, [1, 1])
@@ -51,6 +51,13 @@ def test_tensors_lie_where_they_must() -> None:
     assert {places[0], places[1]} in ({(1, 32), (1, 64)}, {(1, 48), (1, 32)})
     assert places[2] == (1, places[0][1] + 16)
     assert sizes == [(0, False), (80, True), (0, False), (16, True)]
+    record = tmp_path / "net.json"
+    assert placed([first, second, part, pinned, empty], 16, [0, 20], 1, record)[1] == sizes
+    kept = sp.read(tmp_path / "net.1.json", kind="packing")
+    assert (kept.size.tolist(), kept.start.tolist(), kept.end.tolist()) == (
+        [32, 16], [0, 2], [6, 4],
+    )  # fmt: skip
+    assert sp.read(tmp_path / "net.3.json", kind="packing").size.tolist() == [16]
     assert placed([], 16, [], 1) == ({}, [(0, False), (0, False)])
 
 
