@@ -24,6 +24,7 @@ from stagepack.instances.formats.auto_pipeline import Connection, cluster_of, in
 from stagepack.instances.formats.registry import Format, stem_of
 from stagepack.instances.pipeline import KIND, Objective, PipelinePartition
 from stagepack.instances.pipeline.native import GIVEN, job
+from stagepack.instances.pipeline.shared import uses_of
 from stagepack.instances.profile import Bytes, Cluster, Cycles, Positive
 from stagepack.instances.words import Words
 
@@ -115,7 +116,9 @@ def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
             exclusive={
                 key: [layer.memory.exclusive.get(key, 0) for layer in layers] for key in categories
             },
-            shared=_shared(layers),
+            shared=uses_of(
+                (layer.memory.shared for layer in layers), "layerInfo[{}].memory.shared"
+            ),
             temporary=[layer.memory.max_temporary for layer in layers],
             carry=[layer.memory.cur_carry_over for layer in layers],
             stash=[layer.memory.cur_activation for layer in layers],
@@ -128,28 +131,6 @@ def _parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
             **options,
         )
     ]
-
-
-def _shared(layers: list[LayerInfo]) -> dict[str, tuple[int, list[int]]]:
-    """Return what layers share: bytes of each key, and who uses it.
-
-    Raises
-    ------
-    InputError
-        For a key of two sizes.
-    """
-    keys: dict[str, tuple[int, list[int]]] = {}
-    for at, layer in enumerate(layers):
-        for key, nbytes in layer.memory.shared.items():
-            known, users = keys.setdefault(key, (nbytes, []))
-            if known != nbytes:
-                raise InputError(
-                    f"key {key!r} has {nbytes} bytes here and {known} elsewhere",
-                    field=f"layerInfo[{at}].memory.shared",
-                    remedy="give equal keys equal sizes",
-                )
-            users.append(at)
-    return keys
 
 
 def _cluster(model: ModelInfo, given: Words) -> Cluster:

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
+from stagepack.instances.joining import Joined
 from stagepack.instances.profile import Cluster, Lifetimes, ModelProfile
 
 FREE = 10**18
@@ -88,18 +89,12 @@ def _two(profile: ModelProfile, once: JsonObject) -> JsonObject:
 
 def _colours(profile: ModelProfile) -> list[int]:
     """Return a colour for all layers that share variables, directly or by others; -1 for none."""
-    joined: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while joined.setdefault(name, name) != name:
-            joined[name] = joined[joined[name]]
-            name = joined[name]
-        return name
-
+    joined = Joined[str]()
     for layer in profile.layers:
         for name in layer.variables[1:]:
-            joined[root(name)] = root(layer.variables[0])
-    roots = [root(layer.variables[0]) if layer.variables else None for layer in profile.layers]
+            joined.join(name, layer.variables[0])
+    first = [layer.variables[0] if layer.variables else None for layer in profile.layers]
+    roots = [None if name is None else joined.root(name) for name in first]
     users = Counter(roots)
     several = [name for name, count in users.items() if name is not None and count > 1]
     number = {name: at for at, name in enumerate(several)}

@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from stagepack.instances.arrays import distinct
+from stagepack.instances.joining import Joined
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.meetings import Pause, meetings
 from stagepack.instances.packing.words import Objective
@@ -484,21 +485,14 @@ def _shared(
     pairs: Array, ptr: Array, first: Array, end: Array, held: Array, sections: int
 ) -> Array:
     """Return, per section, what sharing can save at most: all but the largest of each cluster."""
-    root: dict[int, int] = {}
-
-    def find(block: int) -> int:
-        while root.setdefault(block, block) != block:
-            root[block] = root[root[block]]
-            block = root[block]
-        return block
-
+    joined = Joined[int]()
     for i, j in pairs.tolist():
-        root[find(i)] = find(j)
-    clusters: dict[int, list[int]] = {}
-    for block in [block for block in root if ptr[block] < ptr[block + 1]]:
-        clusters.setdefault(find(block), []).append(block)
+        joined.join(i, j)
+    alive = (
+        block for block in dict.fromkeys(pairs.ravel().tolist()) if ptr[block] < ptr[block + 1]
+    )
     saved = np.zeros(sections, dtype=np.int64)
-    for members in clusters.values():
+    for members in joined.sets(alive):
         changes: dict[int, list[tuple[int, int]]] = {}
         for i in members:
             for piece in range(ptr[i], ptr[i + 1]):

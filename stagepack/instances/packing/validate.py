@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.arrays import integer
+from stagepack.instances.joining import Joined
 from stagepack.instances.packing.data import Banks, PackingData
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 
-RecordT = TypeVar("RecordT")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+RecordT = TypeVar("RecordT", bound="DataclassInstance")
 
 
 def pairs(values: Any, name: str, n: int) -> Array:
@@ -79,8 +83,8 @@ def records(values: Iterable[object], shape: type[RecordT], name: str) -> Iterat
     InputError
         Naming the entry.
     """
-    columns = [(item.name, str(item.type)) for item in fields(shape)]  # type: ignore[arg-type]
-    least = sum(item.default is MISSING for item in fields(shape))  # type: ignore[arg-type]
+    columns = [(item.name, str(item.type)) for item in fields(shape)]
+    least = sum(item.default is MISSING for item in fields(shape))
     wanted = "give (" + ", ".join(column for column, _ in columns) + ")"
     for at, value in enumerate(values):
         where = f"{name}[{at}]"
@@ -158,25 +162,15 @@ def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[in
     InputError
         For an index of no buffer.
     """
-    root: dict[int, int] = {}
-
-    def find(index: int) -> int:
-        while root.setdefault(index, index) != index:
-            root[index] = root[root[index]]
-            index = root[index]
-        return index
-
+    joined = Joined[int]()
     used: set[int] = set()
     for at, group in enumerate(values):
         members = np.array([integer(i, f"{name}[{at}]") for i in group], dtype=np.int64)
         _require_buffers(members, f"{name}[{at}]", n)
         used.update(members.tolist())
         for other in members.tolist()[1:]:
-            root[find(other)] = find(int(members[0]))
-    found: dict[int, list[int]] = {}
-    for index in sorted(used):
-        found.setdefault(find(index), []).append(index)
-    return tuple(tuple(group) for group in found.values() if len(group) > 1)
+            joined.join(other, int(members[0]))
+    return tuple(tuple(group) for group in joined.sets(sorted(used)) if len(group) > 1)
 
 
 def banks(given: Banks, n: int) -> Banks:

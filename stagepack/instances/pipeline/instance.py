@@ -15,7 +15,7 @@ from stagepack.instances.arrays import Given
 from stagepack.instances.pipeline import validate
 from stagepack.instances.pipeline.check import check, evaluate, shape
 from stagepack.instances.pipeline.data import GraphOrder, PartitionData, Variable
-from stagepack.instances.pipeline.shared import SharedBytes
+from stagepack.instances.pipeline.shared import SharedBytes, uses_of
 from stagepack.instances.pipeline.solution import PipelineSolution
 from stagepack.instances.pipeline.words import MEMORY, Objective
 from stagepack.instances.profile import (
@@ -269,28 +269,18 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         lifetimes = Lifetimes.of(profile)
         crossing = lifetimes.crossing()
         categories: dict[str, Array] = {}
-        uses: dict[str, tuple[int, list[int]]] = {}
         spans: dict[str, tuple[int, int]] = {}
         for index, layer in enumerate(layers):
             for category, nbytes in layer.exclusive.items():
                 if category not in categories:
                     categories[category] = np.zeros(n, dtype=np.int64)
                 categories[category][index] = nbytes
-            for key, nbytes in layer.shared.items():
-                known, users = uses.setdefault(key, (nbytes, []))
-                if known != nbytes:
-                    raise InputError(
-                        f"key {key!r} has {nbytes} bytes here and {known} elsewhere",
-                        field=f"layers[{index}].shared",
-                        remedy="give equal keys equal sizes",
-                    )
-                users.append(index)
             for variable in layer.variables:
                 spans[variable] = (spans.get(variable, (index, index))[0], index)
         derived: JsonObject = {
             "backward": [layer.backward for layer in layers],
             "exclusive": categories,
-            "shared": uses,
+            "shared": uses_of((layer.shared for layer in layers), "layers[{}].shared"),
             "temporary": [layer.temporary for layer in layers],
             "carry": lifetimes.carried(),
             "stash": [layer.stash for layer in layers],

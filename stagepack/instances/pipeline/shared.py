@@ -7,8 +7,40 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.arrays import freeze
 from stagepack.instances.profile import Array
+
+Uses = dict[str, tuple[int, list[int]]]
+"""Bytes of each key, and the layers that use it."""
+
+
+def uses_of(layers: Iterable[Mapping[str, int]], field: str) -> Uses:
+    """Return what layers share, given the bytes of each key of each.
+
+    Parameters
+    ----------
+    layers : iterable of mapping of str to int
+    field : str
+        Where a layer says it, with ``{}`` for its number, for messages.
+
+    Raises
+    ------
+    InputError
+        For a key of two sizes.
+    """
+    uses: Uses = {}
+    for at, shared in enumerate(layers):
+        for key, nbytes in shared.items():
+            known, users = uses.setdefault(key, (nbytes, []))
+            if known != nbytes:
+                raise InputError(
+                    f"key {key!r} has {nbytes} bytes here and {known} elsewhere",
+                    field=field.format(at),
+                    remedy="give equal keys equal sizes",
+                )
+            users.append(at)
+    return uses
 
 
 @dataclass(frozen=True, eq=False)

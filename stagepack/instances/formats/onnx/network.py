@@ -84,7 +84,6 @@ class NetworkReader:
         self._tied, self._wide = tied, bytes_per_value
         self._alias: dict[str, str] = {}
         self._writer: dict[str, Draft] = {}
-        self._inner: set[str] = set()
         self._used = model.uses()
         self._users = Counter(
             model.parts.get(name, name) for node in model.nodes for name in set(model.weights(node))
