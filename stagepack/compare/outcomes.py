@@ -150,15 +150,15 @@ class Outcomes(Shown):
 
     @property
     def verdict(self) -> str:
-        """How many instances are solved and proved, in a line."""
+        """How many instances are decided (solved, or shown to be infeasible) with proof, in a line."""
         rows = self.rows
         proved = {row["instance"] for row in rows if self._proves(row)}
         solved = {row["instance"] for row in rows if row["objective"] is not None}
         undecided = len(self.instances) - len(solved | proved)
         total = as_text.plural(len(self.instances), "instance")
-        parts = [f"{len(proved):,} of {total} solved with proof"]
+        parts = [f"{len(proved):,} of {total} decided with proof"]
         if solved - proved:
-            parts.append(f"{len(solved - proved):,} without one")
+            parts.append(f"{len(solved - proved):,} solved without one")
         if undecided:
             parts.append(f"{undecided:,} open")
         return ", ".join(parts)

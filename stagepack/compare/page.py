@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from stagepack import files
@@ -63,11 +63,12 @@ def to_html(comparison: Outcomes) -> str:
         about=_about(comparison, kinds),
         rows=rows,
         secondary=[name.capitalize() for name in secondary_header(comparison)],
-        several_kinds=len(kinds) > 1,
         several_seeds=len({row["seed"] for row in rows}) > 1,
         standing=lambda row: standing_of(comparison, row),
         anchors=anchors,
-        cells=Counter(row["instance"] for row in rows),
+        summary=comparison.summary,
+        answer=_answer(comparison.summary),
+        contents=[_best(comparison, label, anchors[label], rows) for label in labels],
         sections=[_section(comparison, label, anchors[label], figures) for label in labels],
         settings=", ".join(
             f"{key} = {value}" for key, value in comparison.settings.items() if value is not None
@@ -92,6 +93,51 @@ def _about(comparison: Outcomes, kinds: list[str]) -> list[str]:
     return about
 
 
+def _answer(summary: Sequence[JsonObject]) -> str:
+    """Return which methods prove most, and which is furthest from the best, in a sentence each."""
+    parts = []
+    most = max((row["proved"] for row in summary), default=0)
+    if most:
+        names = ", ".join(row["method"] for row in summary if row["proved"] == most)
+        parts.append(f" Most proofs: {names} ({most:,}).")
+    worst = max(summary, key=lambda row: row["ratio"] or 1, default=None)
+    if worst is not None and (worst["ratio"] or 1) > 1.00005:
+        above = as_text.gap(worst["ratio"] - 1)
+        parts.append(f" Furthest from the best: {worst['method']}, {above} above it in the mean.")
+    return "".join(parts)
+
+
+def _best(comparison: Outcomes, label: str, anchor: str, rows: Sequence[JsonObject]) -> JsonObject:
+    """Return what the line of an instance says: its objective, and who found the best."""
+    instance = comparison.instances[label]
+    kind = view(instance.kind)
+    own = [row for row in rows if row["instance"] == label]
+    found = [row for row in own if row["best"]]
+    refused = [row for row in own if row["status"] == Status.INFEASIBLE]
+    found.sort(key=lambda row: row["status"] != Status.OPTIMAL)
+    best = next(iter(found or refused), None)
+    return {
+        "anchor": anchor,
+        "label": label,
+        "objective": " in ".join(filter(None, (str(instance.objective), kind.unit(instance)))),
+        "best": best,
+        "worth": as_text.number(found[0]["objective"] if found else None),
+        "methods": ", ".join(dict.fromkeys(row["method"] for row in found or refused)),
+    }
+
+
+def _headline(comparison: Outcomes, label: str) -> str:
+    """Return what the folded card of an instance says."""
+    instance, best = comparison.instances[label], comparison.best(label)
+    kind = view(instance.kind)
+    parts = [kind.headline(instance)]
+    if best is not None:
+        standing = as_text.standing(best.status, best.objective, instance)
+        parts.append(f"{kind.worth(instance, best.objective)} {kind.unit(instance)}".strip())
+        parts.append(f"{standing} by {best.method}")
+    return " · ".join(parts)
+
+
 def _section(comparison: Outcomes, label: str, anchor: str, figures: JsonObject) -> JsonObject:
     """Return what the section of one instance is made of; its figures go to `figures`."""
     instance = comparison.instances[label]
@@ -111,6 +157,7 @@ def _section(comparison: Outcomes, label: str, anchor: str, figures: JsonObject)
     return {
         "anchor": anchor,
         "label": label,
+        "summary": _headline(comparison, label),
         "facts": summary.lines(instance),
         "reasons": _reasons(comparison, label),
         "parts": parts,

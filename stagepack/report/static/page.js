@@ -20,13 +20,58 @@
       entries.forEach(function (entry) { if (entry.isIntersecting) { draw(entry.target); } });
     }, { rootMargin: "400px" });
     waiting.forEach(function (node) { seen.observe(node); });
-    (function rest() {
-      if (!waiting.length) { return; }
-      draw(waiting[0]);
+    (function rest() {  // those in folded cards wait until these are opened: they have no width yet
+      var next = waiting.find(function (node) { return node.offsetWidth > 0; });
+      if (!next) { return; }
+      draw(next);
       setTimeout(rest, 30);
     })();
   } else { drawAll(); }
-  window.addEventListener("beforeprint", drawAll);
+  function open(card) { if (card && card.matches("details.card")) { card.open = true; } }
+  function opened() { open(document.getElementById(location.hash.slice(1))); }
+  window.addEventListener("hashchange", opened);
+  opened();
+  document.addEventListener("click", function (event) {
+    var link = event.target.closest("a[href^='#']");
+    if (link) { open(document.getElementById(link.getAttribute("href").slice(1))); }
+  });
+  window.addEventListener("beforeprint", function () {
+    document.querySelectorAll("details.card").forEach(open);
+    drawAll();
+  });
+  document.querySelectorAll("table.runs").forEach(function (table) {
+    var body = table.tBodies[0], rows = Array.from(body.rows);
+    function key(row, at) {
+      var cell = row.cells[at], value = cell.dataset.value;
+      if (value === undefined) { return cell.textContent.trim(); }
+      return value === "" ? Infinity : Number(value);
+    }
+    table.querySelectorAll(".sort").forEach(function (button) {
+      var head = button.parentNode;
+      button.addEventListener("click", function () {
+        var down = head.getAttribute("aria-sort") === "ascending", at = head.cellIndex;
+        table.querySelectorAll("th").forEach(function (th) { th.removeAttribute("aria-sort"); });
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        rows.sort(function (one, other) {
+          var a = key(one, at), b = key(other, at);
+          if (a === Infinity || b === Infinity) { return (a === Infinity) - (b === Infinity); }
+          return (a < b ? -1 : a > b ? 1 : 0) * (down ? -1 : 1);
+        });
+        rows.forEach(function (row) {
+          row.cells[0].className = ""; row.className = "";
+          body.appendChild(row);
+        });
+      });
+    });
+    var filter = document.querySelector("input.filter");
+    filter.addEventListener("input", function () {
+      var words = filter.value.toLowerCase().split(/\s+/);
+      rows.forEach(function (row) {
+        var text = row.textContent.toLowerCase();
+        row.hidden = !words.every(function (word) { return text.includes(word); });
+      });
+    });
+  });
   Array.prototype.forEach.call(document.querySelectorAll("select.method"), function (select) {
     select.addEventListener("change", function () {
       var section = select.closest("section");
