@@ -150,7 +150,7 @@ class Outcomes(Shown):
 
     @property
     def verdict(self) -> str:
-        """How many instances are decided (solved, or shown to be infeasible) with proof, in a line."""
+        """How many instances are solved, or shown to be infeasible, with proof: a line."""
         rows = self.rows
         proved = {row["instance"] for row in rows if self._proves(row)}
         solved = {row["instance"] for row in rows if row["objective"] is not None}
