@@ -614,3 +614,26 @@ def test_kernels_of_what_may_share_or_comes_in_pieces_are_loaded(
 def test_few_buffers_have_an_answer_whatever_the_time() -> None:
     instance = LmemPacking.from_arrays([3, 5, 7], [0, 1, 2], [2, 3, 4])
     assert solve(instance, "portfolio", time_limit=1e-9).solution is not None
+
+
+def test_cliques_of_conflict_graphs_are_sought_without_lists_of_all_neighbours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a wheel the hub and two neighbours on the rim; two buffers of the rim share a block."""
+    rim = [(at, (at + 1) % 6) for at in range(6)]
+    instance = LmemPacking.from_arrays(
+        [5, 5, 3, 2, 4, 4, 7],
+        conflicts=[*rim, *((at, 6) for at in range(6))],
+        colocated=[[0, 2]],
+    )
+    blocks = Blocks.of(instance)
+    monkeypatch.delattr(Blocks, "neighbours")
+    assert bounds.clique_bound(instance, blocks) == 5 + 5 + 7
+
+
+def test_first_fit_copies_no_pieces() -> None:
+    instance = LmemPacking.from_arrays([5, 6, 7], conflicts=[(0, 1), (1, 2)], reserved=[(3, 9)])
+    blocks = Blocks.of(instance)
+    pieces = greedy._pieces(blocks, None)
+    for name in ("first", "end", "low", "range_low", "range_high"):
+        assert np.shares_memory(getattr(pieces, name), getattr(blocks, name)), name

@@ -52,18 +52,19 @@ def clique_bound(
     """
     if instance.conflicts is None or blocks.sections == 1:  # the load is that of the one clique
         return 0
-    keep_going()  # the normal form of many conflicts took its time, and so do their rows
-    pointer, other = blocks.neighbours()
+    keep_going()  # the normal form of many conflicts took its time
+    i, j = blocks.block[instance.conflicts.T]
     least = np.minimum.reduceat(blocks.high, blocks.piece_ptr[:-1])
-    around = np.zeros(blocks.b, dtype=np.int64)
-    np.add.at(around, np.repeat(np.arange(blocks.b), np.diff(pointer)), least[other])
-    chosen = np.sort(np.argsort(-(around + least), kind="stable")[:CLIQUE_BLOCKS])
+    around = least.copy()
+    np.add.at(around, i, least[j])
+    np.add.at(around, j, least[i])
+    chosen = np.sort(np.argsort(-around, kind="stable")[:CLIQUE_BLOCKS])
     place = np.full(blocks.b, -1)
     place[chosen] = np.arange(len(chosen))
-    row, column = place[np.repeat(np.arange(blocks.b), np.diff(pointer))], place[other]
-    both = (row >= 0) & (column >= 0)
+    both = (place[i] >= 0) & (place[j] >= 0) & (i != j)
+    i, j = place[i[both]], place[j[both]]
     meets = np.zeros((len(chosen), len(chosen)), dtype=bool)
-    meets[row[both], column[both]] = True
+    meets[i, j] = meets[j, i] = True
     share = place[blocks.may_share]
     i, j = share[(share >= 0).all(axis=1)].T
     meets[i, j] = meets[j, i] = False

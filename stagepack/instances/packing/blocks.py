@@ -554,7 +554,9 @@ def _clique_cover(instance: LmemPacking, block: Array) -> tuple[Array, Array, in
 
     assert instance.conflicts is not None
     n, size, pairs = instance.n, instance.size, instance.conflicts
-    pairs = pairs[block[pairs[:, 0]] != block[pairs[:, 1]]]
+    apart = block[pairs[:, 0]] != block[pairs[:, 1]]
+    pairs = pairs if apart.all() else pairs[apart]
     low, high = np.divmod(distinct(pairs.min(axis=1) * n + pairs.max(axis=1)), n)
     order = np.argsort(-size, kind="stable")
-    return clique_cover(order, size, *graph_rows(low, high, order))
+    buffer, clique, count = clique_cover(order, size, *graph_rows(low, high, order))
+    return buffer.astype(np.int64), clique.astype(np.int64), count

@@ -6,6 +6,7 @@ over time finds what overlaps in O((n + found) log n); that nothing does is told
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,9 @@ FOUND = 10_000
 
 AT_ONCE = 50_000
 """Births and deaths that a sweep plays before it looks up: well under 0.2 s."""
+
+_sorted: weakref.WeakKeyDictionary[PackingData, tuple[Array, ...]] = weakref.WeakKeyDictionary()
+"""What :func:`_events` keeps."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +254,7 @@ def _overlaps(instance: PackingData, solution: PackingSolution) -> list[Violatio
         return _spelt(instance, solution, named, len(hits))
     buffer, start, end, low, high = _rectangles(instance, offsets)
     excused = len(sharing) or instance.colocated or len(instance.memories) > 1
-    if not excused and _apart(start, end, low, high):
+    if not excused and _apart(_events(instance, start, end), low, high):
         return []
     pairs_of, complete = [np.empty((0, 2), dtype=np.int64)], True
     order = np.argsort(memory[buffer], kind="stable")
@@ -317,7 +321,21 @@ def _rectangles(instance: PackingData, offsets: Array) -> tuple[Array, ...]:
     return tuple(np.ascontiguousarray(row, dtype=np.int64) for row in rows)
 
 
-def _apart(start: Array, end: Array, low: Array, high: Array) -> bool:
+def _events(instance: PackingData, start: Array, end: Array) -> tuple[Array, ...]:
+    """Return rectangles by start, the starts, rectangles by end, and the ends.
+
+    Where rectangles are lifetimes they are kept as long as the instance lives: of many answers that
+    are checked only the addresses differ.
+    """
+    found = _sorted.get(instance)
+    if found is None:
+        found = *_ascending(start), *_ascending(end)
+        if not instance.gaps and instance.period is None:
+            _sorted[instance] = found
+    return found
+
+
+def _apart(events: tuple[Array, ...], low: Array, high: Array) -> bool:
     """Tell whether no two rectangles, shape (n,), intersect."""
     from stagepack.instances.packing import sweep  # compiled code: loaded when used
 
@@ -326,8 +344,7 @@ def _apart(start: Array, end: Array, low: Array, high: Array) -> bool:
     by_low, low = _ascending(low)
     place = np.empty(len(low), dtype=np.int64)
     place[by_low] = np.arange(len(low))
-    births, start = _ascending(start)
-    deaths, end = _ascending(end)
+    births, start, deaths, end = events
     given = sweep.Lives(place[births], start, place[deaths], end, low, high[by_low])
     alive, at = sweep.Alive.of(len(low)), np.zeros(2, dtype=np.int64)
     while at[0] < len(births):
@@ -338,6 +355,8 @@ def _apart(start: Array, end: Array, low: Array, high: Array) -> bool:
 
 def _ascending(values: Array) -> tuple[Array, Array]:
     """Return an order in which values, shape (n,), ascend, and the values in this order."""
+    if not len(values):
+        return values, values
     bits, least = len(values).bit_length(), int(values.min())
     if int(values.max()) - least >= 1 << (62 - bits):
         order = np.argsort(values)

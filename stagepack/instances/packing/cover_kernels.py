@@ -50,9 +50,9 @@ def graph_rows(low: Array, high: Array, order: Array) -> tuple[Array, Array, Arr
         ptr[high[e] + 1] += 1
     for node in range(n):
         ptr[node + 1] += ptr[node]
-    other, edge = np.empty(2 * m, dtype=np.int64), np.empty(2 * m, dtype=np.int64)
-    back = np.empty(2 * m, dtype=np.int64)  # where the same edge stands in the other row
-    cursor, above = ptr[:-1].copy(), np.empty(m, dtype=np.int64)
+    other, edge = np.empty(2 * m, dtype=np.int32), np.empty(2 * m, dtype=np.int32)
+    back = np.empty(2 * m, dtype=np.int32)  # where the same edge stands in the other row
+    cursor, above = ptr[:-1].copy(), np.empty(m, dtype=np.int32)
     for e in range(m):
         at = above[e] = cursor[high[e]]
         other[at], edge[at] = low[e], e
@@ -62,7 +62,7 @@ def graph_rows(low: Array, high: Array, order: Array) -> tuple[Array, Array, Arr
         other[at], edge[at] = high[e], e
         back[at], back[above[e]] = above[e], at
         cursor[low[e]] += 1
-    ranked, cursor = np.empty(2 * m, dtype=np.int64), ptr[:-1].copy()
+    ranked, cursor = np.empty(2 * m, dtype=np.int32), ptr[:-1].copy()
     for node in order:
         for at in range(ptr[node], ptr[node + 1]):
             ranked[cursor[other[at]]] = back[at]
@@ -83,17 +83,17 @@ def clique_cover(
     order : ndarray of int64, shape (n,)
         Nodes in the order in which cliques start from them.
     weight : ndarray of int64, shape (n,)
-    ptr, other, edge : ndarrays of int64, shapes (n + 1,), (2 m,), (2 m,)
+    ptr, other, edge : ndarrays of int64, int32, int32, shapes (n + 1,), (2 m,), (2 m,)
         Rows of neighbours, increasing, and which edge leads to each.
-    ranked : ndarray of int64, shape (2 m,)
+    ranked : ndarray of int32, shape (2 m,)
         Positions in `other`, by row: the heavier neighbour first, then the lower.
     """
     n = len(order)
     covered = np.zeros(len(other) // 2, dtype=np.bool_)
     candidate, gain = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     node, clique = (
-        np.empty(n + len(other), dtype=np.int64),
-        np.empty(n + len(other), dtype=np.int64),
+        np.empty(n + len(other), dtype=np.int32),
+        np.empty(n + len(other), dtype=np.int32),
     )
     filled, count = 0, 0
     for i in order:

@@ -234,10 +234,11 @@ def test_apart_agrees_with_the_sweep_that_finds_all() -> None:
         buffer, *sides = checking._rectangles(instance, offsets)
         nobody = np.empty(0, dtype=np.int64)
         found, _ = checking._meeting(n, nobody, buffer, buffer, *sides)
-        answers[checking._apart(*sides)] += 1
-        assert checking._apart(*sides) == (len(found) == 0)
-        wide = [side << 46 for side in sides]  # too far apart to be sorted with their indices
-        assert checking._apart(*wide) == (len(found) == 0)
+        answers[len(found) == 0] += 1
+        # Once too far apart to be sorted with their indices.
+        for start, end, low, high in (sides, [side << 46 for side in sides]):
+            events = (*checking._ascending(start), *checking._ascending(end))
+            assert checking._apart(events, low, high) == (len(found) == 0)
     assert min(answers.values()) > 20
 
 
@@ -254,3 +255,25 @@ def test_what_is_valid_and_plain_is_never_searched_for_overlaps(
 def test_buffers_that_are_never_there_overlap_nothing() -> None:
     gone = LmemPacking.from_arrays([4, 4], [0, 0], [2, 2], gaps=[(0, 0, 2), (1, 0, 2)])
     assert gone.check(PackingSolution(np.zeros(2, dtype=np.int64))) == ()
+
+
+def test_many_answers_of_one_instance_sort_its_lifetimes_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ascending, sorted_ = checking._ascending, list[int]()
+
+    def counted(values: Any) -> Any:
+        sorted_.append(len(values))
+        return ascending(values)
+
+    monkeypatch.setattr(checking, "_ascending", counted)
+    instance = LmemPacking.from_arrays([4, 4, 4], [0, 1, 5], [3, 6, 9])
+    assert instance.check(PackingSolution.of(instance, [0, 4, 0])) == ()
+    assert len(sorted_) == 3
+    assert instance.check(PackingSolution.of(instance, [4, 0, 4])) == ()
+    assert len(sorted_) == 4  # the addresses
+    assert instance.check(PackingSolution.of(instance, [4, 0, 3])) != ()
+    circle = instance.replace(period=9)
+    for _ in range(2):
+        assert circle.check(PackingSolution.of(circle, [0, 4, 0])) == ()
+    assert len(sorted_) == 5 + 6  # pieces of a circle are made anew

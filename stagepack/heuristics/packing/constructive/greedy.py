@@ -322,16 +322,16 @@ def _pieces(blocks: Blocks, banks: BankPairs | None) -> Pieces:
     share_ptr, share = _rows(blocks.may_share, blocks.b)
     none = np.zeros(blocks.b + 1, dtype=np.int64)
     return Pieces(
-        size=np.array(blocks.size),
-        alignment=np.array(blocks.alignment),
-        piece_ptr=np.array(blocks.piece_ptr),
-        first=np.array(blocks.first),
-        end=np.array(blocks.end),
-        low=np.array(blocks.low),
-        high=np.array(blocks.high),
-        range_ptr=np.array(blocks.range_ptr),
-        range_low=np.array(blocks.range_low),
-        range_high=np.array(blocks.range_high),
+        size=_writable(blocks.size),
+        alignment=_writable(blocks.alignment),
+        piece_ptr=_writable(blocks.piece_ptr),
+        first=_writable(blocks.first),
+        end=_writable(blocks.end),
+        low=_writable(blocks.low),
+        high=_writable(blocks.high),
+        range_ptr=_writable(blocks.range_ptr),
+        range_low=_writable(blocks.range_low),
+        range_high=_writable(blocks.range_high),
         share_ptr=share_ptr,
         share=share,
         bank_ptr=none if banks is None else banks.ptr,
@@ -339,6 +339,11 @@ def _pieces(blocks: Blocks, banks: BankPairs | None) -> Pieces:
         bank_bytes=0 if banks is None else banks.nbytes,
         bank_count=0 if banks is None else banks.number,
     )
+
+
+def _writable(values: Array) -> Array:
+    """Return values as kernels are compiled for them: a copy only of what may not be written to."""
+    return values if values.flags.writeable else np.array(values)
 
 
 def _lists(blocks: Blocks) -> Lists:
