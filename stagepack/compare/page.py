@@ -133,7 +133,7 @@ def _headline(comparison: Outcomes, label: str) -> str:
     parts = [kind.headline(instance)]
     if best is not None:
         standing = as_text.standing(best.status, best.objective, instance)
-        parts.append(f"{kind.worth(instance, best.objective)} {kind.unit(instance)}".strip())
+        parts.append(kind.worth_with_unit(instance, best.objective))
         parts.append(f"{standing} by {best.method}")
     return " · ".join(parts)
 

@@ -246,12 +246,11 @@ def _worth(result: Result[Solution], value: Number | None) -> str:
     """Return an objective value or bound in words, with its unit."""
     if value is None:
         return as_text.NOTHING
-    kind, instance, plain = _view(result), result.problem, as_text.number(value)
-    if instance is None:
-        words, unit = plain, kind.unit_of(result.objective_name)
-    else:
-        words, unit = kind.worth(instance, value), kind.unit(instance)
-    return f"{words} {unit}" if words == plain and unit.isalpha() else words
+    kind = _view(result)
+    if result.problem is not None:
+        return kind.worth_with_unit(result.problem, value)
+    unit = kind.unit_of(result.objective_name)
+    return f"{as_text.number(value)} {unit}" if unit.isalpha() else as_text.number(value)
 
 
 def _view(result: Result[Solution]) -> AnyView:

@@ -101,6 +101,11 @@ class View(Generic[InstanceT, SolutionT]):
         """Return an objective value or bound in words."""
         return as_text.number(value)
 
+    def worth_with_unit(self, instance: InstanceT, value: Number | None) -> str:
+        """Return it in words with what it is counted in, where the words do not say that."""
+        words, unit = self.worth(instance, value), self.unit(instance)
+        return f"{words} {unit}" if words == as_text.number(value) and unit.isalpha() else words
+
     def unit(self, instance: InstanceT) -> str:
         """Return what objectives are counted in."""
         return self.unit_of(str(instance.objective))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import stagepack as sp
 from stagepack.compare.page import to_html, write_html
 from stagepack.errors import InputError, StagepackError
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
@@ -216,3 +217,9 @@ def test_few_whole_values_have_a_tick_each() -> None:
     result.trace = Trace([Event(0.1, "bound", 7, "dp"), Event(0.2, "incumbent", 8, "dp")])
     result.bound = result.objective = 8
     assert trace_figure(result).layout.yaxis.dtick == 1
+
+
+def test_values_are_followed_by_their_unit_once() -> None:
+    buffers = sp.LmemPacking.from_arrays([64, 32], [0, 1], [2, 3], objective="peak")
+    text = to_html(sp.compare({"two": buffers}, methods=["exact"], jobs=1))
+    assert "96 bytes · OPTIMAL by exact" in text
