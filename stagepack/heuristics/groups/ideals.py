@@ -170,6 +170,7 @@ def around(
             break
         window |= more
         end += 1
+    spend(GROWN * (len(along) + len(window)))
     return _by_size(window | {along[at][0]: along[at][1] for at in stops}), end
 
 
