@@ -38,7 +38,10 @@ from stagepack.instances.schedule import (
     least_memory,
     measure,
 )
+from stagepack.methods import Settings
+from stagepack.methods.schedule import windows
 from stagepack.methods.schedule.explain import sufficient_memory
+from stagepack.progress import Progress
 from stagepack.result import Result, Status, Termination
 from stagepack.solve import MethodInfo, methods, solve
 from tests.random_schedules import best, random_schedule
@@ -49,6 +52,8 @@ SEARCHES = ("greedy", "modulo")
 SEARCH_EVERY = 10
 SEARCH_SECONDS = 0.05
 LIMIT = 60.0
+WINDOWED = 3.0
+"""Seconds of work for windows of an instance whose bounds are attacked."""
 PROVING = 0.3
 """Work of CP-SAT on an instance whose bounds are attacked."""
 FACTORS = (1, 1, 1, 2, 3, 4, 12, 1000)
@@ -237,6 +242,15 @@ def laid_out(number: int) -> PipelineSchedule:
     return instance.replace(limit=least_memory(instance) + slack)
 
 
+def windowed(instance: PipelineSchedule, engine: solvers.Engine, proved: int) -> int:
+    """Return the bound of idle windows that may add up to what is proved."""
+    progress: Progress[ScheduleSolution] = Progress(instance.evaluate, instance.check)
+    progress.raise_bound(proved, "proved")
+    if not windows.unsupported(instance):
+        windows.Windows(instance, progress, engine, Settings()).raise_bound(WINDOWED)
+    return int(progress.bound or 0)
+
+
 def attack(numbers: range) -> Tally:
     """Compare all bounds with optima of CP-SAT, on instances of some numbers."""
     engine, tally = solvers.engine("cp-sat"), Tally()
@@ -260,6 +274,7 @@ def attack(numbers: range) -> Tally:
             "counting": counting.counting_bound(instance),
         }
         met = max(found.values()) == optimum
+        found["idle windows"] = windowed(instance, engine, optimum)
         tally.counts[layout, "MET" if met else "BELOW"] += 1
         for name, value in found.items():
             if value > optimum:

@@ -84,7 +84,7 @@ def _value(graph: Graph, walk: Walk, side: int) -> int:
     """
     devices = len(walk.ptr) - 1
     early, late, span = walk.early[side], walk.late[side], walk.span[side]
-    walk.work[0] += 2 * (len(walk.order) + graph.arcs)
+    walk.work[0] += 4 * (len(walk.order) + graph.arcs) // 3
     if not forward(graph, walk.order, walk.follower, early, walk.visit, walk.waits):
         return -1
     most = 0

@@ -46,7 +46,7 @@ class Cooling(NamedTuple):
 
 COOLED = 1 / 30
 
-KINDS = ((0.2, 4.0), (0.2, 1.0), (0.6, 4.0), (0.06, 4.0), (0.6, 1.0), (0.06, 1.0))
+KINDS = ((0.2, 4.0), (1.2, 2.0), (0.6, 1.0), (1.2, 1.0), (0.06, 4.0), (0.6, 4.0))
 """Heats and weights of coolings in turn."""
 
 CALLS = 50

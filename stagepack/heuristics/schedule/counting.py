@@ -47,6 +47,9 @@ MOST = 40_000_000
 ROWS = 1_000
 """Rows of operations up to which it is: which comes before which is a table."""
 
+Ramp = tuple[Array, Array]
+"""Moments, in order, and how long a device is idle before each at least."""
+
 
 def unsupported(instance: PipelineSchedule) -> str:
     """Return why nothing is counted for `instance`, or ''."""
@@ -131,19 +134,23 @@ class Counting:
     def values(self, device: int | None, least: int) -> list[int]:
         """Return bounds on the makespan, or on the span of a device; `least` is proved."""
         instance = self.instance
-        after = instance.after[instance.operations.device]
-        here = np.full(len(after), True)
-        if device is not None:
-            here = instance.operations.device == device
-        head = self._raised(self._forth, np.where(here, 0, -FAR))
-        tail = self._raised(self._back, np.where(here, after, -FAR))
+        head, tail = self.ends(device)
         found = [least]
         for d in range(instance.d) if device is None else [device]:
             own = self._own[d]
             duration = instance.operations.duration[own]
             found.append(one_machine(head[own], duration, tail[own], self._looks))
-            found.append(self._ramps(d, head, tail, max(found)))
+            first, last = self.ramps(d, head, tail)
+            work, after = int(self._work[d]), int(instance.after[d])
+            found.append(both_ends(work, after, first, last, max(found)))
         return found
+
+    def ends(self, device: int | None = None) -> tuple[Array, Array]:
+        """Return heads and tails, shape (n,), in the makespan or in the span of a device."""
+        own = self.instance.operations.device
+        here = np.full(len(own), True) if device is None else own == device
+        head = self._raised(self._forth, np.where(here, 0, -FAR))
+        return head, self._raised(self._back, np.where(here, self.instance.after[own], -FAR))
 
     def _raised(self, side: Side, head: Array) -> Array:
         """Return heads, or tails, raised by paths and by counting in turn."""
@@ -163,22 +170,12 @@ class Counting:
             head = paths(found, self._looks)
         return head
 
-    def _ramps(self, d: int, head: Array, tail: Array, least: int) -> int:
-        """Return the bound of idle times at both ends of what device d does."""
-        after, work = int(self.instance.after[d]), int(self._work[d])
-        begin, idle_first = self._idle(d, self._forth, head)
-        end, idle_last = self._idle(d, self._back, tail - after)
-        longest = np.maximum.accumulate(idle_last)
-        best = max(least, work + after + int(max(idle_first.max(), idle_last.max())))
-        while True:
-            last = np.searchsorted(end, best - after - begin, side="right") - 1
-            both = np.where(last >= 0, idle_first + longest[np.maximum(last, 0)], 0)
-            value = work + after + int(both.max())
-            if value <= best:
-                return best
-            best = value
+    def ramps(self, d: int, head: Array, tail: Array) -> tuple[Ramp, Ramp]:
+        """Return how long device d is idle in its first and in its last cycles at least."""
+        tail = tail - self.instance.after[d]
+        return self._idle(d, self._forth, head), self._idle(d, self._back, tail)
 
-    def _idle(self, d: int, side: Side, head: Array) -> tuple[Array, Array]:
+    def _idle(self, d: int, side: Side, head: Array) -> Ramp:
         """Return moments, in order, and how long device d is idle before each at least."""
         own = self._own[d]
         by = own[np.argsort(head[own], kind="stable")]
@@ -187,6 +184,32 @@ class Counting:
         count = kernels.idle(graph, side.delta, limit, by, head, moment, least)
         self._looks.at(COST * len(by) ** 2)
         return moment[:count], least[:count]
+
+
+def both_ends(work: int, after: int, first: Ramp, last: Ramp, least: int) -> int:
+    """Return the bound of idle times at both ends of what a device does, `least` or more.
+
+    They add up where windows do not overlap in any schedule that takes what is proved.
+
+    Parameters
+    ----------
+    work, after : int
+        Cycles of the device, and of what the objective adds to its last end.
+    first, last : Ramp
+        Idle cycles before moments, and after moments that count from the last end back.
+    least : int
+        A value that is proved.
+    """
+    (begin, idle_first), (end, idle_last) = first, last
+    longest = np.maximum.accumulate(idle_last)
+    best = max(least, work + after + int(max(idle_first.max(), idle_last.max())))
+    while True:
+        place = np.searchsorted(end, best - after - begin, side="right") - 1
+        both = np.where(place >= 0, idle_first + longest[np.maximum(place, 0)], 0)
+        value = work + after + int(both.max())
+        if value <= best:
+            return best
+        best = value
 
 
 def _reach(instance: PipelineSchedule) -> Array:

@@ -45,11 +45,17 @@ FIRST_ROUND = 1.5
 CLIMBED = 5
 """Coolings of a turn before its climb."""
 
+FOLLOWED = 2
+"""Coolings from orders that were found elsewhere."""
+
 ROUNDS = 12
 """Climbs and coolings of a run that is to repeat without any limit."""
 
 CLIMB = 600_000
 """Operations placed in one climb: about a second."""
+
+NEAR = 1.02
+"""Times the best value known up to which changing a policy may lead below it."""
 
 FEWEST, MOST = 20, 400
 """Policies tried in one climb."""
@@ -298,10 +304,11 @@ class OrderSearch:
         """Change a good policy at random, and keep what is not worse.
 
         It goes on from the best one; after a climb in vain, from one of the best of the first
-        round, whose rest is tried before.
+        round, whose rest is tried before.  None where policies come nowhere near what is known.
         """
         self._try_all(spent() + ROUND)
-        if self.policy is None or not self.progress.keep_going():
+        far = self._value > NEAR * self._best
+        if self.policy is None or far or not self.progress.keep_going():
             return
         policy, value, best = self.policy, self._value, self._value
         if self._stuck:
@@ -316,9 +323,23 @@ class OrderSearch:
                 policy, value = changed, found
         self._stuck = self._value == best and not self._stuck
 
-    def anneal(self) -> None:
-        """Cool from good orders: each in turn first, then twice of three times from the best."""
-        if not self._elite or not annealing.affordable(self.lists.timing):
+    @property
+    def best(self) -> list[Array]:
+        """The best orders known, of different values, the best first."""
+        return [order for _, order in self._elite]
+
+    def follow(self, order: Array, source: str) -> None:
+        """Offer orders that were found elsewhere, and cool from them."""
+        self._offer(order, source)
+        for _ in range(FOLLOWED):
+            self.anneal(order)
+
+    def anneal(self, order: Array | None = None) -> None:
+        """Cool from `order`, or from a good one.
+
+        Of these each in turn first, then twice of three times the best.
+        """
+        if not (self._elite or order is not None) or not annealing.affordable(self.lists.timing):
             return
         number = self._cooled
         self._cooled += 1
@@ -331,7 +352,7 @@ class OrderSearch:
             annealing.warm_up()
         found = annealing.improve(
             self.lists.timing,
-            self._elite[place][1],
+            self._elite[place][1] if order is None else order,
             seed=self._seed + number,
             settings=annealing.cooling(number, self.lists.timing),
             least=int(self.progress.bound or 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable
@@ -9,18 +10,29 @@ from functools import partial
 
 from stagepack.formulations import schedule as formulations
 from stagepack.heuristics.effort import left, lending, spend
-from stagepack.heuristics.schedule import bounds, counting, effort, greedy, modulo, rules, timing
+from stagepack.heuristics.schedule import (
+    bounds,
+    counting,
+    effort,
+    greedy,
+    modulo,
+    prolonging,
+    rules,
+    timing,
+)
 from stagepack.heuristics.schedule.effort import ScheduleProgress
 from stagepack.heuristics.schedule.rules import RULES, apply, in_groups, one_by_one
 from stagepack.heuristics.schedule.timing import Timing, tighten
+from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.reasons import reasons
 from stagepack.methods import Settings
 from stagepack.methods.effort import counted
 from stagepack.methods.models import PACE, load_engine, paced, run_model
+from stagepack.methods.schedule import windows
 from stagepack.methods.schedule.explain import conclude_infeasible
 from stagepack.methods.starts import offer_start
-from stagepack.progress import Stopped
+from stagepack.progress import Part, Stopped
 from stagepack.result import Termination
 from stagepack.solvers import Engine
 
@@ -34,6 +46,12 @@ ORDERING = 0.2
 
 QUICK = 400
 """Operations up to which turns are short at first, and at which model and search take as long."""
+
+PROLONGED, REPEATED = 0.4, 2
+"""Part of the time for schedules of fewer microbatches, and how many of them are repeated."""
+
+WINDOWS = 0.6
+"""Seconds of windows for each of the search before them."""
 
 MODELLED, BUILT = 20_000, 60_000
 """Operations up to which `auto` builds a model, and up to which one is built at all."""
@@ -320,6 +338,9 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
     loading = formulations.LOADING * n
     small, share = n <= QUICK, min(MODEL_SHARE, (QUICK / n) ** 2)
     longer = 0.25 if small else 1.0
+    asked = None
+    if engine is not None and not windows.unsupported(instance):
+        asked = windows.Windows(instance, progress, engine, settings)
     for turn in itertools.count():
         modelled = engine is not None and loading <= progress.remaining
         if engine is not None:
@@ -331,6 +352,10 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
                     f"lists found no schedule, and {n:,} operations are too many for a model"
                 )
                 return
+        if asked is not None and turn >= int(small) and progress.keep_going():
+            asked.raise_bound(WINDOWS * greedy.ROUND * longer)
+        if turn == int(small):
+            _prolong(search, progress, settings)
         _improve(search, progress, greedy.ROUND * longer)
         periodic = settings.warm_start == "auto" and not modulo.unsupported(instance)
         if periodic and turn == int(small):
@@ -344,6 +369,28 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
         if not progress.keep_going():
             return
         longer *= 2
+
+
+def _prolong(search: greedy.OrderSearch, progress: ScheduleProgress, settings: Settings) -> None:
+    """Anneal from schedules of fewer microbatches that are repeated, where that applies."""
+    fewer = prolonging.fewer(search.instance)
+    if fewer is None or settings.warm_start != "auto":
+        return
+    part: ScheduleProgress = Part(progress, fewer.evaluate, fewer.check)
+    short = None
+    with lending(PROLONGED, 2 * greedy.ROUND), contextlib.suppress(Stopped):
+        short = _start(fewer, part, settings)
+        short.improve(left())
+    if short is None:
+        return
+    timing = Timing(fewer)
+    found: dict[int, Array] = {}
+    for order in short.best:
+        long = prolonging.prolonged(timing, order, search.lists.timing)
+        if long is not None and progress.keep_going():
+            found.setdefault(*long)
+    for value in sorted(found)[:REPEATED]:
+        search.follow(found[value], "prolonged schedule")
 
 
 def _improve(search: greedy.OrderSearch, progress: ScheduleProgress, work: float) -> None:

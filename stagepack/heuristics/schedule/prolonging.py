@@ -1,0 +1,125 @@
+"""Long schedules from short ones: what devices do in the middle is repeated.
+
+With fewer microbatches a search sees more schedules in the same time, and ramps are the same.  On
+every device a part of its order is sought that has as many operations of each row as of any other;
+repeated, it makes the order of more microbatches, within memory as before.  Parts of different
+devices begin about the same moment; of all moments the one that makes the shortest schedule counts.
+
+Cost: O(n + arcs) a moment.  Source: own work; loops of software pipelining (Lam 1988).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack.heuristics.schedule.timing import Timing
+from stagepack.instances.profile import Array
+from stagepack.instances.schedule import PipelineSchedule
+
+ROUNDS, LONGER = 2, 3
+"""Microbatches for each device of a short schedule, and at least of one that is prolonged."""
+
+MOMENTS = 80
+"""Moments at which parts begin."""
+
+
+def fewer(instance: PipelineSchedule) -> PipelineSchedule | None:
+    """Return `instance` with two microbatches for each device, None where it has too few itself."""
+    m = instance.microbatches
+    if len(set(m.tolist())) > 1 or not instance.training or m[0] < LONGER * instance.d:
+        return None
+    return instance.replace(microbatches=ROUNDS * instance.d)
+
+
+class Parts(NamedTuple):
+    """Parts of what a device does that can be repeated.
+
+    Attributes
+    ----------
+    rows : ndarray of int64
+        The rows of what it does, in order.
+    begins : ndarray of int64
+        Where parts begin.
+    length : int
+    """
+
+    rows: Array
+    begins: Array
+    length: int
+
+    def repeated(self, begin: int, times: int) -> Array:
+        """Return the rows with the part from `begin` on repeated so often."""
+        end = begin + self.length
+        part = np.tile(self.rows[begin:end], times)
+        return np.concatenate([self.rows[:end], part, self.rows[end:]])
+
+
+def prolonged(short: Timing, order: Array, long: Timing) -> tuple[int, Array] | None:
+    """Return the best orders, flat, that repeat a part of `order`, and what they are worth.
+
+    None when there are none.  At most half of the microbatches are repeated: it is ramps that
+    are not.
+
+    Parameters
+    ----------
+    short, long : Timing
+        Of an instance with few and with many microbatches.
+    order : ndarray of int64, shape (n,)
+        Orders of the short one.
+    """
+    start = short.earliest(order)
+    if start is None:
+        return None
+    start = start[order]
+    few, many = (int(timing.instance.microbatches[0]) for timing in (short, long))
+    best = None
+    for period in range(1, few // 2 + 1):
+        parts = [] if (many - few) % period else _parts(short, order, period)
+        tried: set[tuple[int, ...]] = set()
+        for moment in np.linspace(0, start.max(), MOMENTS) if parts else ():
+            begins = tuple(
+                int(part.begins[np.abs(start[low + part.begins] - moment).argmin()])
+                for low, part in zip(short.ptr.tolist(), parts, strict=False)
+            )
+            if begins in tried:
+                continue
+            tried.add(begins)
+            times = (many - few) // period
+            found = _numbered(
+                long, [part.repeated(at, times) for part, at in zip(parts, begins, strict=True)]
+            )
+            value = long.value(found)
+            better = value is not None and (best is None or value < best[0])
+            if value is not None and better and long.fits(found):
+                best = value, found
+    return best
+
+
+def _parts(timing: Timing, order: Array, period: int) -> list[Parts]:
+    """Return the parts of every device with `period` operations of each row; []: one has none."""
+    rows = timing.graph.row[order]
+    found = []
+    for low, high in zip(timing.ptr[:-1].tolist(), timing.ptr[1:].tolist(), strict=True):
+        own = rows[low:high]
+        kinds, place = np.unique(own, return_inverse=True)
+        done = np.zeros((high - low + 1, len(kinds)), dtype=np.int64)
+        done[np.arange(1, high - low + 1), place] = 1
+        done = done.cumsum(axis=0)
+        length = period * len(kinds)
+        within = done[length:] - done[: len(done) - length]
+        begins = np.flatnonzero((within == period).all(axis=1))
+        if not len(begins):
+            return []
+        found.append(Parts(own, begins, length))
+    return found
+
+
+def _numbered(timing: Timing, rows: list[Array]) -> Array:
+    """Return the operations of rows, whose microbatches come in turn; flat."""
+    row = np.concatenate(rows)
+    by = np.argsort(row, kind="stable")
+    order = np.empty_like(by)
+    order[by] = np.arange(timing.n)  # operations go by row, then microbatch
+    return order

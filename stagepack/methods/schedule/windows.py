@@ -1,0 +1,188 @@
+"""Bounds from windows: how long devices must be idle at both ends, asked of CP-SAT.
+
+What limits schedules of devices with several stages lies in their first and last windows, where
+memory, the way of the first microbatches and the stages that feed them act together.  Window by
+window, short ones and cheap ones first, a model says how long a device must be idle there; what two
+windows that do not overlap say adds up, also with what :mod:`.counting` has found.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from stagepack import solvers
+from stagepack.formulations.schedule import Idle
+from stagepack.heuristics.effort import left, spend, spent
+from stagepack.heuristics.schedule import counting, effort
+from stagepack.heuristics.schedule.effort import Looks, ScheduleProgress
+from stagepack.instances.schedule import Objective, PipelineSchedule
+from stagepack.methods import Settings
+from stagepack.methods.models import PACE
+from stagepack.result import Status
+
+TURNS = ((0.03, False), (0.1, False), (0.3, False), (0.3, True), (1.0, True))
+"""Work of CP-SAT on a window, and whether all devices do one thing at a time, in turns."""
+
+SHARES = (0.55, 0.85, 1.05)
+"""Windows, in parts of the time until a device can run its first B, or after its last F."""
+
+MOST, LARGEST = 1_500, 5_000
+"""Operations of a window, and of an instance, up to which there is something to hope for."""
+
+
+def unsupported(instance: PipelineSchedule) -> str:
+    """Return why no windows are asked about in `instance`, or ''."""
+    if instance.objective is not Objective.MAKESPAN:
+        return "is for the makespan"
+    if not instance.training:
+        return "needs backward operations"
+    if len(instance.operations) > LARGEST:
+        return f"is for up to {LARGEST:,} operations"
+    return counting.unsupported(instance)
+
+
+class Window(NamedTuple):
+    """The first or the last cycles of the device that is looked at.
+
+    Attributes
+    ----------
+    back : bool
+        Whether they are the last ones.
+    moment : int
+        How many.
+    every : bool
+        Whether all devices do one thing at a time in the model; else that one, and where
+        microbatches enter.
+    """
+
+    back: bool
+    moment: int
+    every: bool
+
+
+class Windows:
+    """Windows of an instance that is not :func:`unsupported`, and what is known of them.
+
+    Parameters
+    ----------
+    instance : PipelineSchedule
+    progress : Progress
+        Where bounds are raised.
+    engine : Engine
+        CP-SAT, loaded.
+    settings : Settings
+    """
+
+    def __init__(
+        self,
+        instance: PipelineSchedule,
+        progress: ScheduleProgress,
+        engine: solvers.Engine,
+        settings: Settings,
+    ) -> None:
+        self.instance, self.progress = instance, progress
+        self._engine, self._settings = engine, settings
+        count = counting.Counting(instance, Looks(effort.asking(progress)))
+        self._head, self._tail = count.ends()
+        operations = instance.operations
+        own = [(d, np.flatnonzero(operations.device == d)) for d in range(instance.d)]
+        need = [instance.work[d] + self._head[v].min() + self._tail[v].min() for d, v in own]
+        self._device = d = int(np.argmax(need))
+        self._ramps = list(count.ramps(d, self._head, self._tail))
+        self._tail -= instance.after[d]
+        kind = operations.kind[own[d][1]]
+        self._until = [
+            int(side[own[d][1][kind == other]].min())
+            for side, other in ((self._head, 1), (self._tail, 0))
+        ]
+        self._solved: set[Window] = set()
+        self._untried = self._all()
+
+    def raise_bound(self, work: float) -> None:
+        """Ask about windows for so many seconds of work, and go on there the next time."""
+        end = spent() + work
+        for window, most in self._untried:
+            self._ask(window, min(most, PACE * left()))
+            if not self.progress.keep_going() or spent() >= end:
+                return
+
+    def _all(self) -> Iterator[tuple[Window, float]]:
+        """Yield windows, and how much work to spend on each, the cheapest first."""
+        for (most, every), share, back in itertools.product(TURNS, SHARES, (True, False)):
+            window = Window(back, int(share * self._until[back]), every)
+            if window not in self._solved and not self._known(window):
+                yield window, most
+
+    def _known(self, window: Window) -> bool:
+        """Whether the best schedule known is idle in a window for no longer than is proved."""
+        solution, operations = self.progress.solution, self.instance.operations
+        if solution is None or self.progress.objective is None:
+            return False
+        own = operations.device == self._device
+        start, duration = solution.start[own], operations.duration[own]
+        if window.back:
+            end = int(self.progress.objective) - int(self.instance.after[self._device])
+            start = end - start - duration
+        work = int(np.clip(window.moment - start, 0, duration).sum())
+        return window.moment - work <= self._least(window)
+
+    def _least(self, window: Window) -> int:
+        """Return how many idle cycles of a window are proved."""
+        moments, idle = self._ramps[window.back]
+        return int(idle[moments <= window.moment].max(initial=0))
+
+    def _ask(self, window: Window, most: float) -> None:
+        """Let CP-SAT work on a window, and raise the bound."""
+        head = self._tail if window.back else self._head
+        if int((head < window.moment).sum()) > MOST:
+            self._solved.add(window)
+            return
+        source = int(self.instance.devices[self.instance.order[0]])
+        model = Idle(
+            self.instance,
+            head,
+            self._device,
+            window.moment,
+            least=self._least(window),
+            apart=range(self.instance.d) if window.every else (source,),
+            back=window.back,
+        )
+        deterministic = self._settings.deterministic
+        limits = solvers.Limits(
+            time_limit=None if deterministic else max(0.0, self.progress.remaining),
+            work_limit=most,
+            threads=self._settings.threads,
+            seed=self._settings.seed,
+        )
+        outcome = self._engine.solve(
+            model.model,
+            limits=limits,
+            should_stop=lambda: not self.progress.keep_going(),
+            parameters=model.parameters,
+        )
+        spend(outcome.work / PACE + model.loading)
+        if outcome.interrupted:
+            self.progress.interrupt()
+        if outcome.status is Status.OPTIMAL:
+            self._solved.add(window)
+        if outcome.bound is not None:
+            self._learn(window, model.cycles(outcome.bound))
+
+    def _learn(self, window: Window, idle: int) -> None:
+        """Add a window to what is known of its device, and raise the bound."""
+        if idle <= self._least(window):
+            return
+        moments, known = self._ramps[window.back]
+        place = int(np.searchsorted(moments, window.moment))
+        self._ramps[window.back] = (
+            np.insert(moments, place, window.moment),
+            np.insert(known, place, idle),
+        )
+        work, after = int(self.instance.work[self._device]), int(self.instance.after[self._device])
+        first, last = self._ramps
+        bound = counting.both_ends(work, after, first, last, int(self.progress.bound or 0))
+        self.progress.raise_bound(bound, f"idle windows ({self._engine.name})")
