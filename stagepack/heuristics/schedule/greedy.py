@@ -26,15 +26,12 @@ import numpy as np
 from stagepack.heuristics.effort import lending, spend, spent
 from stagepack.heuristics.schedule import annealing, bounds, effort, sequences, timing
 from stagepack.heuristics.schedule.effort import RATE, Looks, Settings
-from stagepack.heuristics.schedule.greedy_kernels import Plan, Policy, Shop, list_schedule
-from stagepack.heuristics.schedule.ramps import Ramps
-from stagepack.heuristics.schedule.rules import depths
+from stagepack.heuristics.schedule.greedy_kernels import B, F, Plan, Policy, Shop, W, list_schedule
+from stagepack.heuristics.schedule.policies import EDGE, STAGE, changed, policies
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
 from stagepack.progress import Progress, Stopped
-
-F, B, W = range(3)
 
 ROUND = 2.0
 """Seconds of work between two looks of a search at what else there is."""
@@ -60,9 +57,6 @@ NEAR = 1.02
 FEWEST, MOST = 20, 400
 """Policies tried in one climb."""
 
-STAGE, EDGE = 1500, 5
-"""Steps that a stage and an edge take where they are set up."""
-
 STEPS = 10_000_000
 """Steps of a kernel call: less than a tenth of a second,"""
 
@@ -74,12 +68,6 @@ ELITE = 6
 
 GOOD = 8
 """Policies of the first round to which a search returns."""
-
-SHARES = (0.3, 0.4, 0.5, 0.6, 0.75)
-"""Parts of the number of stages below that are tried as caps, for little memory."""
-
-PERIODS = 20
-"""Times a microbatch may take from which caps are made."""
 
 
 class Lists:
@@ -317,10 +305,10 @@ class OrderSearch:
         for _ in range(min(max(tries, FEWEST), MOST)):
             if not self.progress.keep_going():
                 return
-            changed = _changed(policy, self.lists.shop, self._random)
-            found = self._try(changed)
+            other = changed(policy, self.lists.shop, self._random)
+            found = self._try(other)
             if found <= value:
-                policy, value = changed, found
+                policy, value = other, found
         self._stuck = self._value == best and not self._stuck
 
     @property
@@ -402,133 +390,6 @@ class OrderSearch:
 def evaluation(instance: PipelineSchedule) -> int:
     """Return the steps of making a solution and evaluating it."""
     return 20_000 + 100 * instance.p + 2 * len(instance.operations)
-
-
-def policies(
-    instance: PipelineSchedule, lower: int | None = None, looks: Looks | None = None
-) -> Iterator[Policy]:
-    """Yield policies that may well be the best, the most promising first.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-    lower : int, optional
-        A bound on the objective; found here when absent.
-    looks : Looks, optional
-    """
-    looks = looks or Looks()
-    if lower is None:
-        lower = bounds.bound(instance)[0]
-    depth = depths(instance)
-    debts = [np.full(instance.p, FAR, dtype=np.int64)]
-    if instance.split:
-        debts += [depth.max() - depth, np.zeros(instance.p, dtype=np.int64)]
-    caps = _caps(instance, depth, lower, looks)
-    combined = [policies_of(instance, depth, *both) for both in itertools.product(caps, debts)]
-    for row in zip(*combined, strict=True):
-        yield from row
-
-
-def policies_of(
-    instance: PipelineSchedule, depth: Array, cap: Array, debt: Array
-) -> Iterator[Policy]:
-    """Yield policies with these caps and debts, the most promising first.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-    depth : ndarray of int64, shape (p,)
-        Of :func:`.rules.depths`.
-    cap, debt : ndarray of int64, shape (p,)
-        How many F's may run ahead of B's, and B's ahead of W's.
-    """
-    p, d = instance.p, instance.d
-    ranks = [_rank(depth, turn) for turn in ((F, B, W), (B, F, W))]
-    if d < p:
-        ranks += [_rank(-depth, turn) for turn in ((F, B, W), (B, F, W))]
-    waits = [np.zeros((p, 3), dtype=np.int64)]
-    if instance.weight is not None:
-        waits.append(waits[0].copy())
-        waits[1][:, W] = instance.weight
-    stricts = (0, 1) if instance.split else (0,)
-    for rank, strict, wait in itertools.product(ranks, stricts, waits):
-        yield Policy(cap, debt, rank, wait, np.full(d, strict, dtype=np.int64))
-
-
-def _caps(instance: PipelineSchedule, depth: Array, lower: int, looks: Looks) -> list[Array]:
-    """Return caps on the F's ahead of the B's, each of shape (p,).
-
-    What the least ramps of :class:`.ramps.Ramps` need; the number of stages below (1F1B), almost
-    twice that (zero bubble H2), parts of it; as many as fit; and, where a microbatch takes T
-    cycles, as many as start between an F and its B, for T from a third of the work to all in
-    sequence: the lifetimes of Qi et al. 2024, Pipeline parallelism with controllable memory (arXiv
-    2405.15362).
-    """
-    most = instance.microbatches.astype(np.int64)
-    if not instance.training or instance.backward is None:
-        return [most]
-    caps = [depth, 2 * depth - 1, most]
-    least = Ramps(instance, looks).warm_up(lower)
-    if least is not None:
-        caps.insert(0, least)
-    trip = np.zeros(instance.p, dtype=np.int64)  # from the start of F to that of B
-    consumers, first = instance.consumers, instance.consumers.first.tolist()
-    for s in reversed(instance.order):
-        here = slice(first[s], first[s + 1])
-        then = consumers.stage[here]
-        ways = trip[then] + instance.backward[then] + 2 * consumers.lag[here]
-        trip[s] = instance.forward[s] + ways.max(initial=0)
-        looks.at(STAGE + EDGE * len(then))
-    shortest = float((instance.work / most.max()).max()) / 3
-    longest = max(shortest, float(trip.max()))
-    periods = np.geomspace(shortest, longest, PERIODS)
-    shares = [share * depth for share in SHARES] + [trip / period for period in periods]
-    distinct = {
-        tuple(np.clip(np.ceil(share), 1, most).astype(np.int64).tolist()) for share in shares
-    }
-    rest = [np.array(cap, dtype=np.int64) for cap in sorted(distinct, reverse=True)]
-    return [np.clip(cap, 1, most) for cap in caps] + rest
-
-
-def _rank(depth: Array, turn: tuple[int, int, int]) -> Array:
-    """Return ranks by kind, the last of `turn` lowest and B before F for (F, B, W); then by depth.
-
-    The F's of stages near the end come first, and the B's of stages near the beginning.
-    """
-    rank = np.zeros((len(depth), 3), dtype=np.int64)
-    scale = 2 * int(np.abs(depth).max()) + 2
-    place = {turn[1]: 2, turn[0]: 1, turn[2]: 0}
-    for kind in (F, B, W):
-        rank[:, kind] = place[kind] * scale + (depth if kind else -depth)
-    return rank
-
-
-def _changed(policy: Policy, shop: Shop, random: np.random.Generator) -> Policy:
-    """Return a policy that differs from `policy` in one to three places."""
-    cap, debt, rank, wait, strict = (column.copy() for column in policy)
-    p = len(cap)
-    for _ in range(int(random.integers(1, 4))):
-        s = int(random.integers(p))
-        what = int(random.integers(7))
-        if what == 6:
-            cap = np.clip(np.rint(cap * random.uniform(0.8, 1.25)), 1, shop.microbatches)
-            cap = cap.astype(np.int64)
-        elif what <= 1:
-            cap[s] = np.clip(cap[s] + random.integers(-2, 3), 1, shop.microbatches[s])
-        elif what == 2:
-            debt[s] = FAR if random.random() < 0.3 else random.integers(shop.microbatches[s] + 1)
-        elif what == 3:
-            kind = int(random.integers(shop.kinds))
-            wait[s, kind] = int(random.random() ** 2 * shop.duration[s].max())
-        elif what == 4:
-            one, two = random.integers(p, size=2)
-            kind = int(random.integers(shop.kinds))
-            other = int(random.integers(shop.kinds))
-            rank[one, kind], rank[two, other] = rank[two, other], rank[one, kind]
-        else:
-            at = int(shop.device[s])
-            strict[at] = 1 - strict[at]
-    return Policy(cap, debt, rank, wait, strict)
 
 
 def shop_of(instance: PipelineSchedule, look: Callable[[int], object] | None = None) -> Shop:

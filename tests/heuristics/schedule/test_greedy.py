@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stagepack.heuristics.schedule import annealing, greedy
+from stagepack.heuristics.schedule.policies import policies
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.progress import Stopped
@@ -39,7 +40,7 @@ def test_any_policy_gives_a_schedule_within_memory(seed: int) -> None:
     instance = random_schedule(seed)
     value = optimum(instance)
     lists = greedy.Lists(instance)
-    for policy in itertools.islice(greedy.policies(instance), 0, 200, 7):
+    for policy in itertools.islice(policies(instance), 0, 200, 7):
         order = lists.order(policy)
         if order is None:
             continue
@@ -58,7 +59,7 @@ def test_no_policy_runs_into_a_deadlock(limit: int, shape: str) -> None:
     devices = [*range(d), *(reversed(range(d)) if shape == "v" else range(d))]
     instance = vee(d, 7, limit).replace(devices=devices, forward=[3, 1, 2, 2, 1, 3])
     lists = greedy.Lists(instance)
-    for policy in greedy.policies(instance):
+    for policy in policies(instance):
         order = lists.order(policy)
         assert order is not None
         assert lists.timing.fits(order)
@@ -205,7 +206,7 @@ def test_an_interrupted_search_tries_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_lists_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = vee(3, 7, 8)
-    chosen = list(itertools.islice(greedy.policies(instance), 0, 200, 20))
+    chosen = list(itertools.islice(policies(instance), 0, 200, 20))
     whole = [greedy.Lists(instance).order(policy) for policy in chosen]
     monkeypatch.setattr(greedy, "STEPS", 1)
     parts = greedy.Lists(instance)
@@ -230,6 +231,6 @@ def test_devices_think_again_only_once_nothing_else_is_lacking() -> None:
     edges = np.argwhere(np.triu(np.ones((p, p), dtype=bool), 1))
     instance = PipelineSchedule.from_arrays([1] * p, [2] * p, microbatches=1, edges=edges)
     lists = greedy.Lists(instance)
-    order = lists.order(next(greedy.policies(instance, 1)), going)
+    order = lists.order(next(policies(instance, 1)), going)
     assert order is not None
     assert sum(steps) < 5 * len(edges) + 300 * p
