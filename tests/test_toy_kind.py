@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,30 @@ def test_it_is_shown_and_exported(bag: Knapsack, tmp_path: Path) -> None:
     exported = tmp_path / "bag.json"
     run("solve", "toy/stairs", "--export", exported)
     assert json.loads(exported.read_text()) == {"packed": [3, 4]}
+
+
+def test_it_is_written_for_a_tool(bag: Knapsack, tmp_path: Path) -> None:
+    lines = tmp_path / "bag.txt"
+    sp.write_solution(bag, sp.solve(bag), lines, as_="labels", mark="*")
+    assert lines.read_text() == "* stairs-5 3\n* stairs-5 4\n"
+    run("solve", "toy/stairs", "--export", lines, "--as", "labels")
+    assert lines.read_text() == "- stairs-5 3\n- stairs-5 4\n"
+    with pytest.raises(sp.InputError, match="labels has no option 'ink'"):
+        sp.write_solution(bag, sp.solve(bag), lines, as_="labels", ink="red")
+
+
+def test_what_can_be_traded_in_it_is_found(bag: Knapsack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every room from that of nothing to that of all, against trying every one."""
+    front = sp.pareto(bag, "room")
+    values = {room: sp.solve(bag.replace(capacity=room)).objective for room in range(1, 10)}
+    best = {min(room for room in values if values[room] == value) for value in values.values()}
+    assert {point.x for point in front.points} == best
+    assert all(point.y == values[point.x] for point in front.points)
+    assert json.loads(run("pareto", "toy/stairs", "-x", "room", "--json"))
+    assert "more room" in run("explain", "toy/stairs")
+    monkeypatch.setitem(sys.modules, "tests.toy_kind.instances.toy.tradeoffs", None)
+    with pytest.raises(sp.InputError, match="nothing is known of what can be traded"):
+        sp.pareto(bag, "room")
 
 
 def test_it_is_drawn_and_reported(bag: Knapsack, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stagepack.instances.problem import Export, Problem
+from stagepack.instances.problem import Export, Problem, Tool
 from tests.toy_kind.instances.toy.words import KIND, OBJECTIVES, WORDS
 
 PROBLEM = Problem(
@@ -12,5 +12,6 @@ PROBLEM = Problem(
     solution_fields=("taken",),
     words=WORDS,
     export=Export(".json", "packed"),
+    tools={"labels": Tool("data.labels", "a line a thing", {"mark": "what a line begins with"})},
     public={"Knapsack": "", "KnapsackSolution": "", "packed": "data"},
 )
